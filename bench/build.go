@@ -17,8 +17,10 @@ func build(ctx context.Context, progress io.Writer) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "machinist-bench-bin-"); err != nil {
 		return "", fmt.Errorf("make a folder for the programs: %w", err)
 	}
-	for name, path := range map[string]string{stack.Manager: "cmd/machinist-manager", stack.Provider: "bench/provider", "simcloud": "cmd/simcloud"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, name), "machinist.dev/machinist/"+path)
+	for name, path := range map[string]string{stack.Manager: "cmd/machinist-manager", stack.Provider: "bench/provider",
+		"simcloud": "cmd/simcloud"} {
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, name),
+			"machinist.dev/machinist/"+path)
 		cmd.Stdout, cmd.Stderr = progress, progress
 		if err := cmd.Run(); err != nil {
 			_ = os.RemoveAll(dir)

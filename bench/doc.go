@@ -1,7 +1,7 @@
-// Command bench measures what Machinist costs: a real control plane, the manager and a provider as processes of their own,
-// and a cloud that answers at once. For a fleet of N machines it creates them, leaves them alone while their nodes beat,
-// exchanges all of them, and deletes them. API writes are counted in the API server's audit log; the time is compared with
-// that of a bare client that sends the same writes.
+// Command bench measures what Machinist costs: a real control plane, the manager and a provider as processes of their
+// own, and a cloud that answers at once. For a fleet of N machines it creates them, leaves them alone while their
+// nodes beat, exchanges all of them, and deletes them. API writes are counted in the API server's audit log; the time
+// is compared with that of a bare client that sends the same writes.
 //
 //	go run ./bench --machines 1000
 //	go run ./bench --scale 300,1000,3000,5000 --plot docs/performance.svg

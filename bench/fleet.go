@@ -50,7 +50,8 @@ func (f fleet) create(ctx context.Context, surge string) error {
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
 	d.Spec.Replicas = ptr.To[int32](0)
 	d.Spec.Selector.MatchLabels = labels
-	d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.Parse(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}
+	d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.Parse(surge)),
+		MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 	d.Spec.Template.ObjectMeta.Labels = map[string]string{"pool": deployment, v1beta1.LabelTypeVersion: "v1beta1"}
 	d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: classOne}
 	d.Spec.Template.Spec.Version = "v1.36.3"
@@ -69,13 +70,15 @@ func (f fleet) create(ctx context.Context, surge string) error {
 
 func secret(name, key, value string) *corev1.Secret {
 	labels := map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, StringData: map[string]string{key: value}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		StringData: map[string]string{key: value}}
 }
 
 func class(name string) *v1beta1.MachineClass {
 	c := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	c.Spec.Provider = simdriver.Name
-	c.Spec.ProviderSpec = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"bench.machinist.dev/v1","kind":"BenchMachine","instanceType":%q}`, name)}
+	c.Spec.ProviderSpec = &runtime.RawExtension{Raw: fmt.Appendf(nil,
+		`{"apiVersion":"bench.machinist.dev/v1","kind":"BenchMachine","instanceType":%q}`, name)}
 	c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "bench-credentials"}
 	c.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "bench-user-data"}
 	return c
@@ -95,8 +98,8 @@ func (f fleet) rollTo(ctx context.Context, class string) error {
 	return f.patch(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q}}}}}`, class))
 }
 
-// await returns when the deployment says that all its machines are available and as declared, and, without any, when none
-// is left. It asks seldom, so as not to be measured itself: what a change took is in the audit log.
+// await returns when the deployment says that all its machines are available and as declared, and, without any, when
+// none is left. It asks seldom, so as not to be measured itself: what a change took is in the audit log.
 func (f fleet) await(ctx context.Context, replicas int, patience time.Duration, alive func() error) error {
 	begun := time.Now()
 	for {
@@ -106,7 +109,8 @@ func (f fleet) await(ctx context.Context, replicas int, patience time.Duration, 
 		}
 		want := int32(replicas)
 		s := d.Status
-		if s.ObservedGeneration == d.Generation && s.Replicas == want && s.UpdatedReplicas == want && s.AvailableReplicas == want {
+		if s.ObservedGeneration == d.Generation && s.Replicas == want && s.UpdatedReplicas == want &&
+			s.AvailableReplicas == want {
 			left, err := f.count(ctx)
 			if err != nil {
 				return err

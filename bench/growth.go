@@ -76,6 +76,7 @@ func (g growth) table(out io.Writer) {
 		}
 		return fmt.Sprintf(", roll %.2f", exponent)
 	}
-	fmt.Fprintf(out, "CPU seconds: create %.2f%s, delete %.2f, all %.2f\n", g.CreateCPU, roll(g.RollCPU), g.DeleteCPU, g.TotalCPU)
+	fmt.Fprintf(out, "CPU seconds: create %.2f%s, delete %.2f, all %.2f\n", g.CreateCPU, roll(g.RollCPU), g.DeleteCPU,
+		g.TotalCPU)
 	fmt.Fprintf(out, "time: create %.2f%s, delete %.2f\n", g.CreateTime, roll(g.RollTime), g.DeleteTime)
 }

@@ -19,12 +19,12 @@ import (
 // leasePeriod is how often a kubelet renews its Lease.
 const leasePeriod = 10 * time.Second
 
-// beatsAtOnce is how many heartbeats are under way at most. An API server that does not keep up with a fleet gets them late;
-// it is not what is measured.
+// beatsAtOnce is how many heartbeats are under way at most. An API server that does not keep up with a fleet gets
+// them late; it is not what is measured.
 const beatsAtOnce = 32
 
-// beat has every node renew its Lease every leasePeriod and report its status once, evenly spread over a time. It returns
-// how many requests that took.
+// beat has every node renew its Lease every leasePeriod and report its status once, evenly spread over a time. It
+// returns how many requests that took.
 func (h *hosts) beat(ctx context.Context, during time.Duration) (requests int, err error) {
 	names := h.names()
 	var sent atomic.Int64
@@ -78,13 +78,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (h *hosts) report(ctx context.Context, name string) error {
 	now := metav1.Now().UTC().Format(time.RFC3339)
 	patch := `{"status":{"conditions":[`
-	for i, t := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
+	for i, t := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure, corev1.NodeReady} {
 		if i > 0 {
 			patch += ","
 		}
 		patch += fmt.Sprintf(`{"type":%q,"lastHeartbeatTime":%q}`, t, now)
 	}
-	_, err := h.kube.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch+"]}}"), metav1.PatchOptions{}, "status")
+	_, err := h.kube.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch+"]}}"),
+		metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -97,7 +99,8 @@ func (h *hosts) renew(ctx context.Context, name string) error {
 	}
 	_, err = leases.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NowMicro())},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](40),
+			RenewTime: ptr.To(metav1.NowMicro())},
 	}, metav1.CreateOptions{})
 	return err
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// hosts plays what runs on instances: for each that comes up it registers a Ready node at once, as a kubelet would with a
-// single request.
+// hosts plays what runs on instances: for each that comes up it registers a Ready node at once, as a kubelet would
+// with a single request.
 type hosts struct {
 	listener net.Listener
 	socket   string
@@ -90,7 +90,8 @@ func (h *hosts) run(ctx context.Context, target *rest.Config) error {
 			for {
 				select {
 				case in := <-h.up:
-					if _, err := h.kube.CoreV1().Nodes().Create(ctx, nodeOf(in, time.Now()), metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+					if _, err := h.kube.CoreV1().Nodes().Create(ctx, nodeOf(in, time.Now()), metav1.CreateOptions{}); err != nil &&
+						ctx.Err() == nil {
 						h.fail(fmt.Errorf("register node %s: %w", in.node, err))
 					}
 				case <-ctx.Done():
@@ -138,7 +139,8 @@ func (h *hosts) close() {
 func nodeOf(in instance, now time.Time) *corev1.Node {
 	at := metav1.NewTime(now)
 	condition := func(t corev1.NodeConditionType, s corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: t, Status: s, Reason: reason, Message: message, LastHeartbeatTime: at, LastTransitionTime: at}
+		return corev1.NodeCondition{Type: t, Status: s, Reason: reason, Message: message, LastHeartbeatTime: at,
+			LastTransitionTime: at}
 	}
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16384Mi"),
@@ -149,19 +151,26 @@ func nodeOf(in instance, now time.Time) *corev1.Node {
 			corev1.LabelHostname: in.node, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 			corev1.LabelInstanceTypeStable: "small", corev1.LabelTopologyRegion: "bench-1", corev1.LabelTopologyZone: "bench-1a",
 		}, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
-		Spec: corev1.NodeSpec{ProviderID: in.providerID, Taints: []corev1.Taint{{Key: "machinist.dev/uninitialized", Effect: corev1.TaintEffectNoSchedule}}},
+		Spec: corev1.NodeSpec{ProviderID: in.providerID,
+			Taints: []corev1.Taint{{Key: "machinist.dev/uninitialized", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity,
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: in.node}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+				{Type: corev1.NodeHostName, Address: in.node}},
 			Conditions: []corev1.NodeCondition{
-				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory",
+					"kubelet has sufficient memory available"),
+				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure",
+					"kubelet has no disk pressure"),
+				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID",
+					"kubelet has sufficient PID available"),
 				condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"),
 			},
 			NodeInfo: corev1.NodeSystemInfo{
-				MachineID: "0123456789abcdef0123456789abcdef", SystemUUID: "01234567-89ab-cdef-0123-456789abcdef", BootID: "01234567-89ab-cdef-0123-456789abcdef",
-				KernelVersion: "6.12.0", OSImage: "Benchmark", ContainerRuntimeVersion: "containerd://2.1.0", KubeletVersion: "v1.36.3",
+				MachineID: "0123456789abcdef0123456789abcdef", SystemUUID: "01234567-89ab-cdef-0123-456789abcdef",
+				BootID:        "01234567-89ab-cdef-0123-456789abcdef",
+				KernelVersion: "6.12.0", OSImage: "Benchmark", ContainerRuntimeVersion: "containerd://2.1.0",
+				KubeletVersion:  "v1.36.3",
 				OperatingSystem: "linux", Architecture: "amd64",
 			},
 		},

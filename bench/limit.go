@@ -15,8 +15,8 @@ import (
 // stopPatience is a little more than what our processes take for themselves at most.
 const stopPatience = 15 * time.Second
 
-// limits measures what the API server needs for the same writes at least: without our processes, their watches and their
-// webhooks, by a user those that neither roles nor flow control hold up.
+// limits measures what the API server needs for the same writes at least: without our processes, their watches and
+// their webhooks, by a user those that neither roles nor flow control hold up.
 func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	for _, p := range []*process.Process{b.stack.Manager, b.stack.Provider} {
 		if err := p.Stop(stopPatience); err != nil {
@@ -66,7 +66,8 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 		step.p.Ratio = step.p.Seconds / step.p.LimitSeconds
 		step.p.EvenRatio = step.p.Ratio * step.p.Speed / step.p.LimitSpeed
 		step.p.LimitWritesPerMachine = float64(int(bare.sent.Load())-script.events) / float64(b.n)
-		b.printf("%s: %.2f s at least, %.2f writes per machine; ratio %.2f, %.2f at even speed", step.name, step.p.LimitSeconds, step.p.LimitWritesPerMachine, step.p.Ratio, step.p.EvenRatio)
+		b.printf("%s: %.2f s at least, %.2f writes per machine; ratio %.2f, %.2f at even speed", step.name,
+			step.p.LimitSeconds, step.p.LimitWritesPerMachine, step.p.Ratio, step.p.EvenRatio)
 	}
 	return nil
 }

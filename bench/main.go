@@ -68,18 +68,23 @@ func command() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.machines, "machines", 100, "number of machines")
-	f.IntSliceVar(&o.scale, "scale", nil, "numbers of machines to measure one after the other, each with a new control plane, instead of --machines; tells how cost grows with the fleet")
+	f.IntSliceVar(&o.scale, "scale", nil,
+		"numbers of machines to measure one after the other, each with a new control plane, instead of --machines; tells how cost grows with the fleet")
 	f.IntVar(&o.pods, "pods", 0, "pods to fill the target cluster with first")
 	f.StringVar(&o.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
 	f.DurationVar(&o.latency, "latency", 0, "how long the cloud takes for every call")
-	f.DurationVar(&o.idle, "idle", 30*time.Second, "how long the fleet is left alone, while each node renews its Lease every 10s, as far as the API server keeps up, and reports its status once; at least 1s")
+	f.DurationVar(&o.idle, "idle", 30*time.Second,
+		"how long the fleet is left alone, while each node renews its Lease every 10s, as far as the API server keeps up, and reports its status once; at least 1s")
 	f.IntVar(&o.workers, "workers", 64, "how many writes the bare client has under way")
-	f.IntVar(&o.rounds, "rounds", 1, "how often to measure each number of machines, each time with a new control plane: the results are means, which a machine that is now faster and now slower sways less")
+	f.IntVar(&o.rounds, "rounds", 1,
+		"how often to measure each number of machines, each time with a new control plane: the results are means, which a machine that is now faster and now slower sways less")
 	f.BoolVar(&o.rolls, "roll", true, "measure a rolling update too")
-	f.BoolVar(&o.limited, "limit", true, "measure too what a bare client takes for the same writes; without it there are no ratios")
+	f.BoolVar(&o.limited, "limit", true,
+		"measure too what a bare client takes for the same writes; without it there are no ratios")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.plot, "plot", "", "SVG file for a plot of time and CPU over the number of machines, with --scale")
-	f.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of both processes and of the API server, a file for every 5s of a phase, and heap profiles")
+	f.StringVar(&o.profiles, "profiles", "",
+		"folder for CPU profiles of both processes and of the API server, a file for every 5s of a phase, and heap profiles")
 	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
 	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "another argument for machinist-manager")
 	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "another argument for the provider")
@@ -111,7 +116,8 @@ func (o *options) validate() error {
 		errs = append(errs, fmt.Errorf("--rounds is %d; it must be at least 1", o.rounds))
 	}
 	if o.rounds > 1 && (o.profiles != "" || o.dir != "") {
-		errs = append(errs, fmt.Errorf("--rounds is %d; with --profiles or --dir, which keep the files of one round, it must be 1", o.rounds))
+		errs = append(errs,
+			fmt.Errorf("--rounds is %d; with --profiles or --dir, which keep the files of one round, it must be 1", o.rounds))
 	}
 	if o.idle < time.Second {
 		errs = append(errs, fmt.Errorf("--idle is %s; it must be at least 1s", o.idle))

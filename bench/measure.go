@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/internal/stack"
 )
 
-// quiet is how long nothing must have been written for a phase to be over: longer than the 5s after which Kubernetes' node
-// controller checks new nodes again, so that its writes are no part of what comes next.
+// quiet is how long nothing must have been written for a phase to be over: longer than the 5s after which Kubernetes'
+// node controller checks new nodes again, so that its writes are no part of what comes next.
 const quiet = 6 * time.Second
 
 // bench is one run: a new control plane, and a fleet of one size.
@@ -271,7 +271,8 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	created := p.MachinesCreated > 0
 	var took []float64
 	for _, r := range requests {
-		if r.Resource == "machines" && r.Subresource == "" && r.Code < 300 && (created && r.Verb == "create" || !created && r.Verb == "delete") {
+		if r.Resource == "machines" && r.Subresource == "" && r.Code < 300 && (created && r.Verb == "create" || !created &&
+			r.Verb == "delete") {
 			life := lives[r.Name]
 			took = append(took, life[1].Sub(life[0]).Seconds())
 		}

@@ -75,7 +75,8 @@ func TestWhatProcTells(t *testing.T) {
 func TestAPhaseIsCountedFromTheLog(t *testing.T) {
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	request := func(verb, resource, subresource, name string, code int, from, to time.Duration) auditlog.Request {
-		r := auditlog.Request{Verb: verb, Resource: resource, Subresource: subresource, Name: name, Code: code, Received: begun.Add(from), Answered: begun.Add(to)}
+		r := auditlog.Request{Verb: verb, Resource: resource, Subresource: subresource, Name: name, Code: code,
+			Received: begun.Add(from), Answered: begun.Add(to)}
 		if resource == "machines" {
 			r.Group = "machinist.dev"
 		}
@@ -96,7 +97,8 @@ func TestAPhaseIsCountedFromTheLog(t *testing.T) {
 		request("create", "events", "", "e", 201, 9*time.Second, 10*time.Second),
 		request("get", "leases", "", "l", 200, 9*time.Second, 10*time.Second),
 	}, 2, begun)
-	want := phase{Seconds: 8, WritesPerMachine: 3.5, EventsPerMachine: 0.5, ConflictsPerMachine: 1, ReadsPerMachine: 0.5, MachinesCreated: 2, P50Seconds: 5, P99Seconds: 7}
+	want := phase{Seconds: 8, WritesPerMachine: 3.5, EventsPerMachine: 0.5, ConflictsPerMachine: 1, ReadsPerMachine: 0.5,
+		MachinesCreated: 2, P50Seconds: 5, P99Seconds: 7}
 	p.Writes = nil
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("counted %+v, want %+v", p, want)
@@ -106,10 +108,12 @@ func TestAPhaseIsCountedFromTheLog(t *testing.T) {
 // The bare client sends as many writes of each kind as were counted.
 func TestAScriptHasAllWrites(t *testing.T) {
 	p := &phase{EventsPerMachine: 1.03, Writes: map[string]int{
-		callCreate: 100, callPatch: 200, callStatus: 137, callNode: 301, callDelete: 100, callNodeEnd: 100, "patch machinesets.machinist.dev/status": 9,
+		callCreate: 100, callPatch: 200, callStatus: 137, callNode: 301, callDelete: 100, callNodeEnd: 100,
+		"patch machinesets.machinist.dev/status": 9,
 	}}
 	s := scriptOf(100, p)
-	want := script{n: 100, creates: 100, patches: 100, nodePatches: 100, statuses: 137, deletes: 100, marks: 201, ends: 100, releases: 100, events: 103}
+	want := script{n: 100, creates: 100, patches: 100, nodePatches: 100, statuses: 137, deletes: 100, marks: 201,
+		ends: 100, releases: 100, events: 103}
 	if s != want {
 		t.Errorf("script %+v, want %+v", s, want)
 	}
@@ -128,7 +132,8 @@ func TestThePlotIsWellFormed(t *testing.T) {
 		f := float64(n)
 		results = append(results, &result{
 			Machines: n, Create: phase{Seconds: f / 100, LimitSeconds: f / 140, CPUSeconds: f / 120},
-			Roll: &phase{Seconds: f / 30, CPUSeconds: f / 50}, Delete: phase{Seconds: f / 90, LimitSeconds: f / 130, CPUSeconds: f / 150},
+			Roll: &phase{Seconds: f / 30, CPUSeconds: f / 50}, Delete: phase{Seconds: f / 90, LimitSeconds: f / 130,
+				CPUSeconds: f / 150},
 		})
 	}
 	svg := plot(results, growthOf(results))

@@ -14,11 +14,12 @@ type line struct {
 	value        func(*result) float64
 }
 
-// plot renders time and processor time over the number of machines as SVG, both axes logarithmic: what grows in proportion
-// is a straight line with the slope of the dotted one.
+// plot renders time and processor time over the number of machines as SVG, both axes logarithmic: what grows in
+// proportion is a straight line with the slope of the dotted one.
 func plot(results []*result, g growth) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", 2*chartWidth, chartHeight)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+
+		"\n", 2*chartWidth, chartHeight)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", 2*chartWidth, chartHeight)
 	seconds := []line{
 		{"create", "#0b6e99", false, func(r *result) float64 { return r.Create.Seconds }},
@@ -27,12 +28,18 @@ func plot(results []*result, g growth) []byte {
 		{"bare client, delete", "#b23a48", true, func(r *result) float64 { return r.Delete.LimitSeconds }},
 	}
 	cpu := []line{
-		{fmt.Sprintf("create, N^%.2f", g.CreateCPU), "#0b6e99", false, func(r *result) float64 { return r.Create.CPUSeconds }},
-		{fmt.Sprintf("delete, N^%.2f", g.DeleteCPU), "#b23a48", false, func(r *result) float64 { return r.Delete.CPUSeconds }},
+		{fmt.Sprintf("create, N^%.2f", g.CreateCPU), "#0b6e99", false, func(r *result) float64 {
+			return r.Create.CPUSeconds
+		}},
+		{fmt.Sprintf("delete, N^%.2f", g.DeleteCPU), "#b23a48", false, func(r *result) float64 {
+			return r.Delete.CPUSeconds
+		}},
 	}
 	if len(results) > 0 && results[0].Roll != nil {
 		seconds = append(seconds, line{"rolling update", "#6b8e23", false, func(r *result) float64 { return r.Roll.Seconds }})
-		cpu = append(cpu, line{fmt.Sprintf("rolling update, N^%.2f", g.RollCPU), "#6b8e23", false, func(r *result) float64 { return r.Roll.CPUSeconds }})
+		cpu = append(cpu, line{fmt.Sprintf("rolling update, N^%.2f", g.RollCPU), "#6b8e23", false, func(r *result) float64 {
+			return r.Roll.CPUSeconds
+		}})
 	}
 	chart(&b, 0, "Seconds", results, seconds)
 	chart(&b, chartWidth, "CPU seconds of manager and provider", results, cpu)
@@ -92,18 +99,24 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 	px := func(v float64) float64 { return offset + left + x.at(v)*plotWidth }
 	py := func(v float64) float64 { return top + (1-y.at(v))*plotHeight }
 
-	fmt.Fprintf(b, `<text x="%.1f" y="20" font-weight="bold" fill="%s">%s</text>`+"\n", offset+left, axisColour, html.EscapeString(title))
+	fmt.Fprintf(b, `<text x="%.1f" y="20" font-weight="bold" fill="%s">%s</text>`+"\n", offset+left, axisColour,
+		html.EscapeString(title))
 	for _, r := range results { // where something was measured
 		v := float64(r.Machines)
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" fill="%s">%d</text>`+"\n", px(v), top+plotHeight+18, axisColour, r.Machines)
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" fill="%s">%d</text>`+"\n", px(v), top+plotHeight+18,
+			axisColour, r.Machines)
 		fmt.Fprintf(b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#eeeeee"/>`+"\n", px(v), top, px(v), top+plotHeight)
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" fill="%s">machines</text>`+"\n", offset+left+plotWidth/2, top+plotHeight+36, axisColour)
+	fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" fill="%s">machines</text>`+"\n", offset+left+plotWidth/2,
+		top+plotHeight+36, axisColour)
 	for _, v := range y.ticks() {
-		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#eeeeee"/>`+"\n", offset+left, py(v), offset+left+plotWidth, py(v))
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="%s">%g</text>`+"\n", offset+left-6, py(v)+4, axisColour, v)
+		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#eeeeee"/>`+"\n", offset+left, py(v),
+			offset+left+plotWidth, py(v))
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="%s">%g</text>`+"\n", offset+left-6, py(v)+4,
+			axisColour, v)
 	}
-	fmt.Fprintf(b, `<rect x="%.1f" y="%d" width="%d" height="%d" fill="none" stroke="%s"/>`+"\n", offset+left, top, plotWidth, plotHeight, axisColour)
+	fmt.Fprintf(b, `<rect x="%.1f" y="%d" width="%d" height="%d" fill="none" stroke="%s"/>`+"\n", offset+left, top,
+		plotWidth, plotHeight, axisColour)
 	for i, l := range lines {
 		dash := ""
 		if l.dashed {
@@ -116,10 +129,13 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 				fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", px(float64(r.Machines)), py(v), l.colour)
 			}
 		}
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.8"%s/>`+"\n", bytes.TrimSpace(points.Bytes()), l.colour, dash)
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.8"%s/>`+
+			"\n", bytes.TrimSpace(points.Bytes()), l.colour, dash)
 		ly := top + 18 + 16*i
-		fmt.Fprintf(b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" stroke-width="1.8"%s/>`+"\n", offset+left+10, ly-4, offset+left+34, ly-4, l.colour, dash)
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" fill="%s">%s</text>`+"\n", offset+left+40, ly, axisColour, html.EscapeString(l.name))
+		fmt.Fprintf(b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" stroke-width="1.8"%s/>`+"\n", offset+left+10,
+			ly-4, offset+left+34, ly-4, l.colour, dash)
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" fill="%s">%s</text>`+"\n", offset+left+40, ly, axisColour,
+			html.EscapeString(l.name))
 	}
 	proportion(b, results, lines, px, py)
 }

@@ -29,12 +29,14 @@ func fill(ctx context.Context, target *rest.Config, pods int) error {
 	makers.SetLimit(64)
 	for first := 0; first < pods; first += podsPerNode {
 		node := fmt.Sprintf("filler-%d", first/podsPerNode)
-		if _, err := kube.CoreV1().Nodes().Create(ctx, nodeOf(instance{node: node}, time.Now()), metav1.CreateOptions{}); err != nil {
+		if _, err := kube.CoreV1().Nodes().Create(ctx, nodeOf(instance{node: node}, time.Now()),
+			metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("make node %s: %w", node, err)
 		}
 		for i := first; i < min(first+podsPerNode, pods); i++ {
 			makers.Go(func() error {
-				_, err := kube.CoreV1().Pods(namespace).Create(ctx, podOf(fmt.Sprintf("filler-%d", i), node), metav1.CreateOptions{})
+				_, err := kube.CoreV1().Pods(namespace).Create(ctx, podOf(fmt.Sprintf("filler-%d", i), node),
+					metav1.CreateOptions{})
 				if err != nil {
 					return fmt.Errorf("make pod %d: %w", i, err)
 				}
@@ -48,7 +50,8 @@ func fill(ctx context.Context, target *rest.Config, pods int) error {
 // podOf is a pod with what most have: an owner's labels, environment, probes, resources.
 func podOf(name, node string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "filler", "pod-template-hash": "5d4f8c7b9"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "filler",
+			"pod-template-hash": "5d4f8c7b9"}},
 		Spec: corev1.PodSpec{
 			NodeName: node, AutomountServiceAccountToken: ptr.To(false),
 			Containers: []corev1.Container{{

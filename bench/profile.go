@@ -38,15 +38,16 @@ func (b *bench) openProfiles(ours map[string]string) error {
 	return nil
 }
 
-// profile keeps CPU profiles of the API server and of those of our processes that run until stop is called, which waits for
-// the last and keeps heap profiles. Without --profiles it does nothing.
+// profile keeps CPU profiles of the API server and of those of our processes that run until stop is called, which
+// waits for the last and keeps heap profiles. Without --profiles it does nothing.
 func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	done := make(chan struct{})
 	var profiling sync.WaitGroup
 	for _, p := range b.pprof {
 		profiling.Go(func() {
 			for i := 0; ; i++ {
-				b.keep(ctx, p, fmt.Sprintf("profile?seconds=%d", profileSpan), fmt.Sprintf("%d-%s-%s-cpu-%03d.pb.gz", b.n, phase, p.process, i))
+				b.keep(ctx, p, fmt.Sprintf("profile?seconds=%d", profileSpan), fmt.Sprintf("%d-%s-%s-cpu-%03d.pb.gz", b.n, phase,
+					p.process, i))
 				select {
 				case <-done:
 					b.keep(ctx, p, "heap", fmt.Sprintf("%d-%s-%s-heap.pb.gz", b.n, phase, p.process))

@@ -28,16 +28,16 @@ const (
 	callNodeEnd = "delete nodes"
 )
 
-// Field managers by which the API server knows who writes. It keeps apart what each of them wrote, which costs it more than
-// if all were written by one.
+// Field managers by which the API server knows who writes. It keeps apart what each of them wrote, which costs it
+// more than if all were written by one.
 const (
 	byManager  = stack.Manager
 	byProvider = stack.Provider
 	byNode     = "kubelet"
 )
 
-// replay sends the writes of a phase and does nothing else: it reads nothing, watches nothing and decides nothing. What a
-// machine's life needs in order is sent in order, in the name of the same field managers.
+// replay sends the writes of a phase and does nothing else: it reads nothing, watches nothing and decides nothing.
+// What a machine's life needs in order is sent in order, in the name of the same field managers.
 type replay struct {
 	http    *http.Client
 	host    string
@@ -54,10 +54,11 @@ type script struct {
 	events                                      int
 }
 
-// scriptOf makes a script of what was measured. A machine that comes has its providerID written once and its Node given its node template
-// once; what else there is of these calls belongs to a machine that goes.
+// scriptOf makes a script of what was measured. A machine that comes has its providerID written once and its Node
+// given its node template once; what else there is of these calls belongs to a machine that goes.
 func scriptOf(n int, p *phase) script {
-	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], ends: p.Writes[callNodeEnd], events: int(p.EventsPerMachine*float64(n) + 0.5)}
+	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], ends: p.Writes[callNodeEnd],
+		events: int(p.EventsPerMachine*float64(n) + 0.5)}
 	s.patches, s.nodePatches = min(p.Writes[callPatch], s.creates), min(p.Writes[callNode], s.creates)
 	s.releases, s.marks = p.Writes[callPatch]-s.patches, p.Writes[callNode]-s.nodePatches
 	if s.creates > 0 {
@@ -104,7 +105,8 @@ func (r *replay) run(ctx context.Context, s script, comes, goes func(i int) stri
 				}
 			}
 			for k := range s.share(s.events, i) {
-				if err := r.send(ctx, byProvider, "POST", "/api/v1/namespaces/"+namespace+"/events", event(fmt.Sprintf("event-%d-%d-%d", begun.UnixNano(), i, k))); err != nil {
+				if err := r.send(ctx, byProvider, "POST", "/api/v1/namespaces/"+namespace+
+					"/events", event(fmt.Sprintf("event-%d-%d-%d", begun.UnixNano(), i, k))); err != nil {
 					return err
 				}
 			}

@@ -46,8 +46,8 @@ type phase struct {
 	ManagerCPUSeconds  float64 `json:"manager_cpu_seconds"`
 	ProviderCPUSeconds float64 `json:"provider_cpu_seconds"`
 
-	// P50Seconds and P99Seconds of one machine, from the request that makes it or has it deleted until the write that makes
-	// it Running or lets it go. In a rolling update those of the new machines.
+	// P50Seconds and P99Seconds of one machine, from the request that makes it or has it deleted until the write that
+	// makes it Running or lets it go. In a rolling update those of the new machines.
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
@@ -63,8 +63,8 @@ type idle struct {
 	Heartbeats int     `json:"heartbeats"`
 }
 
-// memory is the greatest resident set that the processes ever had. That of both together is the sum, though they may not
-// have had it at the same time.
+// memory is the greatest resident set that the processes ever had. That of both together is the sum, though they may
+// not have had it at the same time.
 type memory struct {
 	PeakMiB         float64 `json:"peak_mib"`
 	ManagerPeakMiB  float64 `json:"manager_peak_mib"`
@@ -78,14 +78,17 @@ func (r *result) table(out io.Writer) {
 	}
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tseconds\tlimit\tratio\teven ratio\twrites/machine\tevents/machine\tconflicts/machine\tcreated\tCPU s\tp50 s\tp99 s\t")
+	fmt.Fprintln(w,
+		"\tseconds\tlimit\tratio\teven ratio\twrites/machine\tevents/machine\tconflicts/machine\tcreated\tCPU s\tp50 s\tp99 s\t")
 	for _, row := range []struct {
 		name string
 		p    *phase
 	}{{"create", &r.Create}, {"roll", r.Roll}, {"delete", &r.Delete}} {
 		if p := row.p; p != nil {
-			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name, p.Seconds, p.LimitSeconds, p.Ratio, p.EvenRatio,
-				p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.MachinesCreated, p.CPUSeconds, p.P50Seconds, p.P99Seconds)
+			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name, p.Seconds,
+				p.LimitSeconds, p.Ratio, p.EvenRatio,
+				p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.MachinesCreated, p.CPUSeconds, p.P50Seconds,
+				p.P99Seconds)
 		}
 	}
 	_ = w.Flush()
@@ -96,6 +99,8 @@ func (r *result) table(out io.Writer) {
 		}
 		fmt.Fprintf(out, ", delete %.2f\n", r.Delete.Rounds)
 	}
-	fmt.Fprintf(out, "idle: %d writes and %.2f CPU seconds in %.0f s with %d heartbeats\n", r.Idle.Writes, r.Idle.CPUSeconds, r.Idle.Seconds, r.Idle.Heartbeats)
-	fmt.Fprintf(out, "peak memory: %.0f MiB (manager %.0f, provider %.0f)\n", r.Memory.PeakMiB, r.Memory.ManagerPeakMiB, r.Memory.ProviderPeakMiB)
+	fmt.Fprintf(out, "idle: %d writes and %.2f CPU seconds in %.0f s with %d heartbeats\n", r.Idle.Writes,
+		r.Idle.CPUSeconds, r.Idle.Seconds, r.Idle.Heartbeats)
+	fmt.Fprintf(out, "peak memory: %.0f MiB (manager %.0f, provider %.0f)\n", r.Memory.PeakMiB, r.Memory.ManagerPeakMiB,
+		r.Memory.ProviderPeakMiB)
 }

@@ -1,7 +1,7 @@
 package main
 
-// averaged is what several rounds of one size cost: means, and of what must not happen in any the worst. What the machine did
-// to one of them weighs the less the more there are.
+// averaged is what several rounds of one size cost: means, and of what must not happen in any the worst. What the
+// machine did to one of them weighs the less the more there are.
 func averaged(rounds []*result) *result {
 	if len(rounds) == 1 {
 		return rounds[0]
@@ -42,10 +42,13 @@ func averagedPhase(rounds []*phase) phase {
 			sum *float64
 			add float64
 		}{
-			{&p.Seconds, one.Seconds}, {&p.LimitSeconds, one.LimitSeconds}, {&p.Speed, one.Speed}, {&p.LimitSpeed, one.LimitSpeed},
+			{&p.Seconds, one.Seconds}, {&p.LimitSeconds, one.LimitSeconds}, {&p.Speed, one.Speed},
+			{&p.LimitSpeed, one.LimitSpeed},
 			{&p.WritesPerMachine, one.WritesPerMachine}, {&p.LimitWritesPerMachine, one.LimitWritesPerMachine},
-			{&p.EventsPerMachine, one.EventsPerMachine}, {&p.ConflictsPerMachine, one.ConflictsPerMachine}, {&p.ReadsPerMachine, one.ReadsPerMachine},
-			{&p.CPUSeconds, one.CPUSeconds}, {&p.ManagerCPUSeconds, one.ManagerCPUSeconds}, {&p.ProviderCPUSeconds, one.ProviderCPUSeconds},
+			{&p.EventsPerMachine, one.EventsPerMachine}, {&p.ConflictsPerMachine, one.ConflictsPerMachine},
+			{&p.ReadsPerMachine, one.ReadsPerMachine},
+			{&p.CPUSeconds, one.CPUSeconds}, {&p.ManagerCPUSeconds, one.ManagerCPUSeconds},
+			{&p.ProviderCPUSeconds, one.ProviderCPUSeconds},
 			{&p.P50Seconds, one.P50Seconds}, {&p.P99Seconds, one.P99Seconds},
 		} {
 			*f.sum += f.add / n

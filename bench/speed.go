@@ -17,10 +17,10 @@ const (
 	samplePieces = 100
 )
 
-// speedometer tells how fast the machine is while something is measured. On shared hardware that changes by half within minutes,
-// unseen in the time that the processor is stolen: others use the same core. So a fixed piece of work is done again and again,
-// and the processor time taken that it needs. It is so small that it stays in the core's own cache: that what is measured
-// leaves it less of a larger one is not the machine's fault.
+// speedometer tells how fast the machine is while something is measured. On shared hardware that changes by half
+// within minutes, unseen in the time that the processor is stolen: others use the same core. So a fixed piece of work
+// is done again and again, and the processor time taken that it needs. It is so small that it stays in the core's own
+// cache: that what is measured leaves it less of a larger one is not the machine's fault.
 type speedometer struct {
 	work pieceOfWork
 	done chan struct{}
@@ -81,7 +81,8 @@ func newPieceOfWork() pieceOfWork {
 	var text bytes.Buffer
 	text.WriteByte('[')
 	for i := range 30 {
-		fmt.Fprintf(&text, `{"name":"machine-%d","labels":{"a.example/b":"c"},"replicas":%d,"ready":true,"list":[1.5,null,"x"]},`, i*7919, i)
+		fmt.Fprintf(&text,
+			`{"name":"machine-%d","labels":{"a.example/b":"c"},"replicas":%d,"ready":true,"list":[1.5,null,"x"]},`, i*7919, i)
 	}
 	text.WriteString("{}]")
 	return text.Bytes()

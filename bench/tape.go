@@ -22,8 +22,8 @@ const (
 	anyID   = "sim:///bench-recorded-id"
 )
 
-// tape has the bodies of the requests that a machine's life takes, as they were in a life that was measured: of the same
-// kinds, fields and sizes.
+// tape has the bodies of the requests that a machine's life takes, as they were in a life that was measured: of the
+// same kinds, fields and sizes.
 type tape struct {
 	machine, providerID, status, node, applyTemplate, release []byte
 }
@@ -59,17 +59,21 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 	}
 	spec, _, _ := unstructured.NestedMap(m.Object, "spec")
 	delete(spec, "providerID")
-	meta := map[string]any{"namespace": namespace, "name": m.GetName(), "labels": m.GetLabels(), "annotations": m.GetAnnotations()}
+	meta := map[string]any{"namespace": namespace, "name": m.GetName(), "labels": m.GetLabels(),
+		"annotations": m.GetAnnotations()}
 	meta["ownerReferences"], _, _ = unstructured.NestedSlice(m.Object, "metadata", "ownerReferences")
 	t := &tape{
-		machine:    body(map[string]any{"apiVersion": m.GetAPIVersion(), "kind": m.GetKind(), "metadata": meta, "spec": spec}),
-		providerID: body(map[string]any{"metadata": map[string]any{"finalizers": m.GetFinalizers()}, "spec": map[string]any{"providerID": id}}),
-		status:     body(map[string]any{"status": m.Object["status"]}),
-		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
+		machine: body(map[string]any{"apiVersion": m.GetAPIVersion(), "kind": m.GetKind(), "metadata": meta,
+			"spec": spec}),
+		providerID: body(map[string]any{"metadata": map[string]any{"finalizers": m.GetFinalizers()},
+			"spec": map[string]any{"providerID": id}}),
+		status: body(map[string]any{"status": m.Object["status"]}),
+		node:   body(nodeOf(instance{id, m.GetName()}, time.Now())),
 		// Kubernetes' own controllers are left their part: to take away the taint that a node is born with.
 		applyTemplate: body(map[string]any{
 			"metadata": map[string]any{"labels": own(node.GetLabels()), "annotations": own(node.GetAnnotations())},
-			"spec":     map[string]any{"taints": []any{map[string]any{"key": corev1.TaintNodeNotReady, "effect": corev1.TaintEffectNoSchedule}}},
+			"spec": map[string]any{"taints": []any{map[string]any{"key": corev1.TaintNodeNotReady,
+				"effect": corev1.TaintEffectNoSchedule}}},
 		}),
 		release: []byte(`{"metadata":{"finalizers":null}}`),
 	}
@@ -85,8 +89,10 @@ func own(all map[string]string) map[string]string {
 
 // event is as long as those of machines are.
 func event(name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Event","metadata":{"namespace":%q,"name":"%s.1"},"firstTimestamp":%q,"lastTimestamp":%[3]q,"count":1,`+
-		`"reportingComponent":"machinist-machine","reportingInstance":"","source":{"component":"machinist-machine"},"reason":"Deleted","type":"Normal",`+
-		`"involvedObject":{"apiVersion":"machinist.dev/v1beta1","kind":"Machine","namespace":%[1]q,"name":%[2]q,"uid":"01234567-89ab-cdef-0123-456789abcdef","resourceVersion":"123456"},`+
-		`"message":"The instance and the node of the machine are gone"}`, namespace, name, time.Now().UTC().Format(time.RFC3339))
+	return fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"Event","metadata":{"namespace":%q,"name":"%s.1"},"firstTimestamp":%q,"lastTimestamp":%[3]q,"count":1,`+
+			`"reportingComponent":"machinist-machine","reportingInstance":"","source":{"component":"machinist-machine"},"reason":"Deleted","type":"Normal",`+
+			`"involvedObject":{"apiVersion":"machinist.dev/v1beta1","kind":"Machine","namespace":%[1]q,"name":%[2]q,"uid":"01234567-89ab-cdef-0123-456789abcdef","resourceVersion":"123456"},`+
+			`"message":"The instance and the node of the machine are gone"}`, namespace, name,
+		time.Now().UTC().Format(time.RFC3339))
 }

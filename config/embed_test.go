@@ -82,10 +82,12 @@ func TestWebhooksHaveServices(t *testing.T) {
 		}
 		for _, webhook := range configuration.Webhooks {
 			to := webhook.ClientConfig.Service
-			if to == nil || to.Name != name || to.Namespace != "machinist-system" || strings.Contains(webhook.Name, placeholder) {
+			if to == nil || to.Name != name || to.Namespace != "machinist-system" ||
+				strings.Contains(webhook.Name, placeholder) {
 				t.Errorf("webhook %s goes to %+v", webhook.Name, to)
 			}
-			if s := webhook.NamespaceSelector; s == nil || len(s.MatchExpressions) != 1 || !slices.Contains(s.MatchExpressions[0].Values, "kube-system") {
+			if s := webhook.NamespaceSelector; s == nil || len(s.MatchExpressions) != 1 ||
+				!slices.Contains(s.MatchExpressions[0].Values, "kube-system") {
 				t.Errorf("webhook %s is for the namespaces %+v", webhook.Name, s)
 			}
 		}
@@ -105,7 +107,8 @@ func TestWebhooksHaveServices(t *testing.T) {
 			t.Fatalf("%s: %d objects, %v; want the configuration and a Service", file, len(objects), err)
 		}
 		service := objects[1].(*corev1.Service)
-		if service.Name != objects[0].GetName() || len(service.Spec.Ports) != 1 || service.Spec.Selector["app.kubernetes.io/name"] != service.Name {
+		if service.Name != objects[0].GetName() || len(service.Spec.Ports) != 1 ||
+			service.Spec.Selector["app.kubernetes.io/name"] != service.Name {
 			t.Errorf("%s: the Service is %+v", file, service)
 		}
 	}

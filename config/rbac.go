@@ -28,9 +28,9 @@ func (r Role) Objects() []client.Object {
 // written is the provider for which the roles of a provider process are written down.
 const written = "sim"
 
-// For returns the ClusterRole and the Roles of a process for the provider of that name, that checks one namespace only
-// unless that is empty: its own lease, webhook configuration and certificate are all that differs. The names of a provider's
-// roles have the provider's in them, so that several providers have theirs side by side.
+// For returns the ClusterRole and the Roles of a process for the provider of that name, that checks one namespace
+// only unless that is empty: its own lease, webhook configuration and certificate are all that differs. The names of
+// a provider's roles have the provider's in them, so that several providers have theirs side by side.
 func (r Role) For(provider, namespace string) []client.Object {
 	objects := r.Objects()
 	for _, object := range objects {

@@ -24,8 +24,8 @@ func ProviderWebhook(provider string) *admissionv1.ValidatingWebhookConfiguratio
 	return webhook("provider", provider)
 }
 
-// At returns a copy of a webhook configuration that reaches the process at a URL such as https://localhost:9443 instead of
-// through its Service: for processes that run outside of the cluster.
+// At returns a copy of a webhook configuration that reaches the process at a URL such as https://localhost:9443
+// instead of through its Service: for processes that run outside of the cluster.
 func At(c *admissionv1.ValidatingWebhookConfiguration, url string) *admissionv1.ValidatingWebhookConfiguration {
 	c = c.DeepCopy()
 	for i := range c.Webhooks {

@@ -27,9 +27,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A manifest in the documentation is one that a reader can apply: an API server takes it, strictly, and the simulated cloud
-// takes what is said of its instances. A YAML block that begins no object, having neither apiVersion nor kind, shows a part
-// of one, and is only read.
+// A manifest in the documentation is one that a reader can apply: an API server takes it, strictly, and the simulated
+// cloud takes what is said of its instances. A YAML block that begins no object, having neither apiVersion nor kind,
+// shows a part of one, and is only read.
 //
 // A-1.
 func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
@@ -50,7 +50,8 @@ func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
 		}
 		count++
 		object.SetNamespace(namespace)
-		if err := c.Create(t.Context(), object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		if err := c.Create(t.Context(), object, client.DryRunAll,
+			client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 			t.Errorf("%s: %v", b.at, err)
 		}
 		name, _, _ := unstructured.NestedString(object.Object, "spec", "provider")
@@ -72,7 +73,8 @@ func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// What the documentation says of the simulated cloud is there in the demo: what its catalog sells, and the Secrets of the example.
+// What the documentation says of the simulated cloud is there in the demo: what its catalog sells, and the Secrets of
+// the example.
 func TestTheDocumentationNamesWhatTheDemoHas(t *testing.T) {
 	sold := catalog.Default()
 	names := map[string][]string{}
@@ -132,7 +134,8 @@ func TestEveryManifestOfTheDocumentationIsChecked(t *testing.T) {
 	}
 	for path, text := range pages(t) {
 		if all := len(apiVersion.FindAllString(text, -1)); all != inside[path] {
-			t.Errorf("%s: %d of %d lines that begin with apiVersion are in a block that is marked yaml or given to kubectl", path, inside[path], all)
+			t.Errorf("%s: %d of %d lines that begin with apiVersion are in a block that is marked yaml or given to kubectl",
+				path, inside[path], all)
 		}
 	}
 }
@@ -150,7 +153,8 @@ func (b block) object() (object *unstructured.Unstructured, whole bool, err erro
 	}
 	version, kind := object.GetAPIVersion(), object.GetKind()
 	if (version == "") != (kind == "") {
-		return nil, false, fmt.Errorf("apiVersion is %q and kind %q: an object has both, and a part of one neither", version, kind)
+		return nil, false, fmt.Errorf("apiVersion is %q and kind %q: an object has both, and a part of one neither",
+			version, kind)
 	}
 	return object, kind != "", nil
 }
@@ -188,8 +192,8 @@ var (
 	heredoc = regexp.MustCompile(`kubectl .*-f - <<'?([A-Z]+)'?$`)
 )
 
-// blocks returns the documents of all YAML blocks, without the indentation of their fences, and those that blocks for a shell
-// give to kubectl.
+// blocks returns the documents of all YAML blocks, without the indentation of their fences, and those that blocks for
+// a shell give to kubectl.
 func blocks(t *testing.T) []block {
 	t.Helper()
 	var all []block

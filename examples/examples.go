@@ -24,7 +24,8 @@ const (
 //go:embed sim/*.yaml azure/*.yaml
 var files embed.FS
 
-// Set is the example fleet for one provider, by the provider's name. The sets differ in classes, credentials and user data.
+// Set is the example fleet for one provider, by the provider's name. The sets differ in classes, credentials and user
+// data.
 type Set string
 
 // The sets.
@@ -49,6 +50,6 @@ func (s Set) Objects() ([]client.Object, error) {
 	return manifest.Decode(files, string(s)+"/*.yaml", clientgoscheme.AddToScheme, v1beta1.AddToScheme)
 }
 
-// Fleet returns the objects of the example fleet in the simulated cloud, in the order in which to create them. They have
-// no namespace.
+// Fleet returns the objects of the example fleet in the simulated cloud, in the order in which to create them. They
+// have no namespace.
 func Fleet() ([]client.Object, error) { return Sim.Objects() }

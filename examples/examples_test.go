@@ -157,7 +157,8 @@ func TestEveryReferenceLeadsSomewhereAndTheDriverTakesEverySpec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(what, providerName string, spec *runtime.RawExtension, credentials *v1beta1.LocalRef, userData *v1beta1.UserDataRef) {
+	check := func(what, providerName string, spec *runtime.RawExtension, credentials *v1beta1.LocalRef,
+		userData *v1beta1.UserDataRef) {
 		t.Helper()
 		if providerName != driver.Name {
 			t.Errorf("%s: provider %q", what, providerName)
@@ -177,7 +178,8 @@ func TestEveryReferenceLeadsSomewhereAndTheDriverTakesEverySpec(t *testing.T) {
 			t.Errorf("%s: labels %v lack the version of the schema", name, template.ObjectMeta.Labels)
 		}
 		if ref := template.Spec.ClassRef; ref == nil {
-			check(name, template.Spec.Provider, template.Spec.ProviderSpec, template.Spec.CredentialsRef, template.Spec.UserDataRef)
+			check(name, template.Spec.Provider, template.Spec.ProviderSpec, template.Spec.CredentialsRef,
+				template.Spec.UserDataRef)
 		} else if _, found := classes[ref.Name]; !found {
 			t.Errorf("%s: class %q is not among the examples", name, ref.Name)
 		}
@@ -233,9 +235,11 @@ func rendersToWhatANodeNeeds(t *testing.T, set examples.Set, hostname string) {
 		files[f.Path] = f.Content
 	}
 	for path, parts := range map[string][]string{
-		"/etc/kubernetes/bootstrap-kubeconfig": {"server: https://10.0.0.1:6443", base64.StdEncoding.EncodeToString(ca), "token: abcdef.0123456789abcdef"},
-		"/var/lib/kubelet/config.yaml":         {"kind: KubeletConfiguration", "key: " + v1beta1.NodeTaintUninitialized, "effect: NoSchedule"},
-		"/etc/default/kubelet":                 {"KUBELET_VERSION=v1.36.3"},
+		"/etc/kubernetes/bootstrap-kubeconfig": {"server: https://10.0.0.1:6443", base64.StdEncoding.EncodeToString(ca),
+			"token: abcdef.0123456789abcdef"},
+		"/var/lib/kubelet/config.yaml": {"kind: KubeletConfiguration", "key: " + v1beta1.NodeTaintUninitialized,
+			"effect: NoSchedule"},
+		"/etc/default/kubelet": {"KUBELET_VERSION=v1.36.3"},
 	} {
 		for _, part := range parts {
 			if !strings.Contains(files[path], part) {

@@ -184,7 +184,8 @@ const ChangesOnly = "changes"
 
 // Changes are the operations that change something.
 func Changes() []string {
-	return []string{OperationCreateInstance, OperationDeleteInstance, OperationUpdateInstance, OperationUpdateTags, OperationDeleteAddress}
+	return []string{OperationCreateInstance, OperationDeleteInstance, OperationUpdateInstance, OperationUpdateTags,
+		OperationDeleteAddress}
 }
 
 // Operations are the calls that faults can hit and statistics count.

@@ -33,9 +33,12 @@ func TestAnswersBecomeTypedErrors(t *testing.T) {
 		code       simcloud.ErrorCode
 		wait       time.Duration
 	}{
-		"the cloud's own":               {429, `{"code":"Throttled","message":"slow down","retryAfter":"250ms"}`, "1", simcloud.CodeThrottled, 250 * time.Millisecond},
-		"header only":                   {429, `{"code":"Throttled","message":"slow down"}`, "7", simcloud.CodeThrottled, 7 * time.Second},
-		"code decides, not status":      {503, `{"code":"InsufficientCapacity","message":"full"}`, "", simcloud.CodeInsufficientCapacity, 0},
+		"the cloud's own": {429, `{"code":"Throttled","message":"slow down","retryAfter":"250ms"}`, "1",
+			simcloud.CodeThrottled, 250 * time.Millisecond},
+		"header only": {429, `{"code":"Throttled","message":"slow down"}`, "7", simcloud.CodeThrottled,
+			7 * time.Second},
+		"code decides, not status": {503, `{"code":"InsufficientCapacity","message":"full"}`, "",
+			simcloud.CodeInsufficientCapacity, 0},
 		"proxy's page":                  {502, `<html>bad gateway</html>`, "", simcloud.CodeUnavailable, 0},
 		"another server's 404":          {404, `404 page not found`, "", simcloud.CodeInternalError, 0},
 		"the cloud's 404":               {404, `{"code":"NotFound","message":"gone"}`, "", simcloud.CodeNotFound, 0},

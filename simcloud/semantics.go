@@ -2,9 +2,9 @@ package simcloud
 
 import "time"
 
-// Semantics are ways of real clouds that a driver has to live with: what is reported differs from what was done. All are off
-// by default, go together, and hold for what is written and asked from the moment they are set. Answers lost, throttling
-// and actions done after their error are fault rules instead: they befall single calls.
+// Semantics are ways of real clouds that a driver has to live with: what is reported differs from what was done. All
+// are off by default, go together, and hold for what is written and asked from the moment they are set. Answers lost,
+// throttling and actions done after their error are fault rules instead: they befall single calls.
 type Semantics struct {
 	// GetLag is how far GetInstance is behind the writes, ListLag how far ListInstances and ListAddresses are. Where
 	// Settings.ReadLag is more, that counts. Default: 0s.

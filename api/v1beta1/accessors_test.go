@@ -66,7 +66,8 @@ func TestReplacing(t *testing.T) {
 }
 
 func TestAdopting(t *testing.T) {
-	for step, want := range map[LaunchStep]bool{LaunchStepNone: false, LaunchStepAdopting: true, LaunchStepReplacing: false} {
+	for step, want := range map[LaunchStep]bool{LaunchStepNone: false, LaunchStepAdopting: true,
+		LaunchStepReplacing: false} {
 		machine := Machine{Status: MachineStatus{Launch: &LaunchStatus{Step: step}}}
 		if got := machine.Adopting(); got != want {
 			t.Errorf("step %q: got %t", step, got)
@@ -91,14 +92,17 @@ func TestTimeoutsOfZeroAreNotTheDefault(t *testing.T) {
 func TestKeysAreQualifiedNames(t *testing.T) {
 	for _, key := range []string{
 		MachineFinalizer, InUseFinalizer,
-		LabelTemplateHash, LabelMachineSet, LabelMachineDeployment, LabelProvider, LabelFreeze, LabelSelectedForUpdate, LabelTypeVersion,
+		LabelTemplateHash, LabelMachineSet, LabelMachineDeployment, LabelProvider, LabelFreeze, LabelSelectedForUpdate,
+		LabelTypeVersion,
 		AnnotationDeleteMachine, AnnotationDeletePriority, AnnotationPaused, AnnotationClusterAPIPaused, AnnotationSkipDrain,
-		AnnotationSkipRemediation, AnnotationRemediate, AnnotationRetry, AnnotationForceDelete, AnnotationPreserve, AnnotationPreservedUntil,
+		AnnotationSkipRemediation, AnnotationRemediate, AnnotationRetry, AnnotationForceDelete, AnnotationPreserve,
+		AnnotationPreservedUntil,
 		AnnotationUnfreeze, AnnotationRevision, AnnotationHashVersion, AnnotationMoveTo, AnnotationReceiveFrom,
 		NodeLabelMachine, NodeAnnotationMachine, NodeAnnotationClusterNamespace, NodeAnnotationLastAppliedNodeTemplate,
 		NodeAnnotationUpdateRequested, NodeAnnotationUpdateResult, NodeTaintUninitialized, NodeTaintOutdated,
 		AutoscalerMinSizeAnnotation, AutoscalerMaxSizeAnnotation, AutoscalerCPUAnnotation, AutoscalerMemoryAnnotation,
-		AutoscalerEphemeralDiskAnnotation, AutoscalerMaxPodsAnnotation, AutoscalerGPUTypeAnnotation, AutoscalerGPUCountAnnotation,
+		AutoscalerEphemeralDiskAnnotation, AutoscalerMaxPodsAnnotation, AutoscalerGPUTypeAnnotation,
+		AutoscalerGPUCountAnnotation,
 		AutoscalerLabelsAnnotation, AutoscalerTaintsAnnotation, AutoscalerDeploymentNameLabel, AutoscalerRevisionAnnotation,
 		NodeAnnotationScaleDownDisabled, NodeLabelExcludeFromLoadBalancers,
 	} {

@@ -20,8 +20,8 @@ const (
 
 // Reasons of OrphanRemovalBlocked.
 const (
-	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at once that more likely the Machines
-	// were lost by mistake.
+	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at once that more likely the
+	// Machines were lost by mistake.
 	ReasonMostInstancesOrphaned = "MostInstancesOrphaned"
 
 	// ReasonOrphanNodeReady surfaces when the Node of an instance without a Machine is Ready: it does its work.
@@ -106,8 +106,8 @@ const (
 	// ReasonControlPlaneUnreachable surfaces when the control or the target cluster cannot be reached.
 	ReasonControlPlaneUnreachable = "ControlPlaneUnreachable"
 
-	// ReasonTargetCredentialsRefused surfaces when the target cluster answers that it does not accept the credentials of the
-	// process (401), or does not let it read what it must (403). It is a reason of Deleting and Ready too.
+	// ReasonTargetCredentialsRefused surfaces when the target cluster answers that it does not accept the credentials of
+	// the process (401), or does not let it read what it must (403). It is a reason of Deleting and Ready too.
 	ReasonTargetCredentialsRefused = "TargetCredentialsRefused"
 
 	// ReasonControlCredentialsRefused surfaces when the control cluster does so. No condition can then be written; it is

@@ -17,8 +17,8 @@ const (
 	// ConditionDrained follows the drain. Its first transition is the start of the drain.
 	ConditionDrained = "Drained"
 
-	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. The time does not count; the transition
-	// is until when it was left out.
+	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. The time does not count;
+	// the transition is until when it was left out.
 	ConditionDrainExtended = "DrainExtended"
 
 	// ConditionVolumesDetached follows the detachment of volumes after the drain.
@@ -39,8 +39,8 @@ const (
 	// cannot be done.
 	ConditionPreserved = "Preserved"
 
-	// ConditionInterruptionNotice is True while the cloud, or something that acts for it, has announced that the instance is
-	// about to be reclaimed. It is False when that was withdrawn.
+	// ConditionInterruptionNotice is True while the cloud, or something that acts for it, has announced that the
+	// instance is about to be reclaimed. It is False when that was withdrawn.
 	ConditionInterruptionNotice = "InterruptionNotice"
 
 	// ConditionRemediationRequested is True when the machine must be replaced on grounds of its health. It alone
@@ -71,8 +71,8 @@ const (
 	// is a reason of Launched, Deleting and of a MachineClass's Ready.
 	ReasonCredentialsNotFound = "CredentialsNotFound"
 
-	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials or what they ask for. It is a reason of Launched,
-	// Deleting and of a MachineClass's Ready.
+	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials or what they ask for. It is a reason of
+	// Launched, Deleting and of a MachineClass's Ready.
 	ReasonCredentialsRefused = "CredentialsRefused"
 
 	// ReasonSecretNotLabelled surfaces when a Secret must be used as credentials or user data and its label
@@ -125,8 +125,8 @@ const (
 	// ReasonWaitingForStartupTaints surfaces when startup taints are still on the Node.
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
 
-	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one. It surfaces on Deleting when
-	// two Nodes have the machine's provider ID and the kubelets of both report.
+	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one. It surfaces on Deleting
+	// when two Nodes have the machine's provider ID and the kubelets of both report.
 	ReasonNodeConflict = "NodeConflict"
 
 	// ReasonJoinClusterTimeout surfaces when the machine is not Running within timeouts.creation.
@@ -180,7 +180,8 @@ const (
 	// running.
 	ReasonUnsupportedChange = "UnsupportedChange"
 
-	// ReasonUpdateError surfaces when a change failed. It is tried again; by an agent on the node when a person asks for it.
+	// ReasonUpdateError surfaces when a change failed. It is tried again; by an agent on the node when a person asks for
+	// it.
 	ReasonUpdateError = "UpdateError"
 
 	// ReasonUpdateTimeout surfaces when a change in place took longer than timeouts.update.
@@ -214,8 +215,8 @@ const (
 	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. It is a reason of Deleting too.
 	ReasonWaitingForVolumeDetach = "WaitingForVolumeDetach"
 
-	// ReasonNodeOutOfService surfaces when the instance of a node that did not report is gone and volumes are still attached
-	// to it: Kubernetes detaches them by force. It is a reason of VolumesDetached.
+	// ReasonNodeOutOfService surfaces when the instance of a node that did not report is gone and volumes are still
+	// attached to it: Kubernetes detaches them by force. It is a reason of VolumesDetached.
 	ReasonNodeOutOfService = "NodeOutOfService"
 
 	// ReasonVolumeDetachTimeout surfaces when volumes are still attached after timeouts.volumeDetach: it goes on.
@@ -237,7 +238,8 @@ const (
 	// ReasonInstanceTerminating surfaces when the provider is deleting the instance.
 	ReasonInstanceTerminating = "InstanceTerminating"
 
-	// ReasonCreateSettling surfaces when the provider shows no instance and one that was created, or asked for, may show yet.
+	// ReasonCreateSettling surfaces when the provider shows no instance and one that was created, or asked for, may show
+	// yet.
 	ReasonCreateSettling = "CreateSettling"
 
 	// ReasonDeleteError surfaces when the provider failed to delete the instance. It is tried again.
@@ -258,26 +260,27 @@ const (
 
 // Reasons of Preserved, beside InvalidConfiguration.
 const (
-	// ReasonPreserved surfaces when the machine is cordoned, belongs to no set any more and is kept. The message says until
-	// when.
+	// ReasonPreserved surfaces when the machine is cordoned, belongs to no set any more and is kept. The message says
+	// until when.
 	ReasonPreserved = "Preserved"
 
 	// ReasonTooLate surfaces when a machine that is being deleted must be preserved.
 	ReasonTooLate = "TooLate"
 
-	// ReasonTooManyPreserved surfaces when a machine with machinist.dev/preserve: when-failed is not preserved, because as many
-	// of its MachineDeployment, or of its MachineSet alone, are as --preserve-limit allows. It is replaced as usual.
+	// ReasonTooManyPreserved surfaces when a machine with machinist.dev/preserve: when-failed is not preserved, because
+	// as many of its MachineDeployment, or of its MachineSet alone, are as --preserve-limit allows. It is replaced as
+	// usual.
 	ReasonTooManyPreserved = "TooManyPreserved"
 )
 
 // Reasons of InterruptionNotice. While it is True they are reasons of Ready too.
 const (
-	// ReasonPreemptionNotice surfaces when the cloud announced that it takes a spot or preemptible instance back. The message
-	// says who announced it, and status.interruptionTime when it happens.
+	// ReasonPreemptionNotice surfaces when the cloud announced that it takes a spot or preemptible instance back. The
+	// message says who announced it, and status.interruptionTime when it happens.
 	ReasonPreemptionNotice = "PreemptionNotice"
 
-	// ReasonTerminationNotice surfaces when it was announced that the instance will be terminated for another reason, such as
-	// a scaling group that shrinks or a host that is retired.
+	// ReasonTerminationNotice surfaces when it was announced that the instance will be terminated for another reason,
+	// such as a scaling group that shrinks or a host that is retired.
 	ReasonTerminationNotice = "TerminationNotice"
 
 	// ReasonInterruptionWithdrawn surfaces when the announcement was taken back before the instance was gone.

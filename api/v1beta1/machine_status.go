@@ -22,8 +22,8 @@ type MachineStatus struct {
 	// +optional
 	NodeRef *NodeRef `json:"nodeRef,omitempty"`
 
-	// nodeTemplate names what of spec.node is on the Node. What of it is wanted no longer is taken off the Node again; all else
-	// that is there belongs to others. It is kept here and not on the Node, whose kubelet may write to that.
+	// nodeTemplate names what of spec.node is on the Node. What of it is wanted no longer is taken off the Node again;
+	// all else that is there belongs to others. It is kept here and not on the Node, whose kubelet may write to that.
 	// +optional
 	NodeTemplate *AppliedNodeTemplate `json:"nodeTemplate,omitempty"`
 

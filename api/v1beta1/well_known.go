@@ -5,8 +5,8 @@ const (
 	// MachineFinalizer holds a Machine until its instance is gone.
 	MachineFinalizer = "machinist.dev/machine"
 
-	// InUseFinalizer holds a MachineClass that a Machine has used until none does, and the Secrets that a class or a Machine
-	// of the inline form references while that exists.
+	// InUseFinalizer holds a MachineClass that a Machine has used until none does, and the Secrets that a class or a
+	// Machine of the inline form references while that exists.
 	InUseFinalizer = "machinist.dev/in-use"
 )
 
@@ -39,9 +39,9 @@ const (
 	TypeVersion = Version
 )
 
-// LabelSecretUse says, on a Secret, what MachineClasses and Machines of its namespace may use it for: SecretUseCredentials,
-// SecretUseUserData or SecretUseBoth. Without it nothing is read from the Secret. Who may write a class or a Machine could
-// otherwise have any Secret of the namespace written into the user data of an instance.
+// LabelSecretUse says, on a Secret, what MachineClasses and Machines of its namespace may use it for:
+// SecretUseCredentials, SecretUseUserData or SecretUseBoth. Without it nothing is read from the Secret. Who may write
+// a class or a Machine could otherwise have any Secret of the namespace written into the user data of an instance.
 const LabelSecretUse = "machinist.dev/secret-use"
 
 // Values of LabelSecretUse.
@@ -79,8 +79,8 @@ const (
 	// AnnotationRemediate asks for remediation of a Machine, whatever its health.
 	AnnotationRemediate = "machinist.dev/remediate"
 
-	// AnnotationRetry tries at once what the provider refused or failed at: the creation or the update of the instance of a
-	// Machine. Every new value is one try; without it the provider is asked when the next try is due.
+	// AnnotationRetry tries at once what the provider refused or failed at: the creation or the update of the instance
+	// of a Machine. Every new value is one try; without it the provider is asked when the next try is due.
 	AnnotationRetry = "machinist.dev/retry"
 
 	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle.
@@ -106,8 +106,8 @@ const (
 	// AnnotationUnfreeze ends the freeze of a MachineSet or MachineDeployment.
 	AnnotationUnfreeze = "machinist.dev/unfreeze"
 
-	// AnnotationAllowDeletion, with the value true, on a CustomResourceDefinition of this API group lets it be deleted, which
-	// the admission policy refuses otherwise. All objects of the kind go with it, and the machines that they own.
+	// AnnotationAllowDeletion, with the value true, on a CustomResourceDefinition of this API group lets it be deleted,
+	// which the admission policy refuses otherwise. All objects of the kind go with it, and the machines that they own.
 	AnnotationAllowDeletion = "machinist.dev/allow-deletion"
 
 	// AnnotationRemoveOrphansUntil, a time (RFC 3339) at most MaxOrphanRemoval ahead, on a MachineClass lets instances
@@ -141,8 +141,8 @@ const (
 	// machines are newer than that, whatever the clocks say.
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"
 
-	// AnnotationRemediationRetry on a Machine that replaces one that failed or was unhealthy, with the value <n>/<UID>, tells
-	// how many machines in a row were replaced before it, and the last of them.
+	// AnnotationRemediationRetry on a Machine that replaces one that failed or was unhealthy, with the value <n>/<UID>,
+	// tells how many machines in a row were replaced before it, and the last of them.
 	AnnotationRemediationRetry = "machinist.dev/remediation-retry"
 
 	// AnnotationLastAppliedTemplate on a Machine lists the keys that its set's template put there, so that a key which
@@ -160,13 +160,14 @@ const (
 	// NodeAnnotationClusterNamespace is the namespace of the Machine of a Node.
 	NodeAnnotationClusterNamespace = "machinist.dev/cluster-namespace"
 
-	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It keeps an
-	// older request that comes late from undoing that, and says nothing else: who writes to the Node may write it as well. What
-	// was applied is in status.nodeTemplate of the Machine.
+	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It keeps
+	// an older request that comes late from undoing that, and says nothing else: who writes to the Node may write it as
+	// well. What was applied is in status.nodeTemplate of the Machine.
 	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
 
-	// NodeAnnotationInstanceRemoved marks the Node of an instance without a Machine that is being removed. It names the object
-	// (namespace/name) with whose credentials the instance was found. When the instance is gone, the Node is deleted.
+	// NodeAnnotationInstanceRemoved marks the Node of an instance without a Machine that is being removed. It names the
+	// object (namespace/name) with whose credentials the instance was found. When the instance is gone, the Node is
+	// deleted.
 	NodeAnnotationInstanceRemoved = "machinist.dev/instance-removed"
 
 	// NodeAnnotationUpdateRequested asks the agent on a Node to update it to the version that is its value.

@@ -105,7 +105,8 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 	tb.Helper()
 	s := scheme()
 	kinds := []client.Object{
-		&v1beta1.Machine{}, &v1beta1.MachineSet{}, &v1beta1.MachineDeployment{}, &v1beta1.MachineClass{}, &v1beta1.MachineHealthCheck{}, &corev1.Node{},
+		&v1beta1.Machine{}, &v1beta1.MachineSet{}, &v1beta1.MachineDeployment{}, &v1beta1.MachineClass{},
+		&v1beta1.MachineHealthCheck{}, &corev1.Node{},
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1beta1.GroupVersion, corev1.SchemeGroupVersion})
 	byKind := map[schema.GroupVersionKind][]client.Object{}
@@ -129,7 +130,8 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 	stores := map[schema.GroupVersionKind]toolscache.SharedIndexInformer{}
 	c, err := cache.New(&rest.Config{}, cache.Options{
 		Scheme: s, Mapper: mapper, ReaderFailOnMissingInformer: true,
-		NewInformer: func(_ toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		NewInformer: func(_ toolscache.ListerWatcher, o runtime.Object, resync time.Duration,
+			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			kind := kindOf(o)
 			lw := &toolscache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -144,7 +146,9 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 					list.(metav1.ListInterface).SetResourceVersion("1")
 					return list, meta.SetList(list, items)
 				},
-				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					return watch.NewFake(), nil
+				},
 			}
 			stores[kind] = toolscache.NewSharedIndexInformer(listOnly{lw}, o, resync, indexers)
 			return stores[kind]

@@ -47,13 +47,15 @@ func class() *v1beta1.MachineClass {
 
 func metaOf(name, uid string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: namespace, Name: name, UID: types.UID(uid), ResourceVersion: "1", Generation: 1, CreationTimestamp: metav1.NewTime(begun),
+		Namespace: namespace, Name: name, UID: types.UID(uid), ResourceVersion: "1", Generation: 1,
+		CreationTimestamp: metav1.NewTime(begun),
 	}
 }
 
 func ownedBy(kind, name, uid string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
-		APIVersion: v1beta1.GroupVersion.String(), Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		APIVersion: v1beta1.GroupVersion.String(), Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true),
+		BlockOwnerDeletion: ptr.To(true),
 	}}
 }
 
@@ -73,20 +75,25 @@ func machineOf(set *v1beta1.MachineSet, i int) *v1beta1.Machine {
 	m.Spec.ProviderID = "fake:///" + name
 	m.Status = v1beta1.MachineStatus{
 		Phase: v1beta1.MachineRunning, ObservedGeneration: 1, Version: "v1.36.3",
-		NodeRef:   &v1beta1.NodeRef{Name: name, UID: types.UID("node-" + name)},
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: name}},
+		NodeRef: &v1beta1.NodeRef{Name: name, UID: types.UID("node-" + name)},
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+			{Type: corev1.NodeHostName, Address: name}},
 		Instance: &v1beta1.InstanceStatus{
-			State: v1beta1.InstanceRunning, Type: "small", Region: "r-1", Zone: "r-1a", NodeName: name, Provider: "fake", LaunchTime: ptr.To(metav1.NewTime(begun)),
+			State: v1beta1.InstanceRunning, Type: "small", Region: "r-1", Zone: "r-1a", NodeName: name, Provider: "fake",
+			LaunchTime: ptr.To(metav1.NewTime(begun)),
 		},
-		Applied: &v1beta1.AppliedStatus{ClassName: "small", ProviderSpecHash: "0123456789abcdef0123456789abcdef", Version: "v1.36.3"},
+		Applied: &v1beta1.AppliedStatus{ClassName: "small", ProviderSpecHash: "0123456789abcdef0123456789abcdef",
+			Version: "v1.36.3"},
 	}
 	for _, c := range []struct{ of, reason string }{
-		{v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched}, {v1beta1.ConditionRegistered, v1beta1.ReasonNodeRegistered},
+		{v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched},
+		{v1beta1.ConditionRegistered, v1beta1.ReasonNodeRegistered},
 		{v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeReady}, {v1beta1.ConditionReady, v1beta1.ReasonMachineReady},
 		{v1beta1.ConditionUpToDate, v1beta1.ReasonUpToDate},
 	} {
 		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
-			Type: c.of, Status: metav1.ConditionTrue, Reason: c.reason, ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(begun),
+			Type: c.of, Status: metav1.ConditionTrue, Reason: c.reason, ObservedGeneration: 1,
+			LastTransitionTime: metav1.NewTime(begun),
 		})
 	}
 	return m
@@ -101,12 +108,14 @@ func node(i int) *corev1.Node {
 	}}
 	n.Spec.ProviderID = "fake:///" + name
 	n.Status.NodeInfo.KubeletVersion = "v1.36.3"
-	for _, c := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
+	for _, c := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure, corev1.NodeReady} {
 		status := corev1.ConditionFalse
 		if c == corev1.NodeReady {
 			status = corev1.ConditionTrue
 		}
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: c, Status: status, Reason: "Because", LastTransitionTime: metav1.NewTime(begun)})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: c, Status: status, Reason: "Because",
+			LastTransitionTime: metav1.NewTime(begun)})
 	}
 	return n
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What one event costs does not grow with the rest of the fleet. Health is judged for all machines in one pass, which is
-// made less often the larger the fleet is.
+// What one event costs does not grow with the rest of the fleet. Health is judged for all machines in one pass, which
+// is made less often the larger the fleet is.
 func TestAReconcileCostsTheSameInALargerFleet(t *testing.T) {
 	for _, k := range kinds() {
 		if k.name == "health" {
@@ -25,7 +25,8 @@ func TestAReconcileCostsTheSameInALargerFleet(t *testing.T) {
 	}
 }
 
-// bytesPerRun returns how many bytes a run allocates: the least of several, since whatever else the process does counts too.
+// bytesPerRun returns how many bytes a run allocates: the least of several, since whatever else the process does
+// counts too.
 func bytesPerRun(run func()) uint64 {
 	const runs = 20
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -18,8 +18,9 @@ import (
 	"machinist.dev/machinist/internal/operator"
 )
 
-// What one object may take in the cache of a process, its indexes included: a little more than it does when the race detector
-// is on. At 5,000 machines each KiB is 5 MiB of what lives, and two fifths of that again until garbage is collected.
+// What one object may take in the cache of a process, its indexes included: a little more than it does when the race
+// detector is on. At 5,000 machines each KiB is 5 MiB of what lives, and two fifths of that again until garbage is
+// collected.
 var machineBudget = map[string]int{"manager": 2300, "provider": 2800}
 
 const nodeBudget = 2100
@@ -27,7 +28,8 @@ const nodeBudget = 2100
 // indexers are the index functions by name.
 type indexers toolscache.Indexers
 
-func (i indexers) IndexFieldEverywhere(_ context.Context, _ client.Object, field string, values client.IndexerFunc) error {
+func (i indexers) IndexFieldEverywhere(_ context.Context, _ client.Object, field string,
+	values client.IndexerFunc) error {
 	i[field] = func(o any) ([]string, error) {
 		var keys []string
 		for _, v := range values(o.(client.Object)) {
@@ -53,7 +55,8 @@ func (i indexers) IndexField(_ context.Context, _ client.Object, field string, v
 }
 
 // retained returns how many bytes an object takes that a watch brought and a cache keeps.
-func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc, make func(i int) client.Object, register func(context.Context, client.FieldIndexer) error) int {
+func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc, make func(i int) client.Object,
+	register func(context.Context, client.FieldIndexer) error) int {
 	t.Helper()
 	const n = 500
 	s := scheme()
@@ -67,7 +70,9 @@ func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc
 			t.Fatal(err)
 		}
 		o.GetObjectKind().SetGroupVersionKind(kinds[0])
-		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:status":{"f:conditions":{}}}`)}}})
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: "Update", APIVersion: "v1",
+			FieldsType: "FieldsV1",
+			FieldsV1:   &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:status":{"f:conditions":{}}}`)}}})
 		data, err := kruntime.Encode(info.Serializer, o)
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +124,9 @@ func TestWhatTheCachesKeepOfAMachineAndItsNode(t *testing.T) {
 			t.Errorf("a Machine takes %d bytes in the cache of the %s, more than %d", each, process, budget)
 		}
 	}
-	each := retained(t, kruntime.ContentTypeProtobuf, operator.TransformNode, func(i int) client.Object { return reportedNode(i) }, index.RegisterTarget)
+	each := retained(t, kruntime.ContentTypeProtobuf, operator.TransformNode, func(i int) client.Object {
+		return reportedNode(i)
+	}, index.RegisterTarget)
 	t.Logf("a Node takes %d bytes", each)
 	if each > nodeBudget {
 		t.Errorf("a Node takes %d bytes in a cache, more than %d", each, nodeBudget)
@@ -134,14 +141,19 @@ func reportedNode(i int) *corev1.Node {
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
 	n.Status.Capacity, n.Status.Allocatable = capacity, capacity
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: n.Name}}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+		{Type: corev1.NodeHostName, Address: n.Name}}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: "0123456789abcdef0123456789abcdef", SystemUUID: "01234567-89ab-cdef-0123-456789abcdef", BootID: "01234567-89ab-cdef-0123-456789abcdef",
-		KernelVersion: "6.12.0", OSImage: "Benchmark", ContainerRuntimeVersion: "containerd://2.1.0", KubeletVersion: "v1.36.3",
+		MachineID: "0123456789abcdef0123456789abcdef", SystemUUID: "01234567-89ab-cdef-0123-456789abcdef",
+		BootID:        "01234567-89ab-cdef-0123-456789abcdef",
+		KernelVersion: "6.12.0", OSImage: "Benchmark", ContainerRuntimeVersion: "containerd://2.1.0",
+		KubeletVersion:  "v1.36.3",
 		OperatingSystem: "linux", Architecture: "amd64",
 	}
 	for range 50 {
-		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{"registry.example.com/some/image@sha256:0123456789abcdef", "registry.example.com/some/image:v1"}})
+		n.Status.Images = append(n.Status.Images,
+			corev1.ContainerImage{Names: []string{"registry.example.com/some/image@sha256:0123456789abcdef",
+				"registry.example.com/some/image:v1"}})
 	}
 	for c := range n.Status.Conditions {
 		n.Status.Conditions[c].LastHeartbeatTime = metav1.NewTime(begun.Add(time.Minute))

@@ -55,30 +55,35 @@ func kinds() []kind {
 	return []kind{
 		{"machine", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
 			return machine.New(machine.Options{
-				Cloud: cloud{}, ClusterID: "cluster", Client: c, Live: live{c}, Classes: &resolve.Resolver{Classes: c, Secrets: live{c}},
-				Target: &machine.Target{Nodes: c, Live: live{c}}, Recorder: silent{}, Clock: clock,
+				Cloud: cloud{}, ClusterID: "cluster", Client: c, Live: live{c},
+				Classes: &resolve.Resolver{Classes: c, Secrets: live{c}},
+				Target:  &machine.Target{Nodes: c, Live: live{c}}, Recorder: silent{}, Clock: clock,
 			})
 		}, types.NamespacedName{Namespace: namespace, Name: machineName(0)}},
 		{"set", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machineset.New(machineset.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock, MachineCacheVersion: seen})
+			return machineset.New(machineset.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
+				MachineCacheVersion: seen})
 		}, types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}},
 		{"deployment", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machinedeployment.New(machinedeployment.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock, MachineCacheVersion: seen})
+			return machinedeployment.New(machinedeployment.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
+				MachineCacheVersion: seen})
 		}, first},
 		{"marker", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
 			return machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{Client: c, Nodes: c, Clock: clock})
 		}, first},
 		{"overshoot", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return overshoot.New(overshoot.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock, Limits: overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}})
+			return overshoot.New(overshoot.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
+				Limits: overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}})
 		}, first},
 		{"health", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return healthcheck.New(healthcheck.Options{Client: c, Live: live{c}, Nodes: &healthcheck.Nodes{Cached: c, Live: live{c}}, Recorder: silent{}, Clock: clock})
+			return healthcheck.New(healthcheck.Options{Client: c, Live: live{c},
+				Nodes: &healthcheck.Nodes{Cached: c, Live: live{c}}, Recorder: silent{}, Clock: clock})
 		}, types.NamespacedName{}},
 	}
 }
 
-// settled returns a function that makes one pass of a reconciler over a fleet of n machines, in sets of so many, that has
-// nothing to write any more.
+// settled returns a function that makes one pass of a reconciler over a fleet of n machines, in sets of so many, that
+// has nothing to write any more.
 func (k kind) settled(tb testing.TB, n, perSet int) func() {
 	tb.Helper()
 	c, clock := cacheOf(tb, fleet(n, perSet)), testclock.NewFakePassiveClock(now)

@@ -81,9 +81,11 @@ func (d *driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	if in == nil {
 		in = &provider.Instance{
 			ProviderID: "sim:///" + req.Token, State: provider.StateRunning, NodeName: req.Machine.Name,
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: req.Machine.Name}},
-			Type:      s.InstanceType, Region: "bench-1", Zone: "bench-1a", LaunchTime: time.Now(),
-			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]), MachineKey: req.Tags[provider.TagMachine],
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+				{Type: corev1.NodeHostName, Address: req.Machine.Name}},
+			Type: s.InstanceType, Region: "bench-1", Zone: "bench-1a", LaunchTime: time.Now(),
+			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]),
+			MachineKey: req.Tags[provider.TagMachine],
 		}
 		d.byMachine[key], d.instances[in.ProviderID] = in, in
 		d.hosts.report("up", in.ProviderID, in.NodeName)
@@ -103,7 +105,8 @@ func (d *driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 		in = d.byMachine[keyOf(req.ClusterID, req.Machine.UID)]
 	}
 	if in == nil {
-		return nil, provider.Errorf(provider.NotFound, "there is no instance %q of machine %s", req.ProviderID, req.Machine.UID)
+		return nil, provider.Errorf(provider.NotFound, "there is no instance %q of machine %s", req.ProviderID,
+			req.Machine.UID)
 	}
 	copied := *in
 	return &copied, nil

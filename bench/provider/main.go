@@ -1,5 +1,5 @@
-// Command provider is the provider process of the benchmark: Machinist's own, around a cloud that is a map in its memory and
-// answers after a set time, so that the cloud is not what is measured.
+// Command provider is the provider process of the benchmark: Machinist's own, around a cloud that is a map in its
+// memory and answers after a set time, so that the cloud is not what is measured.
 package main
 
 import (
@@ -19,7 +19,8 @@ func main() {
 		// It takes the place of the simulated cloud's provider.
 		Name: simdriver.Name,
 		AddFlags: func(fs *pflag.FlagSet) {
-			fs.StringVar(&hosts, "hosts", "", "Unix socket of who plays the instances' hosts: gets a line for each instance that comes or goes. Required")
+			fs.StringVar(&hosts, "hosts", "",
+				"Unix socket of who plays the instances' hosts: gets a line for each instance that comes or goes. Required")
 			fs.DurationVar(&latency, "latency", 0, "how long every call to the cloud takes")
 			fs.StringSlice("cloud-endpoint", nil, "without meaning here")
 		},
@@ -28,7 +29,8 @@ func main() {
 			if err != nil {
 				return nil, err
 			}
-			return &driver{latency: latency, hosts: h, instances: map[string]*provider.Instance{}, byMachine: map[string]*provider.Instance{}}, nil
+			return &driver{latency: latency, hosts: h, instances: map[string]*provider.Instance{},
+				byMachine: map[string]*provider.Instance{}}, nil
 		},
 	})
 }

@@ -76,7 +76,8 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 			Name: config.Name, Namespace: op.OwnNamespace(), Only: config.Namespace,
 			Manager: op.Manager(), Writer: op.Control().Live, Log: log,
 		}
-		if err := s.webhook.Serve(ctx, webhook, admission.NewCore(o.Scheme, op.Control().Cache, op.Control().Live)); err != nil {
+		if err := s.webhook.Serve(ctx, webhook, admission.NewCore(o.Scheme, op.Control().Cache,
+			op.Control().Live)); err != nil {
 			return err
 		}
 		return addControllers(ctx, op, s)
@@ -136,7 +137,8 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 	}
 	if target := op.Target(); target != nil {
 		marker := machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{
-			Client: control.Client, Nodes: target.Client, Synced: target.Synced, Clock: clock.RealClock{}, Off: !s.outdatedNodeTaints,
+			Client: control.Client, Nodes: target.Client, Synced: target.Synced, Clock: clock.RealClock{},
+			Off:     !s.outdatedNodeTaints,
 			Stopped: op.Reachability().Stopped,
 		})
 		if err := marker.Wiring().Add(mgr, targetEvents(target)); err != nil {

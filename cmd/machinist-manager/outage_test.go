@@ -175,9 +175,10 @@ func awaitFleet(t *testing.T, c client.WithWatch, namespace string, machines int
 		}
 		return isFrozen(l.Items[0].Status.Conditions) == frozen, fmt.Sprintf("%+v", l.Items[0].Status.Conditions)
 	}, in)
-	env.Await(t, c, &v1beta1.MachineDeploymentList{}, "the deployment", func(l *v1beta1.MachineDeploymentList) (bool, string) {
-		return isFrozen(l.Items[0].Status.Conditions) == frozen, fmt.Sprintf("%+v", l.Items[0].Status.Conditions)
-	}, in)
+	env.Await(t, c, &v1beta1.MachineDeploymentList{}, "the deployment",
+		func(l *v1beta1.MachineDeploymentList) (bool, string) {
+			return isFrozen(l.Items[0].Status.Conditions) == frozen, fmt.Sprintf("%+v", l.Items[0].Status.Conditions)
+		}, in)
 	env.Await(t, c, &v1beta1.MachineList{}, "the machines", func(l *v1beta1.MachineList) (bool, string) {
 		return len(l.Items) == machines, fmt.Sprintf("%d machines, want %d", len(l.Items), machines)
 	}, in)
@@ -220,15 +221,16 @@ func awaitProbe(t *testing.T, address, reports string) {
 	}
 }
 
-// While the target cluster is unreachable nobody knows what became of the machines: there is none made, and the owners say why. When
-// it is back, they go on by themselves.
+// While the target cluster is unreachable nobody knows what became of the machines: there is none made, and the
+// owners say why. When it is back, they go on by themselves.
 //
 // F-2, F-3.
 func TestNoMachinesAreMadeInAnOutageOfTheTarget(t *testing.T) {
 	namespace, c, probes := env.Namespace(t), env.Client(t), freeAddress(t)
 	target, through := laid(t, env.Config())
 	manage(t,
-		"--control-kubeconfig="+kubeconfig(t, "control", env.Config()), "--target-kubeconfig="+kubeconfig(t, "target", through),
+		"--control-kubeconfig="+kubeconfig(t, "control", env.Config()), "--target-kubeconfig="+
+			kubeconfig(t, "target", through),
 		"--namespace="+namespace, "--health-probe-bind-address="+probes, "--metrics-bind-address=0",
 		"--apiserver-check-period=100ms", "--apiserver-check-timeout=6s",
 	)
@@ -249,7 +251,8 @@ func TestNoMachinesAreMadeInAnOutageOfTheTarget(t *testing.T) {
 	if err := c.DeleteAllOf(t.Context(), &v1beta1.Machine{}, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Patch(t.Context(), fleet, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))); err != nil {
+	if err := c.Patch(t.Context(), fleet,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))); err != nil {
 		t.Fatal(err)
 	}
 	awaitFleet(t, c, namespace, 1, true)

@@ -23,16 +23,19 @@ type settings struct {
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentSets, "concurrent-machinesets", 8, "machine sets worked on at the same time")
-	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8, "machine deployments worked on at the same time")
+	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8,
+		"machine deployments worked on at the same time")
 	s.health.AddFlags(fs)
 	s.overshoot.AddFlags(fs)
 	s.webhook.AddFlags(fs)
-	fs.BoolVar(&s.outdatedNodeTaints, "outdated-node-taints", true, "while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, present taints and annotations are removed")
+	fs.BoolVar(&s.outdatedNodeTaints, "outdated-node-taints", true,
+		"while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, present taints and annotations are removed")
 }
 
 func (s *settings) validate() error {
 	var errs []error
-	for flag, value := range map[string]int{"concurrent-machinesets": s.concurrentSets, "concurrent-machinedeployments": s.concurrentDeployments} {
+	for flag, value := range map[string]int{"concurrent-machinesets": s.concurrentSets,
+		"concurrent-machinedeployments": s.concurrentDeployments} {
 		if value < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d; it must be at least 1", flag, value))
 		}

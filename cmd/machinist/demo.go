@@ -29,11 +29,16 @@ The control plane's programs come from the cache that "make controlplane" fills.
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.Once, "once", false, "run a tour (3 machines, 10, another class, 2, none) and end; fail if a step does or something is left")
-	flags.StringVar(&o.Scenario, "scenario", "", "play a story about the fleet and end; fail if a step does or something is left: "+strings.Join(demo.ScenarioNames(), ", "))
-	flags.BoolVar(&o.Bare, "bare", false, "run the control plane and the simulated cloud only, and print how to run the two processes by hand")
+	flags.BoolVar(&o.Once, "once", false,
+		"run a tour (3 machines, 10, another class, 2, none) and end; fail if a step does or something is left")
+	flags.StringVar(&o.Scenario, "scenario", "",
+		"play a story about the fleet and end; fail if a step does or something is left: "+
+			strings.Join(demo.ScenarioNames(), ", "))
+	flags.BoolVar(&o.Bare, "bare", false,
+		"run the control plane and the simulated cloud only, and print how to run the two processes by hand")
 	flags.BoolVar(&o.SeparateTarget, "separate-target", false, "run a second control plane as the target cluster")
-	flags.Var(&o.Provider, "provider", "whose machines: sim, the simulated cloud's, or azure-fake, the Azure provider's with an Azure in memory (make build)")
+	flags.Var(&o.Provider, "provider",
+		"whose machines: sim, the simulated cloud's, or azure-fake, the Azure provider's with an Azure in memory (make build)")
 	flags.StringVar(&o.Dir, "dir", "", "an empty or new folder to keep logs and data in; by default they go with the demo")
 	cmd.MarkFlagsMutuallyExclusive("once", "bare", "scenario")
 	return cmd

@@ -62,12 +62,14 @@ func (c *cluster) wantRequest(t testing.TB, node, known string) (request *certif
 	return request
 }
 
-func (c *cluster) judge(t testing.TB, request *certificatesv1.CertificateSigningRequest, decision certificatesv1.RequestConditionType) {
+func (c *cluster) judge(t testing.TB, request *certificatesv1.CertificateSigningRequest,
+	decision certificatesv1.RequestConditionType) {
 	t.Helper()
 	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: decision, Status: corev1.ConditionTrue, Reason: "Test", Message: "judged by a test",
 	})
-	if _, err := c.kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), request.Name, request, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), request.Name, request,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

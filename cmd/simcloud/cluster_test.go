@@ -42,7 +42,8 @@ func TestAnInstanceBecomesANode(t *testing.T) {
 	if v := node.Status.NodeInfo.KubeletVersion; v != "v1.36.1" {
 		t.Errorf("kubelet version is %s", v)
 	}
-	if got := fmt.Sprintf("%s %s %s", node.Status.Capacity.Cpu(), node.Status.Capacity.Memory(), node.Status.Capacity.Pods()); got != "4 16Gi 110" {
+	if got := fmt.Sprintf("%s %s %s", node.Status.Capacity.Cpu(), node.Status.Capacity.Memory(),
+		node.Status.Capacity.Pods()); got != "4 16Gi 110" {
 		t.Errorf("capacity is %s", got)
 	}
 	if node.Status.Addresses[0].Address != inst.PrivateIPs[0] {
@@ -50,7 +51,8 @@ func TestAnInstanceBecomesANode(t *testing.T) {
 	}
 	c.wantRenewal(t, "joins", time.Now())
 	lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "joins", metav1.GetOptions{})
-	if err != nil || len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != node.UID || *lease.Spec.LeaseDurationSeconds != 4 {
+	if err != nil || len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != node.UID ||
+		*lease.Spec.LeaseDurationSeconds != 4 {
 		t.Errorf("lease: %+v %v", lease, err)
 	}
 	requests := c.requestsFor(t, "joins")
@@ -141,7 +143,8 @@ func TestAScheduledPodRunsAndIsEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := c.wantPod(t, "web", "Running ready")
-	if running.Status.PodIP == "" || running.Status.HostIP == "" || running.Status.StartTime == nil || running.Spec.NodeName != "worker" {
+	if running.Status.PodIP == "" || running.Status.HostIP == "" || running.Status.StartTime == nil ||
+		running.Spec.NodeName != "worker" {
 		t.Errorf("status: %+v", running.Status)
 	}
 	if running.Status.PodIP == running.Status.HostIP {
@@ -161,7 +164,8 @@ func TestAScheduledPodRunsAndIsEvicted(t *testing.T) {
 			t.Fatalf("the pod does not go: %+v", last)
 		}
 	}
-	if got := phaseOf(last); got != "Succeeded" || last.Status.ContainerStatuses[0].State.Terminated == nil || last.UID != running.UID {
+	if got := phaseOf(last); got != "Succeeded" || last.Status.ContainerStatuses[0].State.Terminated == nil ||
+		last.UID != running.UID {
 		t.Errorf("the pod went as %s: %+v", got, last.Status)
 	}
 }
@@ -226,7 +230,8 @@ func (c *cluster) wantPod(t testing.TB, name, phase string) (pod *corev1.Pod) {
 	t.Helper()
 	eventually(t, func() error {
 		var err error
-		if pod, err = c.kube.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{}); err == nil && phaseOf(pod) != phase {
+		if pod, err = c.kube.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{}); err == nil &&
+			phaseOf(pod) != phase {
 			err = fmt.Errorf("pod %s is %q, want %q: %+v", name, phaseOf(pod), phase, pod.Status)
 		}
 		return err
@@ -270,7 +275,8 @@ func TestNodesOutliveTheKilledProcess(t *testing.T) {
 	token, secret := c.token(t)
 	inst := p.create("survivor", c.userData(token))
 	node := c.wantReady(t, "survivor", corev1.ConditionTrue)
-	if _, err := c.kube.CoreV1().Pods("default").Create(t.Context(), c.pod("kept", "survivor"), metav1.CreateOptions{}); err != nil {
+	if _, err := c.kube.CoreV1().Pods("default").Create(t.Context(), c.pod("kept", "survivor"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	remaining := c.wantPod(t, "kept", "Running ready")
@@ -280,11 +286,13 @@ func TestNodesOutliveTheKilledProcess(t *testing.T) {
 	p.restart(syscall.SIGKILL)
 	c.wantRenewal(t, "survivor", time.Now())
 	after := c.wantReady(t, "survivor", corev1.ConditionTrue)
-	if after.UID != node.UID || after.Status.NodeInfo.BootID != node.Status.NodeInfo.BootID || len(c.requestsFor(t, "survivor")) != 1 {
+	if after.UID != node.UID || after.Status.NodeInfo.BootID != node.Status.NodeInfo.BootID ||
+		len(c.requestsFor(t, "survivor")) != 1 {
 		t.Error("the node is another one")
 	}
 	still := c.wantPod(t, "kept", "Running ready")
-	if still.UID != remaining.UID || still.Status.PodIP != remaining.Status.PodIP || still.Status.ContainerStatuses[0].RestartCount != 0 {
+	if still.UID != remaining.UID || still.Status.PodIP != remaining.Status.PodIP ||
+		still.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod was disturbed: %+v", still.Status)
 	}
 	if got, err := p.client.GetInstance(t.Context(), inst.ID); err != nil || got.State != simcloud.StateRunning {
@@ -306,11 +314,14 @@ func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
 	}
 	p.befall(inst.ID, simcloud.FaultSilent)
 	p.befall(inst.ID, simcloud.FaultRecovers)
-	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.UID == node.UID || again.Spec.ProviderID != inst.ProviderID {
+	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.UID == node.UID ||
+		again.Spec.ProviderID != inst.ProviderID {
 		t.Errorf("node: %+v", again)
 	}
 
-	if _, err := p.admin.PatchSettings(t.Context(), simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{Reregister: ptr.To(true), OmitProviderID: ptr.To(true)}}); err != nil {
+	if _, err := p.admin.PatchSettings(t.Context(),
+		simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{Reregister: ptr.To(true),
+			OmitProviderID: ptr.To(true)}}); err != nil {
 		t.Fatal(err)
 	}
 	p.befall(inst.ID, simcloud.FaultSilent)
@@ -342,7 +353,8 @@ func TestANodeInsistsOnItsStatus(t *testing.T) {
 	p.create("stubborn", c.userData(token))
 	c.wantReady(t, "stubborn", corev1.ConditionTrue)
 	wrong := `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Test"}]}}`
-	node, err := c.kube.CoreV1().Nodes().Patch(t.Context(), "stubborn", types.StrategicMergePatchType, []byte(wrong), metav1.PatchOptions{}, "status")
+	node, err := c.kube.CoreV1().Nodes().Patch(t.Context(), "stubborn", types.StrategicMergePatchType, []byte(wrong),
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +369,8 @@ func TestAnUpdateInPlaceShowsOnTheNode(t *testing.T) {
 	token, _ := c.token(t)
 	inst := p.create("grows", c.userData(token))
 	before := c.wantReady(t, "grows", corev1.ConditionTrue)
-	if _, err := p.client.UpdateInstance(t.Context(), inst.ID, simcloud.UpdateInstanceRequest{Type: "large", KubeletVersion: "v1.36.2"}); err != nil {
+	if _, err := p.client.UpdateInstance(t.Context(), inst.ID, simcloud.UpdateInstanceRequest{Type: "large",
+		KubeletVersion: "v1.36.2"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
@@ -366,7 +379,8 @@ func TestAnUpdateInPlaceShowsOnTheNode(t *testing.T) {
 			return err
 		}
 		info := node.Status.NodeInfo
-		if info.KubeletVersion != "v1.36.2" || node.Status.Capacity.Cpu().Value() != 16 || node.Labels[corev1.LabelInstanceTypeStable] != "large" ||
+		if info.KubeletVersion != "v1.36.2" || node.Status.Capacity.Cpu().Value() != 16 ||
+			node.Labels[corev1.LabelInstanceTypeStable] != "large" ||
 			info.BootID == before.Status.NodeInfo.BootID || node.UID != before.UID {
 			return fmt.Errorf("node is %+v", node.Status)
 		}
@@ -394,7 +408,8 @@ func TestNodesOutliveTheirAPIServer(t *testing.T) {
 	c.wantRenewal(t, "patient", time.Now())
 	c.wantReady(t, "patient", corev1.ConditionTrue)
 	c.wantReady(t, "waiting", corev1.ConditionTrue)
-	if _, err := c.kube.CoreV1().Pods("default").Create(t.Context(), c.pod("later", "patient"), metav1.CreateOptions{}); err != nil {
+	if _, err := c.kube.CoreV1().Pods("default").Create(t.Context(), c.pod("later", "patient"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.wantPod(t, "later", "Running ready")

@@ -149,7 +149,8 @@ KUBELET_VERSION=v1.36.1
 	var b strings.Builder
 	b.WriteString("#cloud-config\nwrite_files:\n")
 	for path, content := range files {
-		fmt.Fprintf(&b, "- {path: %s, encoding: b64, content: %s}\n", path, base64.StdEncoding.EncodeToString([]byte(content)))
+		fmt.Fprintf(&b, "- {path: %s, encoding: b64, content: %s}\n", path,
+			base64.StdEncoding.EncodeToString([]byte(content)))
 	}
 	return []byte(b.String())
 }
@@ -161,7 +162,8 @@ func otherCA(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +265,8 @@ func (p *cloudProcess) restart(signal syscall.Signal) {
 	p.start()
 }
 
-func (p *cloudProcess) create(name string, userData []byte, change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
+func (p *cloudProcess) create(name string, userData []byte,
+	change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
 	p.t.Helper()
 	req := simcloud.CreateInstanceRequest{
 		Name: name, Region: "sim-1", Zone: "sim-1b", Type: "medium", Image: "sim-os-1", UserData: userData,

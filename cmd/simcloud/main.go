@@ -55,18 +55,22 @@ with the file /etc/kubernetes/bootstrap-kubeconfig joins that cluster as a node.
 			if level <= slog.LevelDebug {
 				klog.SetSlogLogger(o.log)
 			}
-			if err := errors.Join(readToken("--token-file", tokenFile, &o.token), readToken("--admin-token-file", adminTokenFile, &o.adminToken)); err != nil {
+			if err := errors.Join(readToken("--token-file", tokenFile, &o.token), readToken("--admin-token-file", adminTokenFile,
+				&o.adminToken)); err != nil {
 				return err
 			}
 			return run(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:0", "Address to serve on. Port 0 takes a free one; see --address-file.")
-	flags.BoolVar(&o.allowAnyAddress, "allow-non-loopback", false, "Serve on an address that others can reach. There is no encryption: tokens and user data travel in the clear.")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:0",
+		"Address to serve on. Port 0 takes a free one; see --address-file.")
+	flags.BoolVar(&o.allowAnyAddress, "allow-non-loopback", false,
+		"Serve on an address that others can reach. There is no encryption: tokens and user data travel in the clear.")
 	flags.StringVar(&o.addressFile, "address-file", "", "File that gets the address (host:port) once the API is served.")
 	flags.StringVar(&o.stateDir, "state-dir", "", "Directory of the cloud's state. Required.")
-	flags.StringVar(&o.config, "config", "", "Configuration file (YAML): regions, instance types, images, accounts, settings. Default: built in.")
+	flags.StringVar(&o.config, "config", "",
+		"Configuration file (YAML): regions, instance types, images, accounts, settings. Default: built in.")
 	flags.StringVar(&o.token, "token", "", "Token of an account named \"default\", beside those of --config.")
 	flags.StringVar(&tokenFile, "token-file", "", "File with the token of --token.")
 	flags.StringVar(&o.adminToken, "admin-token", "", "Token of the admin API. Default: the admin API is closed.")

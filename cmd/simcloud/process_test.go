@@ -19,10 +19,12 @@ func TestStateSurvivesBeingKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := p.create("third", nil)
-	if _, err := p.client.UpdateTags(ctx, third.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"k": "v"}}); err != nil {
+	if _, err := p.client.UpdateTags(ctx, third.ID,
+		simcloud.UpdateTagsRequest{Set: map[string]string{"k": "v"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.admin.AddFault(ctx, simcloud.FaultRule{Operation: simcloud.OperationGetInstance, Skip: 1, Count: 1, Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable}}); err != nil {
+	if _, err := p.admin.AddFault(ctx, simcloud.FaultRule{Operation: simcloud.OperationGetInstance, Skip: 1, Count: 1,
+		Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.client.GetInstance(ctx, first.ID); err != nil {
@@ -33,7 +35,8 @@ func TestStateSurvivesBeingKilled(t *testing.T) {
 	if _, err := p.client.GetInstance(ctx, first.ID); simcloud.CodeOf(err) != simcloud.CodeUnavailable {
 		t.Errorf("the fault was forgotten: %v", err)
 	}
-	if same := p.create("first", []byte("#cloud-config\n")); same.ID != first.ID || same.PrivateIPs[0] != first.PrivateIPs[0] {
+	if same := p.create("first", []byte("#cloud-config\n")); same.ID != first.ID ||
+		same.PrivateIPs[0] != first.PrivateIPs[0] {
 		t.Errorf("the token made %+v", same)
 	}
 	list, err := p.client.ListInstances(ctx, simcloud.ListInstancesOptions{Tags: map[string]string{"k": "v"}})

@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 )
 
-// cloud is the smallest that will do: a folder in which each machine is a file. A real provider has its cloud's client here.
+// cloud is the smallest that will do: a folder in which each machine is a file. A real provider has its cloud's
+// client here.
 type cloud struct{ folder string }
 
 // machine is what the cloud knows of one.

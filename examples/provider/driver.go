@@ -34,7 +34,8 @@ func (d *driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 		return in, err // There is one, whichever attempt made it; or nobody can tell.
 	}
 	// The token is the ID: of two calls with the same one, only the first makes anything.
-	if err := d.cloud.create(ctx, machine{ID: req.Token, Name: req.Machine.Name, Size: spec.Size, Tags: req.Tags}); err != nil {
+	if err := d.cloud.create(ctx, machine{ID: req.Token, Name: req.Machine.Name, Size: spec.Size,
+		Tags: req.Tags}); err != nil {
 		return nil, err
 	}
 	return d.Get(ctx, get)
@@ -57,7 +58,8 @@ func (d *driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 func convert(m machine) provider.Instance {
 	return provider.Instance{
 		ProviderID: "folder:///" + m.ID, State: provider.StateRunning, NodeName: m.Name, Type: m.Size,
-		ClusterID: m.Tags[provider.TagCluster], MachineUID: types.UID(m.Tags[provider.TagMachineUID]), MachineKey: m.Tags[provider.TagMachine],
+		ClusterID: m.Tags[provider.TagCluster], MachineUID: types.UID(m.Tags[provider.TagMachineUID]),
+		MachineKey: m.Tags[provider.TagMachine],
 	}
 }
 

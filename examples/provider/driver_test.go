@@ -35,7 +35,8 @@ func TestConformance(t *testing.T) {
 			},
 			Launch: func(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 				m := machine{ID: rand.Text(), Name: "other", Size: "small", Tags: tags}
-				return convert(m).ProviderID, func(ctx context.Context) error { return folder.delete(ctx, m.ID) }, folder.create(ctx, m)
+				return convert(m).ProviderID, func(ctx context.Context) error { return folder.delete(ctx, m.ID) },
+					folder.create(ctx, m)
 			},
 		},
 	})
@@ -75,7 +76,8 @@ func TestTheDriverAcceptsTheClassOfTheGuide(t *testing.T) {
 	if class.Spec.Provider != d.Name() {
 		t.Errorf("the class is for provider %q, the driver is %q", class.Spec.Provider, d.Name())
 	}
-	if err := d.Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: class.Spec.ProviderSpec.Raw}}); err != nil {
+	if err := d.Validate(t.Context(),
+		provider.ValidateRequest{Class: provider.Class{Spec: class.Spec.ProviderSpec.Raw}}); err != nil {
 		t.Error(err)
 	}
 }

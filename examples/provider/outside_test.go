@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Whoever follows the guide in a repository of their own gets a provider. What the network would give comes from the cache of
-// modules here.
+// Whoever follows the guide in a repository of their own gets a provider. What the network would give comes from the
+// cache of modules here.
 func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

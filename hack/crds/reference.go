@@ -31,7 +31,8 @@ func renderReference(crds []*apiextensionsv1.CustomResourceDefinition) []byte {
 	return []byte(out.String())
 }
 
-func renderKind(out *strings.Builder, crd *apiextensionsv1.CustomResourceDefinition, version apiextensionsv1.CustomResourceDefinitionVersion) {
+func renderKind(out *strings.Builder, crd *apiextensionsv1.CustomResourceDefinition,
+	version apiextensionsv1.CustomResourceDefinitionVersion) {
 	names, root := crd.Spec.Names, version.Schema.OpenAPIV3Schema
 	fmt.Fprintf(out, "\n## %s\n\n%s\n\n", names.Kind, oneLine(root.Description))
 	fmt.Fprintf(out, "apiVersion `%s/%s`, resource `%s`", crd.Spec.Group, version.Name, names.Plural)

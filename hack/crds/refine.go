@@ -22,7 +22,8 @@ const (
 	durationMaxLength = 44
 
 	// The years keep clear of 0 and 9999, which another zone turns into a year that is not RFC 3339.
-	timePattern = `^(` + datePattern + `)T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	timePattern = `^(` + datePattern +
+		`)T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	datePattern = `[12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))` +
 		`|([12][0-9](0[48]|[2468][048]|[13579][26])|(12|16|20|24|28)00)-02-29`
 	timeMaxLength = 35
@@ -75,7 +76,8 @@ func refine(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path string) err
 	case reflect.TypeFor[corev1.Taint]():
 		bound(s, "key", qualifiedNamePattern, qualifiedNameMaxLength)
 		bound(s, "value", labelValuePattern, labelValueMaxLength)
-		enumerate(s, "effect", string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute))
+		enumerate(s, "effect", string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule),
+			string(corev1.TaintEffectNoExecute))
 	case reflect.TypeFor[corev1.NodeAddress]():
 		bound(s, "type", "", 63)
 		bound(s, "address", "", 253)
@@ -167,7 +169,8 @@ func refineSelector(s *apiextensionsv1.JSONSchemaProps) {
 
 func refineRequirement(s *apiextensionsv1.JSONSchemaProps) {
 	bound(s, "key", qualifiedNamePattern, qualifiedNameMaxLength)
-	enumerate(s, "operator", string(metav1.LabelSelectorOpIn), string(metav1.LabelSelectorOpNotIn), string(metav1.LabelSelectorOpExists), string(metav1.LabelSelectorOpDoesNotExist))
+	enumerate(s, "operator", string(metav1.LabelSelectorOpIn), string(metav1.LabelSelectorOpNotIn),
+		string(metav1.LabelSelectorOpExists), string(metav1.LabelSelectorOpDoesNotExist))
 
 	values := s.Properties["values"]
 	values.MaxItems = ptr(int64(64))

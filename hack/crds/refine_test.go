@@ -18,11 +18,18 @@ func TestWhatHasNoMaximumIsRefused(t *testing.T) {
 		want   string
 	}{
 		{"string", apiextensionsv1.JSONSchemaProps{Type: "string"}, "", "spec.x has neither maxLength nor enum"},
-		{"list", apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &text}}, []string{}, "spec.x has no maxItems"},
-		{"items", apiextensionsv1.JSONSchemaProps{Type: "array", MaxItems: ptr(int64(5)), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}}, []string{}, "spec.x[] has neither"},
-		{"map", apiextensionsv1.JSONSchemaProps{Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: &text}}, map[string]string{}, "spec.x has no maxProperties"},
+		{"list", apiextensionsv1.JSONSchemaProps{Type: "array",
+			Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &text}}, []string{}, "spec.x has no maxItems"},
+		{"items", apiextensionsv1.JSONSchemaProps{Type: "array", MaxItems: ptr(int64(5)),
+			Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}},
+			[]string{}, "spec.x[] has neither"},
+		{"map", apiextensionsv1.JSONSchemaProps{Type: "object",
+			AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: &text}}, map[string]string{},
+			"spec.x has no maxProperties"},
 		{"float", apiextensionsv1.JSONSchemaProps{Type: "number"}, 0.5, "spec.x: no rule for a Go float64"},
-		{"field that Go does not have", apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"nope": text}}, struct{}{}, "has no field nope"},
+		{"field that Go does not have",
+			apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"nope": text}}, struct{}{},
+			"has no field nope"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := refine(&test.schema, reflect.TypeOf(test.goType), "spec.x")

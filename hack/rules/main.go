@@ -1,5 +1,5 @@
-// Command rules holds docs/rules.md and the tests together: it fails on a rule that no test names and on a test that names
-// a rule that is not there.
+// Command rules holds docs/rules.md and the tests together: it fails on a rule that no test names and on a test that
+// names a rule that is not there.
 //
 // A rule is a list item of docs/rules.md that begins with its number, "- **M-7** …". A test names it in a comment or a
 // string: "M-7". With -list it prints each rule with the files that test it.
@@ -89,7 +89,8 @@ func named(root string, letters map[string]bool) (map[string][]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "rules" && filepath.Base(filepath.Dir(path)) == "hack"):
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "rules" &&
+			filepath.Base(filepath.Dir(path)) == "hack"):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
 			return nil

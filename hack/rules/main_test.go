@@ -14,9 +14,11 @@ func TestRulesAndTestsAreHeldTogether(t *testing.T) {
 	}{
 		{"all is well", "- **M-1** one\n- **M-2** two\n", "// M-1: x\nvar _ = \"M-2\"", nil},
 		{"a rule without a test", "- **M-1** one\n- **M-2** two\n", "// M-1", []string{"no test names the rule M-2"}},
-		{"a test of a rule that is not there", "- **M-1** one\n", "// M-1 M-7", []string{"x_test.go: docs/rules.md has no rule M-7"}},
+		{"a test of a rule that is not there", "- **M-1** one\n", "// M-1 M-7",
+			[]string{"x_test.go: docs/rules.md has no rule M-7"}},
 		{"other things that look like numbers", "- **M-1** one\n", "// M-1 A-1 sha-256\nvar a = 1\nvar _ = a-1", nil},
-		{"a number outside of comments and strings", "- **M-1** one\n", "var M = 2\nvar _ = M-1", []string{"no test names the rule M-1"}},
+		{"a number outside of comments and strings", "- **M-1** one\n", "var M = 2\nvar _ = M-1",
+			[]string{"no test names the rule M-1"}},
 		{"a rule twice", "- **M-1** one\n- **M-1** again\n", "// M-1", []string{"M-1 is there twice"}},
 		{"no rules", "nothing", "", []string{"no rules"}},
 	} {

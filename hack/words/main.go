@@ -1,5 +1,6 @@
-// Command words fails where the project's Go files and documents use words that a reader who knows Kubernetes would have to
-// learn: names that only this project has for something that the field has a name for. For each it says what to write.
+// Command words fails where the project's Go files and documents use words that a reader who knows Kubernetes would
+// have to learn: names that only this project has for something that the field has a name for. For each it says what
+// to write.
 //
 // It looks at identifiers word by word (reignOf has the word "reign"), and at comments, strings and Markdown as text. A
 // word that also has an ordinary meaning is in the list only in the form that has not.
@@ -40,7 +41,8 @@ func main() {
 		}
 	}
 	if len(found) > 0 {
-		fmt.Fprintf(os.Stderr, "%d words that the project does not use; CONTRIBUTING says which it uses instead\n", len(found))
+		fmt.Fprintf(os.Stderr, "%d words that the project does not use; CONTRIBUTING says which it uses instead\n",
+			len(found))
 		os.Exit(1)
 	}
 }

@@ -24,8 +24,8 @@ type Core struct {
 	cache, live client.Reader
 }
 
-// NewCore returns the handler of the core's webhook. The scheme knows the core's kinds. cache is read for each request, live
-// only where cache does not have the class that an object names: one that was made a moment before.
+// NewCore returns the handler of the core's webhook. The scheme knows the core's kinds. cache is read for each
+// request, live only where cache does not have the class that an object names: one that was made a moment before.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
 	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live}
 }
@@ -38,7 +38,9 @@ func (c *Core) Handle(ctx context.Context, r admission.Request) admission.Respon
 			return Deployment(d, c.surroundings(ctx, r.Namespace))
 		})
 	case "MachineSet":
-		return judge(c.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result { return Set(m, c.surroundings(ctx, r.Namespace)) })
+		return judge(c.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result {
+			return Set(m, c.surroundings(ctx, r.Namespace))
+		})
 	case "Machine":
 		return judge(c.decoder, r, func(m *v1beta1.Machine, created bool) Result {
 			return Machine(m, created, Surroundings{Class: c.classes(ctx, r.Namespace)})
@@ -58,7 +60,8 @@ type object[T any] interface {
 }
 
 // judge decodes what a request is about and answers with the decision on it.
-func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request, of func(o P, created bool) Result) admission.Response {
+func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request,
+	of func(o P, created bool) Result) admission.Response {
 	now, before := P(new(T)), P(new(T))
 	if err := decoder.Decode(r, now); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)

@@ -98,7 +98,8 @@ func TestOnlyNewFaultsAreRefused(t *testing.T) {
 			if answer.Allowed != (test.refused == "") {
 				t.Fatalf("allowed=%v: %v", answer.Allowed, answer.Result)
 			}
-			if causes := answer.Result.Details; !answer.Allowed && (len(causes.Causes) != 1 || causes.Causes[0].Field != test.refused) {
+			if causes := answer.Result.Details; !answer.Allowed &&
+				(len(causes.Causes) != 1 || causes.Causes[0].Field != test.refused) {
 				t.Errorf("refused for %+v, want %s", causes.Causes, test.refused)
 			}
 		})
@@ -122,7 +123,8 @@ func TestClassesAreLookedForWhereTheyAre(t *testing.T) {
 		"no cache":                            {cache: fails, live: has},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: v1beta1.MachineSpec{ClassRef: classRef(), ProviderID: "sim:///1"}}
+			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: v1beta1.MachineSpec{ClassRef: classRef(),
+				ProviderID: "sim:///1"}}
 			answer := NewCore(scheme(), test.cache, test.live).Handle(t.Context(), request(t, "Machine", m, nil))
 			if answer.Allowed == test.refused || (len(answer.Warnings) > 0) != test.warned {
 				t.Errorf("allowed=%v, warnings %q: %v", answer.Allowed, answer.Warnings, answer.Result)
@@ -142,11 +144,13 @@ func TestOwnersThatStayAreWarnedOf(t *testing.T) {
 		deployments: []v1beta1.MachineDeployment{*deploymentNamed("d"), leaving},
 		sets:        []v1beta1.MachineSet{owned, *setNamed("s")},
 	}
-	answer := NewCore(scheme(), cache, reader{}).Handle(t.Context(), request(t, "MachineDeployment", deploymentNamed("d"), nil))
+	answer := NewCore(scheme(), cache, reader{}).Handle(t.Context(),
+		request(t, "MachineDeployment", deploymentNamed("d"), nil))
 	if len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], ": MachineSet s. Give") {
 		t.Errorf("warned of %q, want the set s", answer.Warnings)
 	}
-	answer = NewCore(scheme(), reader{err: errors.New("away")}, reader{}).Handle(t.Context(), request(t, "MachineDeployment", deploymentNamed("d"), nil))
+	answer = NewCore(scheme(), reader{err: errors.New("away")}, reader{}).Handle(t.Context(),
+		request(t, "MachineDeployment", deploymentNamed("d"), nil))
 	if !answer.Allowed || len(answer.Warnings) > 0 {
 		t.Errorf("without a cache: allowed=%v, warnings %q", answer.Allowed, answer.Warnings)
 	}
@@ -178,9 +182,12 @@ func TestEveryKindIsJudged(t *testing.T) {
 }
 
 func TestAProcessForOneNamespaceJudgesNoOther(t *testing.T) {
-	no := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") })
+	no := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+		return admission.Denied("no")
+	})
 	for only, allowed := range map[string]bool{"": false, "default": false, "other": true} {
-		if answer := within(only, no).Handle(t.Context(), request(t, "Machine", &v1beta1.Machine{}, nil)); answer.Allowed != allowed {
+		if answer := within(only, no).Handle(t.Context(), request(t, "Machine", &v1beta1.Machine{},
+			nil)); answer.Allowed != allowed {
 			t.Errorf("for %q: allowed=%v", only, answer.Allowed)
 		}
 	}

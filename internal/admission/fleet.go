@@ -95,7 +95,8 @@ func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Result) {
 	v.spec(spec, &m.Spec)
 	class := v.classExists(spec, &m.Spec, s)
 	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow {
-		v.refuse(field.Forbidden(spec.Child("providerID"), "the MachineClass "+class.Name+" does not allow the adoption of existing instances (spec.adoption)"))
+		v.refuse(field.Forbidden(spec.Child("providerID"), "the MachineClass "+class.Name+
+			" does not allow the adoption of existing instances (spec.adoption)"))
 	}
 	return v
 }
@@ -107,7 +108,8 @@ func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Surr
 	}
 	class, found := s.Class(spec.ClassRef.Name)
 	if !found {
-		v.warn(path.Child("classRef", "name"), "there is no MachineClass %s in this namespace yet: machines wait for it", spec.ClassRef.Name)
+		v.warn(path.Child("classRef", "name"), "there is no MachineClass %s in this namespace yet: machines wait for it",
+			spec.ClassRef.Name)
 		return nil
 	}
 	return class
@@ -131,7 +133,8 @@ func (v *Result) overlap(path *field.Path, own Claim, s Surroundings) {
 		with = append(with[:mostNamed], fmt.Sprintf("%d more", more))
 	}
 	if len(with) > 0 {
-		v.warn(path, "it also selects machines of others, or they select this one's: %s. Give each a label of its own", strings.Join(with, ", "))
+		v.warn(path, "it also selects machines of others, or they select this one's: %s. Give each a label of its own",
+			strings.Join(with, ", "))
 	}
 }
 

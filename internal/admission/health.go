@@ -19,11 +19,13 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 		}
 	}
 	if len(c.Spec.UnhealthyNodeConditions) == 0 && c.Spec.NodeStartupTimeout == nil {
-		v.warn(conditions, "without any, and without nodeStartupTimeout, no machine is ever unhealthy, and the built-in policy no longer judges those selected")
+		v.warn(conditions,
+			"without any, and without nodeStartupTimeout, no machine is ever unhealthy, and the built-in policy no longer judges those selected")
 	}
 	switch m := c.Spec.MaxUnhealthy; {
 	case all(m):
-		v.warn(spec.Child("maxUnhealthy"), "100%% replaces machines even when all are unhealthy at once, which is seldom the machines' fault")
+		v.warn(spec.Child("maxUnhealthy"),
+			"100%% replaces machines even when all are unhealthy at once, which is seldom the machines' fault")
 	case none(m):
 		v.warn(spec.Child("maxUnhealthy"), "%s never replaces any machine", m.String())
 	}

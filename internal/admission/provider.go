@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Provider is the webhook of one provider, for the providerSpec of classes, and of machines and templates that carry one.
+// Provider is the webhook of one provider, for the providerSpec of classes, and of machines and templates that carry
+// one.
 type Provider struct {
 	decoder admission.Decoder
 	driver  provider.Driver
@@ -75,7 +76,8 @@ func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec
 		v.warn(path, "the provider could not judge it: %v", err)
 		return v
 	}
-	v.refuse(&field.Error{Type: field.ErrorTypeInvalid, Field: path.String(), BadValue: field.OmitValueType{}, Detail: problem.Message})
+	v.refuse(&field.Error{Type: field.ErrorTypeInvalid, Field: path.String(), BadValue: field.OmitValueType{},
+		Detail: problem.Message})
 	return v
 }
 

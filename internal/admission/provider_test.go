@@ -71,10 +71,13 @@ func carriers(name, spec string) map[string]struct {
 		object client.Object
 		path   string
 	}{
-		"MachineClass":      {&v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{Provider: name, ProviderSpec: inline.ProviderSpec}}, "spec.providerSpec"},
-		"Machine":           {&v1beta1.Machine{ObjectMeta: meta, Spec: inline}, "spec.providerSpec"},
-		"MachineSet":        {&v1beta1.MachineSet{ObjectMeta: meta, Spec: v1beta1.MachineSetSpec{Template: template}}, "spec.template.spec.providerSpec"},
-		"MachineDeployment": {&v1beta1.MachineDeployment{ObjectMeta: meta, Spec: v1beta1.MachineDeploymentSpec{Template: template}}, "spec.template.spec.providerSpec"},
+		"MachineClass": {&v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{Provider: name,
+			ProviderSpec: inline.ProviderSpec}}, "spec.providerSpec"},
+		"Machine": {&v1beta1.Machine{ObjectMeta: meta, Spec: inline}, "spec.providerSpec"},
+		"MachineSet": {&v1beta1.MachineSet{ObjectMeta: meta, Spec: v1beta1.MachineSetSpec{Template: template}},
+			"spec.template.spec.providerSpec"},
+		"MachineDeployment": {&v1beta1.MachineDeployment{ObjectMeta: meta,
+			Spec: v1beta1.MachineDeploymentSpec{Template: template}}, "spec.template.spec.providerSpec"},
 	}
 }
 
@@ -88,12 +91,16 @@ func TestTheDriversResultIsTheWebhooks(t *testing.T) {
 		detail  string
 		warning string
 	}{
-		"nothing":      {},
-		"a field":      {err: provider.InvalidField("disk.sizeGiB", "must be positive"), field: ".disk.sizeGiB", detail: "must be positive"},
-		"no field":     {err: provider.Errorf(provider.InvalidArgument, "is nonsense"), detail: "is nonsense"},
-		"wrapped":      {err: fmt.Errorf("validate: %w", provider.InvalidField("size", "is required")), field: ".size", detail: "is required"},
-		"not for now":  {err: &provider.Error{Code: provider.FailedPrecondition, Field: "image", Message: "is gone"}, warning: ".image: as things are no machine can be made of it: is gone"},
-		"no answer":    {err: provider.Errorf(provider.Unavailable, "try later"), warning: ": the provider could not judge it: Unavailable: try later"},
+		"nothing": {},
+		"a field": {err: provider.InvalidField("disk.sizeGiB", "must be positive"), field: ".disk.sizeGiB",
+			detail: "must be positive"},
+		"no field": {err: provider.Errorf(provider.InvalidArgument, "is nonsense"), detail: "is nonsense"},
+		"wrapped": {err: fmt.Errorf("validate: %w", provider.InvalidField("size", "is required")), field: ".size",
+			detail: "is required"},
+		"not for now": {err: &provider.Error{Code: provider.FailedPrecondition, Field: "image", Message: "is gone"},
+			warning: ".image: as things are no machine can be made of it: is gone"},
+		"no answer": {err: provider.Errorf(provider.Unavailable, "try later"),
+			warning: ": the provider could not judge it: Unavailable: try later"},
 		"no code":      {err: errors.New("whatever"), warning: ": the provider could not judge it: whatever"},
 		"other values": {err: errors.New("not asked")},
 	} {
@@ -109,11 +116,13 @@ func TestTheDriversResultIsTheWebhooks(t *testing.T) {
 					t.Errorf("%s: allowed=%v: %v", kind, answer.Allowed, answer.Result)
 				} else if refused {
 					causes := answer.Result.Details.Causes
-					if answer.Result.Code != 422 || len(causes) != 1 || causes[0].Field != carrier.path+test.field || !strings.Contains(causes[0].Message, test.detail) {
+					if answer.Result.Code != 422 || len(causes) != 1 || causes[0].Field != carrier.path+test.field ||
+						!strings.Contains(causes[0].Message, test.detail) {
 						t.Errorf("%s: refused with %d %+v, want the field %s", kind, answer.Result.Code, causes, carrier.path+test.field)
 					}
 				}
-				if want := carrier.path + test.warning; test.warning != "" && (len(answer.Warnings) != 1 || answer.Warnings[0] != want) {
+				if want := carrier.path + test.warning; test.warning != "" &&
+					(len(answer.Warnings) != 1 || answer.Warnings[0] != want) {
 					t.Errorf("%s: warned of %q, want %q", kind, answer.Warnings, want)
 				} else if test.warning == "" && len(answer.Warnings) > 0 {
 					t.Errorf("%s: warned of %q", kind, answer.Warnings)

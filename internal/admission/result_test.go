@@ -78,7 +78,8 @@ func setNamed(name string) *v1beta1.MachineSet {
 // there are surroundings with the class small, which allows adoption or not, and other owners.
 func there(adoption v1beta1.AdoptionPolicy, claims ...Claim) Surroundings {
 	return Surroundings{Claims: claims, Class: func(name string) (*v1beta1.MachineClass, bool) {
-		class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.MachineClassSpec{Adoption: adoption}}
+		class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1beta1.MachineClassSpec{Adoption: adoption}}
 		return class, name == "small"
 	}}
 }
@@ -100,7 +101,8 @@ func TestMachine(t *testing.T) {
 			s.Node.Labels = map[string]string{v1beta1.NodeLabelMachine: "x", "mine": "x"}
 			s.Node.Annotations = map[string]string{v1beta1.NodeAnnotationUpdateResult: "succeeded", "mine": "x"}
 		}, want{errors: []string{
-			"spec.node.annotations[machinist.dev/update-result]: Forbidden", "spec.node.labels[machinist.dev/machine]: Forbidden",
+			"spec.node.annotations[machinist.dev/update-result]: Forbidden",
+			"spec.node.labels[machinist.dev/machine]: Forbidden",
 		}}},
 		"Machinist's own taints": {func(s *v1beta1.MachineSpec) {
 			s.Node.Taints = []corev1.Taint{key("mine"), key(v1beta1.NodeTaintOutdated)}
@@ -114,13 +116,18 @@ func TestMachine(t *testing.T) {
 			s.ClassRef, s.Provider = nil, "sim"
 			s.ProviderSpec = &runtime.RawExtension{Raw: make([]byte, provider.MaxSpecBytes+1)}
 		}, want{errors: []string{"spec.providerSpec: Too long: may not be more than 65536 bytes"}}},
-		"no time to drain":          {func(s *v1beta1.MachineSpec) { s.Timeouts.Drain = zero }, want{warnings: []string{"spec.timeouts.drain: "}}},
-		"too little time to create": {func(s *v1beta1.MachineSpec) { s.Timeouts.Creation = zero }, want{warnings: []string{"spec.timeouts.creation: 0s is less"}}},
-		"time enough to create":     {func(s *v1beta1.MachineSpec) { s.Timeouts.Creation = minute }, want{}},
-		"a class that is not there": {func(s *v1beta1.MachineSpec) { s.ClassRef.Name = "large" }, want{warnings: []string{"spec.classRef.name: there is no MachineClass large"}}},
+		"no time to drain": {func(s *v1beta1.MachineSpec) { s.Timeouts.Drain = zero },
+			want{warnings: []string{"spec.timeouts.drain: "}}},
+		"too little time to create": {func(s *v1beta1.MachineSpec) { s.Timeouts.Creation = zero },
+			want{warnings: []string{"spec.timeouts.creation: 0s is less"}}},
+		"time enough to create": {func(s *v1beta1.MachineSpec) { s.Timeouts.Creation = minute }, want{}},
+		"a class that is not there": {func(s *v1beta1.MachineSpec) { s.ClassRef.Name = "large" },
+			want{warnings: []string{"spec.classRef.name: there is no MachineClass large"}}},
 		"an instance of a class that allows none": {func(s *v1beta1.MachineSpec) { s.ProviderID = "sim:///1" },
 			want{errors: []string{"spec.providerID: Forbidden: the MachineClass small does not allow"}}},
-		"an instance of a class that is not there": {func(s *v1beta1.MachineSpec) { s.ProviderID, s.ClassRef.Name = "sim:///1", "large" },
+		"an instance of a class that is not there": {func(s *v1beta1.MachineSpec) {
+			s.ProviderID, s.ClassRef.Name = "sim:///1", "large"
+		},
 			want{warnings: []string{"spec.classRef.name: "}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,17 +159,24 @@ func TestTemplate(t *testing.T) {
 		change func(*v1beta1.MachineTemplateSpec)
 		want
 	}{
-		"plain":       {func(*v1beta1.MachineTemplateSpec) {}, want{}},
-		"preserve":    {annotated(v1beta1.AnnotationPreserve, v1beta1.AnnotationSkipDrain), want{}},
-		"marks":       {annotated(v1beta1.AnnotationDeleteMachine), want{errors: []string{at(v1beta1.AnnotationDeleteMachine, "every machine of the template would be deleted first")}}},
-		"force":       {annotated(v1beta1.AnnotationForceDelete), want{errors: []string{at(v1beta1.AnnotationForceDelete, "every machine of the template would be deleted without a drain")}}},
-		"remediation": {annotated(v1beta1.AnnotationRemediate), want{errors: []string{at(v1beta1.AnnotationRemediate, "every machine of the template would be replaced")}}},
-		"records": {annotated(v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationMoveTo, v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate),
-			want{errors: []string{at(v1beta1.AnnotationPreservedUntil, ""), at(v1beta1.AnnotationMoveTo, ""), at(v1beta1.AnnotationReceiveFrom, ""), at(v1beta1.AnnotationLastAppliedTemplate, "")}}},
+		"plain":    {func(*v1beta1.MachineTemplateSpec) {}, want{}},
+		"preserve": {annotated(v1beta1.AnnotationPreserve, v1beta1.AnnotationSkipDrain), want{}},
+		"marks": {annotated(v1beta1.AnnotationDeleteMachine),
+			want{errors: []string{at(v1beta1.AnnotationDeleteMachine, "every machine of the template would be deleted first")}}},
+		"force": {annotated(v1beta1.AnnotationForceDelete),
+			want{errors: []string{at(v1beta1.AnnotationForceDelete,
+				"every machine of the template would be deleted without a drain")}}},
+		"remediation": {annotated(v1beta1.AnnotationRemediate),
+			want{errors: []string{at(v1beta1.AnnotationRemediate, "every machine of the template would be replaced")}}},
+		"records": {annotated(v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationMoveTo, v1beta1.AnnotationReceiveFrom,
+			v1beta1.AnnotationLastAppliedTemplate),
+			want{errors: []string{at(v1beta1.AnnotationPreservedUntil, ""), at(v1beta1.AnnotationMoveTo, ""),
+				at(v1beta1.AnnotationReceiveFrom, ""), at(v1beta1.AnnotationLastAppliedTemplate, "")}}},
 		"labels": {func(t *v1beta1.MachineTemplateSpec) {
 			t.ObjectMeta.Labels[v1beta1.LabelMachineSet] = "x"
 			t.ObjectMeta.Labels[v1beta1.LabelMachineDeployment] = "x"
-		}, want{errors: []string{"spec.template.metadata.labels[machinist.dev/machine-deployment]: Forbidden", "spec.template.metadata.labels[machinist.dev/machine-set]: Forbidden"}}},
+		}, want{errors: []string{"spec.template.metadata.labels[machinist.dev/machine-deployment]: Forbidden",
+			"spec.template.metadata.labels[machinist.dev/machine-set]: Forbidden"}}},
 		"the spec": {func(t *v1beta1.MachineTemplateSpec) {
 			t.Spec.Node.Labels = map[string]string{v1beta1.NodeLabelMachine: "x"}
 			t.Spec.Timeouts.Drain = zero
@@ -183,7 +197,8 @@ func TestTemplate(t *testing.T) {
 	d := deploymentNamed("d")
 	d.Spec.Selector.MatchLabels = map[string]string{v1beta1.LabelTemplateHash: "x"}
 	d.Spec.Template.ObjectMeta.Labels = d.Spec.Selector.MatchLabels
-	want{errors: []string{"spec.selector.matchLabels[machinist.dev/template-hash]: Forbidden", "spec.template.metadata.labels[machinist.dev/template-hash]: Forbidden"}}.check(t, Deployment(d, there("")))
+	want{errors: []string{"spec.selector.matchLabels[machinist.dev/template-hash]: Forbidden",
+		"spec.template.metadata.labels[machinist.dev/template-hash]: Forbidden"}}.check(t, Deployment(d, there("")))
 
 	// What the deployment put on its set is not the set's fault.
 	owned := setNamed("s")
@@ -200,7 +215,9 @@ func TestTemplate(t *testing.T) {
 
 // A-12.
 func TestUnwiseFleets(t *testing.T) {
-	percent, number := func(s string) *intstr.IntOrString { return ptr.To(intstr.FromString(s)) }, func(n int) *intstr.IntOrString { return ptr.To(intstr.FromInt(n)) }
+	percent, number := func(s string) *intstr.IntOrString {
+		return ptr.To(intstr.FromString(s))
+	}, func(n int) *intstr.IntOrString { return ptr.To(intstr.FromInt(n)) }
 	rolling := func(kind v1beta1.DeploymentStrategyType, v *intstr.IntOrString) func(*v1beta1.MachineDeploymentSpec) {
 		return func(s *v1beta1.MachineDeploymentSpec) {
 			s.Strategy = v1beta1.DeploymentStrategy{Type: kind, RollingUpdate: &v1beta1.RollingUpdate{MaxUnavailable: v}}
@@ -218,20 +235,28 @@ func TestUnwiseFleets(t *testing.T) {
 		change  func(*v1beta1.MachineDeploymentSpec)
 		warning string
 	}{
-		"all away at once":                {rolling(v1beta1.StrategyRollingUpdate, percent("100%")), "spec.strategy.rollingUpdate.maxUnavailable: "},
-		"all away at once by default":     {rolling("", percent("100%")), "spec.strategy.rollingUpdate.maxUnavailable: "},
-		"nearly all away":                 {rolling(v1beta1.StrategyRollingUpdate, percent("99%")), ""},
-		"a number":                        {rolling(v1beta1.StrategyRollingUpdate, number(100)), ""},
-		"of another strategy":             {rolling(v1beta1.StrategyRecreate, percent("100%")), "spec.strategy.rollingUpdate: the strategy Recreate does not use it"},
-		"all updated at once":             {inPlace(v1beta1.StrategyInPlace, percent("100%")), "spec.strategy.inPlace.maxUnavailable: "},
-		"a few updated at once":           {inPlace(v1beta1.StrategyInPlace, percent("10%")), ""},
-		"in place with another strategy":  {inPlace(v1beta1.StrategyRollingUpdate, nil), "spec.strategy.inPlace: the strategy RollingUpdate does not use it"},
-		"no remediation":                  {remediation(number(0)), "spec.remediation.maxInFlight: 0 replaces no"},
-		"no remediation as a percentage":  {remediation(percent("0%")), "spec.remediation.maxInFlight: 0% replaces no"},
-		"remediation of all at once":      {remediation(percent("100%")), "spec.remediation.maxInFlight: 100% replaces all"},
-		"remediation of a few":            {remediation(number(2)), ""},
-		"nothing to undo to":              {func(s *v1beta1.MachineDeploymentSpec) { s.RevisionHistoryLimit = ptr.To[int32](0) }, "spec.revisionHistoryLimit: "},
-		"one revision that can be undone": {func(s *v1beta1.MachineDeploymentSpec) { s.RevisionHistoryLimit = ptr.To[int32](1) }, ""},
+		"all away at once": {rolling(v1beta1.StrategyRollingUpdate, percent("100%")),
+			"spec.strategy.rollingUpdate.maxUnavailable: "},
+		"all away at once by default": {rolling("", percent("100%")), "spec.strategy.rollingUpdate.maxUnavailable: "},
+		"nearly all away":             {rolling(v1beta1.StrategyRollingUpdate, percent("99%")), ""},
+		"a number":                    {rolling(v1beta1.StrategyRollingUpdate, number(100)), ""},
+		"of another strategy": {rolling(v1beta1.StrategyRecreate, percent("100%")),
+			"spec.strategy.rollingUpdate: the strategy Recreate does not use it"},
+		"all updated at once": {inPlace(v1beta1.StrategyInPlace, percent("100%")),
+			"spec.strategy.inPlace.maxUnavailable: "},
+		"a few updated at once": {inPlace(v1beta1.StrategyInPlace, percent("10%")), ""},
+		"in place with another strategy": {inPlace(v1beta1.StrategyRollingUpdate, nil),
+			"spec.strategy.inPlace: the strategy RollingUpdate does not use it"},
+		"no remediation":                 {remediation(number(0)), "spec.remediation.maxInFlight: 0 replaces no"},
+		"no remediation as a percentage": {remediation(percent("0%")), "spec.remediation.maxInFlight: 0% replaces no"},
+		"remediation of all at once":     {remediation(percent("100%")), "spec.remediation.maxInFlight: 100% replaces all"},
+		"remediation of a few":           {remediation(number(2)), ""},
+		"nothing to undo to": {func(s *v1beta1.MachineDeploymentSpec) {
+			s.RevisionHistoryLimit = ptr.To[int32](0)
+		}, "spec.revisionHistoryLimit: "},
+		"one revision that can be undone": {func(s *v1beta1.MachineDeploymentSpec) {
+			s.RevisionHistoryLimit = ptr.To[int32](1)
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, w := deploymentNamed("d"), want{}
@@ -247,9 +272,10 @@ func TestUnwiseFleets(t *testing.T) {
 // A-12.
 func TestOverlap(t *testing.T) {
 	own, other := claim("MachineDeployment", "d", "a"), claim("MachineSet", "d", "a")
-	wide := Claim{Kind: "MachineSet", Name: "wide", Labels: map[string]string{"pool": "z"}, Selector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpExists}},
-	}}
+	wide := Claim{Kind: "MachineSet", Name: "wide", Labels: map[string]string{"pool": "z"},
+		Selector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpExists}},
+		}}
 	begin := "spec.selector: it also selects machines of others, or they select this one's: "
 	for name, test := range map[string]struct {
 		claims  []Claim
@@ -259,7 +285,8 @@ func TestOverlap(t *testing.T) {
 		"another pool":       {[]Claim{claim("MachineSet", "other", "b")}, ""},
 		"a set of its name":  {[]Claim{own, other}, begin + "MachineSet d. Give"},
 		"one that takes all": {[]Claim{wide}, begin + "MachineSet wide. Give"},
-		"five": {[]Claim{claim("MachineSet", "1", "a"), claim("MachineSet", "2", "a"), claim("MachineSet", "3", "a"), claim("MachineSet", "4", "a"), claim("MachineSet", "5", "a")},
+		"five": {[]Claim{claim("MachineSet", "1", "a"), claim("MachineSet", "2", "a"), claim("MachineSet", "3", "a"),
+			claim("MachineSet", "4", "a"), claim("MachineSet", "5", "a")},
 			begin + "MachineSet 1, MachineSet 2, MachineSet 3, 2 more. Give"},
 		"a selector that cannot be read": {[]Claim{{Kind: "MachineSet", Name: "x", Selector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Near"}}}}}, ""},
@@ -277,7 +304,8 @@ func TestOverlap(t *testing.T) {
 
 // A-10, A-12.
 func TestHealthCheck(t *testing.T) {
-	condition := func(kind string, status corev1.ConditionStatus, timeout *metav1.Duration) []v1beta1.UnhealthyNodeCondition {
+	condition := func(kind string, status corev1.ConditionStatus,
+		timeout *metav1.Duration) []v1beta1.UnhealthyNodeCondition {
 		return []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeConditionType(kind), Status: status, Timeout: *timeout}}
 	}
 	good := condition("Ready", corev1.ConditionUnknown, minute)
@@ -285,15 +313,24 @@ func TestHealthCheck(t *testing.T) {
 		spec v1beta1.MachineHealthCheckSpec
 		want
 	}{
-		"plain":                  {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good}, want{}},
-		"of a domain":            {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("example.com/Disk", corev1.ConditionTrue, minute)}, want{}},
-		"Ready":                  {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("Ready", corev1.ConditionTrue, minute)}, want{errors: []string{`spec.unhealthyNodeConditions[0].status: Invalid value: "True"`}}},
-		"no name of a condition": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("not ready", corev1.ConditionTrue, minute)}, want{errors: []string{`spec.unhealthyNodeConditions[0].type: Invalid value: "not ready"`}}},
-		"at the first sign":      {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("Ready", corev1.ConditionFalse, zero)}, want{warnings: []string{"spec.unhealthyNodeConditions[0].timeout: "}}},
-		"nothing is unhealthy":   {v1beta1.MachineHealthCheckSpec{}, want{warnings: []string{"spec.unhealthyNodeConditions: "}}},
-		"only the start":         {v1beta1.MachineHealthCheckSpec{NodeStartupTimeout: minute}, want{}},
-		"always":                 {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good, MaxUnhealthy: ptr.To(intstr.FromString("100%"))}, want{warnings: []string{"spec.maxUnhealthy: 100% replaces"}}},
-		"never":                  {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good, MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{warnings: []string{"spec.maxUnhealthy: 0 never"}}},
+		"plain": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good}, want{}},
+		"of a domain": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("example.com/Disk",
+			corev1.ConditionTrue, minute)}, want{}},
+		"Ready": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("Ready",
+			corev1.ConditionTrue, minute)},
+			want{errors: []string{`spec.unhealthyNodeConditions[0].status: Invalid value: "True"`}}},
+		"no name of a condition": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("not ready",
+			corev1.ConditionTrue, minute)},
+			want{errors: []string{`spec.unhealthyNodeConditions[0].type: Invalid value: "not ready"`}}},
+		"at the first sign": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("Ready",
+			corev1.ConditionFalse, zero)}, want{warnings: []string{"spec.unhealthyNodeConditions[0].timeout: "}}},
+		"nothing is unhealthy": {v1beta1.MachineHealthCheckSpec{},
+			want{warnings: []string{"spec.unhealthyNodeConditions: "}}},
+		"only the start": {v1beta1.MachineHealthCheckSpec{NodeStartupTimeout: minute}, want{}},
+		"always": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
+			MaxUnhealthy: ptr.To(intstr.FromString("100%"))}, want{warnings: []string{"spec.maxUnhealthy: 100% replaces"}}},
+		"never": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
+			MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{warnings: []string{"spec.maxUnhealthy: 0 never"}}},
 	} {
 		t.Run(name, func(t *testing.T) { test.check(t, HealthCheck(&v1beta1.MachineHealthCheck{Spec: test.spec})) })
 	}
@@ -305,9 +342,11 @@ func TestClass(t *testing.T) {
 		return &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Capacity: &c}}
 	}
 	want{}.check(t, Class(&v1beta1.MachineClass{}))
-	want{}.check(t, Class(capacity(v1beta1.ClassCapacity{InstanceType: "m5.large", Region: "eu-1", Zone: "eu-1_a", Architecture: "arm64"})))
+	want{}.check(t, Class(capacity(v1beta1.ClassCapacity{InstanceType: "m5.large", Region: "eu-1", Zone: "eu-1_a",
+		Architecture: "arm64"})))
 	want{errors: []string{
 		`spec.capacity.architecture: Invalid value: "arm 64"`, `spec.capacity.instanceType: Invalid value: "m5/large"`,
 		`spec.capacity.region: Invalid value: "-eu"`, `spec.capacity.zone: Invalid value: "a,b"`,
-	}}.check(t, Class(capacity(v1beta1.ClassCapacity{InstanceType: "m5/large", Region: "-eu", Zone: "a,b", Architecture: "arm 64"})))
+	}}.check(t, Class(capacity(v1beta1.ClassCapacity{InstanceType: "m5/large", Region: "-eu", Zone: "a,b",
+		Architecture: "arm 64"})))
 }

@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// leaveTime is how long the webhook is served after the process was reported to end. An API server keeps its connection until it
-// is reported to leave it, which the answer to its next request does; the connections on which nothing came for that long are
-// closed without a word.
+// leaveTime is how long the webhook is served after the process was reported to end. An API server keeps its
+// connection until it is reported to leave it, which the answer to its next request does; the connections on which
+// nothing came for that long are closed without a word.
 const leaveTime = 500 * time.Millisecond
 
-// server ends without losing a request: it answers on, and has whoever asks come back on another connection, which leads to
-// another replica as soon as this one accepts none.
+// server ends without losing a request: it answers on, and has whoever asks come back on another connection, which
+// leads to another replica as soon as this one accepts none.
 type server struct {
 	webhook.Server
 	leaving <-chan struct{} // closed when the process must end
@@ -38,7 +38,8 @@ func (s *server) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Start implements webhook.Server. It serves until ctx ends, and the time to leave has passed since the process was reported to end.
+// Start implements webhook.Server. It serves until ctx ends, and the time to leave has passed since the process was
+// reported to end.
 func (s *server) Start(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -23,7 +23,8 @@ import (
 func certificates(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	maker := &rotator.CertRotator{CAName: "test", DNSName: "localhost", ExtKeyUsages: &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	maker := &rotator.CertRotator{CAName: "test", DNSName: "localhost",
+		ExtKeyUsages: &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	begin, end := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	authority, err := maker.CreateCACert(begin, end)
 	if err != nil {
@@ -51,9 +52,10 @@ func parsed(t *testing.T, args ...string) *Serving {
 	return s
 }
 
-// serve starts a server, and returns a function that asks it, which says whether that was on the connection of before. tell
-// informs it to end, endWork ends the work of its process; its own end is sent to ended.
-func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), report, endWork func(), ended <-chan error) {
+// serve starts a server, and returns a function that asks it, which says whether that was on the connection of
+// before. tell informs it to end, endWork ends the work of its process; its own end is sent to ended.
+func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), report, endWork func(),
+	ended <-chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,9 +76,12 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 	end := make(chan error, 1)
 	go func() { end <- s.Start(work) }()
 
-	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	ask = func() (reused bool, err error) {
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+			reused = i.Reused
+		}})
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/", strings.NewReader("{}"))
 		if err != nil {
 			return false, err
@@ -100,7 +105,8 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 	return ask, report, endWork, end
 }
 
-// A process that was reported to end answers on, and sends whoever asks to another connection, as long as its work takes.
+// A process that was reported to end answers on, and sends whoever asks to another connection, as long as its work
+// takes.
 //
 // A-15.
 func TestAServerRejectsRequestsWhileItsProcessEnds(t *testing.T) {
@@ -157,17 +163,19 @@ func TestFlagsOfTheWebhook(t *testing.T) {
 		"":                             "",
 		"--webhook-bind-address=0":     "",
 		"--webhook-bind-address=:9443": "",
-		"--webhook-bind-address=:9443 --webhook-hosts=a.example,localhost":     "",
-		"--webhook-bind-address=:9443 --webhook-cert-dir=" + folder:            "",
-		"--webhook-bind-address=9443":                                          `--webhook-bind-address is "9443"`,
-		"--webhook-bind-address=:0":                                            `--webhook-bind-address is ":0"`,
-		"--webhook-bind-address=:https":                                        `--webhook-bind-address is ":https"`,
-		"--webhook-bind-address=:9443 --webhook-hosts=a_b":                     `--webhook-hosts has "a_b"`,
-		"--webhook-bind-address=:9443 --webhook-cert-dir=" + folder + "/empty": `--webhook-cert-dir is "` + folder + `/empty"`,
-		"--webhook-hosts=a_b":                                                  "", // It serves none.
+		"--webhook-bind-address=:9443 --webhook-hosts=a.example,localhost": "",
+		"--webhook-bind-address=:9443 --webhook-cert-dir=" + folder:        "",
+		"--webhook-bind-address=9443":                                      `--webhook-bind-address is "9443"`,
+		"--webhook-bind-address=:0":                                        `--webhook-bind-address is ":0"`,
+		"--webhook-bind-address=:https":                                    `--webhook-bind-address is ":https"`,
+		"--webhook-bind-address=:9443 --webhook-hosts=a_b":                 `--webhook-hosts has "a_b"`,
+		"--webhook-bind-address=:9443 --webhook-cert-dir=" + folder + "/empty": `--webhook-cert-dir is "` +
+			folder + `/empty"`,
+		"--webhook-hosts=a_b": "", // It serves none.
 	} {
 		s := parsed(t, strings.Fields(args)...)
-		if err := s.Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := s.Validate(); want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 		if off := !strings.Contains(args, "address=:") && !strings.Contains(args, "address=9"); s.Off() != off {

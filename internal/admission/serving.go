@@ -42,9 +42,12 @@ type Serving struct {
 
 // AddFlags registers the flags.
 func (s *Serving) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&s.BindAddress, "webhook-bind-address", "0", "address on which the admission webhook is served, such as :9443; 0 serves none")
-	fs.StringSliceVar(&s.Hosts, "webhook-hosts", nil, "DNS names or IP addresses by which API servers reach the webhook; default: that of its Service, <process>.<namespace of the lease>.svc")
-	fs.StringVar(&s.CertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key for the webhook, if others keep them, such as cert-manager; by default the process keeps a certificate in a Secret and the caBundle in the webhook configuration")
+	fs.StringVar(&s.BindAddress, "webhook-bind-address", "0",
+		"address on which the admission webhook is served, such as :9443; 0 serves none")
+	fs.StringSliceVar(&s.Hosts, "webhook-hosts", nil,
+		"DNS names or IP addresses by which API servers reach the webhook; default: that of its Service, <process>.<namespace of the lease>.svc")
+	fs.StringVar(&s.CertDir, "webhook-cert-dir", "",
+		"folder with tls.crt and tls.key for the webhook, if others keep them, such as cert-manager; by default the process keeps a certificate in a Secret and the caBundle in the webhook configuration")
 }
 
 // Off reports whether no webhook is served.
@@ -65,7 +68,8 @@ func (s *Serving) Validate() error {
 		}
 	}
 	if s.CertDir != "" {
-		if _, err := tls.LoadX509KeyPair(filepath.Join(s.CertDir, "tls.crt"), filepath.Join(s.CertDir, "tls.key")); err != nil {
+		if _, err := tls.LoadX509KeyPair(filepath.Join(s.CertDir, "tls.crt"),
+			filepath.Join(s.CertDir, "tls.key")); err != nil {
 			errs = append(errs, fmt.Errorf("--webhook-cert-dir is %q: %w", s.CertDir, err))
 		}
 	}
@@ -92,12 +96,13 @@ func (s *Serving) Server() (webhook.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{leave: leaveTime, Server: webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: s.CertDir, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion = tls.VersionTLS12
-		if s.keeper != nil {
-			c.GetCertificate = s.keeper.GetCertificate
-		}
-	}}})}, nil
+	return &server{leave: leaveTime, Server: webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: s.CertDir,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.MinVersion = tls.VersionTLS12
+			if s.keeper != nil {
+				c.GetCertificate = s.keeper.GetCertificate
+			}
+		}}})}, nil
 }
 
 // Process is what Serving needs to know of the process that serves.
@@ -113,8 +118,8 @@ type Process struct {
 	Log    logr.Logger
 }
 
-// Serve adds the webhook to a process whose manager has the server of Serving. Without one it does nothing. From the end of
-// ctx on, API servers are sent away from this process, which answers anyway until it has ended.
+// Serve adds the webhook to a process whose manager has the server of Serving. Without one it does nothing. From the
+// end of ctx on, API servers are sent away from this process, which answers anyway until it has ended.
 func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
 	if s.Off() {
 		return nil
@@ -152,7 +157,8 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	return p.Manager.AddReadyzCheck("webhook", ready)
 }
 
-// within admits what is in another namespace than the one that the process checks, if there is one: it knows nothing of it.
+// within admits what is in another namespace than the one that the process checks, if there is one: it knows nothing
+// of it.
 func within(namespace string, handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if namespace != "" && r.Namespace != namespace {

@@ -23,7 +23,8 @@ func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 		v.warn(timeouts.Child("drain"), "0s deletes pods without waiting for their disruption budgets")
 	}
 	if c := s.Timeouts.CreationOrDefault(); c < time.Minute {
-		v.warn(timeouts.Child("creation"), "%s is less than most instances take to become a Node: machines will fail and be replaced again and again", c)
+		v.warn(timeouts.Child("creation"),
+			"%s is less than most instances take to become a Node: machines will fail and be replaced again and again", c)
 	}
 }
 

@@ -42,8 +42,8 @@ func NeedsToken(template []byte) bool {
 	return bytes.Contains(template, []byte("<<"+BootstrapToken+">>"))
 }
 
-// Render replaces every placeholder of the template in one pass: a value that happens to look like a placeholder stays as
-// it is. It fails on an unknown placeholder, naming it, and on one whose value is empty.
+// Render replaces every placeholder of the template in one pass: a value that happens to look like a placeholder
+// stays as it is. It fails on an unknown placeholder, naming it, and on one whose value is empty.
 func Render(template []byte, v Values) ([]byte, error) {
 	values := map[string]string{
 		MachineName:      v.MachineName,
@@ -67,7 +67,8 @@ func Render(template []byte, v Values) ([]byte, error) {
 	})
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("user data contains the unknown placeholder %s; known are <<%s>>", list(unknown),
-			strings.Join([]string{MachineName, MachineNamespace, KubeletVersion, APIEndpoint, CABundleBase64, BootstrapToken}, ">>, <<"))
+			strings.Join([]string{MachineName, MachineNamespace, KubeletVersion, APIEndpoint, CABundleBase64, BootstrapToken},
+				">>, <<"))
 	}
 	if len(empty) > 0 {
 		return nil, fmt.Errorf("user data contains %s, for which this machine has no value", list(empty))

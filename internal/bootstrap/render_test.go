@@ -20,14 +20,18 @@ func TestRender(t *testing.T) {
 		values         Values
 		want, wantErr  string
 	}{
-		{"every placeholder", "<<MACHINE_NAMESPACE>>/<<MACHINE_NAME>> <<KUBELET_VERSION>> <<API_ENDPOINT>> <<CA_BUNDLE_BASE64>> <<BOOTSTRAP_TOKEN>>",
+		{"every placeholder",
+			"<<MACHINE_NAMESPACE>>/<<MACHINE_NAME>> <<KUBELET_VERSION>> <<API_ENDPOINT>> <<CA_BUNDLE_BASE64>> <<BOOTSTRAP_TOKEN>>",
 			values, "fleet/pool-a1b2c v1.36.3 https://api.example:6443 UEVN abcdef.0123456789abcdef", ""},
 		{"one of them twice", "<<MACHINE_NAME>> <<MACHINE_NAME>>", values, "pool-a1b2c pool-a1b2c", ""},
-		{"none, with what only looks like one", "cat <<EOF\n${X} {{.Y}} << MACHINE_NAME >> <<lower>> a<<b>>c\nEOF ü 漢", values,
+		{"none, with what only looks like one", "cat <<EOF\n${X} {{.Y}} << MACHINE_NAME >> <<lower>> a<<b>>c\nEOF ü 漢",
+			values,
 			"cat <<EOF\n${X} {{.Y}} << MACHINE_NAME >> <<lower>> a<<b>>c\nEOF ü 漢", ""},
 		{"an unknown one is named", "<<MACHINE_NAME>> <<MACHINE_NAM>>", values, "", "unknown placeholder <<MACHINE_NAM>>"},
-		{"one without a value is named", "<<KUBELET_VERSION>>", Values{MachineName: "m"}, "", "contains <<KUBELET_VERSION>>, for which this machine has no value"},
-		{"a value is not rendered again", "<<MACHINE_NAME>>", Values{MachineName: "<<BOOTSTRAP_TOKEN>>", BootstrapToken: "secret"}, "<<BOOTSTRAP_TOKEN>>", ""},
+		{"one without a value is named", "<<KUBELET_VERSION>>", Values{MachineName: "m"}, "",
+			"contains <<KUBELET_VERSION>>, for which this machine has no value"},
+		{"a value is not rendered again", "<<MACHINE_NAME>>", Values{MachineName: "<<BOOTSTRAP_TOKEN>>",
+			BootstrapToken: "secret"}, "<<BOOTSTRAP_TOKEN>>", ""},
 		{"empty", "", values, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

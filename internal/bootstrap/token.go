@@ -62,12 +62,12 @@ func (a Attempt) tokenID(salt int) string {
 	return text[:6]
 }
 
-// mostEarlier bounds how many earlier attempts are compared: the number may have been written by anybody, and certificates that
-// tell of them are kept for an hour.
+// mostEarlier bounds how many earlier attempts are compared: the number may have been written by anybody, and
+// certificates that tell of them are kept for an hour.
 const mostEarlier = 100
 
-// Follows reports whether the id may be that of a token made for an earlier attempt to launch the same Machine, one of the last
-// hundred.
+// Follows reports whether the id may be that of a token made for an earlier attempt to launch the same Machine, one
+// of the last hundred.
 func (a Attempt) Follows(id string) bool {
 	earlier := a
 	for range min(a.Number-1, mostEarlier) {
@@ -109,8 +109,8 @@ type Tokens struct {
 	Client client.Client
 }
 
-// Ensure returns the token of the attempt, making it if need be with the expiry given. An existing one is returned as it
-// is, whatever is left of its life.
+// Ensure returns the token of the attempt, making it if need be with the expiry given. An existing one is returned as
+// it is, whatever is left of its life.
 func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token, error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
@@ -165,8 +165,8 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d tries", a.Machine, maxSalt)
 }
 
-// Extend has the token of the attempt end at until, if it is there and ends before early, and returns when it ends: zero where
-// there is none. What the instance has of it stays as it is.
+// Extend has the token of the attempt end at until, if it is there and ends before early, and returns when it ends:
+// zero where there is none. What the instance has of it stays as it is.
 func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (time.Time, error) {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
@@ -186,7 +186,8 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	}
 	before := secret.DeepCopy()
 	secret.Data[fieldExpiration] = []byte(until.UTC().Format(time.RFC3339))
-	if err := t.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := t.Client.Patch(ctx, secret,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return time.Time{}, fmt.Errorf("extend bootstrap token %s of the target cluster: %w", id, err)
 	}
 	return until, nil

@@ -30,7 +30,8 @@ func secretOf(t *testing.T, token Token) *corev1.Secret {
 	t.Helper()
 	id, _, _ := strings.Cut(token.Value, ".")
 	s := &corev1.Secret{}
-	if err := env.Client(t).Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: secretName(id)}, s); err != nil {
+	if err := env.Client(t).Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: secretName(id)},
+		s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -52,17 +53,19 @@ func TestATokenAuthenticatesAsABootstrapperAndNothingElse(t *testing.T) {
 		t.Fatal("the token is not of the form that Kubernetes demands")
 	}
 	cp := env.ControlPlane()
-	c, err := client.New(&rest.Config{Host: cp.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token.Value},
+	c, err := client.New(&rest.Config{Host: cp.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()},
+		BearerToken: token.Value},
 		client.Options{Scheme: env.Scheme(), Mapper: env.Client(t).RESTMapper()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The API server learns of the Secret by a watch.
 	review := &authenticationv1.SelfSubjectReview{}
-	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true, func(ctx context.Context) (bool, error) {
-		err := c.Create(ctx, review)
-		return err == nil, client.IgnoreNotFound(ignoreUnauthorized(err))
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true,
+		func(ctx context.Context) (bool, error) {
+			err := c.Create(ctx, review)
+			return err == nil, client.IgnoreNotFound(ignoreUnauthorized(err))
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +76,8 @@ func TestATokenAuthenticatesAsABootstrapperAndNothingElse(t *testing.T) {
 	if got := fmt.Sprint(user.Groups); got != "[system:bootstrappers "+Group+" system:authenticated]" {
 		t.Errorf("in the groups %s", got)
 	}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: secretName(id)}, &corev1.Secret{}); !apierrors.IsForbidden(err) {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: secretName(id)},
+		&corev1.Secret{}); !apierrors.IsForbidden(err) {
 		t.Errorf("reading a Secret with it: %v", err)
 	}
 }
@@ -104,7 +108,8 @@ func TestARetryFindsItsTokenAndAnotherAttemptHasAnother(t *testing.T) {
 
 func TestAnIDThatIsTakenIsLeftToItsOwner(t *testing.T) {
 	c, a := env.Client(t), attempt()
-	taken := &corev1.Secret{Type: tokenType, StringData: map[string]string{fieldID: a.tokenID(0), fieldSecret: "0123456789abcdef"}}
+	taken := &corev1.Secret{Type: tokenType, StringData: map[string]string{fieldID: a.tokenID(0),
+		fieldSecret: "0123456789abcdef"}}
 	taken.Namespace, taken.Name = "kube-system", secretName(a.tokenID(0))
 	if err := c.Create(t.Context(), taken); err != nil {
 		t.Fatal(err)
@@ -183,7 +188,8 @@ func TestATokenThatSomebodySpoiltIsAnErrorWithoutItsContent(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Tokens{Client: c}.Ensure(t.Context(), a, time.Now())
-		if err == nil || strings.Contains(err.Error(), token.Value[7:]) || field == fieldSecret && strings.Contains(err.Error(), value) {
+		if err == nil || strings.Contains(err.Error(), token.Value[7:]) || field == fieldSecret &&
+			strings.Contains(err.Error(), value) {
 			t.Errorf("with a bad %s: %v", field, err)
 		}
 		s.Data[field] = good
@@ -237,7 +243,8 @@ func TestATokenIsExtendedBeforeItEnds(t *testing.T) {
 	if err != nil || !ends.Equal(now.Add(time.Hour)) || secretOf(t, token).ResourceVersion != before.ResourceVersion {
 		t.Errorf("one with time left was changed to %s: %v", ends, err)
 	}
-	if ends, err = tokens.Extend(t.Context(), a, now.Add(2*time.Hour), now.Add(5*time.Hour)); err != nil || !ends.Equal(now.Add(5*time.Hour)) {
+	if ends, err = tokens.Extend(t.Context(), a, now.Add(2*time.Hour), now.Add(5*time.Hour)); err != nil ||
+		!ends.Equal(now.Add(5*time.Hour)) {
 		t.Fatalf("extended to %s: %v", ends, err)
 	}
 	if again := ensure(t, a, now); again.Value != token.Value || !again.Expires.Equal(ends) {

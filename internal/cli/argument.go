@@ -37,8 +37,8 @@ func kindOf(text string) (kind, bool) {
 	return "", false
 }
 
-// reference reads TYPE/NAME or TYPE NAME, as kubectl does, where the type must be one of those allowed. A single NAME is taken
-// as the first of them.
+// reference reads TYPE/NAME or TYPE NAME, as kubectl does, where the type must be one of those allowed. A single NAME
+// is taken as the first of them.
 func reference(args []string, allowed ...kind) (kind, string, error) {
 	var asked, name string
 	switch {
@@ -64,5 +64,6 @@ func reference(args []string, allowed ...kind) (kind, string, error) {
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	return "", "", fmt.Errorf("%q: the type %q is not one of: %s", strings.Join(args, " "), asked, strings.Join(names, ", "))
+	return "", "", fmt.Errorf("%q: the type %q is not one of: %s", strings.Join(args, " "), asked,
+		strings.Join(names, ", "))
 }

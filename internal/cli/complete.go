@@ -62,7 +62,8 @@ func (e *Env) namesOf(ctx context.Context, k kind) []string {
 		return nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(map[kind]string{machine: "MachineList", set: "MachineSetList", deployment: "MachineDeploymentList"}[k]))
+	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(map[kind]string{machine: "MachineList", set: "MachineSetList",
+		deployment: "MachineDeploymentList"}[k]))
 	if err := c.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
 		return nil
 	}

@@ -17,7 +17,8 @@ import (
 type Env struct {
 	// Out is for what was asked, Err for what is said beside it.
 	Out, Err io.Writer
-	// Terminal says that Out is one: a line may then be drawn again in place. Width is its width in columns, 0 when it is none.
+	// Terminal says that Out is one: a line may then be drawn again in place. Width is its width in columns, 0 when it
+	// is none.
 	Terminal bool
 	Width    int
 	// Colour says that text may be coloured: Out is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
@@ -37,7 +38,8 @@ func NewEnv(out, err io.Writer) *Env {
 		e.Terminal = true
 		e.Width, _, _ = term.GetSize(int(file.Fd()))
 		e.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-		e.Plain = os.Getenv("TERM") == "dumb" || !isUTF8(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
+		e.Plain = os.Getenv("TERM") == "dumb" ||
+			!isUTF8(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
 	}
 	return e
 }
@@ -48,12 +50,14 @@ func isUTF8(locale string) bool {
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// Add gives a command the flags that kubectl has for choosing a cluster, context, user and namespace, for itself and the
-// commands under it.
+// Add gives a command the flags that kubectl has for choosing a cluster, context, user and namespace, for itself and
+// the commands under it.
 func (e *Env) Add(cmd *cobra.Command) *cobra.Command {
 	e.config.AddFlags(cmd.PersistentFlags())
-	for _, rare := range []string{"as", "as-uid", "as-group", "as-user-extra", "cache-dir", "certificate-authority", "client-certificate",
-		"client-key", "cluster", "disable-compression", "insecure-skip-tls-verify", "server", "tls-server-name", "token", "user"} {
+	for _, rare := range []string{"as", "as-uid", "as-group", "as-user-extra", "cache-dir", "certificate-authority",
+		"client-certificate",
+		"client-key", "cluster", "disable-compression", "insecure-skip-tls-verify", "server", "tls-server-name",
+		"token", "user"} {
 		hide(cmd.PersistentFlags(), rare)
 	}
 	return cmd

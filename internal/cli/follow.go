@@ -19,14 +19,16 @@ const (
 	firstRetry, longestRetry = 200 * time.Millisecond, 5 * time.Second
 	// shortWatch is how long a watch lasts that is worth no other without a pause.
 	shortWatch = time.Second
-	// rejectionPatience is how long a server that has come back may refuse what it allowed before: it answers before it has
-	// read its own rules.
+	// rejectionPatience is how long a server that has come back may refuse what it allowed before: it answers before it
+	// has read its own rules.
 	rejectionPatience = 30 * time.Second
 )
 
-// follow calls seen with the deployment and with each later version of it, until that says done, returns an error, or ctx
-// ends. If it says when to check again it is called then at the latest. A watch that ends is begun again, and an API server that is unreachable is waited for: lost is called once for each time.
-func (c *Cluster) follow(ctx context.Context, d *v1beta1.MachineDeployment, seen func(*v1beta1.MachineDeployment) (done bool, again time.Duration, err error), lost func(error)) error {
+// follow calls seen with the deployment and with each later version of it, until that says done, returns an error, or
+// ctx ends. If it says when to check again it is called then at the latest. A watch that ends is begun again, and an
+// API server that is unreachable is waited for: lost is called once for each time.
+func (c *Cluster) follow(ctx context.Context, d *v1beta1.MachineDeployment,
+	seen func(*v1beta1.MachineDeployment) (done bool, again time.Duration, err error), lost func(error)) error {
 	first := d
 	f := follower{Cluster: c, lost: lost, pause: firstRetry}
 	for {
@@ -107,8 +109,8 @@ func deleted(d *v1beta1.MachineDeployment) error {
 	return fmt.Errorf("machinedeployment %q in namespace %q was deleted meanwhile", d.Name, d.Namespace)
 }
 
-// resume begins the watch, from the version that is known if that is the first one. After that it reads what is there now,
-// and returns it if it is news.
+// resume begins the watch, from the version that is known if that is the first one. After that it reads what is there
+// now, and returns it if it is news.
 func (f *follower) resume(ctx context.Context, d *v1beta1.MachineDeployment) (*v1beta1.MachineDeployment, error) {
 	if f.watched && time.Since(f.started) < shortWatch {
 		if err := f.rest(ctx); err != nil {
@@ -137,7 +139,8 @@ func (f *follower) resume(ctx context.Context, d *v1beta1.MachineDeployment) (*v
 		})
 		switch {
 		case apierrors.IsForbidden(err) && !f.watched && f.since.IsZero():
-			return nil, fmt.Errorf("to wait for the rollout the verb watch is needed; --watch=false shows how it stands: %w", f.Explain(err))
+			return nil, fmt.Errorf("to wait for the rollout the verb watch is needed; --watch=false shows how it stands: %w",
+				f.Explain(err))
 		case err != nil:
 			if err := f.wait(ctx, err); err != nil {
 				return nil, err

@@ -36,8 +36,8 @@ type lists struct {
 	unread      []string
 }
 
-// read reads a fleet. Without the machines there is nothing to say; what else may not be read, or does not exist where only a
-// provider is installed, is left out.
+// read reads a fleet. Without the machines there is nothing to say; what else may not be read, or does not exist
+// where only a provider is installed, is left out.
 func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 	l := &lists{}
 	if err := c.List(ctx, &l.machines, client.InNamespace(namespace)); err != nil {
@@ -88,7 +88,8 @@ func (c *Cluster) readSecrets(ctx context.Context, l *lists) error {
 // facts makes of the lists what views are made of.
 func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string) fleet.Facts {
 	f := fleet.Facts{
-		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items, Checks: l.checks.Items, Classes: l.classes.Items, Secrets: l.secrets,
+		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items,
+		Checks: l.checks.Items, Classes: l.classes.Items, Secrets: l.secrets,
 		Processes: []why.Process{}, Unread: slices.Clone(l.unread),
 	}
 	var names []string
@@ -122,8 +123,8 @@ func providerOf(m *v1beta1.Machine) string {
 	return m.Spec.Provider
 }
 
-// systemNamespaces are where the processes keep their leases and records: the one that a person names, or those that are
-// usual, and that of the objects, where a process for it alone keeps them.
+// systemNamespaces are where the processes keep their leases and records: the one that a person names, or those that
+// are usual, and that of the objects, where a process for it alone keeps them.
 func systemNamespaces(system, namespace string) []string {
 	if system != "" {
 		return []string{system}
@@ -147,7 +148,8 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 			found := &coordinationv1.Lease{}
 			switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: lease}, found); {
 			case err == nil:
-				if judged := why.Judge(found, c.clock.Now()); !p.Known || judged.Running || p.Seen == nil || judged.Seen != nil && judged.Seen.After(*p.Seen) && !p.Running {
+				if judged := why.Judge(found, c.clock.Now()); !p.Known || judged.Running || p.Seen == nil || judged.Seen != nil &&
+					judged.Seen.After(*p.Seen) && !p.Running {
 					p = judged
 				}
 			case apierrors.IsNotFound(err):
@@ -167,7 +169,8 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 	}
 	if len(denied) > 0 {
 		p.Searched = nil
-		return p, fmt.Sprintf("You may not read leases in %s, so it is not known whether the processes are running.", strings.Join(denied, ", "))
+		return p, fmt.Sprintf("You may not read leases in %s, so it is not known whether the processes are running.",
+			strings.Join(denied, ", "))
 	}
 	return p, ""
 }

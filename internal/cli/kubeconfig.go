@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkKubeconfig returns an error where no cluster is chosen. client-go would then ask http://localhost:8080, which nobody
-// means.
+// checkKubeconfig returns an error where no cluster is chosen. client-go would then ask http://localhost:8080, which
+// nobody means.
 func (e *Env) checkKubeconfig() error {
 	if isSet(e.config.APIServer) {
 		return nil
@@ -29,7 +29,8 @@ func (e *Env) checkKubeconfig() error {
 		case err == nil:
 			return nil
 		case os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
-			return fmt.Errorf("%s=%s: there is no such file", clientcmd.RecommendedConfigPathEnvVar, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+			return fmt.Errorf("%s=%s: there is no such file", clientcmd.RecommendedConfigPathEnvVar,
+				os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 		}
 		return fmt.Errorf("there is no kubeconfig: %s does not exist, and neither --kubeconfig nor %s is set",
 			strings.Join(files, ", "), clientcmd.RecommendedConfigPathEnvVar)
@@ -53,7 +54,8 @@ func (e *Env) checkKubeconfig() error {
 	if len(config.Contexts) == 0 {
 		return fmt.Errorf("%s: there is no context in it", where)
 	}
-	return fmt.Errorf("%s: no context is chosen; choose one with --context: %s", where, strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
+	return fmt.Errorf("%s: no context is chosen; choose one with --context: %s", where,
+		strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
 }
 
 func isSet(flag *string) bool { return flag != nil && *flag != "" }

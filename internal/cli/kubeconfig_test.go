@@ -21,18 +21,21 @@ func TestACommandWithoutAClusterSaysSo(t *testing.T) {
 	}
 	nothing := filepath.Join(folder, "nothing")
 	empty := write("empty", "")
-	unchosen := write("unchosen", "apiVersion: v1\nkind: Config\ncontexts:\n- {name: two, context: {cluster: x}}\n- {name: one, context: {cluster: x}}\n")
+	unchosen := write("unchosen",
+		"apiVersion: v1\nkind: Config\ncontexts:\n- {name: two, context: {cluster: x}}\n- {name: one, context: {cluster: x}}\n")
 	for _, test := range []struct {
 		name, flag, variable string
 		message              []string
 	}{
 		{"a flag", nothing, env.ControlPlane().Kubeconfig(), []string{"--kubeconfig=" + nothing + ": there is no such file"}},
 		{"a variable", "", nothing, []string{"KUBECONFIG=" + nothing + ": there is no such file"}},
-		{"a variable with several", "", nothing + ":" + nothing + "2", []string{"KUBECONFIG=" + nothing + ":" + nothing + "2: there is no such file"}},
+		{"a variable with several", "", nothing + ":" + nothing + "2", []string{"KUBECONFIG=" + nothing + ":" + nothing +
+			"2: there is no such file"}},
 		{"neither", "", "", []string{"there is no kubeconfig", "config does not exist", "--kubeconfig", "KUBECONFIG"}},
 		{"an empty file", empty, "", []string{"--kubeconfig=" + empty + ": there is no context in it"}},
 		{"an empty file in a variable", "", empty, []string{"the kubeconfig " + empty + ": there is no context in it"}},
-		{"no current context", unchosen, "", []string{"--kubeconfig=" + unchosen + ": no context is chosen", "--context: one, two"}},
+		{"no current context", unchosen, "", []string{"--kubeconfig=" + unchosen + ": no context is chosen",
+			"--context: one, two"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", test.variable)

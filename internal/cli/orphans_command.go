@@ -78,7 +78,8 @@ func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.
 		for _, key := range slices.Sorted(maps.Keys(stored.Data)) {
 			page, err := ledger.Decode(stored.Data[key])
 			if err != nil {
-				unread = append(unread, fmt.Sprintf("What ConfigMap %s/%s says of %s cannot be read: %v", space, ledger.Name, key, err))
+				unread = append(unread, fmt.Sprintf("What ConfigMap %s/%s says of %s cannot be read: %v", space,
+					ledger.Name, key, err))
 				continue
 			}
 			pages = append(pages, page)
@@ -93,11 +94,13 @@ func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.
 		return fleet.Orphans{}, c.Explain(denied)
 	}
 	if denied != nil && len(pages) == 0 {
-		unread = append(unread, fmt.Sprintf("You may not read ConfigMap %s in all of %s.", ledger.Name, strings.Join(spaces, ", ")))
+		unread = append(unread, fmt.Sprintf("You may not read ConfigMap %s in all of %s.", ledger.Name,
+			strings.Join(spaces, ", ")))
 	}
 	if len(pages) == 0 {
 		// It may be that this is no cluster of Machinist's at all.
-		if err := c.List(ctx, &v1beta1.MachineList{}, client.InNamespace(c.Namespace), client.Limit(1)); err != nil && !apierrors.IsForbidden(err) {
+		if err := c.List(ctx, &v1beta1.MachineList{}, client.InNamespace(c.Namespace), client.Limit(1)); err != nil &&
+			!apierrors.IsForbidden(err) {
 			return fleet.Orphans{}, c.Explain(err)
 		}
 	}

@@ -22,7 +22,8 @@ const (
 // outputFlag adds -o to a command that prints a view.
 func outputFlag(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVarP(format, "output", "o", asText, "print as one of: json, yaml, wide")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{asJSON, asYAML, asWide}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{asJSON, asYAML, asWide},
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 // checkFormat refuses what -o does not know, before anything is asked of the cluster.

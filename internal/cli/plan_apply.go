@@ -20,10 +20,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// applied returns a deployment as it is, nil if there is none, and as it would be if somebody applied the document. The API
-// server is asked to do it as a trial, so that defaults are filled in and what it would refuse is refused. Who may not do
-// even that gets what can be reported without it, and unchecked says why.
-func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment, unchecked string, err error) {
+// applied returns a deployment as it is, nil if there is none, and as it would be if somebody applied the document.
+// The API server is asked to do it as a trial, so that defaults are filled in and what it would refuse is refused.
+// Who may not do even that gets what can be reported without it, and unchecked says why.
+func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment,
+	unchecked string, err error) {
 	live := &v1beta1.MachineDeployment{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: doc.namespace, Name: doc.name}, live); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
@@ -48,7 +49,8 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 		after, patchErr := patched(live, data)
 		return live, after, c.Explain(err).Error(), patchErr
 	case apierrors.IsConflict(err):
-		return nil, nil, "", fmt.Errorf("the deployment has changed since the file was read from the cluster, or while this was checked: take metadata.resourceVersion out of the file, and try again (%w)", err)
+		return nil, nil, "",
+			fmt.Errorf("the deployment has changed since the file was read from the cluster, or while this was checked: take metadata.resourceVersion out of the file, and try again (%w)", err)
 	case err != nil:
 		return nil, nil, "", doc.explain(c.Explain(err))
 	}
@@ -56,7 +58,8 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 }
 
 // created returns a new deployment as it would be.
-func (c *Cluster) created(ctx context.Context, doc document) (after *v1beta1.MachineDeployment, unchecked string, err error) {
+func (c *Cluster) created(ctx context.Context, doc document) (after *v1beta1.MachineDeployment, unchecked string,
+	err error) {
 	after = &v1beta1.MachineDeployment{}
 	// As it is written, so that the API server sees every mistake in it.
 	asked := &unstructured.Unstructured{}
@@ -80,8 +83,8 @@ func (c *Cluster) created(ctx context.Context, doc document) (after *v1beta1.Mac
 // kubectlManager is the name under which kubectl applies on the server's side.
 const kubectlManager = "kubectl"
 
-// patchFor returns the patch that kubectl apply would send: one of its own making from what was applied before, what is there
-// and what is wanted, or, for what is applied on the server's side already, the document itself.
+// patchFor returns the patch that kubectl apply would send: one of its own making from what was applied before, what
+// is there and what is wanted, or, for what is applied on the server's side already, the document itself.
 func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, []byte, error) {
 	var wanted map[string]any
 	if err := json.Unmarshal(doc.raw, &wanted); err != nil {
@@ -114,8 +117,8 @@ func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, [
 	return types.MergePatchType, patch, nil
 }
 
-// patched does what the API server would do with a patch, as far as that can be reported without it. What is applied on the
-// server's side is only merged then: a field that is left out stays.
+// patched does what the API server would do with a patch, as far as that can be reported without it. What is applied
+// on the server's side is only merged then: a field that is left out stays.
 func patched(live *v1beta1.MachineDeployment, patch []byte) (*v1beta1.MachineDeployment, error) {
 	current, err := json.Marshal(live)
 	if err != nil {

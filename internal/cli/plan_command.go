@@ -75,7 +75,8 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 		case doc.namespace == "":
 			doc.namespace = c.Namespace
 		case explicit && doc.namespace != c.Namespace:
-			return fmt.Errorf("%s: the namespace of machinedeployment %q is %q, and --namespace is %q", doc.source, doc.name, doc.namespace, c.Namespace)
+			return fmt.Errorf("%s: the namespace of machinedeployment %q is %q, and --namespace is %q", doc.source, doc.name,
+				doc.namespace, c.Namespace)
 		}
 		made, err := p.planFor(ctx, c, doc, documents)
 		if err != nil {
@@ -110,7 +111,8 @@ func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all docume
 		}
 	}
 	if ref := after.Spec.Template.Spec.ClassRef; ref != nil {
-		if fleet.Class, _ = c.classKnown(ctx, doc.namespace, ref.Name); fleet.Class == preview.ClassMissing && all.hasClass(doc.namespace, c.Namespace, ref.Name) {
+		if fleet.Class, _ = c.classKnown(ctx, doc.namespace, ref.Name); fleet.Class == preview.ClassMissing &&
+			all.hasClass(doc.namespace, c.Namespace, ref.Name) {
 			fleet.Class = preview.ClassExists
 		}
 	}

@@ -97,7 +97,8 @@ func expand(named []string, recursive bool) ([]string, error) {
 			return nil, err
 		}
 		if len(files) == before {
-			return nil, fmt.Errorf("%s: there is no file with the extension %s in this folder", name, strings.Join(extensions, ", "))
+			return nil, fmt.Errorf("%s: there is no file with the extension %s in this folder", name,
+				strings.Join(extensions, ", "))
 		}
 	}
 	return files, nil
@@ -147,7 +148,8 @@ func (d *documents) add(raw json.RawMessage, position, source string) error {
 		if head.Metadata.Name == "" {
 			return fmt.Errorf("%s: metadata.name is not set", position)
 		}
-		d.deployments = append(d.deployments, document{source: source, namespace: head.Metadata.Namespace, name: head.Metadata.Name, raw: raw})
+		d.deployments = append(d.deployments, document{source: source, namespace: head.Metadata.Namespace,
+			name: head.Metadata.Name, raw: raw})
 	}
 	return nil
 }

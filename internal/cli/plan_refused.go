@@ -24,9 +24,9 @@ func (r *refused) Error() string {
 
 func (r *refused) Unwrap() error { return r.err }
 
-// explain returns an error that names fields, values and what is wrong with them, if that is what the API server's error
-// says. Its own words repeat the whole object where a field is unknown, and the name of a type in place of the value where
-// that has a wrong one.
+// explain returns an error that names fields, values and what is wrong with them, if that is what the API server's
+// error says. Its own words repeat the whole object where a field is unknown, and the name of a type in place of the
+// value where that has a wrong one.
 func (d document) explain(err error) error {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

@@ -39,14 +39,16 @@ spec:
 
 func (f *rolledFleet) plan(text string, args ...string) outcome {
 	f.Helper()
-	return executeAt(f, env.ControlPlane().Kubeconfig(), text, append([]string{"plan", "-f", "-", "-n", f.namespace}, args...)...)
+	return executeAt(f, env.ControlPlane().Kubeconfig(), text, append([]string{"plan", "-f", "-", "-n", f.namespace},
+		args...)...)
 }
 
 // planned returns the only plan.
 func planned(t testing.TB, o outcome) *preview.Plan {
 	t.Helper()
 	var view plans
-	if err := json.Unmarshal([]byte(o.succeeds(t).out), &view); err != nil || len(view.Items) != 1 || view.Kind != "RolloutPlans" {
+	if err := json.Unmarshal([]byte(o.succeeds(t).out), &view); err != nil || len(view.Items) != 1 ||
+		view.Kind != "RolloutPlans" {
 		t.Fatalf("%v: %s", err, o.out)
 	}
 	return view.Items[0]
@@ -60,7 +62,8 @@ func TestAPlanComesTrueAndChangesNothingItself(t *testing.T) {
 	if f.deployment().ResourceVersion != version || len(f.machines()["a"]) != 3 {
 		t.Fatal("a plan changed something")
 	}
-	if len(p.Machines.Deleted) != 3 || p.Machines.Created != 3 || p.Least != 3 || p.Unchecked != "" || len(p.Blockers) != 0 {
+	if len(p.Machines.Deleted) != 3 || p.Machines.Created != 3 || p.Least != 3 || p.Unchecked != "" ||
+		len(p.Blockers) != 0 {
 		t.Errorf("the plan is %+v", p)
 	}
 	if strings.Join(p.Machines.Deleted, " ") != strings.Join(before, " ") {
@@ -81,7 +84,8 @@ func TestAPlanComesTrueAndChangesNothingItself(t *testing.T) {
 		t.Errorf("there were %d machines at a time, and at most %d were previewed", got, most)
 	}
 	f.plan(manifest("b", "")).succeeds(t).prints(t, "Nothing would change.")
-	f.plan(manifest("b", "  paused: true\n")).succeeds(t).prints(t, "spec.paused: + true", "No machine would be created, replaced or deleted.")
+	f.plan(manifest("b", "  paused: true\n")).succeeds(t).prints(t, "spec.paused: + true",
+		"No machine would be created, replaced or deleted.")
 }
 
 // mostLive watches how many machines there are at most that are not being deleted.
@@ -94,7 +98,8 @@ func mostLive(ctx context.Context, f *rolledFleet) (most int32) {
 	for _, m := range list.Items {
 		live[m.Name] = true
 	}
-	events, err := f.api.Watch(ctx, list, &client.ListOptions{Namespace: f.namespace, Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	events, err := f.api.Watch(ctx, list, &client.ListOptions{Namespace: f.namespace,
+		Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 	if err != nil {
 		return 0
 	}
@@ -123,7 +128,8 @@ func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
 				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				cmd := exec.Command(env.ControlPlane().Kubectl(), append(how, "-f", file, "-n", f.namespace, "--kubeconfig", env.ControlPlane().Kubeconfig())...)
+				cmd := exec.Command(env.ControlPlane().Kubectl(), append(how, "-f", file, "-n", f.namespace, "--kubeconfig",
+					env.ControlPlane().Kubeconfig())...)
 				cmd.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir())
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("kubectl: %v\n%s", err, out)
@@ -150,7 +156,8 @@ func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
 			for _, c := range p.Changes {
 				got = append(got, c.String())
 			}
-			if want := "spec.minReadySeconds: 1 removed; spec.template.spec.classRef.name: a → b"; strings.Join(got, "; ") != want {
+			if want := "spec.minReadySeconds: 1 removed; spec.template.spec.classRef.name: a → b"; strings.Join(got,
+				"; ") != want {
 				t.Errorf("previewed was %q, expected %q", got, want)
 			}
 		})
@@ -160,7 +167,8 @@ func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
 func TestAPlanOfANewDeployment(t *testing.T) {
 	f := newRolledFleet(t, 1)
 	text := strings.ReplaceAll(manifest("a", ""), "web", "new")
-	f.plan(text).succeeds(t).prints(t, "machinedeployment/new in namespace "+f.namespace, "A new deployment: 3 machines would be created.")
+	f.plan(text).succeeds(t).prints(t, "machinedeployment/new in namespace "+
+		f.namespace, "A new deployment: 3 machines would be created.")
 	f.plan(strings.ReplaceAll(text, "name: a", "name: nosuch")).succeeds(t).prints(t, "The class nosuch does not exist")
 	class := "kind: MachineClass\napiVersion: machinist.dev/v1beta1\nmetadata: {name: nosuch}\n---\n"
 	both := f.plan(class + strings.ReplaceAll(text, "name: a", "name: nosuch") + "---\n" + manifest("b", "")).succeeds(t)
@@ -176,13 +184,16 @@ func TestWhatAFileMustNotBe(t *testing.T) {
 	f.plan("kind: Pod\napiVersion: v1\n").fails(t, "there is no MachineDeployment in it")
 	f.plan("just words").fails(t, "standard input: document 1")
 	f.plan("kind: MachineDeployment\n").fails(t, "apiVersion or kind is not set")
-	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1alpha1\nmetadata: {name: web}\n").fails(t, "v1alpha1", "this program knows machinist.dev/v1beta1")
+	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1alpha1\nmetadata: {name: web}\n").fails(t, "v1alpha1",
+		"this program knows machinist.dev/v1beta1")
 	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1beta1\n").fails(t, "metadata.name is not set")
-	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  namespace: other")).fails(t, `namespace of machinedeployment "web" is "other"`)
+	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  namespace: other")).fails(t,
+		`namespace of machinedeployment "web" is "other"`)
 	// What the API server would refuse is refused, and says what is wrong.
 	f.plan(manifest("a", "  replicaz: 4\n")).fails(t, "replicaz")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: -3")).fails(t, "spec.replicas")
-	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  resourceVersion: \"1\"")).fails(t, "take metadata.resourceVersion out of the file")
+	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  resourceVersion: \"1\"")).fails(t,
+		"take metadata.resourceVersion out of the file")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "{app: web}", "{app: other}")).fails(t, "selector is immutable")
 	f.run("plan", "-f", filepath.Join(t.TempDir(), "nothing.yaml")).fails(t, "nothing.yaml", "no such file")
 	f.run("plan", "-f", "https://example.com/web.yaml").fails(t, "only files can be read")
@@ -192,19 +203,27 @@ func TestWhatAFileMustNotBe(t *testing.T) {
 func TestAPlanNamesEachFieldThatIsWrong(t *testing.T) {
 	f := newRolledFleet(t, 1)
 	web := manifest("a", "  replicaz: 4\n  strategy: {type: Rollin}\n")
-	long := strings.ReplaceAll(manifest("a", ""), "spec:\n  replicas: 3", "  annotations: {note: "+strings.Repeat("long", 2000)+"}\nspec:\n  replicaz: 4")
+	long := strings.ReplaceAll(manifest("a", ""), "spec:\n  replicas: 3", "  annotations: {note: "+
+		strings.Repeat("long", 2000)+"}\nspec:\n  replicaz: 4")
 	for name, test := range map[string]struct {
 		text  string
 		lines []string
 	}{
-		"a field that is none":          {manifest("a", "  replicaz: 4\n"), []string{`spec.replicaz: 4: there is no such field`}},
-		"one in a long document":        {long, []string{`spec.replicaz: 4: there is no such field`}},
-		"two, and a value that is none": {strings.ReplaceAll(web, "labels: {app: web}", "labels: {app: web}\n      lables: {}"), []string{`spec.replicaz: 4: there is no such field`, `spec.template.metadata.lables: {}: there is no such field`}},
-		"a value that is none":          {manifest("a", "  strategy: {type: Rollin}\n"), []string{`spec.strategy.type: Unsupported value: "Rollin": supported values: `}},
-		"a value of another type":       {strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: three"), []string{`spec.replicas: Invalid value: "three": must be of type integer`}},
-		"a version that is not whole":   {manifest("a", "") + "      version: v1.36\n", []string{`spec.template.spec.version: Invalid value: `, `such as v1.36.3`}},
+		"a field that is none": {manifest("a", "  replicaz: 4\n"),
+			[]string{`spec.replicaz: 4: there is no such field`}},
+		"one in a long document": {long, []string{`spec.replicaz: 4: there is no such field`}},
+		"two, and a value that is none": {strings.ReplaceAll(web, "labels: {app: web}",
+			"labels: {app: web}\n      lables: {}"), []string{`spec.replicaz: 4: there is no such field`,
+			`spec.template.metadata.lables: {}: there is no such field`}},
+		"a value that is none": {manifest("a", "  strategy: {type: Rollin}\n"),
+			[]string{`spec.strategy.type: Unsupported value: "Rollin": supported values: `}},
+		"a value of another type": {strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: three"),
+			[]string{`spec.replicas: Invalid value: "three": must be of type integer`}},
+		"a version that is not whole": {manifest("a", "") + "      version: v1.36\n",
+			[]string{`spec.template.spec.version: Invalid value: `, `such as v1.36.3`}},
 	} {
-		for kind, text := range map[string]string{"changed": test.text, "new": strings.ReplaceAll(test.text, "name: web", "name: new")} {
+		for kind, text := range map[string]string{"changed": test.text, "new": strings.ReplaceAll(test.text, "name: web",
+			"name: new")} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				said := f.plan(text).fails(t, append(test.lines, "the API server would refuse it:\n")...).failed.Error()
 				if len(said) > 700 || strings.Contains(said, `\"`) || strings.Contains(said, "last-applied") {
@@ -253,9 +272,11 @@ func TestAPlanOfSomebodyWhoMayOnlyRead(t *testing.T) {
 	f := newRolledFleet(t, 2)
 	grant(t, f.api, f.namespace, "reader", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
 		Resources: []string{"machinedeployments", "machinesets", "machines"}, Verbs: []string{"get", "list", "watch"}})
-	f.plan(manifest("b", ""), "--as", "reader").succeeds(t).prints(t, "2 machines would be replaced. 1 machine would be created.",
+	f.plan(manifest("b", ""), "--as", "reader").succeeds(t).prints(t,
+		"2 machines would be replaced. 1 machine would be created.",
 		"The file was not checked by the API server", "Whether the class b exists could not be seen.")
-	f.plan(strings.ReplaceAll(manifest("a", ""), "web", "new"), "--as", "reader").succeeds(t).prints(t, "A new deployment: 3 machines", "not checked")
+	f.plan(strings.ReplaceAll(manifest("a", ""), "web", "new"), "--as", "reader").succeeds(t).prints(t,
+		"A new deployment: 3 machines", "not checked")
 }
 
 // grant gives a user rights in a namespace.

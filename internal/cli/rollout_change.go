@@ -39,7 +39,8 @@ With strategy OnDelete nothing happens until somebody deletes machines. With str
 		result := rollout.Did(d, "restarted")
 		result.Warnings = rollout.Expect(d, true)
 		if after := d.Spec.RolloutAfter; after != nil && after.After(now) {
-			result.Warnings = append(result.Warnings, fmt.Sprintf("it had to be renewed at %s: that takes place now instead", after.UTC().Format(time.RFC3339)))
+			result.Warnings = append(result.Warnings, fmt.Sprintf("it had to be renewed at %s: that takes place now instead",
+				after.UTC().Format(time.RFC3339)))
 		}
 		if _, err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &at }); err != nil {
 			return err
@@ -75,7 +76,8 @@ func (e *Env) setPaused(paused bool) func(context.Context, *Cluster, string, str
 		}
 		done := map[bool]string{true: "paused", false: "resumed"}[paused]
 		if d.Spec.Paused == paused {
-			return fmt.Errorf("machinedeployment %q is %s", name, map[bool]string{true: "already paused", false: "not paused"}[paused])
+			return fmt.Errorf("machinedeployment %q is %s", name,
+				map[bool]string{true: "already paused", false: "not paused"}[paused])
 		}
 		if _, err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused }); err != nil {
 			return err

@@ -17,13 +17,15 @@ What the commands mean is what they mean with kubectl and a Deployment.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(rolloutStatusCommand(env), rolloutHistoryCommand(env), rolloutUndoCommand(env), rolloutRestartCommand(env),
+	cmd.AddCommand(rolloutStatusCommand(env), rolloutHistoryCommand(env), rolloutUndoCommand(env),
+		rolloutRestartCommand(env),
 		rolloutPauseCommand(env), rolloutResumeCommand(env))
 	return cmd
 }
 
 // onDeployment makes a command that is about one deployment and prints a view.
-func onDeployment(env *Env, cmd *cobra.Command, run func(ctx context.Context, c *Cluster, name, format string) error) *cobra.Command {
+func onDeployment(env *Env, cmd *cobra.Command, run func(ctx context.Context, c *Cluster, name,
+	format string) error) *cobra.Command {
 	var format string
 	cmd.Use += " (TYPE NAME | TYPE/NAME)"
 	cmd.Args = cobra.RangeArgs(1, 2)

@@ -25,38 +25,47 @@ func TestARolloutIsFollowedUndoneAndRepeated(t *testing.T) {
 		d.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "front"}
 	})
 	f.run("rollout", "status", "machinedeployment", "web", "--timeout", "1m").succeeds(t).
-		prints(t, "Waiting for machinedeployment \"web\" to roll out: ", " of 3 updated, ", "machinedeployment \"web\" successfully rolled out\n")
+		prints(t, "Waiting for machinedeployment \"web\" to roll out: ", " of 3 updated, ",
+			"machinedeployment \"web\" successfully rolled out\n")
 	if got := f.machines(); len(got["a"]) != 0 || len(got["b"]) != 3 {
 		t.Fatalf("when it was rolled out there were %v", got)
 	}
 
-	history := f.run("rollout", "history", "md/web").succeeds(t).prints(t, "REVISION", "2 (current)", "the b's are[2J cheaper")
+	history := f.run("rollout", "history", "md/web").succeeds(t).prints(t, "REVISION", "2 (current)",
+		"the b's are[2J cheaper")
 	if lines := strings.Count(history.out, "\n"); lines != 3 {
 		t.Errorf("two revisions take %d lines:\n%s", lines, history.out)
 	}
-	f.run("rollout", "history", "md/web", "--revision", "1").succeeds(t).prints(t, "revision 1, set web-", "name: a", "spec.template.spec.classRef.name: b → a")
-	f.run("rollout", "history", "md/web", "--revision", "2").succeeds(t).prints(t, "The deployment's template is of this revision now.")
+	f.run("rollout", "history", "md/web", "--revision", "1").succeeds(t).prints(t, "revision 1, set web-", "name: a",
+		"spec.template.spec.classRef.name: b → a")
+	f.run("rollout", "history", "md/web", "--revision", "2").succeeds(t).prints(t,
+		"The deployment's template is of this revision now.")
 	f.run("rollout", "history", "md/web", "--revision", "7").fails(t, "no revision 7", "there are 1, 2")
 
 	generation := f.deployment().Generation
 	for _, dryRun := range []string{"client", "server"} {
-		f.run("rollout", "undo", "md/web", "--dry-run="+dryRun).succeeds(t).prints(t, "rolled back (to revision 1, set web-", "dry run)", "classRef.name: b → a")
+		f.run("rollout", "undo", "md/web", "--dry-run="+dryRun).succeeds(t).prints(t, "rolled back (to revision 1, set web-",
+			"dry run)", "classRef.name: b → a")
 	}
 	if f.deployment().Generation != generation {
 		t.Error("a dry run changed the deployment")
 	}
-	f.run("rollout", "undo", "md/web").succeeds(t).prints(t, "machinedeployment.machinist.dev/web rolled back (to revision 1, set web-")
+	f.run("rollout", "undo", "md/web").succeeds(t).prints(t,
+		"machinedeployment.machinist.dev/web rolled back (to revision 1, set web-")
 	f.run("rollout", "status", "md/web").succeeds(t)
 	d := f.deployment()
-	if d.Spec.Template.Spec.Node.Labels["tier"] != "front" || d.Annotations[machinedeployment.AnnotationChangeCause] != "" {
-		t.Errorf("labels of the Node make no revision, and the cause was of another one: %v, %v", d.Spec.Template.Spec.Node.Labels, d.Annotations)
+	if d.Spec.Template.Spec.Node.Labels["tier"] != "front" ||
+		d.Annotations[machinedeployment.AnnotationChangeCause] != "" {
+		t.Errorf("labels of the Node make no revision, and the cause was of another one: %v, %v",
+			d.Spec.Template.Spec.Node.Labels, d.Annotations)
 	}
 	for key := range d.Spec.Template.ObjectMeta.Labels {
 		if key != "app" {
 			t.Errorf("the template got the label %s", key)
 		}
 	}
-	f.run("rollout", "undo", "md/web", "--to-revision=3").succeeds(t).prints(t, "skipped rollback (the current template already matches revision 3)")
+	f.run("rollout", "undo", "md/web", "--to-revision=3").succeeds(t).prints(t,
+		"skipped rollback (the current template already matches revision 3)")
 
 	f.run("rollout", "history", "md/web").succeeds(t).prints(t, "the b's are[2J cheaper", "3 (current)", "<none>")
 
@@ -101,10 +110,12 @@ func TestPauseAndResume(t *testing.T) {
 	f.run("rollout", "undo", "md/web").fails(t, "cannot roll back the paused", "rollout resume")
 	f.run("rollout", "restart", "md/web").fails(t, "can't restart the paused", "rollout resume")
 	f.await("the pause", func(d *v1beta1.MachineDeployment) bool { return d.Status.ObservedGeneration == d.Generation })
-	f.run("rollout", "status", "md/web", "--watch=false").succeeds(t).prints(t, "Waiting for machinedeployment \"web\" to be resumed")
+	f.run("rollout", "status", "md/web", "--watch=false").succeeds(t).prints(t,
+		"Waiting for machinedeployment \"web\" to be resumed")
 	f.run("rollout", "status", "md/web", "--timeout", "300ms").fails(t, "timed out after 300ms", "to be resumed").
 		prints(t, "Waiting for machinedeployment \"web\" to be resumed")
-	f.run("rollout", "resume", "md/web", "-o", "yaml").succeeds(t).prints(t, "kind: RolloutResult", "done: resumed", "changed: true")
+	f.run("rollout", "resume", "md/web", "-o", "yaml").succeeds(t).prints(t, "kind: RolloutResult", "done: resumed",
+		"changed: true")
 	f.run("rollout", "status", "md/web").succeeds(t)
 	if got := f.machines(); len(got["b"]) != 2 {
 		t.Errorf("after the resume there are %v", got)
@@ -115,10 +126,12 @@ func TestARolloutThatFailsSaysWhyAndHowToGoBack(t *testing.T) {
 	f := newRolledFleet(t, 2)
 	f.provider.set(f.provider.broken, "b", true)
 	f.roll("b")
-	f.run("rollout", "status", "md/web").fails(t, "does not roll out (RevisionFailing)", "no such size", "machinist rollout undo machinedeployment/web")
+	f.run("rollout", "status", "md/web").fails(t, "does not roll out (RevisionFailing)", "no such size",
+		"machinist rollout undo machinedeployment/web")
 	var progress rollout.Progress
 	view := f.run("rollout", "status", "md/web", "-o", "json").fails(t, "RevisionFailing")
-	if err := json.Unmarshal([]byte(view.out), &progress); err != nil || progress.State != rollout.Failed || progress.Kind != "RolloutStatus" || len(progress.FailedMachines) == 0 {
+	if err := json.Unmarshal([]byte(view.out), &progress); err != nil || progress.State != rollout.Failed ||
+		progress.Kind != "RolloutStatus" || len(progress.FailedMachines) == 0 {
 		t.Errorf("%v: %s", err, view.out)
 	}
 	f.run("rollout", "status", "md/web", "--revision", "1").fails(t, "revision 1 is asked about, and 2 is")
@@ -133,14 +146,16 @@ func TestUndoDoesNotGoBackToAClassThatIsGone(t *testing.T) {
 	f := newRolledFleet(t, 1)
 	f.roll("b")
 	f.run("rollout", "status", "md/web").succeeds(t)
-	f.must(f.api.Delete(context.Background(), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "a"}}))
+	f.must(f.api.Delete(context.Background(),
+		&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "a"}}))
 	generation := f.deployment().Generation
 	f.run("rollout", "undo", "md/web").fails(t, "class a of revision 1 does not exist any more", "--force")
 	if f.deployment().Generation != generation {
 		t.Fatal("it was undone")
 	}
 	undone := f.run("rollout", "undo", "md/web", "--force").succeeds(t)
-	if !strings.Contains(undone.err, "Warning: class a of revision 1 does not exist") || f.deployment().Generation == generation {
+	if !strings.Contains(undone.err, "Warning: class a of revision 1 does not exist") ||
+		f.deployment().Generation == generation {
 		t.Errorf("with --force: %+v", undone)
 	}
 }
@@ -162,15 +177,20 @@ func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	f.must(err)
 	read := f.deployment()
 	f.roll("b")
-	_, err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "c" })
-	if err == nil || !strings.Contains(err.Error(), "changed by somebody else meanwhile") || f.deployment().Spec.Template.Spec.ClassRef.Name != "b" {
+	_, err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) {
+		d.Spec.Template.Spec.ClassRef.Name = "c"
+	})
+	if err == nil || !strings.Contains(err.Error(), "changed by somebody else meanwhile") ||
+		f.deployment().Spec.Template.Spec.ClassRef.Name != "b" {
 		t.Errorf("error %v, class %s", err, f.deployment().Spec.Template.Spec.ClassRef.Name)
 	}
 	// A write that changes nothing of what people want is none.
 	f.run("rollout", "status", "md/web").succeeds(t)
 	read = f.deployment()
 	f.change(func(d *v1beta1.MachineDeployment) { d.Annotations = map[string]string{"example.com/note": "x"} })
-	if _, err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "c" }); err != nil {
+	if _, err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) {
+		d.Spec.Template.Spec.ClassRef.Name = "c"
+	}); err != nil {
 		t.Error(err)
 	}
 	if d := f.deployment(); d.Spec.Template.Spec.ClassRef.Name != "c" || d.Annotations["example.com/note"] != "x" {
@@ -191,7 +211,8 @@ func TestStatusEndsWhenTheDeploymentIsDeleted(t *testing.T) {
 	select {
 	case o := <-ended:
 		// It may have been gone before the command looked.
-		if o.failed == nil || !strings.Contains(o.failed.Error(), "deleted meanwhile") && !strings.Contains(o.failed.Error(), "not found in namespace") {
+		if o.failed == nil || !strings.Contains(o.failed.Error(), "deleted meanwhile") &&
+			!strings.Contains(o.failed.Error(), "not found in namespace") {
 			t.Errorf("it ended with %v\n%s", o.failed, o.out)
 		}
 	case <-time.After(time.Minute):

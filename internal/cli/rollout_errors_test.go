@@ -33,7 +33,8 @@ func TestErrorsOfRolloutCommands(t *testing.T) {
 		run().fails(t, "accepts between 1 and 2 arg(s)")
 		run("md/web", "-o", "xml").fails(t, `--output "xml": must be json, yaml or wide`)
 		run("md/web", "--nosuch").fails(t, "unknown flag: --nosuch")
-		run("md/web", "--as", "stranger").fails(t, "you may not do this", `User "stranger" cannot get resource "machinedeployments"`)
+		run("md/web", "--as", "stranger").fails(t, "you may not do this",
+			`User "stranger" cannot get resource "machinedeployments"`)
 	}
 	execute(t, "rollout", "status", "md/web", "--timeout", "soon").fails(t, "--timeout")
 	execute(t, "rollout", "status", "md/web", "--timeout", "-1s").fails(t, "must not be negative")
@@ -52,8 +53,10 @@ func TestClustersThatCannotAnswer(t *testing.T) {
 	all = append(all, []string{"plan", "-f", file})
 	strange := strangeCluster(t)
 	for _, args := range all {
-		executeAt(t, strange.Kubeconfig(), "", args...).fails(t, "does not know Machinist's kinds", "are its CRDs installed there")
-		execute(t, append(args, "--server", "https://127.0.0.1:1")...).fails(t, "the cluster at https://127.0.0.1:1 does not answer")
+		executeAt(t, strange.Kubeconfig(), "", args...).fails(t, "does not know Machinist's kinds",
+			"are its CRDs installed there")
+		execute(t, append(args, "--server", "https://127.0.0.1:1")...).fails(t,
+			"the cluster at https://127.0.0.1:1 does not answer")
 		executeAt(t, filepath.Join(t.TempDir(), "nothing"), "", args...).fails(t, "kubeconfig")
 		execute(t, append(args, "-o", "csv")...).fails(t, `--output "csv"`)
 	}
@@ -67,9 +70,11 @@ func TestWhatMayNotBeWatchedIsShownOnce(t *testing.T) {
 	f.await("the rollout to wait", func(d *v1beta1.MachineDeployment) bool {
 		return d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 2
 	})
-	grant(t, f.api, f.namespace, "looker", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"machinedeployments"}, Verbs: []string{"get"}})
+	grant(t, f.api, f.namespace, "looker", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
+		Resources: []string{"machinedeployments"}, Verbs: []string{"get"}})
 	f.run("rollout", "status", "md/web", "--as", "looker").fails(t, "the verb watch is needed", "--watch=false")
-	f.run("rollout", "status", "md/web", "--as", "looker", "--watch=false").succeeds(t).prints(t, "1 of 1 updated, 1 old left")
+	f.run("rollout", "status", "md/web", "--as", "looker", "--watch=false").succeeds(t).prints(t,
+		"1 of 1 updated, 1 old left")
 	f.run("rollout", "history", "md/web", "--as", "looker").fails(t, "list the sets", "you may not")
 	f.run("rollout", "pause", "md/web", "--as", "looker").fails(t, "you may not do this", "cannot patch")
 }
@@ -128,7 +133,8 @@ func TestStatusOutlivesTheAPIServer(t *testing.T) {
 		if err := c.Get(ctx, keyOf(d), d); err != nil {
 			t.Fatal(err)
 		}
-		d.Status = v1beta1.MachineDeploymentStatus{ObservedGeneration: d.Generation, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3,
+		d.Status = v1beta1.MachineDeploymentStatus{ObservedGeneration: d.Generation, Replicas: 3, UpdatedReplicas: 3,
+			ReadyReplicas: 3, AvailableReplicas: 3,
 			CurrentRevision: 1, Conditions: []metav1.Condition{{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionFalse,
 				Reason: v1beta1.ReasonRolloutComplete, Message: "Done.", LastTransitionTime: metav1.Now()}}}
 		if err := c.Status().Update(ctx, d); err == nil {

@@ -46,8 +46,10 @@ func newRolledFleet(t testing.TB, n int32) *rolledFleet {
 			return err
 		}
 		recorder := &events.FakeRecorder{}
-		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Clock: clock.RealClock{}})
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Clock: clock.RealClock{}})
+		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
+			Clock: clock.RealClock{}})
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+			Recorder: recorder, Clock: clock.RealClock{}})
 		if err := sets.Register(mgr); err != nil {
 			return err
 		}
@@ -59,7 +61,8 @@ func newRolledFleet(t testing.TB, n int32) *rolledFleet {
 	for _, class := range []string{"a", "b", "c"} {
 		f.must(f.api.Create(context.Background(), &v1beta1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: class},
-			Spec:       v1beta1.MachineClassSpec{Provider: "played", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Size"}`)}},
+			Spec: v1beta1.MachineClassSpec{Provider: "played",
+				ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Size"}`)}},
 		}))
 	}
 	f.must(f.api.Create(context.Background(), &v1beta1.MachineDeployment{
@@ -133,8 +136,8 @@ func (f *rolledFleet) await(what string, done func(*v1beta1.MachineDeployment) b
 	}, client.InNamespace(f.namespace))
 }
 
-// playedProvider plays the machines' provider. Machines of a class that is held do not come up, those of one that is broken
-// fail.
+// playedProvider plays the machines' provider. Machines of a class that is held do not come up, those of one that is
+// broken fail.
 type playedProvider struct {
 	api             client.Client
 	namespace       string
@@ -174,6 +177,7 @@ func (p *playedProvider) Reconcile(ctx context.Context, req reconcile.Request) (
 	}
 	was = m.DeepCopy()
 	m.Status.Phase = v1beta1.MachineRunning
-	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonMachineReady})
+	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionReady,
+		Status: metav1.ConditionTrue, Reason: v1beta1.ReasonMachineReady})
 	return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFrom(was)))
 }

@@ -43,7 +43,8 @@ func awaitWatch(ctx context.Context, cp *controlplane.ControlPlane) error {
 			return err
 		}
 		for line := range bytes.Lines(text) {
-			if bytes.HasPrefix(line, []byte("apiserver_longrunning_requests")) && bytes.Contains(line, []byte(`resource="machinedeployments"`)) &&
+			if bytes.HasPrefix(line, []byte("apiserver_longrunning_requests")) &&
+				bytes.Contains(line, []byte(`resource="machinedeployments"`)) &&
 				!bytes.HasSuffix(bytes.TrimSpace(line), []byte(" 0")) {
 				return nil
 			}

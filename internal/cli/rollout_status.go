@@ -72,7 +72,8 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 		}
 		last = rollout.Judge(d, now).WithMachines(machines, now)
 		if s.revision > 0 && last.State != rollout.Unobserved && last.Revision != s.revision {
-			return true, 0, fmt.Errorf("machinedeployment %q: revision %d is asked about, and %d is the one that is rolled out", name, s.revision, last.Revision)
+			return true, 0, fmt.Errorf("machinedeployment %q: revision %d is asked about, and %d is the one that is rolled out",
+				name, s.revision, last.Revision)
 		}
 		if !s.watch || last.State == rollout.Complete || last.State == rollout.Failed {
 			return true, 0, nil
@@ -106,7 +107,8 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 // machinesOf returns the machines of a deployment, none where they cannot be read: how it stands is known without them.
 func (c *Cluster) machinesOf(ctx context.Context, d *v1beta1.MachineDeployment) (machines []*v1beta1.Machine) {
 	list := &v1beta1.MachineList{}
-	if err := c.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(d.Namespace),
+		client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
 		return nil
 	}
 	for i := range list.Items {

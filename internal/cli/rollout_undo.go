@@ -32,10 +32,12 @@ there is nothing of it to undo.`,
 	}, u.run)
 	flags := cmd.Flags()
 	flags.Int64Var(&u.revision, "to-revision", 0, "the revision to go back to; 0 is the one before")
-	flags.StringVar(&u.dryRun, "dry-run", dryRunNone, "none, client (only say what would change) or server (let the API server check it as well)")
+	flags.StringVar(&u.dryRun, "dry-run", dryRunNone,
+		"none, client (only say what would change) or server (let the API server check it as well)")
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
 	flags.BoolVar(&u.force, "force", false, "go back even if the revision's class does not exist any more")
-	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -110,7 +112,8 @@ func (u *undo) classThere(ctx context.Context, c *Cluster, back *rollout.Undo) (
 	case preview.ClassExists:
 		return nil, nil
 	case preview.ClassUnknown:
-		return []string{fmt.Sprintf("whether class %s of revision %d still exists could not be seen: %v", ref.Name, back.Revision, err)}, nil
+		return []string{fmt.Sprintf("whether class %s of revision %d still exists could not be seen: %v", ref.Name,
+			back.Revision, err)}, nil
 	}
 	message := fmt.Sprintf("class %s of revision %d does not exist any more, or is being deleted: its machines could not be launched", ref.Name, back.Revision)
 	if !u.force && u.dryRun == dryRunNone {

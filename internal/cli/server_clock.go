@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// serverClock tells the time by the API server's answers. Times that the controllers compare with those of objects must be
-// the server's, not those of the machine that somebody types at.
+// serverClock tells the time by the API server's answers. Times that the controllers compare with those of objects
+// must be the server's, not those of the machine that somebody types at.
 type serverClock struct {
 	mu    sync.Mutex
 	ahead time.Duration

@@ -63,9 +63,11 @@ func spec() v1beta1.MachineSpec {
 
 func (p *painted) machine(name string, owner client.Object, conditions ...metav1.Condition) *v1beta1.Machine {
 	p.Helper()
-	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.LabelProvider: "sim", "pool": "web"}}, Spec: spec()}
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.LabelProvider: "sim",
+		"pool": "web"}}, Spec: spec()}
 	if owner != nil {
-		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineSet", Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true)}}
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineSet",
+			Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true)}}
 	}
 	m.Status.Phase, m.Status.ObservedGeneration, m.Status.Conditions = v1beta1.MachinePending, 1, conditions
 	p.create(m)
@@ -73,7 +75,8 @@ func (p *painted) machine(name string, owner client.Object, conditions ...metav1
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}
 }
 
 // fleet has the deployment web, its set and two machines whose class is missing.
@@ -81,18 +84,23 @@ func (p *painted) fleet() *v1beta1.MachineSet {
 	p.Helper()
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
 	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: selector.MatchLabels}, Spec: spec()}
-	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To[int32](2), Selector: selector, Template: template}}
+	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To[int32](2), Selector: selector, Template: template}}
 	d.Status.ObservedGeneration, d.Status.CurrentRevision = 1, 1
-	d.Status.Conditions = []metav1.Condition{condition(v1beta1.ConditionRollingOut, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete, "")}
+	d.Status.Conditions = []metav1.Condition{condition(v1beta1.ConditionRollingOut, metav1.ConditionFalse,
+		v1beta1.ReasonRolloutComplete, "")}
 	p.create(d)
 	s := &v1beta1.MachineSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-1", Annotations: map[string]string{v1beta1.AnnotationRevision: "1"}, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineDeployment", Name: d.Name, UID: d.UID, Controller: ptr.To(true)},
-		}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1", Annotations: map[string]string{v1beta1.AnnotationRevision: "1"},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineDeployment", Name: d.Name, UID: d.UID,
+					Controller: ptr.To(true)},
+			}},
 		Spec: v1beta1.MachineSetSpec{Replicas: ptr.To[int32](2), Selector: selector, Template: template},
 	}
 	p.create(s)
-	missing := condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonClassNotFound, "MachineClass \"small\"\x1b[2J does not exist")
+	missing := condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonClassNotFound,
+		"MachineClass \"small\"\x1b[2J does not exist")
 	p.machine("web-1-a", s, missing)
 	p.machine("web-1-b", s, missing)
 	return s
@@ -101,7 +109,8 @@ func (p *painted) fleet() *v1beta1.MachineSet {
 func (p *painted) lease(name string, age time.Duration) {
 	p.Helper()
 	p.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To("host"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-age))),
+		HolderIdentity: ptr.To("host"), LeaseDurationSeconds: ptr.To[int32](15),
+		RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-age))),
 	}})
 }
 
@@ -116,10 +125,13 @@ func TestStatusTellsWhatThereIsAndWhatWaits(t *testing.T) {
 	p.fleet()
 	p.lease("machinist-manager", time.Second)
 	p.lease("machinist-provider-sim", time.Hour)
-	p.create(&v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Status: v1beta1.MachineHealthCheckStatus{
-		ExpectedMachines: 2, Conditions: []metav1.Condition{condition(v1beta1.ConditionRemediationAllowed, metav1.ConditionFalse, v1beta1.ReasonMeltdown, "")},
-	}})
-	got := p.run("status").succeeds(t).prints(t, "web ", "NotReady", "ClassNotFound   2", "Meltdown", "No process machinist-provider-sim is running, for 60m", "2 machines, 2 not settled")
+	p.create(&v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "all"},
+		Status: v1beta1.MachineHealthCheckStatus{
+			ExpectedMachines: 2, Conditions: []metav1.Condition{condition(v1beta1.ConditionRemediationAllowed,
+				metav1.ConditionFalse, v1beta1.ReasonMeltdown, "")},
+		}})
+	got := p.run("status").succeeds(t).prints(t, "web ", "NotReady", "ClassNotFound   2", "Meltdown",
+		"No process machinist-provider-sim is running, for 60m", "2 machines, 2 not settled")
 	if strings.Contains(got.out, "machinist-manager") || strings.Contains(got.out, "\x1b") {
 		t.Errorf("wrote\n%q", got.out)
 	}
@@ -130,7 +142,8 @@ func TestStatusTellsWhatThereIsAndWhatWaits(t *testing.T) {
 	if err := json.Unmarshal([]byte(p.run("status", "-o", "json").succeeds(t).out), &view); err != nil {
 		t.Fatal(err)
 	}
-	if len(view.Deployments) != 1 || len(view.Waiting) != 1 || view.Waiting[0].Count != 2 || view.Machines != 2 || view.Settled != 0 {
+	if len(view.Deployments) != 1 || len(view.Waiting) != 1 || view.Waiting[0].Count != 2 || view.Machines != 2 ||
+		view.Settled != 0 {
 		t.Errorf("read %+v", view)
 	}
 	p.run("status", "-o", "yaml").succeeds(t).prints(t, "reason: ClassNotFound")
@@ -140,7 +153,8 @@ func TestTreeShowsWhoBelongsToWhom(t *testing.T) {
 	p := paint(t)
 	p.fleet()
 	p.machine("alone", nil)
-	all := p.run("tree").succeeds(t).prints(t, "md/web", "`- ms/web-1", "   |- machine/web-1-a", "revision 1, current", "machine/alone")
+	all := p.run("tree").succeeds(t).prints(t, "md/web", "`- ms/web-1", "   |- machine/web-1-a", "revision 1, current",
+		"machine/alone")
 	if strings.Contains(all.out, "\x1b") {
 		t.Errorf("wrote\n%q", all.out)
 	}
@@ -155,8 +169,10 @@ func TestWhySaysWhatIsWaitedFor(t *testing.T) {
 	p := paint(t)
 	set := p.fleet()
 	p.lease("machinist-provider-sim", time.Second)
-	p.run("why", "machine/web-1-a").succeeds(t).prints(t, "Its MachineClass does not exist, or is being deleted.", `Says:     MachineClass "small"[2J does not exist`, "You can:")
-	p.run("why", "md/web").succeeds(t).prints(t, "2 machines: Its MachineClass does not exist, or is being deleted.", "Which:    web-1-a, web-1-b", "machinist-manager")
+	p.run("why", "machine/web-1-a").succeeds(t).prints(t, "Its MachineClass does not exist, or is being deleted.",
+		`Says:     MachineClass "small"[2J does not exist`, "You can:")
+	p.run("why", "md/web").succeeds(t).prints(t, "2 machines: Its MachineClass does not exist, or is being deleted.",
+		"Which:    web-1-a, web-1-b", "machinist-manager")
 	p.run("why", "ms/web-1").succeeds(t).prints(t, "2 machines: ")
 
 	m := p.machine("joined", set)
@@ -170,7 +186,8 @@ func TestWhySaysWhatIsWaitedFor(t *testing.T) {
 	if err := json.Unmarshal([]byte(p.run("why", "ma", "web-1-a", "-o", "json").succeeds(t).out), &view); err != nil {
 		t.Fatal(err)
 	}
-	if len(view.Findings) != 1 || view.Findings[0].Reason != v1beta1.ReasonClassNotFound || !strings.Contains(view.Findings[0].Message, "\x1b") {
+	if len(view.Findings) != 1 || view.Findings[0].Reason != v1beta1.ReasonClassNotFound ||
+		!strings.Contains(view.Findings[0].Message, "\x1b") {
 		t.Errorf("read %+v", view.Findings)
 	}
 }
@@ -180,14 +197,17 @@ func TestOrphansPrintsWhatProvidersKeep(t *testing.T) {
 	p.run("orphans", "--system-namespace", p.namespace).succeeds(t).prints(t, "No provider's process has reported yet")
 	book := ledger.Book{Client: p.api, Namespace: p.namespace}
 	page := ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
-		{ProviderID: "sim://1", Machine: p.namespace + "/m", UID: "u", Source: p.namespace + "/small", FirstSeen: time.Now(), Outcome: "Unconfirmed"},
-		{ProviderID: "sim://2", Machine: "elsewhere/m", UID: "v", Source: p.namespace + "/small", FirstSeen: time.Now(), Outcome: "Delete"},
+		{ProviderID: "sim://1", Machine: p.namespace + "/m", UID: "u", Source: p.namespace + "/small", FirstSeen: time.Now(),
+			Outcome: "Unconfirmed"},
+		{ProviderID: "sim://2", Machine: "elsewhere/m", UID: "v", Source: p.namespace + "/small", FirstSeen: time.Now(),
+			Outcome: "Delete"},
 	}}
 	if err := book.Keep(context.Background(), page); err != nil {
 		t.Fatal(err)
 	}
 	p.lease("machinist-provider-sim", time.Second)
-	mine := p.run("orphans").succeeds(t).prints(t, "Provider sim: 2 found. It checks every 30m", "sim://1", "1 more in other namespaces")
+	mine := p.run("orphans").succeeds(t).prints(t, "Provider sim: 2 found. It checks every 30m", "sim://1",
+		"1 more in other namespaces")
 	if strings.Contains(mine.out, "sim://2") {
 		t.Errorf("wrote\n%s", mine.out)
 	}
@@ -203,26 +223,32 @@ func TestAMissingRightIsASentence(t *testing.T) {
 	p.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"machines"}, Verbs: []string{"get", "list"}},
 	}})
-	p.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+	p.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
 	// The authorizer learns of it a moment later.
 	var seen outcome
 	env.Await(t, p.api, &corev1.ConfigMapList{}, "the role to work", func(*corev1.ConfigMapList) (bool, string) {
 		if seen = p.run("status", "--as", user); seen.failed != nil {
-			_ = p.api.Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "tick-"}})
+			_ = p.api.Create(context.Background(),
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "tick-"}})
 		}
 		return seen.failed == nil, fmt.Sprint(seen.failed)
 	}, client.InNamespace(p.namespace))
-	seen.prints(t, "ClassNotFound", "You may not list deployments", "You may not list health checks", "You may not read leases")
+	seen.prints(t, "ClassNotFound", "You may not list deployments", "You may not list health checks",
+		"You may not read leases")
 	p.run("tree", "--as", user).succeeds(t).prints(t, "machine/web-1-a", "You may not list sets")
-	p.run("why", "machine/web-1-a", "--as", user).succeeds(t).prints(t, "Its MachineClass does not exist, or is being deleted.", "You may not read machineset web-1", "You may not read leases")
+	p.run("why", "machine/web-1-a", "--as", user).succeeds(t).prints(t,
+		"Its MachineClass does not exist, or is being deleted.", "You may not read machineset web-1",
+		"You may not read leases")
 	p.run("why", "node/nowhere", "--as", user).fails(t, "the only one that was looked in")
 	p.run("why", "md/web", "--as", user).fails(t, "you may not do this", "machinedeployments")
 	p.run("orphans", "--as", user).fails(t, "you may not do this", "configmaps")
 }
 
 // views are the commands of this file, with a name where they take one.
-var views = [][]string{{"status"}, {"status", "md/nix"}, {"tree"}, {"tree", "machine/nix"}, {"why", "machine/nix"}, {"why", "node/nix"}, {"orphans"}}
+var views = [][]string{{"status"}, {"status", "md/nix"}, {"tree"}, {"tree", "machine/nix"}, {"why", "machine/nix"},
+	{"why", "node/nix"}, {"orphans"}}
 
 func TestViewsSayWhatIsWrong(t *testing.T) {
 	p := paint(t)
@@ -325,12 +351,14 @@ func TestNamesAreCompletedFromTheCluster(t *testing.T) {
 	p := paint(t)
 	p.fleet()
 	for words, want := range map[string]string{
-		"status md/": "md/web", "tree ms/": "ms/web-1", "why machine/web-1-": "machine/web-1-a", "why ": "machinedeployment/web", "orphans ": ":4",
+		"status md/": "md/web", "tree ms/": "ms/web-1", "why machine/web-1-": "machine/web-1-a",
+		"why ": "machinedeployment/web", "orphans ": ":4",
 	} {
 		command, typed, _ := strings.Cut(words, " ")
 		var out strings.Builder
 		cmd := program(NewEnv(&out, io.Discard))
-		cmd.SetArgs([]string{"__complete", command, "--namespace=" + p.namespace, "--kubeconfig=" + env.ControlPlane().Kubeconfig(), typed})
+		cmd.SetArgs([]string{"__complete", command, "--namespace=" + p.namespace, "--kubeconfig=" +
+			env.ControlPlane().Kubeconfig(), typed})
 		err := cmd.ExecuteContext(context.Background())
 		outcome{out: out.String(), failed: err}.succeeds(t).prints(t, want)
 	}

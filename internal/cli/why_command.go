@@ -36,7 +36,8 @@ A node's name finds its machine, in any namespace that you may list.`,
   machinist why node/worker-17`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
-				return fmt.Errorf("%d words: say what you ask about as TYPE/NAME, such as machine/NAME, md/NAME or node/NAME", len(args))
+				return fmt.Errorf("%d words: say what you ask about as TYPE/NAME, such as machine/NAME, md/NAME or node/NAME",
+					len(args))
 			}
 			return nil
 		},
@@ -104,8 +105,8 @@ func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object)
 	return nil
 }
 
-// beside reads an object that would help, and notes why if it cannot be. It reports whether it is there, and whether it is
-// certain that it is not.
+// beside reads an object that would help, and notes why if it cannot be. It reports whether it is there, and whether
+// it is certain that it is not.
 func (a *asker) beside(ctx context.Context, what, namespace, name string, o client.Object) (there, missing bool) {
 	switch err := a.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
 	case err == nil:
@@ -126,7 +127,8 @@ func (a *asker) machineOfNode(ctx context.Context, name string) (*v1beta1.Machin
 	where := "any namespace"
 	err := a.List(ctx, &list)
 	if apierrors.IsForbidden(err) {
-		where = fmt.Sprintf("namespace %q, the only one that was looked in, since you may not list machines in all", a.Namespace)
+		where = fmt.Sprintf("namespace %q, the only one that was looked in, since you may not list machines in all",
+			a.Namespace)
 		err = a.List(ctx, &list, client.InNamespace(a.Namespace))
 	}
 	if err != nil {
@@ -183,7 +185,8 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 		}
 	}
 	f.Now = a.clock.Now()
-	view := why.View{Now: f.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase), Findings: why.Explain(f), Unread: a.unread}
+	view := why.View{Now: f.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
+		Findings: why.Explain(f), Unread: a.unread}
 	if m.Status.NodeRef != nil {
 		view.Node = m.Status.NodeRef.Name
 	}
@@ -232,11 +235,14 @@ func (a *asker) setWhy(ctx context.Context, name string) (why.View, error) {
 	if err := a.get(ctx, set, name, s); err != nil {
 		return why.View{}, err
 	}
-	f := why.FleetFacts{Set: s, Machines: a.machinesOf(ctx, s.Namespace, func(m *v1beta1.Machine) bool { return metav1.IsControlledBy(m, s) })}
+	f := why.FleetFacts{Set: s, Machines: a.machinesOf(ctx, s.Namespace, func(m *v1beta1.Machine) bool {
+		return metav1.IsControlledBy(m, s)
+	})}
 	return a.fleetWhy(ctx, f, "machineset/"+name, s.Namespace, s.ReplicasOrDefault()), nil
 }
 
-func (a *asker) machinesOf(ctx context.Context, namespace string, belongs func(*v1beta1.Machine) bool) []*v1beta1.Machine {
+func (a *asker) machinesOf(ctx context.Context, namespace string,
+	belongs func(*v1beta1.Machine) bool) []*v1beta1.Machine {
 	var list v1beta1.MachineList
 	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		a.unread = append(a.unread, fmt.Sprintf("Its machines could not be listed, so nothing is said of them: %v", err))
@@ -257,7 +263,8 @@ func (a *asker) fleetWhy(ctx context.Context, f why.FleetFacts, object, namespac
 	}
 	f.Now = a.clock.Now()
 	return why.View{
-		Now: f.Now, Object: object, Namespace: namespace, State: fmt.Sprintf("%s, %d wanted", wording.Count(len(f.Machines), "machine"), replicas),
+		Now: f.Now, Object: object, Namespace: namespace,
+		State:    fmt.Sprintf("%s, %d wanted", wording.Count(len(f.Machines), "machine"), replicas),
 		Findings: why.ExplainFleet(f), Unread: a.unread,
 	}
 }

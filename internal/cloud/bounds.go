@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The longest strings that the API's schema admits in a status, in bytes. A status with a longer one would be refused as a
-// whole, again and again.
+// The longest strings that the API's schema admits in a status, in bytes. A status with a longer one would be refused
+// as a whole, again and again.
 const (
 	maxID         = 1024
 	maxName       = 256
@@ -26,9 +26,9 @@ const (
 // providerIDFormat is that of spec.providerID.
 var providerIDFormat = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^\s]+$`)
 
-// boundedInstance returns what a driver said of an instance as the API can hold it. Names are cut, and addresses and node
-// names that nothing can use are left out. A provider ID or a scope that the API cannot hold is an error, since nobody could
-// find the instance by a part of one.
+// boundedInstance returns what a driver said of an instance as the API can hold it. Names are cut, and addresses and
+// node names that nothing can use are left out. A provider ID or a scope that the API cannot hold is an error, since
+// nobody could find the instance by a part of one.
 func boundedInstance(in *provider.Instance, err error) (*provider.Instance, error) {
 	if in == nil || err != nil {
 		return in, err
@@ -36,9 +36,13 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 	out := *in
 	switch {
 	case out.ProviderID != "" && (len(out.ProviderID) > maxID || !providerIDFormat.MatchString(out.ProviderID)):
-		return nil, provider.Errorf(provider.Internal, "the driver returned the provider ID %.128q of %d bytes; it must be a URL without spaces of at most %d bytes", out.ProviderID, len(out.ProviderID), maxID)
+		return nil, provider.Errorf(provider.Internal,
+			"the driver returned the provider ID %.128q of %d bytes; it must be a URL without spaces of at most %d bytes",
+			out.ProviderID, len(out.ProviderID), maxID)
 	case len(out.Scope) > maxID:
-		return nil, provider.Errorf(provider.Internal, "the driver returned a scope of %d bytes for instance %s; at most %d are allowed", len(out.Scope), out.ProviderID, maxID)
+		return nil, provider.Errorf(provider.Internal,
+			"the driver returned a scope of %d bytes for instance %s; at most %d are allowed", len(out.Scope),
+			out.ProviderID, maxID)
 	}
 	out.State = provider.InstanceState(cut(string(out.State), maxState))
 	out.StateMessage = cut(out.StateMessage, maxMessage)

@@ -24,7 +24,8 @@ func TestWhatACloudSaysFitsIntoAStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.State) > 63 || len(out.Type) > 256 || len(out.Region) > 256 || out.Zone != "z" || out.NodeName != "" || len(out.StateMessage) > maxMessage {
+	if len(out.State) > 63 || len(out.Type) > 256 || len(out.Region) > 256 || out.Zone != "z" || out.NodeName != "" ||
+		len(out.StateMessage) > maxMessage {
 		t.Errorf("got %+v", out)
 	}
 	if len(out.Addresses) != 256 || out.Addresses[0].Address != "10.0.0.1" {
@@ -34,16 +35,19 @@ func TestWhatACloudSaysFitsIntoAStatus(t *testing.T) {
 		t.Error("the driver's own object was changed")
 	}
 	for _, bad := range []*provider.Instance{
-		{ProviderID: "sim:///" + long}, {ProviderID: "no url"}, {ProviderID: "sim:///a b"}, {ProviderID: "sim:///1", Scope: long},
+		{ProviderID: "sim:///" + long}, {ProviderID: "no url"}, {ProviderID: "sim:///a b"},
+		{ProviderID: "sim:///1", Scope: long},
 	} {
 		if _, err := boundedInstance(bad, nil); provider.CodeOf(err) != provider.Internal || len(err.Error()) > 1000 {
 			t.Errorf("%.20s: %v", bad.ProviderID, err)
 		}
 	}
-	if out, err := boundedInstance(&provider.Instance{NodeName: "node-1.example"}, nil); err != nil || out.NodeName != "node-1.example" {
+	if out, err := boundedInstance(&provider.Instance{NodeName: "node-1.example"}, nil); err != nil ||
+		out.NodeName != "node-1.example" {
 		t.Errorf("%+v %v", out, err)
 	}
-	if got := boundedError(provider.Errorf(provider.Throttled, "%s", long)); provider.CodeOf(got) != provider.Throttled || len(got.Error()) > maxMessage+100 {
+	if got := boundedError(provider.Errorf(provider.Throttled, "%s", long)); provider.CodeOf(got) != provider.Throttled ||
+		len(got.Error()) > maxMessage+100 {
 		t.Errorf("the error has %d bytes", len(got.Error()))
 	}
 	capacity, _ := boundedCapacity(provider.Capacity{Architecture: long, Zone: long}, nil)

@@ -74,22 +74,30 @@ func (c *Cloud) Create(ctx context.Context, req provider.CreateRequest) (*provid
 
 // Get implements provider.Driver.
 func (c *Cloud) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-	return call(ctx, c, "Get", reads, func(ctx context.Context) (*provider.Instance, error) { return boundedInstance(c.Driver.Get(ctx, req)) })
+	return call(ctx, c, "Get", reads, func(ctx context.Context) (*provider.Instance, error) {
+		return boundedInstance(c.Driver.Get(ctx, req))
+	})
 }
 
 // Update implements provider.Driver.
 func (c *Cloud) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
-	return call(ctx, c, "Update", changes, func(ctx context.Context) (provider.UpdateResult, error) { return c.Driver.Update(ctx, req) })
+	return call(ctx, c, "Update", changes, func(ctx context.Context) (provider.UpdateResult, error) {
+		return c.Driver.Update(ctx, req)
+	})
 }
 
 // Delete implements provider.Driver.
 func (c *Cloud) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-	return call(ctx, c, "Delete", changes, func(ctx context.Context) (provider.DeleteResult, error) { return c.Driver.Delete(ctx, req) })
+	return call(ctx, c, "Delete", changes, func(ctx context.Context) (provider.DeleteResult, error) {
+		return c.Driver.Delete(ctx, req)
+	})
 }
 
 // List implements provider.Driver.
 func (c *Cloud) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-	return call(ctx, c, "List", reads, func(ctx context.Context) (provider.ListPage, error) { return c.Driver.List(ctx, req) })
+	return call(ctx, c, "List", reads, func(ctx context.Context) (provider.ListPage, error) {
+		return c.Driver.List(ctx, req)
+	})
 }
 
 // Adopt tags an existing instance; it fails with Unimplemented when the driver cannot.
@@ -98,7 +106,9 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	if !ok {
 		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot adopt existing instances", c.Name())
 	}
-	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) { return boundedInstance(adopter.Adopt(ctx, req)) })
+	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) {
+		return boundedInstance(adopter.Adopt(ctx, req))
+	})
 }
 
 // Interruptions implements provider.Interrupter; it fails with Unimplemented when the driver cannot.
@@ -107,11 +117,13 @@ func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsReq
 	if !ok {
 		return nil, provider.Errorf(provider.Unimplemented, "provider %s does not announce interruptions", c.Name())
 	}
-	return call(ctx, c, "Interruptions", reads, func(ctx context.Context) ([]provider.Interruption, error) { return interrupter.Interruptions(ctx, req) })
+	return call(ctx, c, "Interruptions", reads, func(ctx context.Context) ([]provider.Interruption, error) {
+		return interrupter.Interruptions(ctx, req)
+	})
 }
 
-// ListScope implements provider.Scoper with the driver's name of the scope; it is empty when the driver names none. It makes
-// no call to the cloud and is not limited.
+// ListScope implements provider.Scoper with the driver's name of the scope; it is empty when the driver names none.
+// It makes no call to the cloud and is not limited.
 func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	scoper, ok := c.Driver.(provider.Scoper)
 	if !ok {
@@ -134,7 +146,8 @@ const (
 
 // call runs one call of the driver. The fence is asked after the limiter, which may have waited: what passes the check
 // is sent at once.
-func call[T any](ctx context.Context, c *Cloud, operation string, e effect, f func(context.Context) (T, error)) (result T, err error) {
+func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
+	f func(context.Context) (T, error)) (result T, err error) {
 	if c.Limiter != nil {
 		if err := c.Limiter.Wait(ctx); err != nil {
 			return result, fmt.Errorf("wait for the cloud rate limit before %s: %w", operation, err)

@@ -60,7 +60,8 @@ func TestAFencedProcessChangesNothingButMayRead(t *testing.T) {
 	_, updateErr := c.Update(ctx, provider.UpdateRequest{})
 	_, deleteErr := c.Delete(ctx, provider.DeleteRequest{})
 	_, adoptErr := c.Adopt(ctx, provider.AdoptRequest{})
-	for operation, err := range map[string]error{"Create": createErr, "Update": updateErr, "Delete": deleteErr, "Adopt": adoptErr} {
+	for operation, err := range map[string]error{"Create": createErr, "Update": updateErr, "Delete": deleteErr,
+		"Adopt": adoptErr} {
 		if !errors.Is(err, fenced) {
 			t.Errorf("%s: error = %v, want the fence's", operation, err)
 		}
@@ -143,7 +144,8 @@ func TestAScopeThatADriverCannotNameIsAnErrorOrEmpty(t *testing.T) {
 		"named":     {&scoped{&scripted{}, func() (string, error) { return "account", nil }}, "account", provider.OK},
 		"no scopes": {&scripted{}, "", provider.OK},
 		"it panics": {&scoped{&scripted{}, func() (string, error) { panic("secret") }}, "", provider.Internal},
-		"it cannot": {&scoped{&scripted{}, func() (string, error) { return "", provider.InvalidField("region", "is wrong") }}, "", provider.InvalidArgument},
+		"it cannot": {&scoped{&scripted{}, func() (string, error) { return "", provider.InvalidField("region", "is wrong") }},
+			"", provider.InvalidArgument},
 	} {
 		c := New(Options{Driver: tc.driver, Clock: clock.RealClock{}})
 		if got, err := c.ListScope(provider.Class{}); got != tc.want || provider.CodeOf(err) != tc.code {

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Slots bounds how many creations are under way at the cloud at a time. Nobody is blocked: who finds no place is reported
-// so, queues up, and is triggered when it is its turn.
+// Slots bounds how many creations are under way at the cloud at a time. Nobody is blocked: who finds no place is
+// reported so, queues up, and is triggered when it is its turn.
 //
 // A place and a turn belong to a machine until it leaves, which everybody does who has no use for them any more, also
 // after an error: then nothing is ever lost by one that does not come back.

@@ -20,7 +20,8 @@ type hall struct {
 
 func newHall(t *testing.T, limit int) *hall {
 	t.Helper()
-	h := &hall{NewSlots(limit), t, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+	h := &hall{NewSlots(limit), t,
+		workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
 	t.Cleanup(h.queue.ShutDown)
 	if err := h.Source().Start(t.Context(), h.queue); err != nil {
 		t.Fatal(err)

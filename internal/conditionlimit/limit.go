@@ -1,5 +1,6 @@
-// Package conditionlimit keeps the conditions of an object within the number that its schema admits. Anybody who may write
-// a status can add conditions; with too many of them the API server would refuse every status that a controller writes.
+// Package conditionlimit keeps the conditions of an object within the number that its schema admits. Anybody who may
+// write a status can add conditions; with too many of them the API server would refuse every status that a controller
+// writes.
 package conditionlimit
 
 import (
@@ -25,16 +26,18 @@ var (
 		v1beta1.ConditionRemediationRequested,
 	}}
 	Fleet = Kind{Most: 32, Own: []string{
-		v1beta1.ConditionScalingUp, v1beta1.ConditionScalingDown, v1beta1.ConditionReplicaFailure, v1beta1.ConditionAdoptionSkipped,
+		v1beta1.ConditionScalingUp, v1beta1.ConditionScalingDown, v1beta1.ConditionReplicaFailure,
+		v1beta1.ConditionAdoptionSkipped,
 		v1beta1.ConditionFrozen, v1beta1.ConditionMachinesReady, v1beta1.ConditionAvailable, v1beta1.ConditionProgressing,
 		v1beta1.ConditionRollingOut, v1beta1.ConditionDeleting, v1beta1.ConditionReady, v1beta1.ConditionPaused,
 	}}
-	Class       = Kind{Most: 16, Own: []string{v1beta1.ConditionReady, v1beta1.ConditionDeleting, v1beta1.ConditionOrphanRemovalBlocked}}
+	Class = Kind{Most: 16, Own: []string{v1beta1.ConditionReady, v1beta1.ConditionDeleting,
+		v1beta1.ConditionOrphanRemovalBlocked}}
 	HealthCheck = Kind{Most: 16, Own: []string{v1beta1.ConditionRemediationAllowed}}
 )
 
-// Apply returns the conditions without those of others that leave no room for all of the kind's own. It keeps the first of
-// the others, and their order. The list itself is returned where nothing has to go.
+// Apply returns the conditions without those of others that leave no room for all of the kind's own. It keeps the
+// first of the others, and their order. The list itself is returned where nothing has to go.
 func (k Kind) Apply(list []metav1.Condition) []metav1.Condition {
 	capacity, others := k.Most-len(k.Own), 0
 	return slices.DeleteFunc(list, func(c metav1.Condition) bool {

@@ -50,11 +50,13 @@ func audit(t *testing.T, cp *ControlPlane) {
 	if err := counted.Update(ctx, stale); !apierrors.IsConflict(err) {
 		t.Fatalf("a stale update: %v, want a conflict", err)
 	}
-	must(counted.Patch(ctx, configMap("counted-1"), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"c":"d"}}`))))
+	must(counted.Patch(ctx, configMap("counted-1"), client.RawPatch("application/merge-patch+json",
+		[]byte(`{"data":{"c":"d"}}`))))
 	must(counted.Delete(ctx, configMap("counted-2")))
 	must(counted.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace("kube-public")))
 	must(counted.Create(ctx, configMap("dry"), client.DryRunAll))
-	if err := counted.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nowhere", Name: "a"}}); !apierrors.IsNotFound(err) {
+	if err := counted.Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nowhere", Name: "a"}}); !apierrors.IsNotFound(err) {
 		t.Fatalf("a write into a namespace that does not exist: %v, want not found", err)
 	}
 	must(counted.Create(ctx, &corev1.Event{

@@ -47,7 +47,8 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 	// The API server learns of the Secret by a watch.
 	var user authenticationv1.SelfSubjectReview
 	eventually(t, func(ctx context.Context) error { return kubelet.Create(ctx, &user) })
-	if got := user.Status.UserInfo; got.Username != "system:bootstrap:"+id || !slices.Contains(got.Groups, "system:bootstrappers") {
+	if got := user.Status.UserInfo; got.Username != "system:bootstrap:"+id ||
+		!slices.Contains(got.Groups, "system:bootstrappers") {
 		t.Fatalf("the token authenticates as %+v", got)
 	}
 
@@ -79,7 +80,8 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 	// Without the bindings that the option adds, the approver looks and
 	// leaves it pending.
 	for _, binding := range nodeBindings(true)[1:] {
-		if err := admin.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name}}); err != nil {
+		if err := admin.Delete(ctx,
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -152,8 +152,8 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	return nil
 }
 
-// RestartControllerManager ends the kube-controller-manager as a crash would, and starts it again. After an outage of the API
-// server its informers would check again only once or twice a minute; one that begins checks once.
+// RestartControllerManager ends the kube-controller-manager as a crash would, and starts it again. After an outage of
+// the API server its informers would check again only once or twice a minute; one that begins checks once.
 func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()

@@ -101,14 +101,16 @@ func nodeRestriction(t *testing.T, cp *ControlPlane) {
 			t.Fatal(err)
 		}
 	}
-	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"example.com/touched":"true"}}}`))
+	label := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"example.com/touched":"true"}}}`))
 	change := func(as, node string) error {
 		return nodes[as].Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, label)
 	}
 	if err := change("a", "a"); err != nil {
 		t.Errorf("a node's change of itself: %v", err)
 	}
-	if err := change("a", "b"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `node "a" is not allowed to modify node "b"`) {
+	if err := change("a", "b"); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), `node "a" is not allowed to modify node "b"`) {
 		t.Errorf("a node's change of another: %v, want NodeRestriction to forbid it", err)
 	}
 }
@@ -159,7 +161,8 @@ func eventuallyScheduled(t *testing.T, admin client.Client, want int) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
 		var pods corev1.PodList
-		if err := admin.List(ctx, &pods, client.InNamespace("default"), client.MatchingLabels{"app": deployment}); err != nil {
+		if err := admin.List(ctx, &pods, client.InNamespace("default"),
+			client.MatchingLabels{"app": deployment}); err != nil {
 			return err
 		}
 		scheduled := 0
@@ -220,7 +223,8 @@ func outages(t *testing.T, cp *ControlPlane, admin client.Client) {
 	// The others must have found their way back.
 	eventually(t, func(ctx context.Context) error {
 		scale := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`))
-		return admin.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: deployment}}, scale)
+		return admin.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: deployment}},
+			scale)
 	})
 	eventuallyScheduled(t, admin, 2)
 }

@@ -156,7 +156,8 @@ func (cp *ControlPlane) awaitServer(ctx context.Context, server *process.Process
 
 // startServer starts a server on a free port and returns when GET of path
 // succeeds.
-func (cp *ControlPlane) startServer(ctx context.Context, server *process.Process, path string, args func(port int) []string) error {
+func (cp *ControlPlane) startServer(ctx context.Context, server *process.Process, path string,
+	args func(port int) []string) error {
 	begun := time.Now()
 	var errs []error
 	for range portAttempts {

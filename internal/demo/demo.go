@@ -35,8 +35,8 @@ type Options struct {
 	Terminal bool
 }
 
-// Run brings everything up, shows the fleet, and takes everything down again. A tour or a scenario fails when one of its
-// steps does, or when an instance or a Node is left at its end.
+// Run brings everything up, shows the fleet, and takes everything down again. A tour or a scenario fails when one of
+// its steps does, or when an instance or a Node is left at its end.
 func Run(ctx context.Context, o Options) (err error) {
 	story, err := findScenario(o.Scenario)
 	if err != nil {
@@ -47,7 +47,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	begun := time.Now()
 	screen := newScreen(o.Out, o.Terminal)
-	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Azure: o.Provider == AzureFake, Metrics: true, Output: screen}
+	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Azure: o.Provider == AzureFake,
+		Metrics: true, Output: screen}
 	if story != nil {
 		story.arrange(&options)
 	}
@@ -112,14 +113,16 @@ func instructions(s *stack.Stack) string {
 
 // tools are the lines that make kubectl and machinist work in a shell.
 func tools(s *stack.Stack) string {
-	return fmt.Sprintf("  export KUBECONFIG=%s\n  alias kubectl=%s machinist=%s\n", s.Control.Kubeconfig(), s.Control.Kubectl(), self())
+	return fmt.Sprintf("  export KUBECONFIG=%s\n  alias kubectl=%s machinist=%s\n", s.Control.Kubeconfig(),
+		s.Control.Kubectl(), self())
 }
 
 // elsewhere tells where the nodes and the metrics are.
 func elsewhere(s *stack.Stack) string {
 	var text strings.Builder
 	if s.Target != s.Control {
-		fmt.Fprintf(&text, "\nThe nodes are in the target cluster: kubectl --kubeconfig=%s get nodes\n", s.Target.Kubeconfig())
+		fmt.Fprintf(&text, "\nThe nodes are in the target cluster: kubectl --kubeconfig=%s get nodes\n",
+			s.Target.Kubeconfig())
 	}
 	fmt.Fprintf(&text, "\nMetrics of %s: curl http://%s/metrics\n", s.Manager.Name, s.Metrics(s.Manager))
 	fmt.Fprintf(&text, "Metrics of %s: curl http://%s/metrics\n", s.Provider.Name, s.Metrics(s.Provider))

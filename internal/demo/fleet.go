@@ -100,7 +100,8 @@ func (f fleet) observe(ctx context.Context) (snapshot, error) {
 func (s snapshot) running(n int, class string) bool {
 	for i := range s.machines {
 		m := &s.machines[i]
-		if m.Status.Phase != v1beta1.MachineRunning || m.Status.NodeRef == nil || m.Spec.ClassRef == nil || m.Spec.ClassRef.Name != class || !m.DeletionTimestamp.IsZero() {
+		if m.Status.Phase != v1beta1.MachineRunning || m.Status.NodeRef == nil || m.Spec.ClassRef == nil ||
+			m.Spec.ClassRef.Name != class || !m.DeletionTimestamp.IsZero() {
 			return false
 		}
 	}
@@ -134,13 +135,14 @@ type size struct{ columns, rows int }
 // wide is from how many columns on the names of Nodes, which are mostly those of their machines, have a place.
 const wide = 100
 
-// table draws the snapshot for a terminal, at a time. It is never wider than that, nor higher than leaves a row for the cursor:
-// of more machines than that those that run are left out first.
+// table draws the snapshot for a terminal, at a time. It is never wider than that, nor higher than leaves a row for
+// the cursor: of more machines than that those that run are left out first.
 func (s snapshot) table(of size, now time.Time) string {
 	var head, body bytes.Buffer
 	if d := s.deployment; d != nil {
 		fmt.Fprintf(&head, "md/%s: %d wanted, %d live, %d up to date, %d ready, %d available\n\n",
-			d.Name, d.ReplicasOrDefault(), d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas)
+			d.Name, d.ReplicasOrDefault(), d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas,
+			d.Status.AvailableReplicas)
 	}
 	shown, rest := s.machines, snapshot{}
 	if most := max(of.rows-1-strings.Count(head.String(), "\n")-1, 1); len(shown) > most {
@@ -205,7 +207,8 @@ func (s snapshot) line() string {
 		phases[cmp.Or(phase, v1beta1.MachinePending)]++
 	}
 	text := wording.Count(len(s.machines), "machine")
-	for _, p := range []v1beta1.MachinePhase{v1beta1.MachinePending, v1beta1.MachineProvisioning, v1beta1.MachineProvisioned, v1beta1.MachineRunning,
+	for _, p := range []v1beta1.MachinePhase{v1beta1.MachinePending, v1beta1.MachineProvisioning,
+		v1beta1.MachineProvisioned, v1beta1.MachineRunning,
 		v1beta1.MachineUnhealthy, v1beta1.MachineUpdating, v1beta1.MachineFailed, v1beta1.MachineDeleting} {
 		if n := phases[p]; n > 0 {
 			text += fmt.Sprintf(", %d %s", n, p)

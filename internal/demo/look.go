@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// check runs kubectl and shows the command with its answer, or with the part of it that is worth reading. It returns what
-// it shows.
+// check runs kubectl and shows the command with its answer, or with the part of it that is worth reading. It returns
+// what it shows.
 func (s *stage) check(ctx context.Context, part func(string) string, args ...string) (string, error) {
 	text, err := s.kubectl(ctx, args...)
 	if err != nil {
@@ -133,7 +133,8 @@ func (s *stage) gauge(ctx context.Context, name, labels, value string) error {
 	if err != nil {
 		return err
 	}
-	s.screen.printf("   $ curl -s http://%s/metrics | grep ^%s\n%s", s.stack.Metrics(s.stack.Manager), name, indented(strings.Join(lines, "\n")))
+	s.screen.printf("   $ curl -s http://%s/metrics | grep ^%s\n%s", s.stack.Metrics(s.stack.Manager), name,
+		indented(strings.Join(lines, "\n")))
 	return nil
 }
 

@@ -22,8 +22,8 @@ const (
 	ofKubelets    = "the kubelets"
 )
 
-// quicker is a setting that makes a story shorter. What holds where nobody sets it is reported, so that nobody takes the
-// times of a story for those of an installation.
+// quicker is a setting that makes a story shorter. What holds where nobody sets it is reported, so that nobody takes
+// the times of a story for those of an installation.
 type quicker struct {
 	of, name, value, usual string
 }

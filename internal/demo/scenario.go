@@ -190,7 +190,8 @@ func (s *stage) meanwhile(ctx context.Context, until time.Time, blocks func(snap
 
 // clear deletes the fleet, and objects of the control cluster that the story added.
 func (s *stage) clear(ctx context.Context, added ...client.Object) error {
-	for _, o := range append(added, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}) {
+	for _, o := range append(added,
+		&v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}) {
 		if err := s.fleet.Delete(ctx, o); err != nil {
 			return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
 		}

@@ -38,11 +38,13 @@ type drainStory struct {
 func (d *drainStory) acts() []act {
 	return []act{
 		{fmt.Sprintf("A fleet of %d machines becomes Ready nodes.", podsWanted), d.fleetRuns},
-		{fmt.Sprintf("Deployment %s runs a pod on each node, and PodDisruptionBudget %s wants all %d of them available.", workload, budget, podsWanted), d.deployPods},
+		{fmt.Sprintf("Deployment %s runs a pod on each node, and PodDisruptionBudget %s wants all %d of them available.",
+			workload, budget, podsWanted), d.deployPods},
 		{"One of the machines is deleted. Its node is cordoned, but its pod cannot be evicted: the budget holds the drain up.", d.deleteMachine},
 		{"kubectl describe tells a user what the machine waits for.", d.describe},
 		{"The fleet has its size again before the drain is over: a replacement joins, while the old instance still runs its pod.", d.replaced},
-		{"The budget is lifted (minAvailable: 0). The pod is evicted, the drain finishes, and machine, node and instance go.", d.liftBudget},
+		{"The budget is lifted (minAvailable: 0). The pod is evicted, the drain finishes, and machine, node and instance go.",
+			d.liftBudget},
 		{"The pod runs again, on the replacement.", d.podMoved},
 		{"The workload and the fleet are deleted.", d.end},
 	}
@@ -67,7 +69,8 @@ func (d *drainStory) deployPods(ctx context.Context) error {
 		if err := d.target.Get(ctx, client.ObjectKey{Namespace: namespace, Name: budget}, pdb); err != nil {
 			return err
 		}
-		if s := pdb.Status; s.ObservedGeneration < pdb.Generation || s.CurrentHealthy < podsWanted || s.ExpectedPods != podsWanted {
+		if s := pdb.Status; s.ObservedGeneration < pdb.Generation || s.CurrentHealthy < podsWanted ||
+			s.ExpectedPods != podsWanted {
 			return fmt.Errorf("budget %s knows of %d healthy pods of %d", budget, s.CurrentHealthy, s.ExpectedPods)
 		}
 		return nil
@@ -102,7 +105,8 @@ func (d *drainStory) deleteMachine(ctx context.Context) error {
 		return fmt.Errorf("list the pods on the machine: %w", err)
 	}
 	if len(pods.Items) != 1 {
-		return fmt.Errorf("node %s has %d pods of deployment %s, want one", d.machine.Status.NodeRef.Name, len(pods.Items), workload)
+		return fmt.Errorf("node %s has %d pods of deployment %s, want one", d.machine.Status.NodeRef.Name,
+			len(pods.Items), workload)
 	}
 	d.pod = pods.Items[0]
 	if err := d.fleet.Delete(ctx, d.machine.DeepCopy()); err != nil {
@@ -141,8 +145,10 @@ func (d *drainStory) found(s snapshot) *v1beta1.Machine {
 // blocked reports whether the machine's conditions say that pod and budget are in the way.
 func (d *drainStory) blocked(s snapshot) bool {
 	conditions := d.found(s).Status.Conditions
-	drained, deleting := meta.FindStatusCondition(conditions, v1beta1.ConditionDrained), meta.FindStatusCondition(conditions, v1beta1.ConditionDeleting)
-	return drained != nil && drained.Status == metav1.ConditionFalse && drained.Reason == v1beta1.ReasonBlockedByDisruptionBudget &&
+	drained, deleting := meta.FindStatusCondition(conditions,
+		v1beta1.ConditionDrained), meta.FindStatusCondition(conditions, v1beta1.ConditionDeleting)
+	return drained != nil && drained.Status == metav1.ConditionFalse &&
+		drained.Reason == v1beta1.ReasonBlockedByDisruptionBudget &&
 		d.named(drained.Message) && deleting != nil && deleting.Reason == v1beta1.ReasonDraining && d.named(deleting.Message)
 }
 
@@ -157,7 +163,8 @@ func (d *drainStory) describe(ctx context.Context) error {
 		return err
 	}
 	if !d.named(conditions) || !strings.Contains(conditions, v1beta1.ReasonBlockedByDisruptionBudget) {
-		return fmt.Errorf("it names pod %s, budget %s and reason %s not all", d.pod.Name, budget, v1beta1.ReasonBlockedByDisruptionBudget)
+		return fmt.Errorf("it names pod %s, budget %s and reason %s not all", d.pod.Name, budget,
+			v1beta1.ReasonBlockedByDisruptionBudget)
 	}
 	return nil
 }
@@ -264,7 +271,8 @@ func workloadDeployment() *appsv1.Deployment {
 				Spec: corev1.PodSpec{
 					Containers: []corev1.Container{{Name: workload, Image: "example.com/web:1"}},
 					Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-						RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{LabelSelector: selector, TopologyKey: corev1.LabelHostname}},
+						RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{LabelSelector: selector,
+							TopologyKey: corev1.LabelHostname}},
 					}},
 				},
 			},

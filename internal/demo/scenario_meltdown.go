@@ -39,7 +39,8 @@ func (m *meltdownStory) acts() []act {
 			meltdownSilent, meltdownMachines, healthcheck.DefaultMeltdownThreshold), m.silence},
 		{fmt.Sprintf("They are silent for longer than %s, and there is none replaced.", storyTimeout), m.nothingHappens},
 		{fmt.Sprintf("%d of them return. One does not.", meltdownSilent-1), m.recover},
-		{fmt.Sprintf("Its time starts anew: it is given another %s. Then it is replaced, and no other is.", storyTimeout), m.replaced},
+		{fmt.Sprintf("Its time starts anew: it is given another %s. Then it is replaced, and no other is.", storyTimeout),
+			m.replaced},
 		{"The fleet is deleted.", m.end},
 	}
 }
@@ -63,14 +64,16 @@ func (m *meltdownStory) fleetRuns(ctx context.Context) error {
 }
 
 // allowed waits until the check says whether and why machines are remediated, and returns since when it does.
-func (m *meltdownStory) allowed(ctx context.Context, status metav1.ConditionStatus, reason string) (since time.Time, err error) {
+func (m *meltdownStory) allowed(ctx context.Context, status metav1.ConditionStatus, reason string) (since time.Time,
+	err error) {
 	err = m.until(ctx, func(ctx context.Context) error {
 		c := &v1beta1.MachineHealthCheck{}
 		if err := m.fleet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: check}, c); err != nil {
 			return err
 		}
 		allowed := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionRemediationAllowed)
-		if allowed == nil || allowed.Status != status || allowed.Reason != reason || c.Status.ExpectedMachines != meltdownMachines {
+		if allowed == nil || allowed.Status != status || allowed.Reason != reason ||
+			c.Status.ExpectedMachines != meltdownMachines {
 			return fmt.Errorf("health check %s says %+v", check, c.Status)
 		}
 		since = allowed.LastTransitionTime.Time
@@ -79,13 +82,16 @@ func (m *meltdownStory) allowed(ctx context.Context, status metav1.ConditionStat
 	return since, err
 }
 
-func (m *meltdownStory) befall(ctx context.Context, fault simcloud.InstanceFaultKind, machines []v1beta1.Machine) error {
+func (m *meltdownStory) befall(ctx context.Context, fault simcloud.InstanceFaultKind,
+	machines []v1beta1.Machine) error {
 	dump, err := m.cloud.Dump(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the cloud for its instances: %w", err)
 	}
 	for i := range machines {
-		at := slices.IndexFunc(dump.Records, func(r simcloud.Record) bool { return r.ProviderID == machines[i].Spec.ProviderID })
+		at := slices.IndexFunc(dump.Records, func(r simcloud.Record) bool {
+			return r.ProviderID == machines[i].Spec.ProviderID
+		})
 		if at < 0 {
 			return fmt.Errorf("the cloud knows no instance %s", machines[i].Spec.ProviderID)
 		}
@@ -165,7 +171,8 @@ func (m *meltdownStory) recover(ctx context.Context) (err error) {
 	if m.recovered, err = m.allowed(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
-	if err := m.condition(ctx, "mhc/"+check, v1beta1.ConditionRemediationAllowed, v1beta1.ReasonRemediationAllowed); err != nil {
+	if err := m.condition(ctx, "mhc/"+check, v1beta1.ConditionRemediationAllowed,
+		v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
 	return m.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonMeltdown+`"`, "0")
@@ -174,7 +181,8 @@ func (m *meltdownStory) recover(ctx context.Context) (err error) {
 func (m *meltdownStory) replaced(ctx context.Context) error {
 	victim, others := &m.before[0], m.before[1:]
 	err := m.keeping(ctx, others, func(s snapshot) bool {
-		return s.running(meltdownMachines, examples.SmallClass) && !slices.ContainsFunc(s.machines, func(o v1beta1.Machine) bool { return o.UID == victim.UID })
+		return s.running(meltdownMachines, examples.SmallClass) &&
+			!slices.ContainsFunc(s.machines, func(o v1beta1.Machine) bool { return o.UID == victim.UID })
 	})
 	if err != nil {
 		return err
@@ -198,7 +206,8 @@ func (m *meltdownStory) replaced(ctx context.Context) error {
 	}
 	// Events tell whole seconds.
 	if given := marked.Sub(m.recovered); given < storyTimeout-time.Second {
-		return fmt.Errorf("machine %s was given %s after the others had returned, want %s at least", victim.Name, given, storyTimeout)
+		return fmt.Errorf("machine %s was given %s after the others had returned, want %s at least", victim.Name, given,
+			storyTimeout)
 	}
 	if err := m.event(ctx, v1beta1.ConditionRemediationRequested, "machine/"+victim.Name); err != nil {
 		return err

@@ -33,7 +33,8 @@ func (o *outageStory) acts() []act {
 	return []act{
 		{fmt.Sprintf("A fleet of %d machines becomes Ready nodes.", outageMachines), o.fleetRuns},
 		{"The API server of the target cluster is killed. The machines run on, and nobody can tell how they are. The manager says that it is frozen.", o.stop},
-		{fmt.Sprintf("Somebody scales the fleet to %d. The new machines wait, and the deployment says for what.", outageWanted), o.scale},
+		{fmt.Sprintf("Somebody scales the fleet to %d. The new machines wait, and the deployment says for what.",
+			outageWanted), o.scale},
 		{fmt.Sprintf("No node has reported for longer than --health-timeout=%s. Still no machine is replaced, deleted or made.", storyTimeout), o.nothingHappens},
 		{"The API server comes back. The freeze ends by itself, and the waiting machines are made.", o.start},
 		{"The fleet is deleted.", func(ctx context.Context) error { return o.clear(ctx) }},
@@ -62,7 +63,8 @@ func (o *outageStory) scale(ctx context.Context) error {
 	if err := o.frozen(ctx, metav1.ConditionTrue, v1beta1.ReasonControlPlaneUnreachable); err != nil {
 		return err
 	}
-	if err := o.condition(ctx, "md/"+deployment, v1beta1.ConditionFrozen, v1beta1.ReasonControlPlaneUnreachable); err != nil {
+	if err := o.condition(ctx, "md/"+deployment, v1beta1.ConditionFrozen,
+		v1beta1.ReasonControlPlaneUnreachable); err != nil {
 		return err
 	}
 	return o.event(ctx, v1beta1.ReasonControlPlaneUnreachable, "machinedeployment/"+deployment)
@@ -101,7 +103,8 @@ func (o *outageStory) start(ctx context.Context) error {
 	if err := o.stack.Target.StartAPIServer(ctx); err != nil {
 		return fmt.Errorf("start the API server of the target cluster: %w", err)
 	}
-	o.screen.printf("   The API server of the target cluster answers again after %s.", time.Since(o.since).Round(time.Second))
+	o.screen.printf("   The API server of the target cluster answers again after %s.",
+		time.Since(o.since).Round(time.Second))
 	if err := o.frozen(ctx, metav1.ConditionFalse, v1beta1.ReasonThawed); err != nil {
 		return err
 	}

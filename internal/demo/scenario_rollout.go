@@ -34,7 +34,8 @@ type rolloutStory struct {
 
 func (r *rolloutStory) acts() []act {
 	return []act{
-		{fmt.Sprintf("A fleet of %d machines of class %s becomes Ready nodes.", rolloutMachines, examples.SmallClass), r.fleetRuns},
+		{fmt.Sprintf("A fleet of %d machines of class %s becomes Ready nodes.", rolloutMachines, examples.SmallClass),
+			r.fleetRuns},
 		{fmt.Sprintf("Somebody makes class %s. Its user data lacks how to join the cluster: its instances run, and no node comes of them.", brokenClass), r.makeClass},
 		{fmt.Sprintf("The fleet is rolled to it. Three machines in a row do not become nodes within timeouts.creation (here %s, by default %s), and the rollout stops by itself.", brokenCreation, usually(v1beta1.DefaultCreationTimeout)), r.roll},
 		{"What stopped it, and why, is reported by the deployment, by a metric and by the machines.", r.read},
@@ -74,12 +75,15 @@ func (r *rolloutStory) makeClass(ctx context.Context) error {
 
 func (r *rolloutStory) roll(ctx context.Context) error {
 	err := r.change(ctx, "patch", "md/"+deployment, "--type=merge", "-p",
-		fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q},"timeouts":{"creation":%q}}}}}`, brokenClass, brokenCreation))
+		fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q},"timeouts":{"creation":%q}}}}}`, brokenClass,
+			brokenCreation))
 	if err != nil {
 		return err
 	}
 	return r.keeping(ctx, r.before, func(s snapshot) bool {
-		at := slices.IndexFunc(s.machines, func(m v1beta1.Machine) bool { return m.Status.FailureReason == v1beta1.FailureJoinClusterTimeout })
+		at := slices.IndexFunc(s.machines, func(m v1beta1.Machine) bool {
+			return m.Status.FailureReason == v1beta1.FailureJoinClusterTimeout
+		})
 		if at >= 0 {
 			r.failed = s.machines[at]
 		}
@@ -147,7 +151,8 @@ func (s snapshot) live() (n int) {
 
 func (r *rolloutStory) undo(ctx context.Context) error {
 	err := r.change(ctx, "patch", "md/"+deployment, "--type=merge", "-p",
-		fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q},"timeouts":{"creation":null}}}}}`, examples.SmallClass))
+		fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q},"timeouts":{"creation":null}}}}}`,
+			examples.SmallClass))
 	if err != nil {
 		return err
 	}
@@ -155,7 +160,8 @@ func (r *rolloutStory) undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.condition(ctx, "md/"+deployment, v1beta1.ConditionProgressing, v1beta1.ReasonNewMachineSetAvailable); err != nil {
+	if err := r.condition(ctx, "md/"+deployment, v1beta1.ConditionProgressing,
+		v1beta1.ReasonNewMachineSetAvailable); err != nil {
 		return err
 	}
 	_, err = r.check(ctx, nil, "get", "md,ma")

@@ -35,7 +35,8 @@ func TestAStoryRunsWithTheTimesThatItTells(t *testing.T) {
 		for _, q := range sc.quicker {
 			flag := "--" + q.name + "=" + q.value
 			where := map[string][][]string{
-				ofManager: {o.ManagerArgs}, ofProcesses: {o.ManagerArgs, o.ProviderArgs}, ofControllers: {o.ExtraControllerManagerArgs},
+				ofManager: {o.ManagerArgs}, ofProcesses: {o.ManagerArgs, o.ProviderArgs},
+				ofControllers: {o.ExtraControllerManagerArgs},
 			}[q.of]
 			for _, args := range where {
 				if !slices.Contains(args, flag) {
@@ -80,13 +81,15 @@ func TestMachinesAreKeptOnlyAsTheyWere(t *testing.T) {
 		change func(*v1beta1.Machine)
 		want   string
 	}{
-		"as it was":      {func(*v1beta1.Machine) {}, ""},
-		"silent":         {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineUnhealthy }, ""},
-		"held":           {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{blocked} }, ""},
-		"another":        {func(m *v1beta1.Machine) { m.UID = "2" }, "machine m is gone"},
-		"being deleted":  {func(m *v1beta1.Machine) { now := metav1.Now(); m.DeletionTimestamp = &now }, "machine m is being deleted"},
-		"failed":         {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineFailed }, "machine m is Failed"},
-		"to be replaced": {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{marked} }, "machine m must be replaced"},
+		"as it was": {func(*v1beta1.Machine) {}, ""},
+		"silent":    {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineUnhealthy }, ""},
+		"held":      {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{blocked} }, ""},
+		"another":   {func(m *v1beta1.Machine) { m.UID = "2" }, "machine m is gone"},
+		"being deleted": {func(m *v1beta1.Machine) { now := metav1.Now(); m.DeletionTimestamp = &now },
+			"machine m is being deleted"},
+		"failed": {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineFailed }, "machine m is Failed"},
+		"to be replaced": {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{marked} },
+			"machine m must be replaced"},
 	} {
 		got := ""
 		if err := (snapshot{machines: []v1beta1.Machine{machine(c.change)}}).remaining(before); err != nil {

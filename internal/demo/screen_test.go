@@ -59,7 +59,8 @@ func aFleetOf(n int, now time.Time) snapshot {
 	s := snapshot{deployment: d}
 	for i := range n {
 		m := v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("workers-qdwlm5hg2-%05d", i), CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(i) * time.Minute)),
+			Name:              fmt.Sprintf("workers-qdwlm5hg2-%05d", i),
+			CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(i) * time.Minute)),
 		}}
 		m.Spec.ClassRef = &v1beta1.LocalRef{Name: "small"}
 		m.Status.Phase, m.Status.Version = v1beta1.MachineRunning, "v1.36.3"
@@ -68,10 +69,12 @@ func aFleetOf(n int, now time.Time) snapshot {
 		case i == 1:
 			deleted := metav1.NewTime(now)
 			m.DeletionTimestamp, m.Status.Phase = &deleted, v1beta1.MachineDeleting
-			m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonWaitingForPreTerminateHook}}
+			m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue,
+				Reason: v1beta1.ReasonWaitingForPreTerminateHook}}
 		case i%10 == 2:
 			m.Status.Phase, m.Status.NodeRef, m.Status.Version = v1beta1.MachineProvisioned, nil, ""
-			m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonWaitingForNode}}
+			m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse,
+				Reason: v1beta1.ReasonWaitingForNode}}
 		}
 		s.machines = append(s.machines, m)
 	}

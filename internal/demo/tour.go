@@ -36,19 +36,26 @@ func steps() []step {
 			change: func(context.Context, fleet) error { return nil },
 			done:   func(s snapshot) bool { return s.running(3, examples.SmallClass) },
 		},
-		{title: "Scale to ten", change: replicas(10), done: func(s snapshot) bool { return s.running(10, examples.SmallClass) }},
+		{title: "Scale to ten", change: replicas(10), done: func(s snapshot) bool {
+			return s.running(10, examples.SmallClass)
+		}},
 		{
 			title: "Roll to another class",
 			change: func(ctx context.Context, f fleet) error {
-				return f.change(ctx, func(md *v1beta1.MachineDeployment) { md.Spec.Template.Spec.ClassRef.Name = examples.LargeClass })
+				return f.change(ctx, func(md *v1beta1.MachineDeployment) {
+					md.Spec.Template.Spec.ClassRef.Name = examples.LargeClass
+				})
 			},
 			done: func(s snapshot) bool { return s.running(10, examples.LargeClass) },
 		},
-		{title: "Scale down to two", change: replicas(2), done: func(s snapshot) bool { return s.running(2, examples.LargeClass) }},
+		{title: "Scale down to two", change: replicas(2), done: func(s snapshot) bool {
+			return s.running(2, examples.LargeClass)
+		}},
 		{
 			title: "Delete the deployment",
 			change: func(ctx context.Context, f fleet) error {
-				return f.Delete(ctx, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}})
+				return f.Delete(ctx, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+					Name: deployment}})
 			},
 			done: func(s snapshot) bool { return s.deployment == nil && len(s.machines) == 0 },
 		},
@@ -107,7 +114,8 @@ func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 		return fmt.Errorf("list the nodes that are left: %w", err)
 	}
 	if live > 0 || len(nodes.Items) > 0 {
-		return fmt.Errorf("left at the cloud: %s; in the target cluster: %s", wording.Count(live, "instance"), wording.Count(len(nodes.Items), "node"))
+		return fmt.Errorf("left at the cloud: %s; in the target cluster: %s", wording.Count(live, "instance"),
+			wording.Count(len(nodes.Items), "node"))
 	}
 	screen.printf("The cloud made %s in all; there is none left, nor is a node.", wording.Count(made, "instance"))
 	return nil

@@ -46,13 +46,15 @@ func TestAmbiguous(t *testing.T) {
 		{"server timeout", apierrors.NewServerTimeout(machines, "create", 1), true},
 		{"internal error", apierrors.NewInternalError(errors.New("etcd")), true},
 		{"unavailable", apierrors.NewServiceUnavailable("starting"), true},
-		{"the server cannot read what it stored", status(http.StatusInternalServerError, metav1.StatusReasonStoreReadError), true},
+		{"the server cannot read what it stored", status(http.StatusInternalServerError, metav1.StatusReasonStoreReadError),
+			true},
 		{"bad gateway", response(http.StatusBadGateway), true},
 		{"gateway timeout", response(http.StatusGatewayTimeout), true},
 		{"a status without a code", status(0, metav1.StatusReasonConflict), true},
 		{"no response in time", context.DeadlineExceeded, true},
 		{"the connection broke", fmt.Errorf("create machine: %w", io.ErrUnexpectedEOF), true},
-		{"a wrapped conflict", fmt.Errorf("patch set a: %w", apierrors.NewConflict(machines, "a", errors.New("changed"))), false},
+		{"a wrapped conflict", fmt.Errorf("patch set a: %w", apierrors.NewConflict(machines, "a", errors.New("changed"))),
+			false},
 	} {
 		if got := Ambiguous(test.err); got != test.want {
 			t.Errorf("%s (%v): %t, want %t", test.name, test.err, got, test.want)
@@ -85,7 +87,8 @@ func TestSameObjects(t *testing.T) {
 		for i, version := range versions {
 			if version != "" {
 				uid := fmt.Sprint("uid-", i)
-				machines = append(machines, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}})
+				machines = append(machines,
+					&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}})
 			}
 		}
 		return machines
@@ -115,17 +118,27 @@ func TestTracker(t *testing.T) {
 		trusted, stale []string
 		min            string
 	}{
-		"a new process":                       {func(*Tracker) {}, nil, []string{"", "1", "100"}, ""},
-		"after a LIST":                        {func(k *Tracker) { k.Listed(k.Mark(), "100") }, []string{"100", "101"}, []string{"", "99"}, "100"},
-		"the first LIST suffices":             {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Listed(k.Mark(), "200") }, []string{"100"}, []string{"99"}, "100"},
-		"a decision depends on a later LIST":  {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Relisted(k.Mark(), "200") }, []string{"200"}, []string{"199"}, "200"},
-		"after an ambiguous write":            {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Invalidate() }, nil, []string{"100", "200"}, ""},
-		"a LIST after it":                     {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Invalidate(); k.Listed(k.Mark(), "200") }, []string{"200"}, []string{"199"}, "200"},
-		"the cache was compared":              {func(k *Tracker) { k.Confirm(k.Mark()) }, []string{"", "1"}, nil, ""},
-		"compared, then an ambiguous write":   {func(k *Tracker) { k.Confirm(k.Mark()); k.Invalidate() }, nil, []string{"", "1"}, ""},
+		"a new process": {func(*Tracker) {}, nil, []string{"", "1", "100"}, ""},
+		"after a LIST": {func(k *Tracker) { k.Listed(k.Mark(), "100") }, []string{"100", "101"},
+			[]string{"", "99"}, "100"},
+		"the first LIST suffices": {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Listed(k.Mark(), "200") },
+			[]string{"100"}, []string{"99"}, "100"},
+		"a decision depends on a later LIST": {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Relisted(k.Mark(), "200") },
+			[]string{"200"}, []string{"199"}, "200"},
+		"after an ambiguous write": {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Invalidate() }, nil,
+			[]string{"100", "200"}, ""},
+		"a LIST after it": {func(k *Tracker) {
+			k.Listed(k.Mark(), "100")
+			k.Invalidate()
+			k.Listed(k.Mark(), "200")
+		}, []string{"200"}, []string{"199"}, "200"},
+		"the cache was compared": {func(k *Tracker) { k.Confirm(k.Mark()) }, []string{"", "1"}, nil, ""},
+		"compared, then an ambiguous write": {func(k *Tracker) { k.Confirm(k.Mark()); k.Invalidate() }, nil,
+			[]string{"", "1"}, ""},
 		"an ambiguous write during a LIST":    {during((*Tracker).Listed), nil, []string{"100", "200"}, ""},
 		"an ambiguous write during a re-LIST": {during((*Tracker).Relisted), nil, []string{"100", "200"}, ""},
-		"an ambiguous write while comparing":  {during(func(k *Tracker, m Mark, _ string) { k.Confirm(m) }), nil, []string{"", "200"}, ""},
+		"an ambiguous write while comparing": {during(func(k *Tracker, m Mark, _ string) { k.Confirm(m) }), nil,
+			[]string{"", "200"}, ""},
 	} {
 		var k Tracker
 		test.steps(&k)

@@ -1,7 +1,7 @@
 package freshness
 
-// Tracker records whether a cache may be trusted. The zero Tracker trusts no cache. It is not safe for concurrent use: a
-// controller whose workers share one locks it.
+// Tracker records whether a cache may be trusted. The zero Tracker trusts no cache. It is not safe for concurrent
+// use: a controller whose workers share one locks it.
 type Tracker struct {
 	// minVersion is the resource version that the cache must have reached; "" before the first LIST.
 	minVersion string
@@ -28,24 +28,24 @@ func (t *Tracker) Trusts(cacheVersion string) bool {
 // Confirmed reports whether the cache may be trusted at any version.
 func (t *Tracker) Confirmed() bool { return t.confirmed }
 
-// Listed records the resource version of a live LIST that began at the mark. An earlier LIST since the last ambiguous write
-// has the lower version, so that one stays.
+// Listed records the resource version of a live LIST that began at the mark. An earlier LIST since the last ambiguous
+// write has the lower version, so that one stays.
 func (t *Tracker) Listed(began Mark, version string) {
 	if began == t.Mark() && t.minVersion == "" {
 		t.minVersion = version
 	}
 }
 
-// Relisted records the resource version of a live LIST like Listed, but replaces that of an earlier LIST: the decision that
-// follows depends on the later one.
+// Relisted records the resource version of a live LIST like Listed, but replaces that of an earlier LIST: the
+// decision that follows depends on the later one.
 func (t *Tracker) Relisted(began Mark, version string) {
 	if began == t.Mark() {
 		t.minVersion = version
 	}
 }
 
-// Confirm records that the cache was at least as new as live lists that began at the mark. The caller has compared their
-// objects.
+// Confirm records that the cache was at least as new as live lists that began at the mark. The caller has compared
+// their objects.
 func (t *Tracker) Confirm(began Mark) {
 	if began == t.Mark() {
 		t.confirmed = true

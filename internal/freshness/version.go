@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AtLeastAsNew reports whether one resource version is equal to another or later; false if one of them is invalid or empty.
-// They may be of different kinds, because all resource versions count the writes of one etcd.
+// AtLeastAsNew reports whether one resource version is equal to another or later; false if one of them is invalid or
+// empty. They may be of different kinds, because all resource versions count the writes of one etcd.
 func AtLeastAsNew(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order >= 0
@@ -35,8 +35,8 @@ func SameObjects[T client.Object](cached, live []T) bool {
 	return true
 }
 
-// Ambiguous reports whether a write that returned the error may have been carried out: there was no response, or the API
-// server failed while it handled the request. Only a status below 500 says that the request was rejected.
+// Ambiguous reports whether a write that returned the error may have been carried out: there was no response, or the
+// API server failed while it handled the request. Only a status below 500 says that the request was rejected.
 func Ambiguous(err error) bool {
 	if err == nil {
 		return false

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is all that a Reconciler remembers. Losing it makes clocks start anew, and may lose count of a replacement whose
-// predecessor is gone already.
+// state is all that a Reconciler remembers. Losing it makes clocks start anew, and may lose count of a replacement
+// whose predecessor is gone already.
 type state struct {
 	mu sync.Mutex
 	checkState

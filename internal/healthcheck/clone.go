@@ -13,7 +13,8 @@ func (r *Reconciler) Clone(o Options) *Reconciler {
 	f.state.checkState = checkState{
 		machines: r.state.sizeOfFleet(), began: was.began,
 		melting: maps.Clone(was.melting), recovered: maps.Clone(was.recovered),
-		statusWritten: maps.Clone(was.statusWritten), restrictions: maps.Clone(was.restrictions), vacancies: maps.Clone(was.vacancies),
+		statusWritten: maps.Clone(was.statusWritten), restrictions: maps.Clone(was.restrictions),
+		vacancies: maps.Clone(was.vacancies),
 	}
 	if was.seen != nil {
 		f.state.seen = &Observations{before: maps.Clone(was.seen.before), now: maps.Clone(was.seen.now)}

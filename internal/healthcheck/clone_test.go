@@ -29,7 +29,8 @@ func TestACloneKeepsAllAndSharesNothing(t *testing.T) {
 	f.state.vacancies["set"][0].Row = 9
 	f.state.seen.now[key{}] = minutes(9)
 	f.state.melting["z"], f.state.recovered["z"], f.state.statusWritten["z"], f.state.restrictions["z"] = true, minutes(9), minutes(9), "z"
-	if len(r.state.melting)+len(r.state.recovered)+len(r.state.statusWritten)+len(r.state.restrictions) != 4 || r.state.vacancies["set"][0].Row != 1 || len(r.state.seen.now) != 1 {
+	if len(r.state.melting)+len(r.state.recovered)+len(r.state.statusWritten)+len(r.state.restrictions) != 4 ||
+		r.state.vacancies["set"][0].Row != 1 || len(r.state.seen.now) != 1 {
 		t.Errorf("the clone is shared: %+v", r.state.checkState)
 	}
 }

@@ -38,8 +38,8 @@ type Options struct {
 	// Stopped says why nothing must be remediated now, with the reason and the message of a condition; empty if it may be.
 	// Default: it always may.
 	Stopped func() (reason, message string)
-	// StableSince says since when this process leads and reaches both clusters; false if it is not so now. Default: since the
-	// first pass.
+	// StableSince says since when this process leads and reaches both clusters; false if it is not so now. Default:
+	// since the first pass.
 	StableSince func() (time.Time, bool)
 	// OutageEnded says when the last outage that this process has seen was over, zero if it saw none. Without it no clock
 	// runs from before StableSince.

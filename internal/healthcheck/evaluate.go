@@ -27,7 +27,8 @@ const (
 // Evaluation is the judgement of one machine.
 type Evaluation struct {
 	Health Health
-	// InTrouble says of one that is Unknown that it counts as one of those that are not well. One that is Unhealthy always is.
+	// InTrouble says of one that is Unknown that it counts as one of those that are not well. One that is Unhealthy
+	// always is.
 	InTrouble bool
 	// Why says for people what is wrong. It stays the same while that lasts.
 	Why string
@@ -35,14 +36,15 @@ type Evaluation struct {
 	RecheckAfter time.Duration
 }
 
-// Evaluate judges a machine by a policy. node is the one that the machine refers to, nil where that is gone. A clock runs from
-// when this process observed what is wrong, since the times of conditions are by the clocks of others. None runs from before
-// clock.Since: an outage, or the time in which nobody watched, is not the machine's fault. Evaluate notes in clock.Seen what it
-// observes for the first time.
+// Evaluate judges a machine by a policy. node is the one that the machine refers to, nil where that is gone. A clock
+// runs from when this process observed what is wrong, since the times of conditions are by the clocks of others. None
+// runs from before clock.Since: an outage, or the time in which nobody watched, is not the machine's fault. Evaluate
+// notes in clock.Seen what it observes for the first time.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.Failed(m):
-		return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.", m.Status.FailureReason)}
+		return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.",
+			m.Status.FailureReason)}
 	case interrupted(m):
 		return Evaluation{Health: Unknown} // What is wrong is known, and its owner replaces it without being asked.
 	case changing(m, now, clock) > 0:
@@ -67,10 +69,12 @@ func changing(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 		return 0
 	}
 	began := clock.Since
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
+		c.Status == metav1.ConditionFalse {
 		began = c.LastTransitionTime.Time
 	}
-	return max(0, clock.left(m.Spec.Timeouts.UpdateOrDefault(), Signal{UID: m.UID, Type: v1beta1.ConditionUpToDate, Began: began}, now))
+	return max(0, clock.left(m.Spec.Timeouts.UpdateOrDefault(), Signal{UID: m.UID, Type: v1beta1.ConditionUpToDate,
+		Began: began}, now))
 }
 
 // starting judges a machine that has no Node.
@@ -93,18 +97,20 @@ func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluat
 	if left := clock.left(p.Startup, Signal{UID: m.UID, Type: v1beta1.ConditionLaunched, Began: began}, now); left > 0 {
 		return Evaluation{Health: Unknown, RecheckAfter: left}
 	}
-	return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.", p.Startup)}
+	return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.",
+		p.Startup)}
 }
 
-// neverLaunched reports whether the cloud has not given the machine an instance: it refuses to, or has none to give. That says
-// nothing about the health of other machines. An instance that does not join is another matter: where many do not, the cluster
-// that they are to join may be what is broken.
+// neverLaunched reports whether the cloud has not given the machine an instance: it refuses to, or has none to give.
+// That says nothing about the health of other machines. An instance that does not join is another matter: where many
+// do not, the cluster that they are to join may be what is broken.
 func neverLaunched(m *v1beta1.Machine) bool {
 	switch {
 	case m.Status.NodeRef != nil:
 		return false
 	case machinestate.Failed(m):
-		return m.Status.FailureReason == v1beta1.FailureCreateError || m.Status.FailureReason == v1beta1.FailureInsufficientResources
+		return m.Status.FailureReason == v1beta1.FailureCreateError ||
+			m.Status.FailureReason == v1beta1.FailureInsufficientResources
 	}
 	return m.Spec.ProviderID == ""
 }
@@ -128,7 +134,8 @@ func (p Policy) nodeGone(m *v1beta1.Machine, now time.Time, clock Clock) Evaluat
 		v.RecheckAfter = max(timeout, time.Millisecond) // Its controller has yet to notice, and its clock to begin.
 		return v
 	}
-	if v.RecheckAfter = clock.left(timeout, Signal{UID: m.UID, Type: v1beta1.ConditionRegistered, Began: c.LastTransitionTime.Time}, now); v.RecheckAfter <= 0 {
+	if v.RecheckAfter = clock.left(timeout, Signal{UID: m.UID, Type: v1beta1.ConditionRegistered,
+		Began: c.LastTransitionTime.Time}, now); v.RecheckAfter <= 0 {
 		v.Health, v.RecheckAfter = Unhealthy, 0
 	}
 	return v
@@ -142,7 +149,8 @@ func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Evaluation {
 		if status != wrong.Status {
 			continue
 		}
-		left := clock.left(wrong.Timeout.Duration, Signal{UID: node.UID, Type: string(wrong.Type), Status: string(status), Began: at}, now)
+		left := clock.left(wrong.Timeout.Duration, Signal{UID: node.UID, Type: string(wrong.Type), Status: string(status),
+			Began: at}, now)
 		if v.Health == Healthy || left <= 0 {
 			v.Why = fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason)
 		}
@@ -160,7 +168,8 @@ func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Evaluation {
 }
 
 // conditionOf returns a condition of a node. A kubelet that never reported whether it is ready is not known to be.
-func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev1.ConditionStatus, at time.Time, reason string) {
+func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev1.ConditionStatus, at time.Time,
+	reason string) {
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == kind {
 			return c.Status, c.LastTransitionTime.Time, c.Reason

@@ -45,40 +45,79 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 		recheck time.Duration
 	}{
 		{name: "a Ready node", subject: with(), now: 60, want: Healthy},
-		{name: "silent, not for long enough", subject: with(silent(20)), now: 29, want: Unknown, trouble: true, why: "Ready", recheck: time.Minute},
-		{name: "silent for long enough", subject: with(silent(20)), now: 30, want: Unhealthy, trouble: true, why: "Condition Ready of node node-a (node-uid-a) is Unknown: Because."},
-		{name: "not Ready for long enough", subject: with(node(corev1.NodeReady, corev1.ConditionFalse, 20)), now: 31, want: Unhealthy, trouble: true, why: "is False"},
-		{name: "a condition of the policy", subject: with(node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 25, want: Unhealthy, trouble: true, why: "KernelDeadlock"},
-		{name: "a condition that is False", subject: with(node("KernelDeadlock", corev1.ConditionFalse, 20)), now: 60, want: Healthy},
-		{name: "a condition that the policy does not name", subject: with(node("DiskPressure", corev1.ConditionTrue, 20)), now: 60, want: Healthy},
-		{name: "two in trouble: the sooner one counts", subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 22, want: Unknown, trouble: true, why: "Ready", recheck: 3 * time.Minute},
-		{name: "two in trouble, the second for long enough", subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 26, want: Unhealthy, trouble: true, why: "KernelDeadlock"},
-		{name: "it never reported", subject: with(func(s *Subject) { s.Node.Status.Conditions = nil }), now: 11, want: Unhealthy, trouble: true, why: "NeverReported"},
-		{name: "the clock starts anew after an outage", subject: with(silent(20)), now: 60, since: 55, want: Unknown, trouble: true, why: "Ready", recheck: 5 * time.Minute},
-		{name: "an outage before the trouble is nothing to it", subject: with(silent(20)), now: 30, since: 15, want: Unhealthy, trouble: true, why: "Ready"},
-		{name: "by a clock that is ahead", subject: with(silent(90)), now: 60, want: Unknown, trouble: true, why: "Ready", recheck: 10 * time.Minute},
+		{name: "silent, not for long enough", subject: with(silent(20)), now: 29, want: Unknown, trouble: true, why: "Ready",
+			recheck: time.Minute},
+		{name: "silent for long enough", subject: with(silent(20)), now: 30, want: Unhealthy, trouble: true,
+			why: "Condition Ready of node node-a (node-uid-a) is Unknown: Because."},
+		{name: "not Ready for long enough", subject: with(node(corev1.NodeReady, corev1.ConditionFalse, 20)), now: 31,
+			want: Unhealthy, trouble: true, why: "is False"},
+		{name: "a condition of the policy", subject: with(node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 25,
+			want: Unhealthy, trouble: true, why: "KernelDeadlock"},
+		{name: "a condition that is False", subject: with(node("KernelDeadlock", corev1.ConditionFalse, 20)), now: 60,
+			want: Healthy},
+		{name: "a condition that the policy does not name", subject: with(node("DiskPressure", corev1.ConditionTrue, 20)),
+			now: 60, want: Healthy},
+		{name: "two in trouble: the sooner one counts",
+			subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 22, want: Unknown, trouble: true,
+			why: "Ready", recheck: 3 * time.Minute},
+		{name: "two in trouble, the second for long enough",
+			subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 26, want: Unhealthy, trouble: true,
+			why: "KernelDeadlock"},
+		{name: "it never reported", subject: with(func(s *Subject) { s.Node.Status.Conditions = nil }), now: 11,
+			want: Unhealthy, trouble: true, why: "NeverReported"},
+		{name: "the clock starts anew after an outage", subject: with(silent(20)), now: 60, since: 55, want: Unknown,
+			trouble: true, why: "Ready", recheck: 5 * time.Minute},
+		{name: "an outage before the trouble is nothing to it", subject: with(silent(20)), now: 30, since: 15,
+			want: Unhealthy, trouble: true, why: "Ready"},
+		{name: "by a clock that is ahead", subject: with(silent(90)), now: 60, want: Unknown, trouble: true, why: "Ready",
+			recheck: 10 * time.Minute},
 
-		{name: "the node is gone, and nobody noticed yet", subject: with(func(s *Subject) { s.Node = nil }), now: 60, want: Unknown, trouble: true, why: "gone", recheck: 10 * time.Minute},
-		{name: "the node is gone", subject: with(func(s *Subject) { s.Node = nil }, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 55, want: Unknown, trouble: true, why: "gone", recheck: 5 * time.Minute},
-		{name: "the node is gone for long enough", subject: with(func(s *Subject) { s.Node = nil }, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy, trouble: true, why: "gone"},
-		{name: "another node of that name", subject: with(func(s *Subject) { s.Node.UID = "other" }, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy, trouble: true, why: "gone"},
+		{name: "the node is gone, and nobody noticed yet", subject: with(func(s *Subject) { s.Node = nil }), now: 60,
+			want: Unknown, trouble: true, why: "gone", recheck: 10 * time.Minute},
+		{name: "the node is gone", subject: with(func(s *Subject) {
+			s.Node = nil
+		}, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 55, want: Unknown,
+			trouble: true, why: "gone", recheck: 5 * time.Minute},
+		{name: "the node is gone for long enough", subject: with(func(s *Subject) {
+			s.Node = nil
+		}, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60,
+			want: Unhealthy, trouble: true, why: "gone"},
+		{name: "another node of that name", subject: with(func(s *Subject) { s.Node.UID = "other" },
+			condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy,
+			trouble: true, why: "gone"},
 
 		{name: "about to be removed", subject: with(silent(20), noticed), now: 60, want: Unknown},
-		{name: "removed, as announced", subject: with(silent(20), noticed, phase(v1beta1.MachineFailed)), now: 60, want: Unhealthy, trouble: true, why: "failed"},
-		{name: "Failed", subject: with(phase(v1beta1.MachineFailed), func(s *Subject) { s.Machine.Status.FailureReason = v1beta1.FailureInstanceVanished }), now: 2, want: Unhealthy, trouble: true, why: "InstanceVanished"},
-		{name: "being updated, and so not Ready", subject: with(phase(v1beta1.MachineUpdating), silent(20), condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 35, want: Unknown, recheck: 4 * time.Minute},
-		{name: "an update that hangs is no excuse", subject: with(phase(v1beta1.MachineUpdating), silent(20), condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 40, want: Unhealthy, trouble: true, why: "Ready"},
+		{name: "removed, as announced", subject: with(silent(20), noticed, phase(v1beta1.MachineFailed)), now: 60,
+			want: Unhealthy, trouble: true, why: "failed"},
+		{name: "Failed", subject: with(phase(v1beta1.MachineFailed), func(s *Subject) {
+			s.Machine.Status.FailureReason = v1beta1.FailureInstanceVanished
+		}), now: 2, want: Unhealthy, trouble: true, why: "InstanceVanished"},
+		{name: "being updated, and so not Ready", subject: with(phase(v1beta1.MachineUpdating), silent(20),
+			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 35, want: Unknown,
+			recheck: 4 * time.Minute},
+		{name: "an update that hangs is no excuse", subject: with(phase(v1beta1.MachineUpdating), silent(20),
+			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 40, want: Unhealthy, trouble: true,
+			why: "Ready"},
 
 		{name: "starting, and nothing is said of that", subject: starting(), now: 60, want: Unknown},
-		{name: "starting in time", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(), now: 5, want: Unknown, recheck: 3 * time.Minute},
-		{name: "starting for too long", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(), now: 8, want: Unhealthy, trouble: true, why: "no Node 8m0s"},
-		{name: "the clock of the start begins with the launch", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
-			subject: starting(condition(v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceLaunched, 2)), now: 9, want: Unknown, recheck: time.Minute},
+		{name: "starting in time", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(),
+			now: 5, want: Unknown, recheck: 3 * time.Minute},
+		{name: "starting for too long", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(),
+			now: 8, want: Unhealthy, trouble: true, why: "no Node 8m0s"},
+		{name: "the clock of the start begins with the launch", policy: policy(func(p *Policy) {
+			p.Startup = 8 * time.Minute
+		}),
+			subject: starting(condition(v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceLaunched, 2)),
+			now:     9, want: Unknown, recheck: time.Minute},
 		{name: "the machine's own limit is shorter", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
-			subject: starting(func(s *Subject) { s.Machine.Spec.Timeouts.Creation = &metav1.Duration{Duration: 7 * time.Minute} }), now: 60, want: Unknown},
+			subject: starting(func(s *Subject) {
+				s.Machine.Spec.Timeouts.Creation = &metav1.Duration{Duration: 7 * time.Minute}
+			}), now: 60, want: Unknown},
 		{name: "refused", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
-			subject: starting(condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, 1)), now: 60, want: Unknown},
-		{name: "without a target cluster", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(phase(v1beta1.MachineAvailable)), now: 60, want: Healthy},
+			subject: starting(condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration,
+				1)), now: 60, want: Unknown},
+		{name: "without a target cluster", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
+			subject: starting(phase(v1beta1.MachineAvailable)), now: 60, want: Healthy},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.policy
@@ -89,7 +128,8 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 			if tc.since > 0 {
 				since = minutes(tc.since)
 			}
-			v := Evaluate(p, tc.subject.Machine, tc.subject.Node, minutes(tc.now), Clock{Since: since, Certain: since, LeaderSince: since})
+			v := Evaluate(p, tc.subject.Machine, tc.subject.Node, minutes(tc.now),
+				Clock{Since: since, Certain: since, LeaderSince: since})
 			if v.Health != tc.want || v.InTrouble != tc.trouble || v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s, in trouble %t, recheck %s", v, tc.want, tc.trouble, tc.recheck)
 			}
@@ -118,15 +158,16 @@ func TestATroubleThatLastsIsSeenByAManagerThatIsYoung(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			clock := Clocks{Stable: minutes(tc.leads), Thawed: minutes(tc.thawed)}.In("")
-			if v := Evaluate(p, silent.Machine, silent.Node, minutes(tc.now), clock); v.Health != tc.want || v.RecheckAfter != tc.recheck {
+			if v := Evaluate(p, silent.Machine, silent.Node, minutes(tc.now), clock); v.Health != tc.want ||
+				v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s and to check again after %s", v, tc.want, tc.recheck)
 			}
 		})
 	}
 }
 
-// Whatever the times are: a decision is one of three, nobody is unhealthy sooner than the clock allows, one that will be is
-// reconciled again at the right time, and none gets well by waiting.
+// Whatever the times are: a decision is one of three, nobody is unhealthy sooner than the clock allows, one that will
+// be is reconciled again at the right time, and none gets well by waiting.
 //
 // H-1, H-3.
 func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {
@@ -142,7 +183,8 @@ func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {
 				p.Conditions[i].Timeout.Duration = limit
 			}
 		})
-		statuses := []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse, corev1.ConditionTrue, "", "nonsense"}
+		statuses := []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse, corev1.ConditionTrue, "",
+			"nonsense"}
 		s := running("a", node(corev1.NodeReady, statuses[int(status)%len(statuses)], float64(began)))
 		switch shape % 5 {
 		case 1:

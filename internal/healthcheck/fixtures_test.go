@@ -37,11 +37,13 @@ func policy(change ...func(*Policy)) Policy {
 
 // running is a machine, created at minute 0, that is a Ready node since minute 1.
 func running(name string, change ...func(*Subject)) Subject {
-	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(minutes(0))}}
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name),
+		CreationTimestamp: metav1.NewTime(minutes(0))}}
 	m.Status.Phase = v1beta1.MachineRunning
 	m.Status.NodeRef = &v1beta1.NodeRef{Name: "node-" + name, UID: types.UID("node-uid-" + name)}
 	condition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady, 1)(&Subject{Machine: m})
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: types.UID("node-uid-" + name), CreationTimestamp: metav1.NewTime(minutes(1))}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: types.UID("node-uid-" + name),
+		CreationTimestamp: metav1.NewTime(minutes(1))}}
 	s := Subject{Machine: m, Node: n}
 	node(corev1.NodeReady, corev1.ConditionTrue, 1)(&s)
 	for _, f := range change {
@@ -65,7 +67,8 @@ func starting(change ...func(*Subject)) Subject {
 // node gives the Node a condition since a minute.
 func node(kind corev1.NodeConditionType, status corev1.ConditionStatus, since float64) func(*Subject) {
 	return func(s *Subject) {
-		c := corev1.NodeCondition{Type: kind, Status: status, Reason: "Because", LastTransitionTime: metav1.NewTime(minutes(since))}
+		c := corev1.NodeCondition{Type: kind, Status: status, Reason: "Because",
+			LastTransitionTime: metav1.NewTime(minutes(since))}
 		for i := range s.Node.Status.Conditions {
 			if s.Node.Status.Conditions[i].Type == kind {
 				s.Node.Status.Conditions[i] = c
@@ -85,7 +88,8 @@ func silent(since float64) func(*Subject) {
 func condition(kind string, status metav1.ConditionStatus, reason string, since float64) func(*Subject) {
 	return func(s *Subject) {
 		meta.RemoveStatusCondition(&s.Machine.Status.Conditions, kind)
-		meta.SetStatusCondition(&s.Machine.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(minutes(since))})
+		meta.SetStatusCondition(&s.Machine.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+			LastTransitionTime: metav1.NewTime(minutes(since))})
 	}
 }
 
@@ -117,7 +121,8 @@ func fleet(n, changed int, change ...func(*Subject)) []Subject {
 	return all
 }
 
-// namespaces makes a fleet in each of the namespaces a, b and so on: how many machines, and how many of these are silent.
+// namespaces makes a fleet in each of the namespaces a, b and so on: how many machines, and how many of these are
+// silent.
 func namespaces(counts ...int) []Subject {
 	var all []Subject
 	for i := 0; i < len(counts); i += 2 {

@@ -112,12 +112,14 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 		switch v := evaluations[i]; {
 		case has(subject.Machine.Annotations, v1beta1.AnnotationRemediate):
 			j.Wishes = append(j.Wishes, Wish{Subject: subject, Mark: true, Forced: true,
-				Reason: Reason{v1beta1.ReasonRemediateAnnotation, fmt.Sprintf("Annotation %s asks for it.%s", v1beta1.AnnotationRemediate, nodeNote(subject))}})
+				Reason: Reason{v1beta1.ReasonRemediateAnnotation, fmt.Sprintf("Annotation %s asks for it.%s",
+					v1beta1.AnnotationRemediate, nodeNote(subject))}})
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
 			j.restrict(subject, v)
 		case v.Health == Unhealthy && p.Type != v1beta1.RemediationNone &&
 			!tooMany && !s.Meltdown.In(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
-			j.Wishes = append(j.Wishes, Wish{Subject: subject, Mark: true, Reason: Reason{p.Reason, p.Name + ": " + v.Why + nodeNote(subject)}})
+			j.Wishes = append(j.Wishes, Wish{Subject: subject, Mark: true, Reason: Reason{p.Reason, p.Name + ": " +
+				v.Why + nodeNote(subject)}})
 		}
 	}
 	slices.Sort(j.Targets)
@@ -133,12 +135,14 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 		})}
 	case tooMany:
 		j.Restriction = Reason{v1beta1.ReasonTooManyUnhealthy, fmt.Sprintf(
-			"%d of %d machines are not well, and remediation stops at more than %d (maxUnhealthy %s).", unwell, counted, limit, p.MaxUnhealthy.String())}
+			"%d of %d machines are not well, and remediation stops at more than %d (maxUnhealthy %s).", unwell, counted, limit,
+			p.MaxUnhealthy.String())}
 	case len(frozen) > 0:
 		j.Restriction = Reason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
 	case len(j.Exhausted) > 0:
 		j.Restriction = Reason{v1beta1.ReasonRetriesExhausted, fmt.Sprintf(
-			"%s came after %d or more replacements in a row that failed too, and will not be replaced (maxRetries).", named(j.Exhausted), *p.MaxRetries+1)}
+			"%s came after %d or more replacements in a row that failed too, and will not be replaced (maxRetries).",
+			named(j.Exhausted), *p.MaxRetries+1)}
 	}
 	if !meltsAll && !tooMany {
 		j.Allowed = limit - unwell
@@ -146,10 +150,12 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	return j
 }
 
-// restrict wishes that a machine is not replaced: so many before it were, each soon after it was made, that it would not help.
+// restrict wishes that a machine is not replaced: so many before it were, each soon after it was made, that it would
+// not help.
 func (j *Judgement) restrict(subject Subject, v Evaluation) {
 	j.Wishes = append(j.Wishes, Wish{Subject: subject, Restrict: true, Reason: Reason{v1beta1.ReasonRetriesExhausted,
-		fmt.Sprintf("%s in a row replaced before it, each soon after it was made. It is not replaced.", wording.Count(subject.Row, "machine"))}})
+		fmt.Sprintf("%s in a row replaced before it, each soon after it was made. It is not replaced.",
+			wording.Count(subject.Row, "machine"))}})
 	if v.Health == Unhealthy {
 		j.Exhausted = append(j.Exhausted, subject.Machine.Name)
 	} else {

@@ -12,8 +12,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Whatever a fleet looks like: unless a person asks, there is none marked that is not unhealthy, none where it melts, none of a
-// frozen owner, none of a row that is over, and none while more are unwell than may be. What is refused has a reason.
+// Whatever a fleet looks like: unless a person asks, there is none marked that is not unhealthy, none where it melts,
+// none of a frozen owner, none of a row that is over, and none while more are unwell than may be. What is refused has
+// a reason.
 //
 // H-5, H-8, H-9, H-11.
 func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
@@ -72,7 +73,8 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 				}
 			}
 			if _, melts := melting[domain]; melts != (all >= 3 && float64(bad)/float64(all) > float64(meltsAbove)/100) {
-				t.Fatalf("of %d nodes in %q %d are not well, with a threshold of %d %%: melts=%t", all, domain, bad, meltsAbove, melts)
+				t.Fatalf("of %d nodes in %q %d are not well, with a threshold of %d %%: melts=%t", all, domain, bad,
+					meltsAbove, melts)
 			}
 		}
 
@@ -81,7 +83,8 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 		j := Judge(p, subjects, s)
 		unwell := 0
 		for i := range subjects {
-			if Evaluate(p, subjects[i].Machine, subjects[i].Node, s.Now, Clock{}).InTrouble && !neverLaunched(subjects[i].Machine) {
+			if Evaluate(p, subjects[i].Machine, subjects[i].Node, s.Now, Clock{}).InTrouble &&
+				!neverLaunched(subjects[i].Machine) {
 				unwell++
 			}
 		}
@@ -118,7 +121,8 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 		if marks > 0 && unwell > allowed {
 			t.Errorf("%d of %d are unwell, %s may be, and %d are marked", unwell, len(subjects), p.MaxUnhealthy.String(), marks)
 		}
-		if j.Expected != len(subjects) || j.Healthy+unwell > j.Expected || j.Allowed < 0 || j.RecheckAfter < 0 || !slices.IsSorted(j.Targets) {
+		if j.Expected != len(subjects) || j.Healthy+unwell > j.Expected || j.Allowed < 0 || j.RecheckAfter < 0 ||
+			!slices.IsSorted(j.Targets) {
 			t.Errorf("%+v", j)
 		}
 		// Who is broken and not replaced is reported why.

@@ -73,45 +73,92 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 		{name: "all is well", subjects: fleet(10, 0), s: at(60), healthy: 10, allowed: 4},
 		{name: "one is broken", subjects: fleet(10, 1, silent(20)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
 		{name: "as many as may be", subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
-		{name: "one more", subjects: fleet(10, 5, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5, targets: 5},
-		{name: "those that may recover count as well", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10", healthy: 5, targets: 4},
-		{name: "those that start do not", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3, healthy: 6, allowed: 1, targets: 3},
+		{name: "one more", subjects: fleet(10, 5, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy,
+			message: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5,
+			targets: 5},
+		{name: "those that may recover count as well", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))),
+			s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10", healthy: 5, targets: 4},
+		{name: "those that start do not", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3,
+			healthy: 6, allowed: 1, targets: 3},
 		// H-14.
-		{name: "those that the cloud refused to launch do not", subjects: append(fleet(10, 4, silent(20)), several(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: at(60), marks: 4, healthy: 6, targets: 34},
-		{name: "nor do they raise what may be unhealthy", subjects: append(fleet(10, 5, silent(20)), several(30, launchFailed(v1beta1.FailureCreateError))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10 machines", healthy: 5, targets: 35},
-		{name: "those that are launched for too long do not either", policy: policy(func(p *Policy) { p.Startup = 5 * time.Minute }), subjects: append(fleet(10, 4, silent(20)), several(6)...), s: at(60), marks: 10, healthy: 6, targets: 10},
-		{name: "those that did not join do", subjects: append(fleet(10, 1, silent(20)), several(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
-		{name: "and so do those whose instance vanished", subjects: append(fleet(10, 1, silent(20)), fleet(8, 8, launchFailed(v1beta1.FailureInstanceVanished))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
-		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 6, targets: 4},
-		{name: "and is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: at(60), marks: 1, healthy: 2, targets: 1},
-		{name: "unless it is written none", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
-		{name: "or 0", policy: most("0"), subjects: fleet(3, 1, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
-		{name: "a number", policy: most("2"), subjects: fleet(10, 3, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 7, targets: 3},
-		{name: "what is no number is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
+		{name: "those that the cloud refused to launch do not", subjects: append(fleet(10, 4, silent(20)),
+			several(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: at(60), marks: 4, healthy: 6, targets: 34},
+		{name: "nor do they raise what may be unhealthy", subjects: append(fleet(10, 5, silent(20)),
+			several(30, launchFailed(v1beta1.FailureCreateError))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy,
+			message: "5 of 10 machines", healthy: 5, targets: 35},
+		{name: "those that are launched for too long do not either", policy: policy(func(p *Policy) {
+			p.Startup = 5 * time.Minute
+		}), subjects: append(fleet(10, 4, silent(20)), several(6)...), s: at(60), marks: 10, healthy: 6, targets: 10},
+		{name: "those that did not join do", subjects: append(fleet(10, 1, silent(20)),
+			several(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: at(60),
+			restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
+		{name: "and so do those whose instance vanished", subjects: append(fleet(10, 1, silent(20)),
+			fleet(8, 8, launchFailed(v1beta1.FailureInstanceVanished))...), s: at(60),
+			restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
+		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: at(60),
+			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 6, targets: 4},
+		{name: "and is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: at(60), marks: 1, healthy: 2,
+			targets: 1},
+		{name: "unless it is written none", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60),
+			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
+		{name: "or 0", policy: most("0"), subjects: fleet(3, 1, silent(20)), s: at(60),
+			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
+		{name: "a number", policy: most("2"), subjects: fleet(10, 3, silent(20)), s: at(60),
+			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 7, targets: 3},
+		{name: "what is no number is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: at(60),
+			marks: 4, healthy: 6, targets: 4},
 		{name: "there is none there", subjects: nil, s: at(60), allowed: 1},
 
-		{name: "nothing is done", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationNone }), subjects: fleet(10, 1, silent(20)), s: at(60), healthy: 9, allowed: 3, targets: 1},
-		{name: "a failed machine needs no mark", subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), healthy: 9, allowed: 3, targets: 1},
-		{name: "but an outside remediator does", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationExternal }), subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "a person asks", subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), s: at(60), marks: 1, healthy: 10, allowed: 4},
-		{name: "a person asks, whatever else", policy: most("0"), subjects: fleet(10, 3, annotated(v1beta1.AnnotationRemediate, ""), silent(20), row(9, time.Hour)), s: melting(at(60), ""), marks: 3, restriction: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
+		{name: "nothing is done", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationNone }),
+			subjects: fleet(10, 1, silent(20)), s: at(60), healthy: 9, allowed: 3, targets: 1},
+		{name: "a failed machine needs no mark", subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), healthy: 9,
+			allowed: 3, targets: 1},
+		{name: "but an outside remediator does", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationExternal }),
+			subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "a person asks", subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), s: at(60), marks: 1,
+			healthy: 10, allowed: 4},
+		{name: "a person asks, whatever else", policy: most("0"),
+			subjects: fleet(10, 3, annotated(v1beta1.AnnotationRemediate, ""), silent(20), row(9, time.Hour)),
+			s:        melting(at(60), ""), marks: 3, restriction: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
 
-		{name: "everything melts", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: melting(at(60), ""), restriction: v1beta1.ReasonMeltdown, message: "4 of 4 running machines", healthy: 6, targets: 4},
-		{name: "a zone melts, with all that is broken", subjects: fleet(10, 2, silent(20), in("a")), s: melting(at(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "not well: 4 of 4 in a. No machine is", healthy: 8, allowed: 2, targets: 2},
-		{name: "a zone melts, and one in another is broken", subjects: append(fleet(9, 2, silent(20), in("a")), running("z", silent(20), in("c"))), s: melting(at(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown, healthy: 7, allowed: 1, targets: 3},
-		{name: "a zone melts, and nobody here is touched", subjects: fleet(10, 1, silent(20), in("c")), s: melting(at(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "the clock of a domain starts anew", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"a": minutes(51)}}}, healthy: 9, allowed: 3},
-		{name: "that of all does", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"": minutes(51)}}}, healthy: 9, allowed: 3},
-		{name: "that of another does not", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"b": minutes(51)}}}, marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "everything melts", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: melting(at(60), ""),
+			restriction: v1beta1.ReasonMeltdown, message: "4 of 4 running machines", healthy: 6, targets: 4},
+		{name: "a zone melts, with all that is broken", subjects: fleet(10, 2, silent(20), in("a")),
+			s: melting(at(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "not well: 4 of 4 in a. No machine is",
+			healthy: 8, allowed: 2, targets: 2},
+		{name: "a zone melts, and one in another is broken", subjects: append(fleet(9, 2, silent(20), in("a")),
+			running("z", silent(20), in("c"))), s: melting(at(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown,
+			healthy: 7, allowed: 1, targets: 3},
+		{name: "a zone melts, and nobody here is touched", subjects: fleet(10, 1, silent(20), in("c")),
+			s: melting(at(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "the clock of a domain starts anew", subjects: fleet(10, 1, silent(20), in("a")),
+			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"a": minutes(51)}}}, healthy: 9,
+			allowed: 3},
+		{name: "that of all does", subjects: fleet(10, 1, silent(20), in("a")),
+			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"": minutes(51)}}}, healthy: 9,
+			allowed: 3},
+		{name: "that of another does not", subjects: fleet(10, 1, silent(20), in("a")),
+			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"b": minutes(51)}}}, marks: 1,
+			healthy: 9, allowed: 3, targets: 1},
 
-		{name: "the owner is frozen", subjects: fleet(10, 1, silent(20), func(s *Subject) { s.OwnerFrozen = true }), s: at(60), restriction: v1beta1.ReasonFrozen, message: "The owners of m00 are frozen.", healthy: 9, allowed: 3, targets: 1},
+		{name: "the owner is frozen", subjects: fleet(10, 1, silent(20), func(s *Subject) { s.OwnerFrozen = true }),
+			s: at(60), restriction: v1beta1.ReasonFrozen, message: "The owners of m00 are frozen.", healthy: 9, allowed: 3,
+			targets: 1},
 
-		{name: "few retries so far", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "too many", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: at(60), restriction: v1beta1.ReasonRetriesExhausted, message: "m00 came after 3 or more", healthy: 9, allowed: 3, targets: 1, protected: 1},
-		{name: "too many, and it failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed), row(1, time.Hour)), s: at(60), restriction: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3, targets: 1, protected: 1},
-		{name: "it is reported before it fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: at(60), healthy: 10, allowed: 4, protected: 1},
-		{name: "it has proven itself", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, 0)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "without a limit", subjects: fleet(10, 1, silent(20), row(99, time.Hour)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "few retries so far", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: at(60),
+			marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "too many", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: at(60),
+			restriction: v1beta1.ReasonRetriesExhausted, message: "m00 came after 3 or more", healthy: 9, allowed: 3, targets: 1,
+			protected: 1},
+		{name: "too many, and it failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed),
+			row(1, time.Hour)), s: at(60), restriction: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3, targets: 1,
+			protected: 1},
+		{name: "it is reported before it fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: at(60),
+			healthy: 10, allowed: 4, protected: 1},
+		{name: "it has proven itself", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, 0)), s: at(60), marks: 1,
+			healthy: 9, allowed: 3, targets: 1},
+		{name: "without a limit", subjects: fleet(10, 1, silent(20), row(99, time.Hour)), s: at(60), marks: 1, healthy: 9,
+			allowed: 3, targets: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.policy
@@ -128,8 +175,10 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 			if j.Restriction.Reason != tc.restriction || !strings.Contains(j.Restriction.Message, tc.message) {
 				t.Errorf("rejection %+v, want %s %q", j.Restriction, tc.restriction, tc.message)
 			}
-			if j.Expected != len(tc.subjects) || j.Healthy != tc.healthy || j.Allowed != tc.allowed || len(j.Targets) != tc.targets {
-				t.Errorf("expected %d, healthy %d, allowed %d, targets %v; want %d, %d, %d, %d", j.Expected, j.Healthy, j.Allowed, j.Targets, len(tc.subjects), tc.healthy, tc.allowed, tc.targets)
+			if j.Expected != len(tc.subjects) || j.Healthy != tc.healthy || j.Allowed != tc.allowed ||
+				len(j.Targets) != tc.targets {
+				t.Errorf("expected %d, healthy %d, allowed %d, targets %v; want %d, %d, %d, %d", j.Expected, j.Healthy, j.Allowed,
+					j.Targets, len(tc.subjects), tc.healthy, tc.allowed, tc.targets)
 			}
 		})
 	}
@@ -144,7 +193,8 @@ func TestTheNewestIsMarkedFirstWithThePolicyAndTheNodeNamed(t *testing.T) {
 	if !slices.Equal(j.Targets, []string{"m00", "m01", "young"}) {
 		t.Errorf("targets %v", j.Targets)
 	}
-	want := Reason{v1beta1.ReasonMachineHealthCheck, "MachineHealthCheck workers: Condition Ready of node node-young (node-uid-young) is Unknown: Because. Node UID: node-uid-young."}
+	want := Reason{v1beta1.ReasonMachineHealthCheck,
+		"MachineHealthCheck workers: Condition Ready of node node-young (node-uid-young) is Unknown: Because. Node UID: node-uid-young."}
 	if got := j.Wishes[0].Reason; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -170,8 +220,11 @@ func TestSomeMachinesAreNotJudged(t *testing.T) {
 		{"paused in another way", annotated(v1beta1.AnnotationClusterAPIPaused, ""), false, true},
 		{"preserved", annotated(v1beta1.AnnotationPreservedUntil, "2026-03-02T00:00:00Z"), false, true},
 		{"being deleted", func(s *Subject) { s.Machine.DeletionTimestamp = &metav1.Time{Time: minutes(5)} }, false, true},
-		{"of this schema", func(s *Subject) { s.Machine.Labels = map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion} }, true, false},
-		{"of another schema", func(s *Subject) { s.Machine.Labels = map[string]string{v1beta1.LabelTypeVersion: "v9"} }, false, true},
+		{"of this schema", func(s *Subject) {
+			s.Machine.Labels = map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion}
+		}, true, false},
+		{"of another schema", func(s *Subject) { s.Machine.Labels = map[string]string{v1beta1.LabelTypeVersion: "v9"} },
+			false, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := running("a", tc.change).Machine
@@ -222,12 +275,16 @@ func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
 		{"two namespaces of three", namespaces(20, 20, 10, 6, 2, 0), "namespace a namespace b"},
 		{"one namespace, and small ones", namespaces(20, 20, 2, 2, 2, 2), "everywhere"},
 		{"a namespace of two means nothing", namespaces(2, 2, 20, 0), ""},
-		{"one namespace of two in a zone", append(namespaces(10, 10, 10, 0), inZone("a", namespaces(4, 4, 4, 0))...), "namespace a"},
+		{"one namespace of two in a zone", append(namespaces(10, 10, 10, 0), inZone("a", namespaces(4, 4, 4, 0))...),
+			"namespace a"},
 		{"machines that come", fleet(10, 6, silent(20), phase(v1beta1.MachineProvisioned)), ""},
 		{"machines that failed", fleet(10, 6, silent(20), phase(v1beta1.MachineFailed)), ""},
-		{"machines that go", fleet(10, 6, silent(20), func(s *Subject) { s.Machine.DeletionTimestamp = &metav1.Time{Time: minutes(5)} }), ""},
+		{"machines that go", fleet(10, 6, silent(20), func(s *Subject) {
+			s.Machine.DeletionTimestamp = &metav1.Time{Time: minutes(5)}
+		}), ""},
 		{"machines that are unhealthy already", fleet(10, 6, silent(20), phase(v1beta1.MachineUnhealthy)), "everywhere"},
-		{"paused machines are nodes as well", fleet(10, 6, silent(20), annotated(v1beta1.AnnotationPaused, "")), "everywhere"},
+		{"paused machines are nodes as well", fleet(10, 6, silent(20), annotated(v1beta1.AnnotationPaused, "")),
+			"everywhere"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := Melt(tc.subjects, DefaultMeltdownThreshold)
@@ -258,7 +315,8 @@ func TestTheEndOfAMeltdownIsRemembered(t *testing.T) {
 	if len(began) != 2 || len(ended) != 0 {
 		t.Errorf("began %v, ended %v", began, ended)
 	}
-	if began, ended = r.followMeltdown(minutes(2), Meltdown{"a": {}}); len(began) != 0 || !slices.Equal(ended, []string{""}) {
+	if began, ended = r.followMeltdown(minutes(2), Meltdown{"a": {}}); len(began) != 0 ||
+		!slices.Equal(ended, []string{""}) {
 		t.Errorf("began %v, ended %v", began, ended)
 	}
 	if began, ended = r.followMeltdown(minutes(3), Meltdown{}); len(began) != 0 || !slices.Equal(ended, []string{"a"}) {

@@ -23,9 +23,10 @@ const (
 	vacancyLasts = 10 * time.Minute
 )
 
-// Who came after those that is kept on the replacement: annotation retry, with how many were replaced in a row before it, and the
-// UID of the last of them. It is read off the machines of the set: the one that is replaced is still there, being deleted,
-// when the other one comes. What is kept in memory is only for one that is gone sooner than anybody looks.
+// Who came after those that is kept on the replacement: annotation retry, with how many were replaced in a row before
+// it, and the UID of the last of them. It is read off the machines of the set: the one that is replaced is still
+// there, being deleted, when the other one comes. What is kept in memory is only for one that is gone sooner than
+// anybody looks.
 
 // Vacancy is a machine that is being replaced and whose replacement was not seen yet.
 type Vacancy struct {
@@ -41,8 +42,8 @@ type Succession struct {
 	Vacancy Vacancy
 }
 
-// Succeed finds out who replaces those that among the machines of a set, those being deleted included. known are the vacancies
-// found before; left are those that remain.
+// Succeed finds out who replaces those that among the machines of a set, those being deleted included. known are the
+// vacancies found before; left are those that remain.
 func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found []Succession, left []Vacancy) {
 	filled := map[types.UID]bool{}
 	var newcomers []*v1beta1.Machine
@@ -55,7 +56,9 @@ func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found
 	}
 	vacancies := slices.Clone(known)
 	for _, m := range machines {
-		if m.DeletionTimestamp.IsZero() || !wasReplaced(m) || slices.ContainsFunc(vacancies, func(v Vacancy) bool { return v.UID == m.UID }) {
+		if m.DeletionTimestamp.IsZero() || !wasReplaced(m) || slices.ContainsFunc(vacancies, func(v Vacancy) bool {
+			return v.UID == m.UID
+		}) {
 			continue
 		}
 		row, _, _ := rowOf(m)
@@ -70,7 +73,9 @@ func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for _, v := range vacancies {
-		at := slices.IndexFunc(newcomers, func(m *v1beta1.Machine) bool { return !m.CreationTimestamp.Time.Before(v.At.Truncate(time.Second)) })
+		at := slices.IndexFunc(newcomers, func(m *v1beta1.Machine) bool {
+			return !m.CreationTimestamp.Time.Before(v.At.Truncate(time.Second))
+		})
 		if at < 0 {
 			left = append(left, v)
 			continue
@@ -83,11 +88,12 @@ func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found
 
 // wasReplaced reports whether a machine being deleted is so because it failed or was found unhealthy.
 func wasReplaced(m *v1beta1.Machine) bool {
-	return m.Status.FailureReason != "" || meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+	return m.Status.FailureReason != "" ||
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// confirmed returns how much longer the machine must work, at a time, to have proven that the row before it is over; zero or
-// less if it has.
+// confirmed returns how much longer the machine must work, at a time, to have proven that the row before it is over;
+// zero or less if it has.
 func confirmed(m *v1beta1.Machine, at time.Time) time.Duration {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	switch {

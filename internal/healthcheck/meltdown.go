@@ -28,11 +28,11 @@ type Share struct{ Machines, Unwell int }
 // network, a zone, a control plane. The domain "" is all of them; a namespace is one as well.
 type Meltdown map[string]Share
 
-// Melt returns where the share of nodes that are not Ready is more than threshold percent. Only machines that were nodes
-// already, and are neither on their way out nor about to lose their instance as announced, are counted.
+// Melt returns where the share of nodes that are not Ready is more than threshold percent. Only machines that were
+// nodes already, and are neither on their way out nor about to lose their instance as announced, are counted.
 //
-// A namespace counts by itself where there are several. If without the namespaces that melt the others do not, it is those
-// namespaces' own trouble: nobody can stop the remediation of others by machines that fail.
+// A namespace counts by itself where there are several. If without the namespaces that melt the others do not, it is
+// those namespaces' own trouble: nobody can stop the remediation of others by machines that fail.
 func Melt(subjects []Subject, threshold int) Meltdown {
 	all, byNamespace := Meltdown{}, map[string]Meltdown{}
 	for i := range subjects {
@@ -138,7 +138,8 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 type Clocks struct {
 	// Stable is since when this process leads and can reach both clusters.
 	Stable time.Time
-	// Thawed is when the last outage that this process has seen was over; Stable where it is not known whether there was one.
+	// Thawed is when the last outage that this process has seen was over; Stable where it is not known whether there was
+	// one.
 	Thawed time.Time
 	// Recovered is when domains ended to melt.
 	Recovered map[string]time.Time

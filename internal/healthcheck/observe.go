@@ -21,15 +21,17 @@ import (
 	"machinist.dev/machinist/internal/validation"
 )
 
-// Nothing here waits for this process's own writes, since with many machines some write of a set is always under way: what
-// is decided on is read live before it is done, and what was done already is not done again.
+// Nothing here waits for this process's own writes, since with many machines some write of a set is always under way:
+// what is decided on is read live before it is done, and what was done already is not done again.
 
 func (p *pass) readChecks(ctx context.Context) error {
 	list := &v1beta1.MachineHealthCheckList{}
 	if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return fmt.Errorf("list health checks: %w", err)
 	}
-	p.checks = slices.DeleteFunc(list.Items, func(c v1beta1.MachineHealthCheck) bool { return !c.DeletionTimestamp.IsZero() })
+	p.checks = slices.DeleteFunc(list.Items, func(c v1beta1.MachineHealthCheck) bool {
+		return !c.DeletionTimestamp.IsZero()
+	})
 	slices.SortFunc(p.checks, func(a, b v1beta1.MachineHealthCheck) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -43,7 +45,8 @@ func (p *pass) readChecks(ctx context.Context) error {
 
 // observe gathers all machines with their Nodes.
 func (p *pass) observe(ctx context.Context) error {
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.DisableReadYourWritesConsistency)
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+		client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
@@ -67,14 +70,16 @@ func (p *pass) observe(ctx context.Context) error {
 	return nil
 }
 
-// cachedNode returns the Node that a machine refers to, nil where that is gone or there is none. Others have it too, and it must
-// not be changed. Each is read by its name: the cluster may have any number of Nodes that are no machine's.
+// cachedNode returns the Node that a machine refers to, nil where that is gone or there is none. Others have it too,
+// and it must not be changed. Each is read by its name: the cluster may have any number of Nodes that are no
+// machine's.
 func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
 	if p.Nodes == nil || m.Status.NodeRef == nil {
 		return nil, nil
 	}
 	node := &corev1.Node{}
-	err := p.Nodes.Cached.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	err := p.Nodes.Cached.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node, client.UnsafeDisableDeepCopy,
+		client.DisableReadYourWritesConsistency)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -110,7 +115,8 @@ type group struct {
 	unusable Reason
 }
 
-// groups returns the machines of every check, and of the built-in policy in every namespace that has any or had a rejection.
+// groups returns the machines of every check, and of the built-in policy in every namespace that has any or had a
+// rejection.
 func (p *pass) groups() []group {
 	var checks []group
 	selectors := map[string][]int{} // by namespace: which of checks
@@ -173,7 +179,8 @@ func (p *pass) freeze(ctx context.Context, g group, s Situation) {
 // ownerPoll is how soon the owner of an unhealthy machine is read again that could not be read.
 const ownerPoll = 10 * time.Second
 
-// ownerFrozen reports whether the set that owns the machine is frozen. A set that is not there does not hold anything up.
+// ownerFrozen reports whether the set that owns the machine is frozen. A set that is not there does not hold anything
+// up.
 func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
 	owner := metav1.GetControllerOf(m)
 	if owner == nil || owner.Kind != "MachineSet" {

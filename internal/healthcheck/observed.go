@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/internal/reachability"
 )
 
-// Signal is something that is wrong with a machine, or that excuses it. It begins anew whenever any of its fields changes.
+// Signal is something that is wrong with a machine, or that excuses it. It begins anew whenever any of its fields
+// changes.
 type Signal struct {
 	// UID of the Machine or of the Node that shows it, with the Type of a condition there and its Status.
 	UID          types.UID
@@ -32,8 +33,8 @@ type Observations struct {
 	before, now map[key]time.Time
 }
 
-// since returns when a signal was first observed, which is now for a new one. A time that is ahead of now is one from before
-// the host's clock was set back: the signal begins now.
+// since returns when a signal was first observed, which is now for a new one. A time that is ahead of now is one from
+// before the host's clock was set back: the signal begins now.
 func (o *Observations) since(s Signal, now time.Time) time.Time {
 	if at, known := o.now[s.key()]; known {
 		return at
@@ -54,12 +55,12 @@ func (o *Observations) newPass() *Observations {
 	return &Observations{before: o.now, now: make(map[key]time.Time, len(o.now))}
 }
 
-// clockDifference is by how much the clock of whoever wrote a time down may differ from ours. Where all that is known of a
-// signal is such a time, it counts only as far as that leaves no uncertainty.
+// clockDifference is by how much the clock of whoever wrote a time down may differ from ours. Where all that is known
+// of a signal is such a time, it counts only as far as that leaves no uncertainty.
 const clockDifference = 15 * time.Minute
 
-// left is how much of a timeout is left to a signal, zero or less if nothing is. Without Observations the signal counts from
-// when it is said to have begun; if that is in the future, by whatever clock, it begins now.
+// left is how much of a timeout is left to a signal, zero or less if nothing is. Without Observations the signal
+// counts from when it is said to have begun; if that is in the future, by whatever clock, it begins now.
 func (c Clock) left(timeout time.Duration, signal Signal, now time.Time) time.Duration {
 	observed := signal.Began
 	if c.Observed != nil {
@@ -69,7 +70,8 @@ func (c Clock) left(timeout time.Duration, signal Signal, now time.Time) time.Du
 	if counted.After(now) {
 		counted = now
 	}
-	return reachability.TimeLeft(timeout, latest(signal.Began.Add(clockDifference), c.Certain), counted, c.LeaderSince, now)
+	return reachability.TimeLeft(timeout, latest(signal.Began.Add(clockDifference), c.Certain), counted,
+		c.LeaderSince, now)
 }
 
 func latest(a, b time.Time) time.Time {

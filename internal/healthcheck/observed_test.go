@@ -43,7 +43,8 @@ func TestTimeoutsAreByThisProcessesOwnClock(t *testing.T) {
 				judge := func(truth float64, s Subject) Evaluation {
 					seen = seen.newPass()
 					leads := minutes(5 + skew)
-					return Evaluate(impatient(), s.Machine, s.Node, minutes(truth+skew), Clocks{Stable: leads, Thawed: leads, Observed: seen}.In(""))
+					return Evaluate(impatient(), s.Machine, s.Node, minutes(truth+skew),
+						Clocks{Stable: leads, Thawed: leads, Observed: seen}.In(""))
 				}
 				for _, truth := range []float64{30, 30.5, 30.99} {
 					if v := judge(truth, subject); v.Health != Unknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {

@@ -70,7 +70,8 @@ func (c *cached) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 }
 
 func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-	if asked := (&client.GetOptions{}).ApplyOptions(options); asked.UnsafeDisableDeepCopy == nil || !*asked.UnsafeDisableDeepCopy {
+	if asked := (&client.GetOptions{}).ApplyOptions(options); asked.UnsafeDisableDeepCopy == nil ||
+		!*asked.UnsafeDisableDeepCopy {
 		return fmt.Errorf("a copy of %T %s is asked for", o, key)
 	}
 	node, known := c.nodes[key.Name]
@@ -84,7 +85,8 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, o
 // checking returns a Reconciler of three machines in a cluster with Nodes of others.
 func checking(others int) *Reconciler {
 	c := newCached(others)
-	return New(Options{Client: c, Nodes: &Nodes{Cached: c, Live: c}, BuiltIn: policy(), Clock: testclock.NewFakePassiveClock(minutes(60))})
+	return New(Options{Client: c, Nodes: &Nodes{Cached: c, Live: c}, BuiltIn: policy(),
+		Clock: testclock.NewFakePassiveClock(minutes(60))})
 }
 
 func passOf(t testing.TB, r *Reconciler) {

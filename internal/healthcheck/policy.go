@@ -95,10 +95,15 @@ type BuiltIn struct {
 
 // AddFlags adds the flags with their defaults.
 func (b *BuiltIn) AddFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&b.Timeout, "health-timeout", DefaultTimeout, "how long a node may be not Ready, or have one of --health-node-conditions, until its machine is replaced, where no MachineHealthCheck selects the machine")
-	fs.StringSliceVar(&b.NodeConditions, "health-node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"}, "conditions of nodes that are trouble while they are True, for machines that no MachineHealthCheck selects")
-	fs.StringVar(&b.MaxUnhealthy, "health-max-unhealthy", v1beta1.DefaultMaxUnhealthy, "how many of the machines of a namespace that no MachineHealthCheck selects may be unhealthy, as a number or a percentage; with more of them there is none replaced")
-	fs.IntVar(&b.MeltdownThreshold, "health-meltdown-threshold", DefaultMeltdownThreshold, "percentage of running machines, over all, in one zone or in one namespace, with more than which unhealthy there is none replaced there")
+	fs.DurationVar(&b.Timeout, "health-timeout", DefaultTimeout,
+		"how long a node may be not Ready, or have one of --health-node-conditions, until its machine is replaced, where no MachineHealthCheck selects the machine")
+	fs.StringSliceVar(&b.NodeConditions, "health-node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem",
+		"DiskPressure", "NetworkUnavailable"},
+		"conditions of nodes that are trouble while they are True, for machines that no MachineHealthCheck selects")
+	fs.StringVar(&b.MaxUnhealthy, "health-max-unhealthy", v1beta1.DefaultMaxUnhealthy,
+		"how many of the machines of a namespace that no MachineHealthCheck selects may be unhealthy, as a number or a percentage; with more of them there is none replaced")
+	fs.IntVar(&b.MeltdownThreshold, "health-meltdown-threshold", DefaultMeltdownThreshold,
+		"percentage of running machines, over all, in one zone or in one namespace, with more than which unhealthy there is none replaced there")
 }
 
 // Policy returns what the flags say. Its error names those that cannot be used.
@@ -115,10 +120,12 @@ func (b *BuiltIn) Policy() (Policy, error) {
 		errs = append(errs, fmt.Errorf("--health-max-unhealthy is %q; it must be a number or a percentage", b.MaxUnhealthy))
 	}
 	if b.MeltdownThreshold < 1 || b.MeltdownThreshold > 100 {
-		errs = append(errs, fmt.Errorf("--health-meltdown-threshold is %d; it must be between 1 and 100", b.MeltdownThreshold))
+		errs = append(errs, fmt.Errorf("--health-meltdown-threshold is %d; it must be between 1 and 100",
+			b.MeltdownThreshold))
 	}
 	add := func(condition corev1.NodeConditionType, status corev1.ConditionStatus) {
-		p.Conditions = append(p.Conditions, v1beta1.UnhealthyNodeCondition{Type: condition, Status: status, Timeout: metav1.Duration{Duration: b.Timeout}})
+		p.Conditions = append(p.Conditions, v1beta1.UnhealthyNodeCondition{Type: condition, Status: status,
+			Timeout: metav1.Duration{Duration: b.Timeout}})
 	}
 	add(corev1.NodeReady, corev1.ConditionUnknown)
 	add(corev1.NodeReady, corev1.ConditionFalse)

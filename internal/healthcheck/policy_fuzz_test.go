@@ -7,10 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// FuzzLimit (H-5): whatever a check says, the limit is none only where that is what it says, and a percentage of the schema
-// lets through no more machines than there are.
+// FuzzLimit (H-5): whatever a check says, the limit is none only where that is what it says, and a percentage of the
+// schema lets through no more machines than there are.
 func FuzzLimit(f *testing.F) {
-	for _, seed := range []string{"0%", "0", "1%", "40%", "100%", "-1%", "many", "", "99999999999999999999%", "9223372036854775807%"} {
+	for _, seed := range []string{"0%", "0", "1%", "40%", "100%", "-1%", "many", "", "99999999999999999999%",
+		"9223372036854775807%"} {
 		f.Add(seed, int32(0), int32(3))
 	}
 	f.Add("", int32(-1), int32(math.MaxInt32))

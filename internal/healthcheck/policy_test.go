@@ -19,8 +19,10 @@ func TestTheBuiltInPolicyIsWhatTheFlagsSay(t *testing.T) {
 		want string // conditions, or an error
 		fail bool
 	}{
-		{"", "Ready=Unknown:10m0s Ready=False:10m0s KernelDeadlock=True:10m0s ReadonlyFilesystem=True:10m0s DiskPressure=True:10m0s NetworkUnavailable=True:10m0s", false},
-		{"--health-timeout=1m --health-node-conditions=A,B", "Ready=Unknown:1m0s Ready=False:1m0s A=True:1m0s B=True:1m0s", false},
+		{"",
+			"Ready=Unknown:10m0s Ready=False:10m0s KernelDeadlock=True:10m0s ReadonlyFilesystem=True:10m0s DiskPressure=True:10m0s NetworkUnavailable=True:10m0s", false},
+		{"--health-timeout=1m --health-node-conditions=A,B", "Ready=Unknown:1m0s Ready=False:1m0s A=True:1m0s B=True:1m0s",
+			false},
 		{"--health-node-conditions=", "Ready=Unknown:10m0s Ready=False:10m0s", false},
 		{"--health-timeout=0s", "--health-timeout is 0s", true},
 		{"--health-node-conditions=Ready", "--health-node-conditions has Ready", true},
@@ -63,7 +65,8 @@ func TestTheBuiltInPolicyIsWhatTheFlagsSay(t *testing.T) {
 func TestWhatACheckLeavesOutHasItsDefault(t *testing.T) {
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
 	p := PolicyOf(c)
-	if p.Type != v1beta1.RemediationReplace || p.Reason != v1beta1.ReasonMachineHealthCheck || p.limit(10) != 4 || p.Startup != 0 || p.MaxRetries != nil {
+	if p.Type != v1beta1.RemediationReplace || p.Reason != v1beta1.ReasonMachineHealthCheck || p.limit(10) != 4 ||
+		p.Startup != 0 || p.MaxRetries != nil {
 		t.Errorf("%+v", p)
 	}
 	if got := p.goneTimeout(); got != DefaultTimeout {
@@ -71,8 +74,10 @@ func TestWhatACheckLeavesOutHasItsDefault(t *testing.T) {
 	}
 	c.Spec.NodeStartupTimeout = &metav1.Duration{Duration: time.Minute}
 	c.Spec.Remediation.Type = v1beta1.RemediationExternal
-	c.Spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Timeout: metav1.Duration{Duration: 3 * time.Minute}}}
-	if p = PolicyOf(c); p.Reason != v1beta1.ReasonExternalRemediation || p.Startup != time.Minute || p.goneTimeout() != 3*time.Minute {
+	c.Spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady,
+		Status: corev1.ConditionUnknown, Timeout: metav1.Duration{Duration: 3 * time.Minute}}}
+	if p = PolicyOf(c); p.Reason != v1beta1.ReasonExternalRemediation || p.Startup != time.Minute ||
+		p.goneTimeout() != 3*time.Minute {
 		t.Errorf("%+v", p)
 	}
 }

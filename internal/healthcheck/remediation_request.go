@@ -36,8 +36,8 @@ type wanted struct {
 	policy Policy
 }
 
-// collect adds the wishes of one policy. Where several policies are for one machine, that a person asks comes first, then
-// that one of them says it is enough, then whatever the first wants.
+// collect adds the wishes of one policy. Where several policies are for one machine, that a person asks comes first,
+// then that one of them says it is enough, then whatever the first wants.
 func collect(all map[types.UID]wanted, p Policy, wishes []Wish) {
 	rank := func(w Wish) int {
 		switch {
@@ -72,7 +72,8 @@ func (p *pass) mark(ctx context.Context, wishes map[types.UID]wanted, s Situatio
 	}
 	pending := slices.SortedFunc(maps.Values(wishes), func(a, b wanted) int {
 		x, y := a.Subject.Machine, b.Subject.Machine
-		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
+			cmp.Compare(x.Name, y.Name))
 	})
 	done := 0
 	for _, w := range pending {
@@ -128,11 +129,13 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 	}
 	message := bounded(w.Reason.Message)
 	_, err := p.apply(ctx, m, m.ResourceVersion, map[string]any{
-		"type": v1beta1.ConditionRemediationRequested, "status": string(status), "reason": w.Reason.Reason, "message": message,
+		"type": v1beta1.ConditionRemediationRequested, "status": string(status), "reason": w.Reason.Reason,
+		"message":            message,
 		"observedGeneration": m.Generation, "lastTransitionTime": at.UTC().Format(time.RFC3339),
 	})
 	if err != nil {
-		return fmt.Errorf("set %s of machine %s: %w", v1beta1.ConditionRemediationRequested, client.ObjectKeyFromObject(m), err)
+		return fmt.Errorf("set %s of machine %s: %w", v1beta1.ConditionRemediationRequested,
+			client.ObjectKeyFromObject(m), err)
 	}
 	result := resultExhausted
 	if w.Mark {
@@ -174,13 +177,15 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 		// Somebody else owns it too, as after a restore from a backup. On a healthy machine it would be its end.
 		changed := m.DeepCopy()
 		meta.RemoveStatusCondition(&changed.Status.Conditions, v1beta1.ConditionRemediationRequested)
-		err = p.Live.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
+		err = p.Live.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}),
+			client.FieldOwner(fieldManager))
 	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("take %s of machine %s back: %w", v1beta1.ConditionRemediationRequested, client.ObjectKeyFromObject(m), err)
+		return fmt.Errorf("take %s of machine %s back: %w", v1beta1.ConditionRemediationRequested,
+			client.ObjectKeyFromObject(m), err)
 	}
 	if c.Status == metav1.ConditionTrue {
 		p.event(m, corev1.EventTypeNormal, "RemediationWithdrawn", "The machine is not to be remediated any more.")
@@ -189,9 +194,10 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	return nil
 }
 
-// apply makes conditions all that this field manager has in the machine's status, and returns those of all managers. The UID
-// keeps it from making the machine anew, the version, if any, from acting on what has changed.
-func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string, conditions ...any) ([]metav1.Condition, error) {
+// apply makes conditions all that this field manager has in the machine's status, and returns those of all managers.
+// The UID keeps it from making the machine anew, the version, if any, from acting on what has changed.
+func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string,
+	conditions ...any) ([]metav1.Condition, error) {
 	metadata := map[string]any{"namespace": m.Namespace, "name": m.Name, "uid": string(m.UID)}
 	if version != "" {
 		metadata["resourceVersion"] = version
@@ -202,7 +208,8 @@ func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string, co
 	if len(conditions) > 0 {
 		object.Object["status"] = map[string]any{"conditions": conditions}
 	}
-	err := p.Live.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(fieldManager))
+	err := p.Live.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership,
+		client.FieldOwner(fieldManager))
 	if err != nil {
 		return nil, err
 	}

@@ -53,8 +53,8 @@ func (p *pass) report(ctx context.Context, g group, j Judgement) error {
 	return p.writeStatus(ctx, g.check, status)
 }
 
-// reportBuiltIn tells of a rejection of the built-in policy when it begins. There is no object of its own to inform it of: the
-// event is about the first of the machines that would have been remediated.
+// reportBuiltIn tells of a rejection of the built-in policy when it begins. There is no object of its own to inform
+// it of: the event is about the first of the machines that would have been remediated.
 func (p *pass) reportBuiltIn(g group, j Judgement) {
 	before := p.state.restrictions[g.namespace]
 	if j.Restriction.Reason == "" {
@@ -65,7 +65,9 @@ func (p *pass) reportBuiltIn(g group, j Judgement) {
 	if before == j.Restriction.Reason {
 		return
 	}
-	about := slices.IndexFunc(g.subjects, func(s Subject) bool { return len(j.Targets) > 0 && s.Machine.Name == j.Targets[0] })
+	about := slices.IndexFunc(g.subjects, func(s Subject) bool {
+		return len(j.Targets) > 0 && s.Machine.Name == j.Targets[0]
+	})
 	if about < 0 {
 		about = slices.IndexFunc(g.subjects, func(s Subject) bool {
 			return Evaluate(g.policy, s.Machine, s.Node, p.now, p.clocks.In(everywhere)).InTrouble
@@ -89,7 +91,8 @@ func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.Machi
 }
 
 // writeStatus writes the status of a check if it is another one. What is only a count may wait.
-func (p *pass) writeStatus(ctx context.Context, c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus) error {
+func (p *pass) writeStatus(ctx context.Context, c *v1beta1.MachineHealthCheck,
+	status *v1beta1.MachineHealthCheckStatus) error {
 	if equality.Semantic.DeepEqual(c.Status, *status) {
 		return nil
 	}

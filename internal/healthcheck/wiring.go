@@ -27,8 +27,9 @@ func everything() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "machines"}}
 }
 
-// Passes that machines and nodes ask for are spaced by perMachine for each machine, up to maxSpacing. A pass costs a few
-// microseconds for each; without the space between them the cost of a fleet that comes up would grow with its square.
+// Passes that machines and nodes ask for are spaced by perMachine for each machine, up to maxSpacing. A pass costs a
+// few microseconds for each; without the space between them the cost of a fleet that comes up would grow with its
+// square.
 const (
 	perMachine = time.Millisecond
 	maxSpacing = 5 * time.Second
@@ -39,7 +40,8 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "machinehealthcheck", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.MachineHealthCheck{}, Keys: keys(func() time.Duration { return 0 }), Predicate: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.MachineHealthCheck{}, Keys: keys(func() time.Duration { return 0 }),
+				Predicate: predicate.GenerationChangedPredicate{}},
 			{Object: &v1beta1.Machine{}, Keys: keys(r.spacing), Predicate: machineChanged()},
 			{Object: &v1beta1.MachineSet{}, Keys: keys(r.spacing), Predicate: freezeChanged()},
 			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(keys(r.spacing)), Predicate: nodeChanged()},
@@ -63,8 +65,8 @@ func keys(after func() time.Duration) handler.EventHandler {
 	}
 }
 
-// ofMachines lets through the events of Nodes that Machines refer to. A Machine that refers to one only later asks for a pass
-// itself. Where that cannot be found out, every event is let through.
+// ofMachines lets through the events of Nodes that Machines refer to. A Machine that refers to one only later asks
+// for a pass itself. Where that cannot be found out, every event is let through.
 func (r *Reconciler) ofMachines(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	concerned := func(ctx context.Context, node client.Object) bool {
@@ -108,9 +110,11 @@ func concerns(was, is *v1beta1.Machine) bool {
 		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
 		return true
 	}
-	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionReady, v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice} {
+	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionReady,
+		v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice} {
 		a, b := meta.FindStatusCondition(was.Status.Conditions, kind), meta.FindStatusCondition(is.Status.Conditions, kind)
-		if (a == nil) != (b == nil) || a != nil && (a.Status != b.Status || a.Reason != b.Reason || !a.LastTransitionTime.Equal(&b.LastTransitionTime)) {
+		if (a == nil) != (b == nil) || a != nil && (a.Status != b.Status || a.Reason != b.Reason ||
+			!a.LastTransitionTime.Equal(&b.LastTransitionTime)) {
 			return true
 		}
 	}

@@ -23,8 +23,8 @@ const (
 	MachineByNodeName = "machine.nodeName"
 	// MachineByClass finds Machines by the name of their class.
 	MachineByClass = "machine.className"
-	// MachineBySecret finds Machines by the names of the Secrets that they refer to themselves: those of the inline form, and
-	// the credentials that their instance was made with.
+	// MachineBySecret finds Machines by the names of the Secrets that they refer to themselves: those of the inline
+	// form, and the credentials that their instance was made with.
 	MachineBySecret = "machine.secretName"
 	// MachineSetByOwner finds MachineSets by the UID of their controller.
 	MachineSetByOwner = "machineset.controllerUID"
@@ -37,10 +37,12 @@ func RegisterMachines(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, machines())
 }
 
-// RegisterOwned adds those indexes of Machines that machinist-manager uses, instead of RegisterMachines: a machine takes some
-// 300 bytes in an index whose value no other machine has.
+// RegisterOwned adds those indexes of Machines that machinist-manager uses, instead of RegisterMachines: a machine
+// takes some 300 bytes in an index whose value no other machine has.
 func RegisterOwned(ctx context.Context, indexer client.FieldIndexer) error {
-	return register(ctx, indexer, slices.DeleteFunc(machines(), func(e entry) bool { return e.name != MachineByOwner && e.name != MachineByNodeName }))
+	return register(ctx, indexer, slices.DeleteFunc(machines(), func(e entry) bool {
+		return e.name != MachineByOwner && e.name != MachineByNodeName
+	}))
 }
 
 // RegisterSets adds the indexes of MachineSets, for the process that watches them.
@@ -103,8 +105,8 @@ func machines() []entry {
 	}
 }
 
-// everywhere is a cache that can have an index of namespaced objects over all namespaces only. In others it is twice as large:
-// over all namespaces, and in each.
+// everywhere is a cache that can have an index of namespaced objects over all namespaces only. In others it is twice
+// as large: over all namespaces, and in each.
 type everywhere interface {
 	IndexFieldEverywhere(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error
 }

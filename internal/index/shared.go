@@ -10,11 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns the objects that a list would have, which must not be changed: others have them too. list is an empty one
-// that tells the kind, whose objects are *T. From a process's cache they come without a copy, which counts where they are a
-// whole fleet; options may then be a namespace, one field, and not to wait for own writes. From its live client, which gives
-// list the resource version, those that the cache has in the same version are the cache's own.
-func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectList, o ...client.ListOption) ([]*T, error) {
+// Shared returns the objects that a list would have, which must not be changed: others have them too. list is an
+// empty one that tells the kind, whose objects are *T. From a process's cache they come without a copy, which counts
+// where they are a whole fleet; options may then be a namespace, one field, and not to wait for own writes. From its
+// live client, which gives list the resource version, those that the cache has in the same version are the cache's
+// own.
+func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectList,
+	o ...client.ListOption) ([]*T, error) {
 	var shared []*T
 	add := func(object any) error {
 		t, ok := object.(*T)

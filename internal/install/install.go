@@ -32,8 +32,9 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-// Install brings in the CustomResourceDefinitions, waits until they can be used, and installs the admission policies and the
-// flow control, which the API server heeds a moment later. It may be called again, to upgrade. How long it waits is up to the context.
+// Install brings in the CustomResourceDefinitions, waits until they can be used, and installs the admission policies
+// and the flow control, which the API server heeds a moment later. It may be called again, to upgrade. How long it
+// waits is up to the context.
 func Install(ctx context.Context, cluster *rest.Config) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -51,7 +52,8 @@ func Install(ctx context.Context, cluster *rest.Config) error {
 }
 
 // Webhooks installs webhook configurations. Their processes put the authorities of their certificates into them.
-func Webhooks(ctx context.Context, cluster *rest.Config, configurations ...*admissionv1.ValidatingWebhookConfiguration) error {
+func Webhooks(ctx context.Context, cluster *rest.Config,
+	configurations ...*admissionv1.ValidatingWebhookConfiguration) error {
 	c, err := newClient(cluster)
 	if err != nil {
 		return err

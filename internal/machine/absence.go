@@ -12,9 +12,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may answer NotFound for an instance that exists. Clouds with eventual consistency do so for seconds after they
-// accepted it, and a single read may reach a replica that is behind. A machine that counts as vanished is replaced, and its
-// instance deleted, so this file is the only place that concludes from NotFound, or from Gone, that an instance is absent:
+// A cloud may answer NotFound for an instance that exists. Clouds with eventual consistency do so for seconds after
+// they accepted it, and a single read may reach a replica that is behind. A machine that counts as vanished is
+// replaced, and its instance deleted, so this file is the only place that concludes from NotFound, or from Gone, that
+// an instance is absent:
 //
 //   - not before the driver's settling time has passed since the instance was created or adopted, and
 //   - only if two reads in a row say NotFound. An instance that is shown, a failed read and a Ready Node start the count again.
@@ -22,18 +23,18 @@ import (
 // maxRecheck bounds the time between the two reads.
 const maxRecheck = 15 * time.Second
 
-// recheckAfter is how far apart two reads have to be before the second one tells something new. The settling time says how
-// slow the reads of this cloud are; a part of it is enough for a replica to catch up, and a preempted instance is replaced
-// within seconds.
+// recheckAfter is how far apart two reads have to be before the second one tells something new. The settling time
+// says how slow the reads of this cloud are; a part of it is enough for a replica to catch up, and a preempted
+// instance is replaced within seconds.
 func recheckAfter(settle time.Duration) time.Duration { return min(settle/4, maxRecheck) }
 
-// longLaunched is how long ago an instance must have been launched to be shown by the cloud whoever created it. It is more
-// than any call lasts, and than the clocks of two processes differ.
+// longLaunched is how long ago an instance must have been launched to be shown by the cloud whoever created it. It is
+// more than any call lasts, and than the clocks of two processes differ.
 const longLaunched = 10 * time.Minute
 
 // showsWithin returns for how long the cloud may still not show the instance that the Machine has recorded. It is not
-// positive when it must be shown. This process knows when its own Create or Adopt ended; those of others ended before it
-// began to lead.
+// positive when it must be shown. This process knows when its own Create or Adopt ended; those of others ended before
+// it began to lead.
 func (p *pass) showsWithin() time.Duration {
 	settle := p.Cloud.CreateSettle()
 	since := p.states.createdAt(p.machine)
@@ -51,8 +52,8 @@ func (p *pass) showsWithin() time.Duration {
 	return since.Add(settle).Sub(p.now)
 }
 
-// absent takes note that the cloud answered NotFound to a read by provider ID, and reports whether the instance counts as
-// absent. If that cannot be decided yet, the Machine is reconciled again when it can.
+// absent takes note that the cloud answered NotFound to a read by provider ID, and reports whether the instance
+// counts as absent. If that cannot be decided yet, the Machine is reconciled again when it can.
 func (p *pass) absent() bool {
 	if left := p.showsWithin(); left > 0 {
 		p.undecided = true
@@ -80,8 +81,8 @@ func (p *pass) shown() {
 	}
 }
 
-// followAbsent continues with an instance that the cloud does not show while it is followed. Until it counts as absent, a
-// Machine that is described (known) stays as it is, and its Node may come.
+// followAbsent continues with an instance that the cloud does not show while it is followed. Until it counts as
+// absent, a Machine that is described (known) stays as it is, and its Node may come.
 func (p *pass) followAbsent(known bool) progress {
 	if p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return wait
@@ -97,9 +98,9 @@ func (p *pass) followAbsent(known bool) progress {
 	return progress(known)
 }
 
-// confirmGone reports whether an instance that Delete called gone is absent. A driver that looks the instance up before it
-// deletes it says Gone as well when its cloud does not show the instance yet, and the Machine would leave it behind. If the
-// removal was accepted before, nothing is left to confirm.
+// confirmGone reports whether an instance that Delete called gone is absent. A driver that looks the instance up
+// before it deletes it says Gone as well when its cloud does not show the instance yet, and the Machine would leave
+// it behind. If the removal was accepted before, nothing is left to confirm.
 func (p *pass) confirmGone(ctx context.Context, inputs resolve.Resolved, result provider.DeleteResult) progress {
 	if p.deletionAccepted() {
 		return next
@@ -109,7 +110,8 @@ func (p *pass) confirmGone(ctx context.Context, inputs resolve.Resolved, result 
 	}
 	poll := pollInterval(p.now.Sub(p.nothingToDeleteSince()))
 	if left := p.showsWithin(); left > 0 {
-		p.deleting(v1beta1.ReasonCreateSettling, "The provider does not show the instance; waiting until it would have shown.")
+		p.deleting(v1beta1.ReasonCreateSettling,
+			"The provider does not show the instance; waiting until it would have shown.")
 		p.requeueIn(min(left, poll))
 		return wait
 	}
@@ -128,22 +130,23 @@ func (p *pass) confirmGone(ctx context.Context, inputs resolve.Resolved, result 
 	return wait
 }
 
-// goneForGood keeps that nothing has to be confirmed again where what follows takes longer. It is written only with what
-// that waits for.
+// goneForGood keeps that nothing has to be confirmed again where what follows takes longer. It is written only with
+// what that waits for.
 func (p *pass) goneForGood() progress {
 	p.states.update(p.machine, func(m *machineState) { m.teardown.accepted = true })
 	p.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }
 
-// deletionAccepted reports whether the cloud has accepted the removal of the instance, from this process or from one before
-// it, or it was confirmed to be gone.
+// deletionAccepted reports whether the cloud has accepted the removal of the instance, from this process or from one
+// before it, or it was confirmed to be gone.
 func (p *pass) deletionAccepted() bool {
 	if p.states.get(p.machine).teardown.accepted {
 		return true
 	}
 	last := p.machine.Status.LastOperation
-	return last != nil && last.Type == v1beta1.OperationDelete && last.State == v1beta1.OperationProcessing && last.Code == ""
+	return last != nil && last.Type == v1beta1.OperationDelete && last.State == v1beta1.OperationProcessing &&
+		last.Code == ""
 }
 
 // nothingToDeleteSince is when Delete first reported, in this deletion, that there is no instance.
@@ -164,8 +167,8 @@ func (p *pass) replaced(instance *provider.Instance) bool {
 		p.now.Sub(p.began()) <= p.Cloud.CreateSettle()
 }
 
-// stateOf is the state of an instance after a read. A read that is behind shows an instance that ran as one that has not
-// booted; following it again would gain nothing.
+// stateOf is the state of an instance after a read. A read that is behind shows an instance that ran as one that has
+// not booted; following it again would gain nothing.
 func stateOf(before *v1beta1.InstanceStatus, read *provider.Instance) v1beta1.InstanceState {
 	if before != nil && before.State == v1beta1.InstanceRunning && read.State == provider.StatePending {
 		return before.State

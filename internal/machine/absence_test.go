@@ -112,7 +112,8 @@ func TestAnInstanceThatIsNeverShownFailsInTime(t *testing.T) {
 	if m.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
 		t.Errorf("failureReason is %s", m.Status.FailureReason)
 	}
-	within(t, "the age of the machine when it failed", w.clock.Since(m.CreationTimestamp.Time), v1beta1.DefaultCreationTimeout, v1beta1.DefaultCreationTimeout+time.Minute)
+	within(t, "the age of the machine when it failed", w.clock.Since(m.CreationTimestamp.Time),
+		v1beta1.DefaultCreationTimeout, v1beta1.DefaultCreationTimeout+time.Minute)
 }
 
 // What is really gone is found within seconds where the machine is no longer new: two calls, one write.
@@ -153,8 +154,10 @@ func TestAPreemptionThatTheNodeShowsFirst(t *testing.T) {
 		ends func(w *world, id string)
 		most time.Duration
 	}{
-		"it is shown as terminating": {func(w *world, id string) { w.cloud.state(id, provider.StateTerminating, "preempted") }, time.Minute},
-		"it is shown as running":     {func(w *world, _ string) { w.cloud.lag = 5 * time.Second }, time.Minute + maxRecheck},
+		"it is shown as terminating": {func(w *world, id string) {
+			w.cloud.state(id, provider.StateTerminating, "preempted")
+		}, time.Minute},
+		"it is shown as running": {func(w *world, _ string) { w.cloud.lag = 5 * time.Second }, time.Minute + maxRecheck},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +197,8 @@ func TestANewInstanceThatVanishesIsFoundAfterTheSettlingTime(t *testing.T) {
 			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 			again(w)
 			w.untilPhase("m", v1beta1.MachineFailed)
-			within(t, "the time until it was found", w.clock.Since(began), w.cloud.settle+recheckAfter(w.cloud.settle), w.cloud.settle+maxRecheck+time.Second)
+			within(t, "the time until it was found", w.clock.Since(began), w.cloud.settle+recheckAfter(w.cloud.settle),
+				w.cloud.settle+maxRecheck+time.Second)
 			if n := len(w.effects.of("cloud get")); n > 4 {
 				t.Errorf("%d reads", n)
 			}
@@ -284,13 +288,14 @@ func TestWhatShowsAfterTheNodeIsReadyIsRecorded(t *testing.T) {
 	w.node("m", true)
 	w.until("m", "the address", func() bool {
 		m := w.get("m")
-		return m.Status.Phase == v1beta1.MachineRunning && len(m.Status.Addresses) == 1 && m.Status.Addresses[0].Address == "10.7.7.7"
+		return m.Status.Phase == v1beta1.MachineRunning && len(m.Status.Addresses) == 1 &&
+			m.Status.Addresses[0].Address == "10.7.7.7"
 	})
 	w.wantRest("m")
 }
 
-// A machine that is deleted right after its creation leaves no instance behind, although Delete says Gone as long as the
-// cloud does not show it.
+// A machine that is deleted right after its creation leaves no instance behind, although Delete says Gone as long as
+// the cloud does not show it.
 //
 // M-27, M-75.
 func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
@@ -300,14 +305,20 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 			kind  func(*world)
 			again func(*world)
 		}{
-			"removed within the call":                    {func(w *world) { w.cloud.evasive = true }, func(*world) {}},
-			"removed within the call, another process":   {func(w *world) { w.cloud.evasive = true }, (*world).restart},
-			"takes its time to go":                       {func(w *world) { w.cloud.shutdown = 10 * time.Second }, func(*world) {}},
-			"takes its time to go, another process":      {func(w *world) { w.cloud.shutdown = 10 * time.Second }, (*world).restart},
-			"only the provider ID was written":           {func(w *world) { w.effects.next = cut{at: 3, dies: true} }, (*world).restart},
-			"without a target cluster, within the call":  {func(w *world) { w.options.Target, w.cloud.evasive = nil, true }, (*world).restart},
-			"it says that it found it when it is shown":  {func(*world) {}, func(*world) {}},
-			"booting, and takes its time to go in a lag": {func(w *world) { w.cloud.boot, w.cloud.shutdown = time.Minute, time.Minute }, func(*world) {}},
+			"removed within the call":                  {func(w *world) { w.cloud.evasive = true }, func(*world) {}},
+			"removed within the call, another process": {func(w *world) { w.cloud.evasive = true }, (*world).restart},
+			"takes its time to go": {func(w *world) { w.cloud.shutdown = 10 * time.Second },
+				func(*world) {}},
+			"takes its time to go, another process": {func(w *world) { w.cloud.shutdown = 10 * time.Second },
+				(*world).restart},
+			"only the provider ID was written": {func(w *world) { w.effects.next = cut{at: 3, dies: true} },
+				(*world).restart},
+			"without a target cluster, within the call": {func(w *world) { w.options.Target, w.cloud.evasive = nil, true },
+				(*world).restart},
+			"it says that it found it when it is shown": {func(*world) {}, func(*world) {}},
+			"booting, and takes its time to go in a lag": {func(w *world) {
+				w.cloud.boot, w.cloud.shutdown = time.Minute, time.Minute
+			}, func(*world) {}},
 		} {
 			t.Run(fmt.Sprintf("%s late, %s", lag, name), func(t *testing.T) {
 				t.Parallel()
@@ -336,8 +347,8 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 	}
 }
 
-// The deletion of a machine that ran for long is not slower for it: what was accepted needs no confirmation, and a bare Gone
-// is confirmed at once.
+// The deletion of a machine that ran for long is not slower for it: what was accepted needs no confirmation, and a
+// bare Gone is confirmed at once.
 //
 // M-26, M-75.
 func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
@@ -346,11 +357,15 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		kind  func(*world)
 		calls []string
 	}{
-		"removed within the call":               {func(*world) {}, []string{"cloud delete"}},
-		"removed within the call, not reported": {func(w *world) { w.cloud.evasive = true }, []string{"cloud delete", "cloud get"}},
-		"another process":                       {func(w *world) { w.cloud.evasive = true; w.restart() }, []string{"cloud delete", "cloud get"}},
-		"gone before":                           {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID) }, []string{"cloud delete", "cloud get"}},
-		"gone before, and the process is new":   {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID); w.restart() }, []string{"cloud delete", "cloud get"}},
+		"removed within the call": {func(*world) {}, []string{"cloud delete"}},
+		"removed within the call, not reported": {func(w *world) { w.cloud.evasive = true },
+			[]string{"cloud delete", "cloud get"}},
+		"another process": {func(w *world) { w.cloud.evasive = true; w.restart() },
+			[]string{"cloud delete", "cloud get"}},
+		"gone before": {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID) },
+			[]string{"cloud delete", "cloud get"}},
+		"gone before, and the process is new": {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID); w.restart() },
+			[]string{"cloud delete", "cloud get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -408,7 +423,8 @@ func TestAnUpdateOfAnInstanceThatIsNotShown(t *testing.T) {
 	missing := provider.Errorf(provider.NotFound, "no such instance")
 	t.Run("a young one is waited for", func(t *testing.T) {
 		t.Parallel()
-		a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}, errs: []error{missing, missing, missing}}
+		a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
+			errs: []error{missing, missing, missing}}
 		w, m := changed(t, a)
 		w.events.take()
 		w.until("m", "the update", func() bool {
@@ -427,7 +443,8 @@ func TestAnUpdateOfAnInstanceThatIsNotShown(t *testing.T) {
 	})
 	t.Run("an old one is asked for", func(t *testing.T) {
 		t.Parallel()
-		a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}, errs: slices.Repeat([]error{missing}, 40)}
+		a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
+			errs: slices.Repeat([]error{missing}, 40)}
 		w, m := changed(t, a)
 		w.step(time.Hour)
 		w.cloud.vanish(m.Spec.ProviderID)
@@ -475,7 +492,8 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
 			})
 			m := w.get("m")
-			if live := w.cloud.live(); len(live) != 1 || live[0].ProviderID != m.Spec.ProviderID || m.Spec.ProviderID == old.Spec.ProviderID {
+			if live := w.cloud.live(); len(live) != 1 || live[0].ProviderID != m.Spec.ProviderID ||
+				m.Spec.ProviderID == old.Spec.ProviderID {
 				t.Errorf("the machine has %s, had %s; live: %+v", m.Spec.ProviderID, old.Spec.ProviderID, live)
 			}
 			if made := w.cloud.made[m.UID]; made != 2 || len(w.cloud.twins) > 0 {
@@ -489,8 +507,8 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 	}
 }
 
-// Of a machine that is deleted in the middle of its replacement the new instance goes as well, although the cloud shows the
-// old one by the same tags.
+// Of a machine that is deleted in the middle of its replacement the new instance goes as well, although the cloud
+// shows the old one by the same tags.
 //
 // M-28, M-76.
 func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {
@@ -506,7 +524,8 @@ func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {
 	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: 5 * time.Second})
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
 	w.reconcile("m")
-	if in, err := w.cloud.read("", old.UID); err != nil || in.ProviderID != old.Spec.ProviderID || w.get("m").LaunchAttempt() != 2 {
+	if in, err := w.cloud.read("", old.UID); err != nil || in.ProviderID != old.Spec.ProviderID ||
+		w.get("m").LaunchAttempt() != 2 {
 		t.Fatalf("the cloud shows %v, %v of attempt %d", in, err, w.get("m").LaunchAttempt())
 	}
 	w.delete("m")

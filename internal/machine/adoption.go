@@ -23,15 +23,15 @@ import (
 // the tags of another Machine.
 var refusedAdoption = retryPolicy{v1beta1.ReasonAdoptionRefused, 10 * time.Second, 10 * time.Minute}
 
-// undescribed reports whether the Machine has a provider ID and nothing was ever recorded of that instance: it has to be
-// adopted, or the process was killed between the two writes that record a launch.
+// undescribed reports whether the Machine has a provider ID and nothing was ever recorded of that instance: it has to
+// be adopted, or the process was killed between the two writes that record a launch.
 func undescribed(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance == nil && !m.Replacing()
 }
 
-// bornWithInstance reports whether it is sure that the Machine was given its provider ID by whoever made it, so that no
-// instance was ever created for it. A launch changes the specification when it records the ID, and what was refused once
-// as an adoption was not a launch.
+// bornWithInstance reports whether it is sure that the Machine was given its provider ID by whoever made it, so that
+// no instance was ever created for it. A launch changes the specification when it records the ID, and what was
+// refused once as an adoption was not a launch.
 func bornWithInstance(m *v1beta1.Machine) bool {
 	if !undescribed(m) {
 		return false
@@ -48,7 +48,8 @@ func bornWithInstance(m *v1beta1.Machine) bool {
 		return false
 	}
 	switch launched.Reason {
-	case v1beta1.ReasonAdoptionForbidden, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported, v1beta1.ReasonDuplicateProviderID:
+	case v1beta1.ReasonAdoptionForbidden, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported,
+		v1beta1.ReasonDuplicateProviderID:
 		return true
 	}
 	return false
@@ -73,8 +74,9 @@ func (p *pass) adopt(ctx context.Context) (progress, error) {
 	}
 	if first, err := p.firstWithProviderID(ctx); err != nil || first != nil {
 		if first != nil {
-			p.launchRefused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and was first.",
-				client.ObjectKeyFromObject(first), p.machine.Spec.ProviderID))
+			p.launchRefused(v1beta1.ReasonDuplicateProviderID,
+				fmt.Sprintf("Machine %s has the same provider ID %s and was first.",
+					client.ObjectKeyFromObject(first), p.machine.Spec.ProviderID))
 		}
 		return wait, err
 	}
@@ -110,15 +112,15 @@ func (p *pass) adopt(ctx context.Context) (progress, error) {
 	return p.tag(ctx, inputs)
 }
 
-// refusedByDriver reports whether a driver said that it will not do what is asked, as of a provider ID that is none of its
-// own, rather than that it could not find out.
+// refusedByDriver reports whether a driver said that it will not do what is asked, as of a provider ID that is none
+// of its own, rather than that it could not find out.
 func refusedByDriver(err error) bool {
 	code := provider.CodeOf(err)
 	return code == provider.InvalidArgument || code == provider.FailedPrecondition
 }
 
-// tag makes the instance ours. That it may have been asked for is durable before it is: should the answer be lost and the
-// Machine be deleted, the tags may still appear on the instance.
+// tag makes the instance ours. That it may have been asked for is durable before it is: should the answer be lost and
+// the Machine be deleted, the tags may still appear on the instance.
 func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, error) {
 	if err := p.confirm(ctx, "it adopts its instance"); err != nil {
 		return wait, err
@@ -134,7 +136,8 @@ func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, erro
 	}
 	attempt := p.attempt()
 	instance, err := p.Cloud.Adopt(ctx, provider.AdoptRequest{
-		Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID, Tags: p.tags(attempt),
+		Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID,
+		Tags: p.tags(attempt),
 	})
 	if err == nil {
 		err = instance.OwnedBy(p.ClusterID, identity(p.machine))
@@ -144,7 +147,8 @@ func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, erro
 		p.adopted(inputs, instance)
 		return next, nil
 	case code == provider.Unimplemented:
-		p.launchRefused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot take over existing instances.", p.Cloud.Name()))
+		p.launchRefused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot take over existing instances.",
+			p.Cloud.Name()))
 	case code == provider.NotFound || refusedByDriver(err):
 		p.adoptionRefused(messageOf(err))
 	default:
@@ -159,20 +163,24 @@ func (p *pass) adopted(inputs resolve.Resolved, instance *provider.Instance) {
 	p.states.update(p.machine, func(m *machineState) { *m = machineState{} })
 	p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
 	if p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
-		p.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Instance %s is the machine's from now on.", instance.ProviderID))
-		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted; waiting for its node.", "")
+		p.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Instance %s is the machine's from now on.",
+			instance.ProviderID))
+		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted; waiting for its node.",
+			"")
 	}
 	p.launched(inputs, instance)
 }
 
-// adoptionAllowed reports whether the class lets its machines take instances over, and sets the condition Launched if it does not.
+// adoptionAllowed reports whether the class lets its machines take instances over, and sets the condition Launched if
+// it does not.
 func (p *pass) adoptionAllowed(inputs resolve.Resolved) bool {
 	if inputs.Adoption == v1beta1.AdoptionAllow {
 		return true
 	}
 	why := "A machine without a class cannot take over an existing instance."
 	if inputs.ClassName != "" {
-		why = fmt.Sprintf("MachineClass %s does not allow its machines to take over existing instances: spec.adoption is %s.", inputs.ClassName, inputs.Adoption)
+		why = fmt.Sprintf("MachineClass %s does not allow its machines to take over existing instances: spec.adoption is %s.",
+			inputs.ClassName, inputs.Adoption)
 	}
 	p.launchRefused(v1beta1.ReasonAdoptionForbidden, why)
 	return false
@@ -182,9 +190,11 @@ func (p *pass) adoptionAllowed(inputs resolve.Resolved) bool {
 func (p *pass) notAdoptable(in *provider.Instance) string {
 	switch {
 	case in.ProviderID != p.machine.Spec.ProviderID:
-		return fmt.Sprintf("The provider spells the instance's ID %.1024q; the machine must be made with exactly that.", in.ProviderID)
+		return fmt.Sprintf("The provider spells the instance's ID %.1024q; the machine must be made with exactly that.",
+			in.ProviderID)
 	case in.ClusterID != "" && in.ClusterID != p.ClusterID || in.MachineUID != "" && in.MachineUID != p.machine.UID:
-		return fmt.Sprintf("Instance %s carries the tags of machine %.128q of cluster %.128q.", in.ProviderID, in.MachineUID, in.ClusterID)
+		return fmt.Sprintf("Instance %s carries the tags of machine %.128q of cluster %.128q.", in.ProviderID, in.MachineUID,
+			in.ClusterID)
 	case in.State == provider.StateTerminating || in.State == provider.StateFailed:
 		return fmt.Sprintf("Instance %s is %s.", in.ProviderID, in.State)
 	}
@@ -216,15 +226,17 @@ func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error
 	return nil, nil
 }
 
-// excludeLaunch makes sure, where somebody gave the Machine its provider ID later, that no instance was made for it before,
-// or is about to show.
+// excludeLaunch makes sure, where somebody gave the Machine its provider ID later, that no instance was made for it
+// before, or is about to show.
 func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) (progress, error) {
 	if left := p.createUnsettled(); left > 0 {
-		p.trying(v1beta1.ReasonProvisioning, "Waiting until an instance that may have been asked for before would have shown.")
+		p.trying(v1beta1.ReasonProvisioning,
+			"Waiting until an instance that may have been asked for before would have shown.")
 		p.requeueIn(left)
 		return wait, nil
 	}
-	made, err := p.Cloud.Get(ctx, provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID})
+	made, err := p.Cloud.Get(ctx, provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(),
+		ClusterID: p.ClusterID})
 	switch {
 	case provider.IsNotFound(err):
 		return next, nil
@@ -232,7 +244,8 @@ func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) (prog
 		p.adoptionDelayed(err)
 		return wait, nil
 	}
-	p.trying(v1beta1.ReasonProvisioning, fmt.Sprintf("The machine has the instance %s already, and cannot take over %s.", made.ProviderID, p.machine.Spec.ProviderID))
+	p.trying(v1beta1.ReasonProvisioning, fmt.Sprintf("The machine has the instance %s already, and cannot take over %s.",
+		made.ProviderID, p.machine.Spec.ProviderID))
 	p.requeueIn(refusedAdoption.most)
 	return wait, nil
 }
@@ -252,8 +265,8 @@ func (p *pass) adoptionDelayed(err error) {
 	}
 }
 
-// findUndescribed looks, before a Machine of whose instance nothing was recorded is taken down, whether that is ours. If
-// it is not, nothing is done to it or to its Node.
+// findUndescribed looks, before a Machine of whose instance nothing was recorded is taken down, whether that is ours.
+// If it is not, nothing is done to it or to its Node.
 func (p *pass) findUndescribed(ctx context.Context) (progress, error) {
 	if bornWithInstance(p.machine) && !p.machine.Adopting() {
 		p.notOurs = true // Nobody was ever asked to make it so.
@@ -311,7 +324,9 @@ func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, e
 		return resolve.Resolved{}, wait, nil
 	}
 	if inputs.Provider != p.Cloud.Name() {
-		p.launchRefused(v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider, p.provider, inputs.Provider))
+		p.launchRefused(v1beta1.ReasonInvalidConfiguration,
+			fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider,
+				p.provider, inputs.Provider))
 		return resolve.Resolved{}, wait, nil
 	}
 	if proceed := p.awaitClassProtection(inputs); !bool(proceed) {
@@ -322,7 +337,8 @@ func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, e
 
 // launchReason is the reason of Launched once the instance is there.
 func launchReason(m *v1beta1.Machine) string {
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil && c.Status == metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil &&
+		c.Status == metav1.ConditionTrue {
 		return c.Reason
 	}
 	if m.Adopting() {

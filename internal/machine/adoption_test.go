@@ -76,8 +76,8 @@ func (w *world) wantUntouched(id string) {
 	}
 }
 
-// M-55, M-58: a machine that is created with a provider ID takes the instance over, pairs with its Node and goes on like any
-// other; it is taken for what its class describes, and its deletion removes the instance.
+// M-55, M-58: a machine that is created with a provider ID takes the instance over, pairs with its Node and goes on
+// like any other; it is taken for what its class describes, and its deletion removes the instance.
 func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,7 +89,8 @@ func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	if in := w.instance(id); in.MachineUID != m.UID || in.ClusterID != "cluster" || in.MachineKey != w.namespace+"/m" {
 		t.Errorf("the tags are %q, %q, %q", in.ClusterID, in.MachineUID, in.MachineKey)
 	}
-	if m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID || m.Status.Instance.Zone != "r-2" || m.Status.Launch != nil {
+	if m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID || m.Status.Instance.Zone != "r-2" ||
+		m.Status.Launch != nil {
 		t.Errorf("status: %+v", m.Status)
 	}
 	want := v1beta1.AppliedStatus{ClassName: "small", ProviderSpecHash: m.Status.Applied.ProviderSpecHash}
@@ -109,7 +110,8 @@ func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	}
 }
 
-// M-55: without the class's leave nothing is asked of the cloud; with it the machine goes on. The inline form has no class.
+// M-55: without the class's leave nothing is asked of the cloud; with it the machine goes on. The inline form has no
+// class.
 func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -145,11 +147,14 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 		spoil   func(w *world, id string)
 		message string
 	}{
-		"missing":           {func(w *world, id string) { w.cloud.vanish(id) }, "has no instance"},
-		"being removed":     {func(w *world, id string) { w.cloud.state(id, provider.StateTerminating, "") }, "is Terminating"},
-		"given up on":       {func(w *world, id string) { w.cloud.state(id, provider.StateFailed, "") }, "is Failed"},
-		"another machine's": {func(w *world, id string) { w.cloud.instances[id].tag(tags("cluster", "another")) }, `machine "another"`},
-		"another cluster's": {func(w *world, id string) { w.cloud.instances[id].tag(tags("elsewhere", "")) }, `cluster "elsewhere"`},
+		"missing": {func(w *world, id string) { w.cloud.vanish(id) }, "has no instance"},
+		"being removed": {func(w *world, id string) { w.cloud.state(id, provider.StateTerminating, "") },
+			"is Terminating"},
+		"given up on": {func(w *world, id string) { w.cloud.state(id, provider.StateFailed, "") }, "is Failed"},
+		"another machine's": {func(w *world, id string) { w.cloud.instances[id].tag(tags("cluster", "another")) },
+			`machine "another"`},
+		"another cluster's": {func(w *world, id string) { w.cloud.instances[id].tag(tags("elsewhere", "")) },
+			`cluster "elsewhere"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -198,18 +203,20 @@ func TestAnIDSpelledOtherwiseIsRefused(t *testing.T) {
 	}
 }
 
-// M-98, M-55: an error of the cloud says nothing of the instance: it is tried again, and never a failure of the machine. A driver
-// that cannot adopt is named.
+// M-98, M-55: an error of the cloud says nothing of the instance: it is tried again, and never a failure of the
+// machine. A driver that cannot adopt is named.
 func TestErrorsOfAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
 	unreachable := provider.Errorf(provider.Unavailable, "busy")
 	w.cloud.fail("Get", unreachable, provider.Errorf(provider.InvalidArgument, "%q is no ID of this cloud", id))
-	w.cloud.fail("Adopt", unreachable, provider.Errorf(provider.FailedPrecondition, "locked"), provider.Errorf(provider.Unimplemented, "cannot"))
+	w.cloud.fail("Adopt", unreachable, provider.Errorf(provider.FailedPrecondition, "locked"),
+		provider.Errorf(provider.Unimplemented, "cannot"))
 	w.born("m", of(id))
 	for i, want := range []string{
-		v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported,
+		v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonProviderUnavailable,
+		v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported,
 	} {
 		w.step(time.Hour)
 		result := w.reconcile("m")
@@ -236,7 +243,8 @@ func TestTheYoungerOfTwoWaits(t *testing.T) {
 	w.reconcile(first)
 	w.allow("small", v1beta1.AdoptionAllow)
 	w.reconcile(younger)
-	c := w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonDuplicateProviderID)
+	c := w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionFalse,
+		v1beta1.ReasonDuplicateProviderID)
 	if !strings.Contains(c.Message, w.namespace+"/"+first) {
 		t.Errorf("the message is %q", c.Message)
 	}
@@ -284,8 +292,8 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	}
 }
 
-// M-59: a machine whose instance was never tagged is deleted without a call that changes anything, whatever is asked, and
-// the Node stays as it is.
+// M-59: a machine whose instance was never tagged is deleted without a call that changes anything, whatever is asked,
+// and the Node stays as it is.
 func TestAnInstanceThatWasNotAdoptedStays(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{"plain": "", "by force": v1beta1.AnnotationForceDelete} {
@@ -350,7 +358,8 @@ func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
 	}
 }
 
-// M-59: cut anywhere, an adoption and its deletion lead to the same end; the instance is never deleted before it was tagged.
+// M-59: cut anywhere, an adoption and its deletion lead to the same end; the instance is never deleted before it was
+// tagged.
 func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
@@ -387,7 +396,8 @@ func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
 	}
 }
 
-// M-56: somebody who gives a machine an ID while it is being launched gets no second instance for it, and there is none lost.
+// M-56: somebody who gives a machine an ID while it is being launched gets no second instance for it, and there is
+// none lost.
 func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -421,7 +431,8 @@ func TestAnAdoptedInstanceIsDescribedForItsDeletion(t *testing.T) {
 	w.born("m", of(id))
 	w.reconcile("m")
 	m := w.get("m")
-	if i := m.Status.Instance; i == nil || i.Provider != fakeProvider || i.CredentialsRef == nil || i.CredentialsRef.Name != "small-credentials" {
+	if i := m.Status.Instance; i == nil || i.Provider != fakeProvider || i.CredentialsRef == nil ||
+		i.CredentialsRef.Name != "small-credentials" {
 		t.Errorf("the status is %+v", m.Status.Instance)
 	}
 	if in := w.instance(id); in.OwnedBy("cluster", identity(m)) != nil {

@@ -17,23 +17,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// tokenReserve is for how much longer a bootstrap token is good than the Machine has time to join: the time in which the
-// target cluster is unreachable does not count (M-15), and a cluster that is back removes at once what expired meanwhile.
-// With the Machine that has joined, or failed to, the token goes in any case.
+// tokenReserve is for how much longer a bootstrap token is good than the Machine has time to join: the time in which
+// the target cluster is unreachable does not count (M-15), and a cluster that is back removes at once what expired
+// meanwhile. With the Machine that has joined, or failed to, the token goes in any case.
 const tokenReserve = time.Hour
 
-// maxTokenLife is how long a bootstrap token is good at most, beside tokenReserve. Whoever reads the user data of an instance
-// can join with it until then. It is extended while its machine may still join.
+// maxTokenLife is how long a bootstrap token is good at most, beside tokenReserve. Whoever reads the user data of an
+// instance can join with it until then. It is extended while its machine may still join.
 const maxTokenLife = 4 * time.Hour
 
 // tokenLife returns how long a token is good whose machine has so much time to join.
 func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife) + tokenReserve }
 
-// extendToken keeps the token of a machine good that has more time to join than a token lives. That it fails holds nothing else
-// up: the token is still good for an hour then.
+// extendToken keeps the token of a machine good that has more time to join than a token lives. That it fails holds
+// nothing else up: the token is still good for an hour then.
 func (p *pass) extendToken(ctx context.Context) (progress, error) {
 	m := p.machine
-	if p.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" || m.Status.NodeRef != nil ||
+	if p.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
+		m.Status.NodeRef != nil ||
 		p.hasRun() || m.Status.FailureReason != "" || paused(m) || p.outage() {
 		return next, nil
 	}
@@ -67,7 +68,8 @@ func later(a, b time.Time) time.Time {
 
 // findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
 // opened once a Create still under way at the cloud would have shown.
-func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (*provider.Instance, error) {
+func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved,
+	attempt bootstrap.Attempt) (*provider.Instance, error) {
 	instance, err := p.getInstance(ctx, inputs)
 	if err == nil || !provider.IsNotFound(err) {
 		return instance, err
@@ -114,7 +116,8 @@ func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 
 // renderUserData renders the template, with a bootstrap token if it asks for one. It waits (false) where a new attempt
 // has to be opened first.
-func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (provider.Secret, progress, error) {
+func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (provider.Secret,
+	progress, error) {
 	if len(inputs.UserData) == 0 {
 		return provider.Secret{}, next, nil
 	}
@@ -159,11 +162,12 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 
 // attempt names the current attempt.
 func (p *pass) attempt() bootstrap.Attempt {
-	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID, Number: p.machine.LaunchAttempt()}
+	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID,
+		Number: p.machine.LaunchAttempt()}
 }
 
-// fingerprintOf changes whenever trying Create again could have another outcome for a reason of ours, or a person asks for
-// a try. It is kept in memory only and compared for equality; the hash keeps secrets out of it.
+// fingerprintOf changes whenever trying Create again could have another outcome for a reason of ours, or a person
+// asks for a try. It is kept in memory only and compared for equality; the hash keeps secrets out of it.
 func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)

@@ -45,7 +45,8 @@ func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 			w.cloud.blind = 40 * time.Second
 			w.class("small", "one")
 			w.born("m")
-			w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: time.Millisecond})
+			w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"),
+				late: time.Millisecond})
 			w.step(w.reconcile("m").RequeueAfter)
 			w.setSecret("small-user-data", "userData", "two")
 			tc.then(w, standby)
@@ -57,7 +58,8 @@ func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 	}
 }
 
-// A token whose instance came and went is spent: once that is certain, a new attempt is opened, with a token of its own.
+// A token whose instance came and went is spent: once that is certain, a new attempt is opened, with a token of its
+// own.
 //
 // M-9.
 func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
@@ -134,7 +136,8 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 			stale := w.get("m")
 			tc.then(w)
 			w.options.Client = interceptor.NewClient(w.options.Client.(client.WithWatch), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+					opts ...client.GetOption) error {
 					if m, ok := o.(*v1beta1.Machine); ok {
 						stale.DeepCopyInto(m)
 						return nil
@@ -152,7 +155,8 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 	}
 }
 
-// The token secret is the one thing that a launch writes into the target cluster; an outage of it is no error of the machine.
+// The token secret is the one thing that a launch writes into the target cluster; an outage of it is no error of the
+// machine.
 //
 // M-7.
 func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {

@@ -30,8 +30,8 @@ func (p *pass) restoreBooted() bool {
 	return true
 }
 
-// onlyBooted reports whether all that the pass found out is that the instance runs, which can be written with what its Node
-// brings. Others rely on the rest of what is known of an instance; that is never held back.
+// onlyBooted reports whether all that the pass found out is that the instance runs, which can be written with what
+// its Node brings. Others rely on the rest of what is known of an instance; that is never held back.
 func (p *pass) onlyBooted() bool {
 	before, now := &p.before.Status, &p.machine.Status
 	if before.Instance == nil || before.Instance.State != v1beta1.InstancePending ||

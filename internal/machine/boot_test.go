@@ -32,7 +32,8 @@ func booting(t *testing.T, change ...func(*world)) *world {
 func wantBooted(t *testing.T, m *v1beta1.Machine) {
 	t.Helper()
 	in, addresses := m.Status.Instance, m.Status.Addresses
-	if in.State != v1beta1.InstanceRunning || in.Zone != "r-2" || len(addresses) != 1 || addresses[0].Address != "10.9.9.9" {
+	if in.State != v1beta1.InstanceRunning || in.Zone != "r-2" || len(addresses) != 1 ||
+		addresses[0].Address != "10.9.9.9" {
 		t.Errorf("instance is %+v, addresses are %v", *in, addresses)
 	}
 }

@@ -27,9 +27,9 @@ func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	return wait
 }
 
-// confirmClassProtection asks the API server itself whether the class is held, once. If it is, it stays as long as the Machine, which
-// whoever lets it go would see: the finalizer goes only when the class is being deleted and has no Machine, and this process
-// is the one that takes it off, by what its cache of classes says.
+// confirmClassProtection asks the API server itself whether the class is held, once. If it is, it stays as long as
+// the Machine, which whoever lets it go would see: the finalizer goes only when the class is being deleted and has no
+// Machine, and this process is the one that takes it off, by what its cache of classes says.
 func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
 	if inputs.ClassName == "" {
 		return nil

@@ -63,7 +63,8 @@ func TestNothingIsLaunchedWithWhatIsBeingDeleted(t *testing.T) {
 		m.Spec.ClassRef, m.Spec.Provider = nil, w.cloud.name
 		m.Spec.ProviderSpec, m.Spec.CredentialsRef = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}, &v1beta1.LocalRef{Name: "going"}
 	})
-	for name, reason := range map[string]string{"m": v1beta1.ReasonClassNotFound, "inline": v1beta1.ReasonCredentialsNotFound} {
+	for name, reason := range map[string]string{"m": v1beta1.ReasonClassNotFound,
+		"inline": v1beta1.ReasonCredentialsNotFound} {
 		w.reconcile(name)
 		w.wantCondition(w.get(name), v1beta1.ConditionLaunched, metav1.ConditionFalse, reason)
 		w.wantRest(name)

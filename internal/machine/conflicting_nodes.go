@@ -14,13 +14,15 @@ import (
 	"machinist.dev/machinist/internal/index"
 )
 
-// A kubelet says itself which provider ID its Node has, but not which name: that is in the certificate it joined with. So a
-// Node that has the Machine's provider ID is the Machine's only if its name is the one that the provider tells for the
-// instance. Where the provider cannot tell, it is not the Machine's if it joined with another bootstrap token, or has the name
-// of another Machine. Any other Node conflicts.
+// A kubelet says itself which provider ID its Node has, but not which name: that is in the certificate it joined
+// with. So a Node that has the Machine's provider ID is the Machine's only if its name is the one that the provider
+// tells for the instance. Where the provider cannot tell, it is not the Machine's if it joined with another bootstrap
+// token, or has the name of another Machine. Any other Node conflicts.
 
-// splitConflicting divides the Nodes with the Machine's provider ID into those that may be its own and conflicting ones.
-func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node, err error) {
+// splitConflicting divides the Nodes with the Machine's provider ID into those that may be its own and conflicting
+// ones.
+func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
+	err error) {
 	for _, node := range nodes {
 		other, err := p.isConflicting(ctx, node)
 		switch {
@@ -59,12 +61,14 @@ func (p *pass) isConflicting(ctx context.Context, node *corev1.Node) (bool, erro
 		return false, fmt.Errorf("find out who joined as node %s: %w", node.Name, err)
 	}
 	ours := slices.ContainsFunc(joins, func(j approval.Join) bool { return j.TokenID == tokenID })
-	since := slices.ContainsFunc(joins, func(j approval.Join) bool { return !j.At.Before(p.machine.CreationTimestamp.Time) })
+	since := slices.ContainsFunc(joins, func(j approval.Join) bool {
+		return !j.At.Before(p.machine.CreationTimestamp.Time)
+	})
 	return since && !ours, nil
 }
 
-// renamed reports whether the provider now says that the Machine's instance registers as the Node: others may have written
-// the recorded name. It asks once for each conflicting Node. A deletion does not wait for the answer.
+// renamed reports whether the provider now says that the Machine's instance registers as the Node: others may have
+// written the recorded name. It asks once for each conflicting Node. A deletion does not wait for the answer.
 func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
 	if p.states.get(p.machine).registration.reportedConflict == node.UID {
 		return false, nil
@@ -81,7 +85,8 @@ func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
 
 // othersNamed returns the other Machines that are, or will be, the Node of a name.
 func (p *pass) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.MatchingFields{index.MachineByNodeName: name})
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+		client.MatchingFields{index.MachineByNodeName: name})
 	if err != nil {
 		return nil, fmt.Errorf("find the machines of node %s: %w", name, err)
 	}
@@ -101,7 +106,8 @@ func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) 
 		p.warn(v1beta1.ReasonNodeConflict, "Register", p.conflictMessage(other))
 		for _, other := range others {
 			p.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
-				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", other.Name, client.ObjectKeyFromObject(p.machine), bounded(p.machine.Spec.ProviderID, 256))
+				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", other.Name,
+				client.ObjectKeyFromObject(p.machine), bounded(p.machine.Spec.ProviderID, 256))
 		}
 		p.states.update(p.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
 	}
@@ -110,9 +116,11 @@ func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) 
 
 func (p *pass) conflictMessage(other *corev1.Node) string {
 	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
-		return fmt.Sprintf("Node %s has the provider ID of this machine, whose instance registers as %s: it is not accepted.", other.Name, in.NodeName)
+		return fmt.Sprintf("Node %s has the provider ID of this machine, whose instance registers as %s: it is not accepted.",
+			other.Name, in.NodeName)
 	}
-	return fmt.Sprintf("Node %s has the provider ID of this machine, and joined as another one: it is not accepted.", other.Name)
+	return fmt.Sprintf("Node %s has the provider ID of this machine, and joined as another one: it is not accepted.",
+		other.Name)
 }
 
 // namedByProvider reports whether the provider itself says that the Machine's instance registers under a name.

@@ -13,8 +13,8 @@ import (
 // named gives a Node another name than its instance has.
 func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
 
-// A kubelet says which provider ID its Node has. One that says another's gets nothing that is the other's, and does not keep
-// the true Node from joining.
+// A kubelet says which provider ID its Node has. One that says another's gets nothing that is the other's, and does
+// not keep the true Node from joining.
 //
 // M-89.
 func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
@@ -36,12 +36,14 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 		w.reconcile("victim")
 		m := w.get("victim")
 		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
-		if got := w.getNode(hostile); len(got.Labels) > 0 && got.Labels["node-restriction.kubernetes.io/payments"] != "" || len(got.Spec.Taints) == 0 {
+		if got := w.getNode(hostile); len(got.Labels) > 0 && got.Labels["node-restriction.kubernetes.io/payments"] != "" ||
+			len(got.Spec.Taints) == 0 {
 			t.Errorf("the conflicting Node has the labels %v and the taints %v", got.Labels, got.Spec.Taints)
 		}
 		events := w.events.take()
 		want(t, "events", reasons(events), v1beta1.ReasonNodeConflict, v1beta1.ReasonNodeConflict)
-		if !strings.Contains(strings.Join(events, "\n"), "hostile") || !strings.Contains(strings.Join(events, "\n"), "victim") {
+		if !strings.Contains(strings.Join(events, "\n"), "hostile") ||
+			!strings.Contains(strings.Join(events, "\n"), "victim") {
 			t.Errorf("the events are not about both: %q", events)
 		}
 		w.wantQuiet("victim")

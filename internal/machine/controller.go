@@ -38,8 +38,8 @@ type Options struct {
 	Client client.Client
 	// Live reads the control cluster itself.
 	Live client.Reader
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is not known.
-	// Without it every launch asks the API server first.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is
+	// not known. Without it every launch asks the API server first.
 	MachineCacheVersion func() string
 	// Target is the cluster that machines join; nil where there is none.
 	Target *Target
@@ -188,8 +188,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// confirm reads the Machine live before something is done that a newer version of it might forbid: a cache may be late by
-// any amount.
+// confirm reads the Machine live before something is done that a newer version of it might forbid: a cache may be
+// late by any amount.
 func (p *pass) confirm(ctx context.Context, before string) error {
 	live := &v1beta1.Machine{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
@@ -295,7 +295,8 @@ const (
 
 func (p *pass) run(ctx context.Context) error {
 	if paused(p.machine) {
-		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation, "An annotation pauses the machine: nothing is changed at the provider, on its node or of its deletion.")
+		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation,
+			"An annotation pauses the machine: nothing is changed at the provider, on its node or of its deletion.")
 	} else {
 		p.endPause()
 	}
@@ -360,7 +361,8 @@ func (p *pass) requeueIn(d time.Duration) {
 	}
 }
 
-// patchMachine changes metadata or spec of the Machine, and fails with a conflict if somebody else changed it meanwhile.
+// patchMachine changes metadata or spec of the Machine, and fails with a conflict if somebody else changed it
+// meanwhile.
 func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) error {
 	changed := p.before.DeepCopy()
 	change(changed)
@@ -408,11 +410,12 @@ func hasFinalizer(m *v1beta1.Machine) bool {
 	return false
 }
 
-// unsupportedSchema says why the Machine is neither launched nor changed, only observed and deleted: it was written for a schema
-// that this process does not know. Empty if it was not.
+// unsupportedSchema says why the Machine is neither launched nor changed, only observed and deleted: it was written
+// for a schema that this process does not know. Empty if it was not.
 func unsupportedSchema(m *v1beta1.Machine) string {
 	if machinestate.UnsupportedSchema(m.Labels) {
-		return fmt.Sprintf("Label %s is %q; this process knows %q. The machine can be deleted, nothing else.", v1beta1.LabelTypeVersion, m.Labels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)
+		return fmt.Sprintf("Label %s is %q; this process knows %q. The machine can be deleted, nothing else.",
+			v1beta1.LabelTypeVersion, m.Labels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)
 	}
 	return ""
 }

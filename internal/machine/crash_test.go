@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The same life, cut once at each of its effects in turn by a death of the process or by a lost connection: it always comes
-// to the same end.
+// The same life, cut once at each of its effects in turn by a death of the process or by a lost connection: it always
+// comes to the same end.
 //
 // M-8, M-13, M-33, M-44, M-72, M-74, M-75, M-76.
 func TestCutsAnywhereChangeNothing(t *testing.T) {
@@ -70,12 +70,13 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
-		{"deleted as soon as something happened", func(w *world) { w.cloud.blind = 10 * time.Second }, 1, 1, func(w *world) string {
-			_, _ = w.pass("m")
-			w.delete("m")
-			w.untilGone("m")
-			return ""
-		}},
+		{"deleted as soon as something happened", func(w *world) { w.cloud.blind = 10 * time.Second }, 1, 1,
+			func(w *world) string {
+				_, _ = w.pass("m")
+				w.delete("m")
+				w.untilGone("m")
+				return ""
+			}},
 		{"a second attempt", func(w *world) {
 			w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), spent: true})
 		}, 4, 1, func(w *world) string {
@@ -105,7 +106,8 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 					w.kubeletIs(newVersion, corev1.ConditionTrue)
 					w.agentAnswers(v1beta1.UpdateResultSucceeded)
 				}
-				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.Version == newVersion &&
+				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil &&
+					m.Status.Applied.Version == newVersion &&
 					!node.Spec.Unschedulable && requestOn(node) == request{}
 			})
 			seen := summaryOf(w.get("m"))
@@ -117,11 +119,12 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 	}
 	// To die before an effect is to die after the one before it.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
-	// A request that is lost in a long life meets what it meets in a short one, and the other two take turns in it: every so many
-	// effects of it are cut, the fewer the longer it is.
+	// A request that is lost in a long life meets what it meets in a short one, and the other two take turns in it:
+	// every so many effects of it are cut, the fewer the longer it is.
 	strides := map[string]int{
 		"a full life in a slow cloud": 2, "a full life in a cloud whose reads are behind": 7, "a second attempt": 2,
-		"replaced under the same Machine": 3, "replaced in a cloud whose reads are behind": 11, "updated by an agent on the node": 2,
+		"replaced under the same Machine": 3, "replaced in a cloud whose reads are behind": 11,
+		"updated by an agent on the node": 2,
 	}
 	for _, life := range lives {
 		for turn, mode := range modes {

@@ -102,16 +102,17 @@ type drainReport struct {
 	at                    time.Time
 }
 
-// unlessReported returns the outcome with the message that is already written if this process has reported its own a moment ago
-// and somebody else has replaced them since. That is another leader, for as long as two take themselves for one: each has
-// its own view of the budgets, and they would correct each other without end.
+// unlessReported returns the outcome with the message that is already written if this process has reported its own a
+// moment ago and somebody else has replaced them since. That is another leader, for as long as two take themselves
+// for one: each has its own view of the budgets, and they would correct each other without end.
 func (p *pass) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o
 	}
 	last := p.states.get(p.machine).teardown.drainReport
 	repeats := last == drainReport{kind, o.Reason, o.Message, last.at} && p.now.Sub(last.at) < drainBackstop
-	if written := meta.FindStatusCondition(p.machine.Status.Conditions, kind); repeats && written != nil && written.Status == metav1.ConditionFalse {
+	if written := meta.FindStatusCondition(p.machine.Status.Conditions, kind); repeats && written != nil &&
+		written.Status == metav1.ConditionFalse {
 		o.Reason, o.Message = written.Reason, written.Message
 		return o
 	}
@@ -124,7 +125,8 @@ func (p *pass) catchUp() { p.now = p.Clock.Now() }
 
 // drainStart is when the drain began: when Drained became False, which is written down as soon as it has to wait.
 func (p *pass) drainStart() time.Time {
-	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
+		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
 	}
 	return p.now.Truncate(time.Second) // As it will be read when it was written down: it stays the same drain.

@@ -49,7 +49,8 @@ func TestADrainBlocksTheDeletionUntilItIsForced(t *testing.T) {
 	w.step(time.Minute)
 	w.restart()
 	w.wantQuiet("m")
-	if c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining); !c.LastTransitionTime.Equal(&start) {
+	if c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False",
+		v1beta1.ReasonDraining); !c.LastTransitionTime.Equal(&start) {
 		t.Error("the drain began anew after a restart")
 	}
 	w.annotate("m", v1beta1.AnnotationForceDelete)
@@ -75,7 +76,8 @@ func TestAForcedDeletionEndsTheDrainOfANodeThatCannotBeRead(t *testing.T) {
 	w.refuse = nil
 	w.drains("m")
 	pod := &corev1.Pod{}
-	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "work"}, pod); err != nil || pod.DeletionTimestamp != nil {
+	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "work"}, pod); err != nil ||
+		pod.DeletionTimestamp != nil {
 		t.Errorf("the pod was evicted: %v, %v", pod.DeletionTimestamp, err)
 	}
 	w.reconcile("m")
@@ -123,7 +125,8 @@ func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 	w.wantQuiet("m")
 	w.step(time.Minute)
 	w.reconcile("m")
-	if c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining); c.Message != "second" || !c.LastTransitionTime.Equal(&began.LastTransitionTime) {
+	if c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False",
+		v1beta1.ReasonDraining); c.Message != "second" || !c.LastTransitionTime.Equal(&began.LastTransitionTime) {
 		t.Errorf("Drained is %+v, it was %+v", c, began)
 	}
 }

@@ -127,9 +127,10 @@ func (x extractors) IndexField(_ context.Context, _ client.Object, field string,
 	return nil
 }
 
-// client returns a client of the process: it writes through effects and reads with the indexes, of one namespace. refuse
-// may fail a call before anything else; "" stands for a read.
-func (e *effects) client(c client.WithWatch, namespace string, indexes extractors, refuse func(verb string, o runtime.Object) error) client.WithWatch {
+// client returns a client of the process: it writes through effects and reads with the indexes, of one namespace.
+// refuse may fail a call before anything else; "" stands for a read.
+func (e *effects) client(c client.WithWatch, namespace string, indexes extractors,
+	refuse func(verb string, o runtime.Object) error) client.WithWatch {
 	write := func(verb string, o client.Object, f func() error) error {
 		if err := refuse(verb, o); err != nil {
 			return err
@@ -147,7 +148,8 @@ func (e *effects) client(c client.WithWatch, namespace string, indexes extractor
 		return e.alive()
 	}
 	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			if err := read(o); err != nil {
 				return err
 			}
@@ -162,19 +164,22 @@ func (e *effects) client(c client.WithWatch, namespace string, indexes extractor
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+			opts ...client.PatchOption) error {
 			return write("patch", o, func() error { return c.Patch(ctx, o, patch, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, patch client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			return write("patch "+name, o, func() error { return c.SubResource(name).Patch(ctx, o, patch, opts...) })
 		},
 	})
 }
 
-func listByIndex(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, indexes extractors, opts []client.ListOption) error {
+func listByIndex(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, indexes extractors,
+	opts []client.ListOption) error {
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
 	if o.FieldSelector == nil || len(o.FieldSelector.Requirements()) != 1 {

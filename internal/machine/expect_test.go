@@ -47,7 +47,8 @@ func (w *world) wantPhase(m *v1beta1.Machine, want v1beta1.MachinePhase) {
 	}
 }
 
-func (w *world) wantCondition(m *v1beta1.Machine, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+func (w *world) wantCondition(m *v1beta1.Machine, kind string, status metav1.ConditionStatus,
+	reason string) *metav1.Condition {
 	w.t.Helper()
 	c := meta.FindStatusCondition(m.Status.Conditions, kind)
 	if c == nil {
@@ -90,7 +91,8 @@ func summaryOf(m *v1beta1.Machine) string {
 	}
 	var b strings.Builder
 	s := m.Status
-	fmt.Fprintf(&b, "phase=%s failure=%s providerID=%t node=%t attempt=%d", s.Phase, s.FailureReason, m.Spec.ProviderID != "", s.NodeRef != nil, m.LaunchAttempt())
+	fmt.Fprintf(&b, "phase=%s failure=%s providerID=%t node=%t attempt=%d", s.Phase, s.FailureReason,
+		m.Spec.ProviderID != "", s.NodeRef != nil, m.LaunchAttempt())
 	if s.Instance != nil {
 		fmt.Fprintf(&b, " instance=%s/%s", s.Instance.State, s.Instance.Provider)
 	}

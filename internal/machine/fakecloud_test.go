@@ -50,8 +50,8 @@ type fakeCloud struct {
 	boot, shutdown time.Duration
 	// blind is how long an instance is missing in lookups by tag.
 	blind time.Duration
-	// lag is how far reads are behind, by ID and by tags: what was made is missing, what is gone is shown as it was, states
-	// and tags are old. The reads with which Create, Delete and Adopt begin are behind as well.
+	// lag is how far reads are behind, by ID and by tags: what was made is missing, what is gone is shown as it was,
+	// states and tags are old. The reads with which Create, Delete and Adopt begin are behind as well.
 	lag  time.Duration
 	past map[string][]version // of each instance that ever was, by provider ID
 	// evasive keeps Delete from saying that it found the instance.
@@ -101,7 +101,8 @@ type scripted struct {
 func newFakeCloud(c clock.PassiveClock, e *effects) *fakeCloud {
 	return &fakeCloud{
 		name: fakeProvider, clock: c, effects: e, settle: time.Minute,
-		instances: map[string]*fakeInstance{}, past: map[string][]version{}, tokens: map[string]fakeToken{}, made: map[types.UID]int{}, script: map[string][]scripted{},
+		instances: map[string]*fakeInstance{}, past: map[string][]version{}, tokens: map[string]fakeToken{},
+		made: map[types.UID]int{}, script: map[string][]scripted{},
 	}
 }
 
@@ -195,7 +196,8 @@ func (c *fakeCloud) Create(_ context.Context, req provider.CreateRequest) (out *
 }
 
 func (c *fakeCloud) create(req provider.CreateRequest, now time.Time) (*provider.Instance, error) {
-	parameters := fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprintf("%s/%s/%s", req.Class.Spec, req.UserData.Reveal(), req.Version))))
+	parameters := fmt.Sprintf("%x",
+		sha256.Sum256([]byte(fmt.Sprintf("%s/%s/%s", req.Class.Spec, req.UserData.Reveal(), req.Version))))
 	if used, known := c.tokens[req.Token]; known {
 		in := c.instances[used.providerID]
 		if used.parameters != parameters || in == nil {
@@ -219,8 +221,9 @@ func (c *fakeCloud) create(req provider.CreateRequest, now time.Time) (*provider
 		NodeName:   nodeNameOf(req.Machine.Namespace, req.Machine.Name),
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", c.serial)}},
 		Type:       "small", Region: "r", Zone: "r-1", LaunchTime: now,
-		ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]), MachineKey: req.Tags[provider.TagMachine],
-		Scope: "scope-" + req.Machine.Namespace,
+		ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]),
+		MachineKey: req.Tags[provider.TagMachine],
+		Scope:      "scope-" + req.Machine.Namespace,
 	}}
 	if c.unnamed {
 		in.NodeName = ""
@@ -274,7 +277,8 @@ func (c *fakeCloud) Delete(_ context.Context, req provider.DeleteRequest) (out p
 			out.Gone = true // What was seen is no more.
 			return nil
 		case in.MachineUID != req.Machine.UID || in.ClusterID != req.ClusterID:
-			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID, in.MachineKey)
+			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID,
+				in.MachineKey)
 		}
 		if c.shutdown == 0 {
 			delete(c.instances, in.ProviderID)
@@ -319,7 +323,8 @@ func (c *fakeCloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *pr
 			return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
 		}
 		if in.MachineUID != "" && in.MachineUID != req.Machine.UID || in.ClusterID != "" && in.ClusterID != req.ClusterID {
-			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID, in.MachineKey)
+			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID,
+				in.MachineKey)
 		}
 		in.tag(req.Tags)
 		c.note()
@@ -341,7 +346,8 @@ func (c *fakeCloud) unsupportedSchema(providerID, nodeName string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instances[providerID] = &fakeInstance{born: c.clock.Now().Add(-time.Hour), Instance: provider.Instance{
-		ProviderID: providerID, State: provider.StateRunning, NodeName: nodeName, Type: "large", Zone: "r-2", LaunchTime: c.clock.Now().Add(-time.Hour),
+		ProviderID: providerID, State: provider.StateRunning, NodeName: nodeName, Type: "large", Zone: "r-2",
+		LaunchTime: c.clock.Now().Add(-time.Hour),
 	}}
 	c.note()
 }

@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
-// world is a control plane, a cloud and one process that works on the Machines of one namespace, under a clock that only
-// the test moves.
+// world is a control plane, a cloud and one process that works on the Machines of one namespace, under a clock that
+// only the test moves.
 type world struct {
 	t         testing.TB
 	namespace string
@@ -95,7 +95,8 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		Recorder: w.events, Clock: clock,
 	}
 	if !w.noTarget {
-		w.options.Target = &Target{Nodes: target, Live: target, APIEndpoint: "https://api.example:6443", CABundle: []byte("PEM")}
+		w.options.Target = &Target{Nodes: target, Live: target, APIEndpoint: "https://api.example:6443",
+			CABundle: []byte("PEM")}
 	}
 	w.restart()
 	t.Cleanup(w.sweep)
@@ -142,7 +143,8 @@ func (w *world) create(objects ...client.Object) {
 // class makes a class, with the credentials and the user data that it refers to.
 func (w *world) class(name, userData string) {
 	w.t.Helper()
-	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Finalizers: []string{v1beta1.InUseFinalizer}}}
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
+		Finalizers: []string{v1beta1.InUseFinalizer}}}
 	class.Spec.Provider = w.cloud.name
 	class.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: name + "-credentials"}
@@ -156,7 +158,8 @@ func (w *world) class(name, userData string) {
 
 func (w *world) secret(name, key, value string) *corev1.Secret {
 	labels := map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels}, StringData: map[string]string{key: value}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels},
+		StringData: map[string]string{key: value}}
 }
 
 // protected returns an object with the finalizer that the controllers of classes put on what Machines are made with.
@@ -177,7 +180,8 @@ func (w *world) hold(o client.Object) {
 // letGo takes the finalizers off an object, as a person may.
 func (w *world) letGo(o client.Object) {
 	w.t.Helper()
-	if err := w.api.Patch(w.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+	if err := w.api.Patch(w.t.Context(), o,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -248,7 +252,8 @@ func (w *world) annotate(name, key string) {
 
 func (w *world) delete(name string) {
 	w.t.Helper()
-	if err := w.api.Delete(w.t.Context(), &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}); err != nil {
+	if err := w.api.Delete(w.t.Context(),
+		&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -328,7 +333,8 @@ func (w *world) reconcile(name string) reconcile.Result {
 }
 
 func (w *world) pass(name string) (reconcile.Result, error) {
-	return w.process.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}})
+	return w.process.Reconcile(w.t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}})
 }
 
 func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
@@ -356,7 +362,8 @@ func (w *world) until(name, what string, done func() bool) {
 		}
 	}
 	m := w.get(name)
-	w.t.Fatalf("%s did not come to be; last pass: %s; machine: %s; done: %q", what, last, summaryOf(m), lastOf(w.effects.of(), 20))
+	w.t.Fatalf("%s did not come to be; last pass: %s; machine: %s; done: %q", what, last, summaryOf(m),
+		lastOf(w.effects.of(), 20))
 }
 
 func (w *world) untilPhase(name string, phase v1beta1.MachinePhase) *v1beta1.Machine {

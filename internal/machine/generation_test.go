@@ -37,12 +37,15 @@ func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 	w.process.Target = &target
 	w.reconcile("m")
 	if m := w.get("m"); m.Status.ObservedGeneration == m.Generation || !isReady(m) {
-		t.Errorf("observed is %d of %d although the node could not be labelled; ready %t", m.Status.ObservedGeneration, m.Generation, isReady(m))
+		t.Errorf("observed is %d of %d although the node could not be labelled; ready %t", m.Status.ObservedGeneration,
+			m.Generation, isReady(m))
 	}
 	w.process.Target = seeing
 	w.reconcile("m")
-	if m := w.get("m"); m.Status.ObservedGeneration != m.Generation || w.getNode(m.Status.NodeRef.Name).Labels["tier"] != "gold" {
-		t.Errorf("observed is %d of %d, and the node has %v", m.Status.ObservedGeneration, m.Generation, w.getNode(m.Status.NodeRef.Name).Labels)
+	if m := w.get("m"); m.Status.ObservedGeneration != m.Generation ||
+		w.getNode(m.Status.NodeRef.Name).Labels["tier"] != "gold" {
+		t.Errorf("observed is %d of %d, and the node has %v", m.Status.ObservedGeneration, m.Generation,
+			w.getNode(m.Status.NodeRef.Name).Labels)
 	}
 	w.wantQuiet("m")
 }

@@ -24,7 +24,8 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if taint := p.startupTaint(); taint != "" && !p.hasRun() {
-		p.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonWaitingForStartupTaints, fmt.Sprintf("Taint %s is still on node %s.", taint, p.node.Name))
+		p.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonWaitingForStartupTaints,
+			fmt.Sprintf("Taint %s is still on node %s.", taint, p.node.Name))
 		p.failAfterTimeout(nil)
 		return next, nil
 	}
@@ -51,9 +52,11 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 		p.arrived()
 		return next, p.uncordonUnlessPreserved(ctx)
 	case ready != nil && ready.Status == corev1.ConditionFalse:
-		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
+		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady,
+			fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
 	default:
-		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive, fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name))
+		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive,
+			fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name))
 	}
 	p.failAfterTimeout(nil)
 	// The quickest explanation of a silent node is that its instance is gone.
@@ -82,10 +85,12 @@ func (p *pass) nodeGone(ctx context.Context) (progress, error) {
 	return wait, p.checkInstance(ctx, changed)
 }
 
-// checkInstance asks the provider whether the instance of a Node in trouble is still there: at the transition into it, and
-// again until it has answered, and as long as the instance is being removed. A process that began in the middle of it does not know, and asks.
+// checkInstance asks the provider whether the instance of a Node in trouble is still there: at the transition into
+// it, and again until it has answered, and as long as the instance is being removed. A process that began in the
+// middle of it does not know, and asks.
 func (p *pass) checkInstance(ctx context.Context, transition bool) error {
-	if known := p.states.get(p.machine); known.instance.checked && !transition || p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
+	if known := p.states.get(p.machine); known.instance.checked && !transition ||
+		p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return nil
 	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
@@ -113,9 +118,10 @@ func (p *pass) checkInstance(ctx context.Context, transition bool) error {
 	return nil
 }
 
-// refreshInstance completes what was not known when the instance was asked for. The Machine is usable without it, so it
-// is tried once: that its node is Ready proves that it runs, whatever the provider says or fails to say. Only where the
-// provider does not show the instance yet it is tried until that must be over: its addresses are needed for certificates.
+// refreshInstance completes what was not known when the instance was asked for. The Machine is usable without it, so
+// it is tried once: that its node is Ready proves that it runs, whatever the provider says or fails to say. Only
+// where the provider does not show the instance yet it is tried until that must be over: its addresses are needed for
+// certificates.
 func (p *pass) refreshInstance(ctx context.Context) {
 	p.machine.Status.Instance.State = v1beta1.InstanceRunning
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
@@ -138,8 +144,8 @@ func (p *pass) refreshInstance(ctx context.Context) {
 	}
 }
 
-// startupTaint returns the first startup taint that is still on the Node. One that was on a Node in service belongs to another component
-// and may stay.
+// startupTaint returns the first startup taint that is still on the Node. One that was on a Node in service belongs
+// to another component and may stay.
 func (p *pass) startupTaint() string {
 	if applied, _ := p.appliedTo(p.node); applied.InService {
 		return ""
@@ -152,8 +158,8 @@ func (p *pass) startupTaint() string {
 	return ""
 }
 
-// dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition only,
-// and before that is written, so that a crash in between does not leave the token.
+// dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition
+// only, and before that is written, so that a crash in between does not leave the token.
 func (p *pass) dropToken(ctx context.Context) error {
 	known := p.states.get(p.machine)
 	if !known.launch.ownToken || known.launch.token {

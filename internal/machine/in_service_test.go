@@ -24,7 +24,8 @@ func TestWhichNodesAreInService(t *testing.T) {
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	launched := func(reason string) func(*v1beta1.Machine, *corev1.Node) {
 		return func(m *v1beta1.Machine, _ *corev1.Node) {
-			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionTrue, Reason: reason})
+			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionLaunched,
+				Status: metav1.ConditionTrue, Reason: reason})
 		}
 	}
 	registered := func(after time.Duration) func(*v1beta1.Machine, *corev1.Node) {
@@ -59,11 +60,16 @@ func TestWhichNodesAreInService(t *testing.T) {
 		"of an adopted instance that joins only now": {changes{adopted, registered(time.Minute), uninitialized}, false},
 		"older than the machine":                     {changes{ours, registered(-time.Second), ready}, true},
 		"older by a clock, but for no pods yet":      {changes{ours, registered(-time.Minute), uninitialized}, false},
-		"made anew while the machine runs":           {changes{ours, registered(time.Hour), paired, phase(v1beta1.MachineRunning)}, true},
-		"made anew, with the taint":                  {changes{ours, registered(time.Hour), uninitialized, paired, phase(v1beta1.MachineUnhealthy)}, true},
-		"made anew while it is updated in place":     {changes{ours, registered(time.Hour), paired, phase(v1beta1.MachineUpdating)}, true},
-		"of an instance that replaced another":       {changes{ours, registered(time.Hour), uninitialized, phase(v1beta1.MachineProvisioned)}, false},
-		"made anew before the machine ran":           {changes{ours, registered(time.Minute), paired, phase(v1beta1.MachineProvisioned)}, false},
+		"made anew while the machine runs": {changes{ours, registered(time.Hour), paired,
+			phase(v1beta1.MachineRunning)}, true},
+		"made anew, with the taint": {changes{ours, registered(time.Hour), uninitialized, paired,
+			phase(v1beta1.MachineUnhealthy)}, true},
+		"made anew while it is updated in place": {changes{ours, registered(time.Hour), paired,
+			phase(v1beta1.MachineUpdating)}, true},
+		"of an instance that replaced another": {changes{ours, registered(time.Hour), uninitialized,
+			phase(v1beta1.MachineProvisioned)}, false},
+		"made anew before the machine ran": {changes{ours, registered(time.Minute), paired,
+			phase(v1beta1.MachineProvisioned)}, false},
 	} {
 		m, n := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}, &corev1.Node{}
 		for _, change := range test.is {
@@ -76,8 +82,8 @@ func TestWhichNodesAreInService(t *testing.T) {
 	}
 }
 
-// A Node that serves when its machine takes it over gets what the machine wants on it for good. Startup taints would evict its
-// pods, and with nobody to remove them the machine would fail and be replaced.
+// A Node that serves when its machine takes it over gets what the machine wants on it for good. Startup taints would
+// evict its pods, and with nobody to remove them the machine would fail and be replaced.
 //
 // M-86.
 func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
@@ -99,7 +105,8 @@ func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
 	w.untilPhase("m", v1beta1.MachineRunning)
 	within(t, "the time until it runs", w.clock.Since(began), 0, time.Minute)
 	n := w.getNode(node.Name)
-	if find(n.Spec.Taints, evicting) >= 0 || find(n.Spec.Taints, taint("dedicated", "db")) < 0 || find(n.Spec.Taints, taint("network", "")) < 0 || n.Labels["pool"] != "db" {
+	if find(n.Spec.Taints, evicting) >= 0 || find(n.Spec.Taints, taint("dedicated", "db")) < 0 ||
+		find(n.Spec.Taints, taint("network", "")) < 0 || n.Labels["pool"] != "db" {
 		t.Errorf("the node has the labels %v and the taints %v", n.Labels, n.Spec.Taints)
 	}
 	w.step(24 * time.Hour)

@@ -31,8 +31,8 @@ type announcement struct {
 	exact bool
 }
 
-// announced returns what the provider and the Node say now. known is false where one of them cannot be asked, so that their
-// silence means nothing.
+// announced returns what the provider and the Node say now. known is false where one of them cannot be asked, so that
+// their silence means nothing.
 func (p *pass) announced() (a announcement, found, known bool) {
 	known = p.Target == nil || p.node != nil || p.machine.Status.NodeRef == nil
 	if n, ok := p.Signals.Of(p.node); ok {
@@ -72,14 +72,16 @@ func (p *pass) noteInterruption() {
 	}
 	// An estimate that was written down stays, unless there is less time left than it said: it began when the signal was
 	// first seen.
-	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact || at.Before(m.Status.InterruptionTime) {
+	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact ||
+		at.Before(m.Status.InterruptionTime) {
 		m.Status.InterruptionTime = &at
 	}
 	about := "at about"
 	if a.exact {
 		about = "at"
 	}
-	message := fmt.Sprintf("The cloud reclaims the instance %s %s: announced by %s.", about, m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
+	message := fmt.Sprintf("The cloud reclaims the instance %s %s: announced by %s.", about,
+		m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
 	noticed := !interrupted(m)
 	if p.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
 		p.warn(a.reason, "Interrupt", message)
@@ -87,8 +89,9 @@ func (p *pass) noteInterruption() {
 	}
 }
 
-// withdrawInterruption takes back what was done because of a notice. The Node is uncordoned as after an update, but not before
-// the withdrawal is written: an owner that acts upon the notice until then deletes the Machine, and its Node stays cordoned.
+// withdrawInterruption takes back what was done because of a notice. The Node is uncordoned as after an update, but
+// not before the withdrawal is written: an owner that acts upon the notice until then deletes the Machine, and its
+// Node stays cordoned.
 func (p *pass) withdrawInterruption() {
 	const message = "The interruption is no longer announced."
 	p.machine.Status.InterruptionTime = nil
@@ -117,7 +120,8 @@ func (p *pass) heedInterruption(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if p.noticed != "" {
-		// Its owner may act at once, and what follows goes by the time that is written down, whatever becomes of this process.
+		// Its owner may act at once, and what follows goes by the time that is written down, whatever becomes of this
+		// process.
 		p.summarize()
 		if err := p.writeStatus(ctx); err != nil {
 			return wait, err

@@ -38,7 +38,8 @@ func (r *Reconciler) NoticesWiring() wiring.Controller {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "interruptions"}})
 		return nil
 	})
-	return wiring.Controller{Name: "interruptions", Reconciler: notices{r}, Concurrency: 1, Sources: []source.Source{start}}
+	return wiring.Controller{Name: "interruptions", Reconciler: notices{r}, Concurrency: 1,
+		Sources: []source.Source{start}}
 }
 
 // noticeScope is the Machines about whose instances one call tells.
@@ -58,7 +59,8 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		found, err := n.Interrupter.Interruptions(ctx, provider.InterruptionsRequest{Class: s.class, ClusterID: n.ClusterID})
 		if err != nil {
 			// What was announced before still is, as far as anybody knows.
-			logf.FromContext(ctx).Info("The provider does not list interruptions", "machine", s.machines[0].Name, "cause", messageOf(err))
+			logf.FromContext(ctx).Info("The provider does not list interruptions", "machine", s.machines[0].Name, "cause",
+				messageOf(err))
 			continue
 		}
 		horizon, announced := n.Clock.Now().Add(noticeHorizon), map[string]provider.Interruption{}
@@ -75,10 +77,11 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	return reconcile.Result{RequeueAfter: noticePeriod}, nil
 }
 
-// scopes groups the Machines that have an instance by the scope that the driver names for them and the Secret with their
-// credentials. Each class is resolved once.
+// scopes groups the Machines that have an instance by the scope that the driver names for them and the Secret with
+// their credentials. Each class is resolved once.
 func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{}, client.DisableReadYourWritesConsistency)
+	machines, err := index.Shared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{},
+		client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
@@ -122,7 +125,8 @@ func classNameOf(m *v1beta1.Machine) string {
 	return "machine/" + m.Namespace + "/" + credentials + "/" + spec.SpecHash()
 }
 
-// scopeNameOf is what classes have in common that one call tells of: the Secret, and the scope or else the specification.
+// scopeNameOf is what classes have in common that one call tells of: the Secret, and the scope or else the
+// specification.
 func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	name := ""
 	if inputs.CredentialsRef != nil {

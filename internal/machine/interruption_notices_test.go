@@ -20,7 +20,8 @@ type announcer struct {
 	asked []provider.InterruptionsRequest
 }
 
-func (a *announcer) Interruptions(_ context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+func (a *announcer) Interruptions(_ context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
+	error) {
 	a.asked = append(a.asked, req)
 	return a.ends, a.err
 }
@@ -75,7 +76,8 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	}
 	// An end that is far off is advice.
 	end := w.clock.Now().Add(40 * time.Second).Truncate(time.Second)
-	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, At: end.Add(time.Hour), Reason: provider.Preemption}}
+	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, At: end.Add(time.Hour),
+		Reason: provider.Preemption}}
 	w.poll()
 	w.wantRest("m")
 

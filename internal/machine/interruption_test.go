@@ -43,7 +43,8 @@ func (w *world) untaintNode(name, key string) {
 }
 
 // nodeReports sets a condition of a Node, and Ready.
-func (w *world) nodeReports(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string, ready corev1.ConditionStatus) {
+func (w *world) nodeReports(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string,
+	ready corev1.ConditionStatus) {
 	w.t.Helper()
 	node := w.getNode(name)
 	before := node.DeepCopy()
@@ -127,7 +128,8 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantQuiet("m")
 	// Nobody owns it, so nobody deletes it. What comes then is the end of any instance that goes by itself.
 	w.cloud.vanish(m.Spec.ProviderID)
-	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested", corev1.ConditionUnknown)
+	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested",
+		corev1.ConditionUnknown)
 	m = w.untilPhase("m", v1beta1.MachineFailed)
 	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonInstanceVanished)
 	w.wantQuiet("m")
@@ -186,7 +188,8 @@ func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 			m = w.get("m")
 			w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "False", v1beta1.ReasonInterruptionWithdrawn)
 			w.wantCondition(m, v1beta1.ConditionReady, "True", v1beta1.ReasonMachineReady)
-			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained); c != nil || m.Status.InterruptionTime != nil {
+			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained); c != nil ||
+				m.Status.InterruptionTime != nil {
 				t.Errorf("Drained is %+v, interruptionTime %s", c, m.Status.InterruptionTime)
 			}
 			w.wantCordoned(node, false)
@@ -225,7 +228,8 @@ func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
 	}{
 		"paused":         {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPaused, "") }, false},
 		"another schema": {func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" }, false},
-		"preserved":      {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) }, true},
+		"preserved": {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) },
+			true},
 		"with a hook to ask for": {func(m *v1beta1.Machine) {
 			m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "example.com/backup", Owner: "me"}}
 		}, true},

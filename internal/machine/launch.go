@@ -114,7 +114,8 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 
 // recordInstance writes down which instance the Machine has: the provider ID at once, for from then on Create is not
 // called again.
-func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, instance *provider.Instance) (progress, error) {
+func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved,
+	instance *provider.Instance) (progress, error) {
 	if instance.ProviderID == "" {
 		p.launching("The provider accepted the instance and has not named it yet.")
 		p.requeueIn(p.pollInterval())
@@ -200,7 +201,8 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// lookupFailed asks for another lookup after an error that says nothing of the instance, and returns the reason to show.
+// lookupFailed asks for another lookup after an error that says nothing of the instance, and returns the reason to
+// show.
 func (p *pass) lookupFailed(err error) (reason string) {
 	p.shown() // A read that failed is not the second of two.
 	c := lookupRetryPolicy(provider.CodeOf(err))
@@ -227,7 +229,8 @@ func pollInterval(age time.Duration) time.Duration {
 }
 
 func (p *pass) getInstance(ctx context.Context, inputs resolve.Resolved) (*provider.Instance, error) {
-	req := provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID}
+	req := provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID,
+		ProviderID: p.machine.Spec.ProviderID}
 	if p.machine.Status.Instance != nil {
 		req.Scope = p.machine.Status.Instance.Scope
 	}
@@ -256,7 +259,8 @@ func (p *pass) launched(inputs resolve.Resolved, instance *provider.Instance) {
 		m.Status.Phase = v1beta1.MachineProvisioned // A new instance has yet to become a Node.
 	}
 	if m.Status.Applied == nil {
-		m.Status.Applied = &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(), Version: m.Spec.Version}
+		m.Status.Applied = &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(),
+			Version: m.Spec.Version}
 	}
 	if p.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
 		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists; waiting for its node.", "")
@@ -278,19 +282,22 @@ func (p *pass) launching(message string) {
 	p.failAfterTimeout(nil)
 }
 
-// preparing says what is done before the next Create. If the provider refused the last one, that stays the reason until the
-// next one has another answer: the owner would count the machine as one that is coming up, and there would be an event for
-// each try.
+// preparing says what is done before the next Create. If the provider refused the last one, that stays the reason
+// until the next one has another answer: the owner would count the machine as one that is coming up, and there would
+// be an event for each try.
 func (p *pass) preparing(message string) {
 	if !p.refusedByProvider() {
 		p.launching(message)
 	}
 }
 
-// refusedByProvider reports whether the provider refused the configuration when it was last asked to create the instance.
+// refusedByProvider reports whether the provider refused the configuration when it was last asked to create the
+// instance.
 func (p *pass) refusedByProvider() bool {
-	launched, last := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched), p.machine.Status.LastOperation
-	return launched != nil && launched.Status == metav1.ConditionFalse && launched.Reason == v1beta1.ReasonInvalidConfiguration &&
+	launched, last := meta.FindStatusCondition(p.machine.Status.Conditions,
+		v1beta1.ConditionLaunched), p.machine.Status.LastOperation
+	return launched != nil && launched.Status == metav1.ConditionFalse &&
+		launched.Reason == v1beta1.ReasonInvalidConfiguration &&
 		last != nil && last.Type == v1beta1.OperationCreate && last.Code != ""
 }
 
@@ -314,8 +321,8 @@ func isTrying(reason string) bool {
 	return false
 }
 
-// began is when the time in which the Machine must become a Node began: with the Machine, or with the last transition of
-// Launched. One that waited for its class, or was paused, has all of its time when that is over.
+// began is when the time in which the Machine must become a Node began: with the Machine, or with the last transition
+// of Launched. One that waited for its class, or was paused, has all of its time when that is over.
 func (p *pass) began() time.Time {
 	began := p.machine.CreationTimestamp.Time
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)

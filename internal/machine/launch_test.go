@@ -24,15 +24,22 @@ func TestErrorsOfCreate(t *testing.T) {
 		phase    v1beta1.MachinePhase
 		low, top time.Duration // both zero: not before something changes
 	}{
-		{provider.InvalidArgument, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 10 * time.Minute, 12*time.Minute + 30*time.Second},
-		{provider.FailedPrecondition, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 10 * time.Minute, 12*time.Minute + 30*time.Second},
+		{provider.InvalidArgument, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 10 * time.Minute,
+			12*time.Minute + 30*time.Second},
+		{provider.FailedPrecondition, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 10 * time.Minute,
+			12*time.Minute + 30*time.Second},
 		{provider.Unimplemented, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 0, 0},
-		{provider.ResourceExhausted, v1beta1.ReasonInsufficientResources, v1beta1.MachineProvisioning, time.Minute, 75 * time.Second},
-		{provider.Unauthenticated, v1beta1.ReasonCredentialsRefused, v1beta1.MachineProvisioning, 30 * time.Second, 38 * time.Second},
-		{provider.PermissionDenied, v1beta1.ReasonCredentialsRefused, v1beta1.MachineProvisioning, 30 * time.Second, 38 * time.Second},
+		{provider.ResourceExhausted, v1beta1.ReasonInsufficientResources, v1beta1.MachineProvisioning, time.Minute,
+			75 * time.Second},
+		{provider.Unauthenticated, v1beta1.ReasonCredentialsRefused, v1beta1.MachineProvisioning, 30 * time.Second,
+			38 * time.Second},
+		{provider.PermissionDenied, v1beta1.ReasonCredentialsRefused, v1beta1.MachineProvisioning, 30 * time.Second,
+			38 * time.Second},
 		{provider.Unavailable, v1beta1.ReasonProviderUnavailable, v1beta1.MachineProvisioning, time.Second, 2 * time.Second},
-		{provider.DeadlineExceeded, v1beta1.ReasonProviderUnavailable, v1beta1.MachineProvisioning, time.Second, 2 * time.Second},
-		{provider.Throttled, v1beta1.ReasonProviderUnavailable, v1beta1.MachineProvisioning, 7 * time.Second, 7 * time.Second},
+		{provider.DeadlineExceeded, v1beta1.ReasonProviderUnavailable, v1beta1.MachineProvisioning, time.Second,
+			2 * time.Second},
+		{provider.Throttled, v1beta1.ReasonProviderUnavailable, v1beta1.MachineProvisioning, 7 * time.Second,
+			7 * time.Second},
 		{provider.Aborted, v1beta1.ReasonCreateFailed, v1beta1.MachineProvisioning, time.Second, 2 * time.Second},
 		{provider.Internal, v1beta1.ReasonCreateFailed, v1beta1.MachineProvisioning, time.Second, 2 * time.Second},
 		{provider.Unknown, v1beta1.ReasonCreateFailed, v1beta1.MachineProvisioning, time.Second, 2 * time.Second},
@@ -103,7 +110,8 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 	first := w.cloud.created()[0]
 	for _, req := range w.cloud.created() {
 		if req.Token != first.Token || string(req.UserData.Reveal()) != string(first.UserData.Reveal()) {
-			t.Errorf("a retry was sent with token %s and user data %s, first with %s and %s", req.Token, req.UserData.Reveal(), first.Token, first.UserData.Reveal())
+			t.Errorf("a retry was sent with token %s and user data %s, first with %s and %s", req.Token, req.UserData.Reveal(),
+				first.Token, first.UserData.Reveal())
 		}
 	}
 }
@@ -222,7 +230,8 @@ func TestAnAbsurdTemplateIsReportedAllTheSame(t *testing.T) {
 	w := newWorld(t)
 	var template strings.Builder
 	for i := range 26 * 26 * 26 {
-		template.WriteString("<<LONG_NAME_OF_NO_MEANING_" + string([]byte{'A' + byte(i/676), 'A' + byte(i/26%26), 'A' + byte(i%26)}) + ">>")
+		template.WriteString("<<LONG_NAME_OF_NO_MEANING_" +
+			string([]byte{'A' + byte(i/676), 'A' + byte(i/26%26), 'A' + byte(i%26)}) + ">>")
 	}
 	w.class("small", template.String())
 	w.born("m")
@@ -273,13 +282,14 @@ func TestFailingToLaunchInTime(t *testing.T) {
 	}
 }
 
-// A crash between the two writes after Create leaves a provider ID and no status. Whatever the driver answers, its Get is
-// not called without end.
+// A crash between the two writes after Create leaves a provider ID and no status. Whatever the driver answers, its
+// Get is not called without end.
 //
 // M-14.
 func TestFollowingAnInstanceBacksOff(t *testing.T) {
 	t.Parallel()
-	for _, code := range []provider.Code{provider.Unavailable, provider.InvalidArgument, provider.Unauthenticated, provider.Unknown} {
+	for _, code := range []provider.Code{provider.Unavailable, provider.InvalidArgument, provider.Unauthenticated,
+		provider.Unknown} {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, joining)
@@ -319,7 +329,8 @@ func TestAPendingInstanceThatFailsFailsTheMachine(t *testing.T) {
 	w.reconcile("m")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineFailed)
-	if m.Status.FailureReason != v1beta1.FailureCreateError || !strings.Contains(m.Status.FailureMessage, "the disk melted") {
+	if m.Status.FailureReason != v1beta1.FailureCreateError ||
+		!strings.Contains(m.Status.FailureMessage, "the disk melted") {
 		t.Errorf("failure is %s: %s", m.Status.FailureReason, m.Status.FailureMessage)
 	}
 	w.wantRest("m")

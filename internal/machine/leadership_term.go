@@ -12,21 +12,21 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// leadershipTerm is what is known of the time in which only this process works on Machines. It saves questions to the API
-// server whose answers only another process could have changed. Losing it costs those questions.
+// leadershipTerm is what is known of the time in which only this process works on Machines. It saves questions to the
+// API server whose answers only another process could have changed. Losing it costs those questions.
 type leadershipTerm struct {
 	mu sync.Mutex
 	// minResourceVersion is a resource version of that time; "" until it was asked for.
 	minResourceVersion string
-	// inherited are the Machines that had no instance when the cache reached minResourceVersion, nil until then. Another process may
-	// have begun to launch them.
+	// inherited are the Machines that had no instance when the cache reached minResourceVersion, nil until then. Another
+	// process may have begun to launch them.
 	inherited map[types.UID]bool
 	// protectedClasses are the classes that were found to be held at the API server.
 	protectedClasses map[types.NamespacedName]types.UID
 }
 
-// ours reports whether nobody but this process can have begun to launch the Machine. One that the cache did not have when
-// it had all that was there when this process already led is younger than that.
+// ours reports whether nobody but this process can have begun to launch the Machine. One that the cache did not have
+// when it had all that was there when this process already led is younger than that.
 func (p *pass) ours(ctx context.Context) (bool, error) {
 	if p.MachineCacheVersion == nil {
 		return false, nil

@@ -55,7 +55,8 @@ func (w *world) watching() *questions {
 
 func (a *questions) listen(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			a.note("get", o)
 			return c.Get(ctx, key, o, opts...)
 		},

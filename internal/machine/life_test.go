@@ -23,7 +23,8 @@ func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 	w.reconcile("m")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineRunning)
-	want(t, "writes until Running", w.effects.writes(), "API Machine patch", "API Machine patch status", "API Node patch", "API Machine patch status")
+	want(t, "writes until Running", w.effects.writes(), "API Machine patch", "API Machine patch status", "API Node patch",
+		"API Machine patch status")
 	want(t, "driver calls until Running", w.effects.calls(), "cloud create")
 	want(t, "events until Running", reasons(w.events.take()))
 	if m.Status.ObservedGeneration != m.Generation {
@@ -79,7 +80,8 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A cloud that takes its time adds no write while a machine comes to be, and no more than what it has to say at its end.
+// A cloud that takes its time adds no write while a machine comes to be, and no more than what it has to say at its
+// end.
 //
 // M-14, M-25.
 func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
@@ -109,7 +111,8 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 		t.Errorf("instance is %s after it booted", in.State)
 	}
 	want(t, "driver calls until Running", w.effects.calls())
-	want(t, "writes until Running", append(launch, w.effects.writes()...), "API Machine patch", "API Machine patch status", "API Node patch", "API Machine patch status")
+	want(t, "writes until Running", append(launch, w.effects.writes()...), "API Machine patch", "API Machine patch status",
+		"API Node patch", "API Machine patch status")
 	w.wantRest("m")
 
 	w.delete("m")

@@ -10,9 +10,9 @@ import (
 )
 
 // findLost looks, before anything is taken down, for an instance that was made and never described in the status: the
-// answer was lost, the process was killed, or the Machine was deleted at that moment. It may have become a Node by now,
-// with pods on it, so it goes like any other. Where nothing is found nothing is concluded: the settling time at the end is
-// for what does not show yet.
+// answer was lost, the process was killed, or the Machine was deleted at that moment. It may have become a Node by
+// now, with pods on it, so it goes like any other. Where nothing is found nothing is concluded: the settling time at
+// the end is for what does not show yet.
 func (p *pass) findLost(ctx context.Context) (progress, error) {
 	if p.machine.Status.Instance != nil || p.machine.Replacing() {
 		return next, nil

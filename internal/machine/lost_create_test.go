@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// An instance whose creation was answered by nothing may have become a Node with pods when its Machine is deleted. The Node
-// goes with it, and not before its pods.
+// An instance whose creation was answered by nothing may have become a Node with pods when its Machine is deleted.
+// The Node goes with it, and not before its pods.
 //
 // M-28.
 func TestALostInstanceGoesWithItsNode(t *testing.T) {

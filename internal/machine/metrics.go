@@ -64,11 +64,15 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 		census: &census{
 			provider: provider,
 			cache:    cache,
-			machines: prometheus.NewDesc("machinist_machines", "Machines by phase, deployment and class (both namespace/name, empty for none).", []string{"phase", "deployment", "class"}, nil),
-			skipped:  prometheus.NewDesc("machinist_machines_skipped", "Machines that are neither launched nor changed, by reason.", []string{"reason"}, nil),
+			machines: prometheus.NewDesc("machinist_machines",
+				"Machines by phase, deployment and class (both namespace/name, empty for none).",
+				[]string{"phase", "deployment", "class"}, nil),
+			skipped: prometheus.NewDesc("machinist_machines_skipped",
+				"Machines that are neither launched nor changed, by reason.", []string{"reason"}, nil),
 		},
 	}
-	for _, phase := range []string{phaseLaunch, phaseRegistration, phaseDrain, phaseVolumeDetach, phaseTermination, phaseUpdate} {
+	for _, phase := range []string{phaseLaunch, phaseRegistration, phaseDrain, phaseVolumeDetach, phaseTermination,
+		phaseUpdate} {
 		m.phases.WithLabelValues(phase)
 	}
 	for _, reason := range []string{v1beta1.ReasonPreemptionNotice, v1beta1.ReasonTerminationNotice} {
@@ -135,7 +139,8 @@ func (c *census) Collect(metrics chan<- prometheus.Metric) {
 	}
 	machines, skipped := c.count(list.Items)
 	for is, n := range machines {
-		metrics <- prometheus.MustNewConstMetric(c.machines, prometheus.GaugeValue, float64(n), is.phase, is.deployment, is.class)
+		metrics <- prometheus.MustNewConstMetric(c.machines, prometheus.GaugeValue, float64(n), is.phase,
+			is.deployment, is.class)
 	}
 	for reason, n := range skipped {
 		metrics <- prometheus.MustNewConstMetric(c.skipped, prometheus.GaugeValue, float64(n), reason)
@@ -237,7 +242,8 @@ func (p *pass) measure(kind string, status bool, reason string) {
 
 // updateBegan is when the instance was first found to be other than specified, which is now for a change made at once.
 func (p *pass) updateBegan() time.Time {
-	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
+		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
 	}
 	return p.now

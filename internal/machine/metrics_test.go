@@ -97,7 +97,8 @@ func TestEveryPhaseOfALifeIsObservedOnce(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 	// The failed try was written down after the machine was made, and is where its time begins.
-	lived := map[string]time.Duration{phaseLaunch: 20 * time.Second, phaseRegistration: 40 * time.Second, spanJoin: 60 * time.Second}
+	lived := map[string]time.Duration{phaseLaunch: 20 * time.Second, phaseRegistration: 40 * time.Second,
+		spanJoin: 60 * time.Second}
 	wantTook(t, registry, lived)
 
 	for range 2 {

@@ -85,7 +85,8 @@ func (p *pass) judgeByName(ctx context.Context, node *corev1.Node) (candidate, e
 	if s, decided := c.byFormerNode(); decided {
 		if s.node != nil {
 			if named, err := p.namedByProvider(ctx, node.Name); err != nil || !named {
-				return unproven(node, "Node %s has no provider ID, and the provider does not say that it is this machine.", node.Name), err
+				return unproven(node, "Node %s has no provider ID, and the provider does not say that it is this machine.",
+					node.Name), err
 			}
 		}
 		return s, nil
@@ -120,12 +121,14 @@ func (c claim) withoutProof() (s candidate, decided bool) {
 func (c claim) byFormerNode() (s candidate, decided bool) {
 	for i := range c.otherMachines {
 		if ref := c.otherMachines[i].Status.NodeRef; ref != nil && ref.UID == c.node.UID {
-			return candidate{conflict: fmt.Sprintf("Node %s is that of machine %s.", c.node.Name, client.ObjectKeyFromObject(&c.otherMachines[i]))}, true
+			return candidate{conflict: fmt.Sprintf("Node %s is that of machine %s.", c.node.Name,
+				client.ObjectKeyFromObject(&c.otherMachines[i]))}, true
 		}
 	}
 	// A kubelet keeps its certificate, and registers under its name again when its Node was deleted. In a Machine that is
 	// being deleted the Node may have gone with the instance, and the name be another's.
-	if ref := c.machine.Status.NodeRef; ref != nil && ref.Name == c.node.Name && len(c.otherMachines) == 0 && c.machine.DeletionTimestamp.IsZero() {
+	if ref := c.machine.Status.NodeRef; ref != nil && ref.Name == c.node.Name && len(c.otherMachines) == 0 &&
+		c.machine.DeletionTimestamp.IsZero() {
 		return candidate{node: c.node}, true
 	}
 	return candidate{}, false
@@ -150,8 +153,9 @@ func (c claim) byToken() candidate {
 	}
 	switch name, id := c.node.Name, c.machine.Spec.ProviderID; {
 	case ours.IsZero():
-		return unproven(c.node, "Node %s has no provider ID, and the cluster does not know of a certificate that it got for this machine's bootstrap token: "+
-			"either its user data has none, or it joined more than an hour ago, or it is not this machine. If it is, set its provider ID to %s.", name, id)
+		return unproven(c.node,
+			"Node %s has no provider ID, and the cluster does not know of a certificate that it got for this machine's bootstrap token: "+
+				"either its user data has none, or it joined more than an hour ago, or it is not this machine. If it is, set its provider ID to %s.", name, id)
 	case other != "":
 		return candidate{conflict: fmt.Sprintf("Node %s has no provider ID, and certificates for it were issued for this machine's bootstrap token and for %s.", name, other)}
 	case c.node.CreationTimestamp.Time.Before(ours):

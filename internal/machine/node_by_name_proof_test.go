@@ -37,7 +37,8 @@ func (w *world) tokenID() string {
 }
 
 // certified makes the request for a machine's client certificate that somebody sent, and has it approved and signed.
-func (w *world) certified(machine, user string, change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
+func (w *world) certified(machine, user string,
+	change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 	w.t.Helper()
 	csr := w.requested(machine, user)
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
@@ -62,13 +63,15 @@ func (w *world) requested(machine, user string) *certificatesv1.CertificateSigni
 	w.t.Helper()
 	key := newKey(w.t)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + nodeNameOf(w.namespace, machine), Organization: []string{"system:nodes"}},
+		Subject: pkix.Name{CommonName: "system:node:" + nodeNameOf(w.namespace, machine),
+			Organization: []string{"system:nodes"}},
 	}, key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	config := rest.CopyConfig(env.Config())
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:bootstrappers", "system:masters"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:bootstrappers",
+		"system:masters"}}
 	as, err := client.New(config, client.Options{Scheme: env.Scheme(), Mapper: w.api.RESTMapper()})
 	if err != nil {
 		w.t.Fatal(err)
@@ -146,9 +149,10 @@ func thereBefore(w *world, user string) {
 	w.t.Helper()
 	node := w.node("m", true, nameless)
 	// The API server's clock shows seconds.
-	err := utilwait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, env.Patience, true, func(context.Context) (bool, error) {
-		return w.requested("other", "alice").CreationTimestamp.After(node.CreationTimestamp.Time), nil
-	})
+	err := utilwait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, env.Patience, true,
+		func(context.Context) (bool, error) {
+			return w.requested("other", "alice").CreationTimestamp.After(node.CreationTimestamp.Time), nil
+		})
 	if err != nil {
 		w.t.Fatal(err)
 	}

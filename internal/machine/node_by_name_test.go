@@ -22,7 +22,8 @@ import (
 	"machinist.dev/machinist/internal/bootstrap"
 )
 
-// One patch names the instance and applies the node template to the Node; everything after is as with a Node that named it itself.
+// One patch names the instance and applies the node template to the Node; everything after is as with a Node that
+// named it itself.
 //
 // M-50, M-25.
 func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
@@ -37,7 +38,8 @@ func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
 	want(t, "what is done", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineRunning)
-	if got := w.getNode(node.Name); got.Spec.ProviderID != m.Spec.ProviderID || got.UID != m.Status.NodeRef.UID || tainted(got, v1beta1.NodeTaintUninitialized) {
+	if got := w.getNode(node.Name); got.Spec.ProviderID != m.Spec.ProviderID || got.UID != m.Status.NodeRef.UID ||
+		tainted(got, v1beta1.NodeTaintUninitialized) {
 		t.Errorf("the node is %+v, paired with %+v", got.Spec, m.Status.NodeRef)
 	}
 	w.wantRest("m")
@@ -75,22 +77,41 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 		// reason and says are those of Registered. Without a reason it is WaitingForNode.
 		reason, message string
 	}{
-		"without any request":  {arrange: func(w *world, _ string) { w.node("m", true, nameless) }, message: "set its provider ID to"},
-		"without a token":      {tokenless: true, arrange: func(w *world, _ string) { w.certified("m", unassigned); w.node("m", true, nameless) }, message: "its user data has none"},
-		"by a pending request": {arrange: func(w *world, user string) { w.requested("m", user); w.node("m", true, nameless) }, message: "does not know of a certificate"},
-		"by a denied request":  {arrange: func(w *world, user string) { w.certified("m", user, denied); w.node("m", true, nameless) }, message: "does not know of a certificate"},
-		"by an unsigned one":   {arrange: func(w *world, user string) { w.certified("m", user, unsigned); w.node("m", true, nameless) }, message: "does not know of a certificate"},
-		"by somebody's token":  {arrange: func(w *world, _ string) { w.certified("m", unassigned); w.node("m", true, nameless) }, message: "does not know of a certificate"},
-		"by no token":          {arrange: func(w *world, _ string) { w.certified("m", "alice"); w.node("m", true, nameless) }, message: "does not know of a certificate"},
-		"for another name":     {arrange: func(w *world, user string) { w.certified("other", user); w.node("m", true, nameless) }, message: "does not know of a certificate"},
-		"by a former attempt":  {arrange: formerAttempt, message: "does not know of a certificate"},
+		"without any request": {arrange: func(w *world, _ string) { w.node("m", true, nameless) },
+			message: "set its provider ID to"},
+		"without a token": {tokenless: true, arrange: func(w *world, _ string) {
+			w.certified("m", unassigned)
+			w.node("m", true, nameless)
+		}, message: "its user data has none"},
+		"by a pending request": {arrange: func(w *world, user string) { w.requested("m", user); w.node("m", true, nameless) },
+			message: "does not know of a certificate"},
+		"by a denied request": {arrange: func(w *world, user string) {
+			w.certified("m", user, denied)
+			w.node("m", true, nameless)
+		}, message: "does not know of a certificate"},
+		"by an unsigned one": {arrange: func(w *world, user string) {
+			w.certified("m", user, unsigned)
+			w.node("m", true, nameless)
+		}, message: "does not know of a certificate"},
+		"by somebody's token": {arrange: func(w *world, _ string) {
+			w.certified("m", unassigned)
+			w.node("m", true, nameless)
+		}, message: "does not know of a certificate"},
+		"by no token": {arrange: func(w *world, _ string) { w.certified("m", "alice"); w.node("m", true, nameless) },
+			message: "does not know of a certificate"},
+		"for another name": {arrange: func(w *world, user string) {
+			w.certified("other", user)
+			w.node("m", true, nameless)
+		}, message: "does not know of a certificate"},
+		"by a former attempt": {arrange: formerAttempt, message: "does not know of a certificate"},
 		"with a second bearer": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.certified("m", unassigned)
 			w.node("m", true, nameless)
 		}, reason: v1beta1.ReasonNodeConflict, message: "zzzzz0"},
-		"when it was there":     {arrange: thereBefore, reason: v1beta1.ReasonNodeConflict, message: "was there before"},
-		"with another provider": {arrange: func(w *world, user string) { w.certified("m", user); w.node("m", true, someone) }, message: "No node with the provider ID"},
+		"when it was there": {arrange: thereBefore, reason: v1beta1.ReasonNodeConflict, message: "was there before"},
+		"with another provider": {arrange: func(w *world, user string) { w.certified("m", user); w.node("m", true, someone) },
+			message: "No node with the provider ID"},
 		"made by hand": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "m")}})
@@ -98,7 +119,8 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 		"before the cloud spoke": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.node("m", true, nameless, func(n *corev1.Node) {
-				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: taintCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: taintCloudProvider, Value: "true",
+					Effect: corev1.TaintEffectNoSchedule})
 			})
 		}, message: "cloud-controller-manager"},
 		"that another machine is": {arrange: func(w *world, user string) {
@@ -148,7 +170,8 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			if tc.reason == "" {
 				tc.reason = v1beta1.ReasonWaitingForNode
 			}
-			if c := w.wantCondition(m, v1beta1.ConditionRegistered, "False", tc.reason); !strings.Contains(c.Message, tc.message) {
+			if c := w.wantCondition(m, v1beta1.ConditionRegistered, "False", tc.reason); !strings.Contains(c.Message,
+				tc.message) {
 				t.Errorf("Registered says %q, not that %q", c.Message, tc.message)
 			}
 			w.wantPhase(m, v1beta1.MachineProvisioned)
@@ -213,7 +236,8 @@ func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 			w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 			if other {
 				other := w.born("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
-				other.Status.Instance = &v1beta1.InstanceStatus{NodeName: m.Status.NodeRef.Name, State: v1beta1.InstanceRunning, Provider: w.cloud.name}
+				other.Status.Instance = &v1beta1.InstanceStatus{NodeName: m.Status.NodeRef.Name, State: v1beta1.InstanceRunning,
+					Provider: w.cloud.name}
 				if err := w.api.Status().Update(t.Context(), other); err != nil {
 					t.Fatal(err)
 				}
@@ -246,7 +270,8 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 		w.delete("m")
 		w.effects.clear()
 		w.untilGone("m")
-		if writes := w.effects.of("API Node"); len(writes) != 2 || writes[0] != "API Node patch" || writes[1] != "API Node delete" {
+		if writes := w.effects.of("API Node"); len(writes) != 2 || writes[0] != "API Node patch" ||
+			writes[1] != "API Node delete" {
 			t.Errorf("what was done to the node: %q; want a cordon and its end", writes)
 		}
 		w.wantNothingLeft("m")
@@ -307,7 +332,8 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 // withoutNodes is a cache that has no Node yet.
 func withoutNodes(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			if _, ok := o.(*corev1.Node); ok {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
 			}
@@ -347,7 +373,8 @@ func TestAProviderIDThatComesMeanwhileIsNotOverwritten(t *testing.T) {
 	}
 	w.reconcile("m")
 	got := w.getNode(node.Name)
-	if !named || got.Spec.ProviderID != "fake:///somebody/else" || got.Labels[v1beta1.NodeLabelMachine] != "" || w.get("m").Status.NodeRef != nil {
+	if !named || got.Spec.ProviderID != "fake:///somebody/else" || got.Labels[v1beta1.NodeLabelMachine] != "" ||
+		w.get("m").Status.NodeRef != nil {
 		t.Errorf("the node of somebody else is %s with %v", got.Spec.ProviderID, got.Labels)
 	}
 }

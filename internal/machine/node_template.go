@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/internal/validation"
 )
 
-// appliedTo returns what the Node carries on the Machine's account, and whether it was given all that it gets only once. It goes
-// by what this process remembers and by the Machine's own status: the kubelet may write to its Node.
+// appliedTo returns what the Node carries on the Machine's account, and whether it was given all that it gets only
+// once. It goes by what this process remembers and by the Machine's own status: the kubelet may write to its Node.
 func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
 	status := p.machine.Status.NodeTemplate
 	if mine := p.states.get(p.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
@@ -67,10 +67,12 @@ func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.A
 // taintName is how a taint is named without its value.
 func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
-// withTemplate returns the Node with the Machine's node template applied, or nil when the Node has it already. Startup taints are put
-// on only the first time, before the taint that repels pods until then is removed: whoever removes them later has
-// done his part. A Node that is in service does not get them. applied is what it was given before.
-func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known, inService bool) (*corev1.Node, error) {
+// withTemplate returns the Node with the Machine's node template applied, or nil when the Node has it already.
+// Startup taints are put on only the first time, before the taint that repels pods until then is removed: whoever
+// removes them later has done his part. A Node that is in service does not get them. applied is what it was given
+// before.
+func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known,
+	inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
 	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels)
 	out.Annotations = merged(out.Annotations, applied.Annotations, m.Spec.Node.Annotations)
@@ -90,7 +92,8 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 		return nil, fmt.Errorf("encode what is applied to node %s: %w", node.Name, err)
 	}
 	if out.Spec.ProviderID == "" {
-		out.Spec.ProviderID = m.Spec.ProviderID // For those who know a Node's instance by it. One that is there never changes.
+		// For those who know a Node's instance by it. One that is there never changes.
+		out.Spec.ProviderID = m.Spec.ProviderID
 	}
 	if settled(m) {
 		delete(out.Annotations, v1beta1.NodeAnnotationUpdateRequested)
@@ -101,7 +104,8 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 	set(&out.Annotations, v1beta1.NodeAnnotationClusterNamespace, m.Namespace)
 	set(&out.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate, fingerprint)
 
-	if out.Spec.ProviderID == node.Spec.ProviderID && reflect.DeepEqual(out.Labels, node.Labels) && reflect.DeepEqual(out.Annotations, node.Annotations) &&
+	if out.Spec.ProviderID == node.Spec.ProviderID && reflect.DeepEqual(out.Labels, node.Labels) &&
+		reflect.DeepEqual(out.Annotations, node.Annotations) &&
 		equality.Semantic.DeepEqual(out.Spec.Taints, node.Spec.Taints) {
 		return nil, nil
 	}
@@ -118,9 +122,9 @@ func templateFingerprint(m *v1beta1.Machine) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// inService reports whether the Node may have run pods before it is given what the Machine wants for the first time. Startup
-// taints are for a Node that starts: on one that runs pods, those with NoExecute evict all of them, and where nobody removes
-// the taints any more the machine fails for want of time and is replaced.
+// inService reports whether the Node may have run pods before it is given what the Machine wants for the first time.
+// Startup taints are for a Node that starts: on one that runs pods, those with NoExecute evict all of them, and where
+// nobody removes the taints any more the machine fails for want of time and is replaced.
 //
 // That a Node is Ready says nothing: the kubelet of a new one may be quicker than we are.
 func (p *pass) inService(node *corev1.Node) bool {
@@ -131,7 +135,8 @@ func (p *pass) inService(node *corev1.Node) bool {
 		return false // No pod was let onto it yet.
 	}
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
-	return launched != nil && launched.Reason == v1beta1.ReasonInstanceAdopted || node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
+	return launched != nil && launched.Reason == v1beta1.ReasonInstanceAdopted ||
+		node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
 }
 
 // uninitializedTaint keeps pods off a Node until it carries what its Machine wants.
@@ -140,11 +145,12 @@ var uninitializedTaint = corev1.Taint{Key: v1beta1.NodeTaintUninitialized, Effec
 // settled reports whether no update is due, so that an agent on the node has nothing to do. A request that it has then
 // was asked by a former leader, whose request came late.
 func settled(m *v1beta1.Machine) bool {
-	return m.Status.Applied != nil && m.Status.Applied.Version == m.Spec.Version && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	return m.Status.Applied != nil && m.Status.Applied.Version == m.Spec.Version &&
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }
 
-// reservedKeys says what the Machine wants on its Node that is Machinist's own, "" if nothing. What several hands write would
-// never come to rest, and an agent on the node, or a rollout, would take it for an order.
+// reservedKeys says what the Machine wants on its Node that is Machinist's own, "" if nothing. What several hands
+// write would never come to rest, and an agent on the node, or a rollout, would take it for an order.
 func reservedKeys(m *v1beta1.Machine) string {
 	if errs := validation.NodeTemplate(field.NewPath("spec", "node"), &m.Spec.Node); len(errs) > 0 {
 		return errs[0].Error()

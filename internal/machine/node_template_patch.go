@@ -21,9 +21,9 @@ type edit struct {
 	Value any    `json:"value"`
 }
 
-// templatePatch returns a patch that applies the node template, whatever others change on the Node meanwhile: while it registers,
-// they do. What it relies upon it tests, and the API server refuses it as invalid if that has changed. It is nil where that
-// cannot be said, of a Node that has no labels, annotations or taints yet.
+// templatePatch returns a patch that applies the node template, whatever others change on the Node meanwhile: while
+// it registers, they do. What it relies upon it tests, and the API server refuses it as invalid if that has changed.
+// It is nil where that cannot be said, of a Node that has no labels, annotations or taints yet.
 func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	if node.Labels == nil || node.Annotations == nil || len(node.Spec.Taints) == 0 {
 		return nil, nil

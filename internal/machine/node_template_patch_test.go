@@ -55,7 +55,8 @@ func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 	m.Spec.ProviderID = "sim:///1"
 	m.Spec.Node = v1beta1.NodeTemplate{
 		Labels: map[string]string{"team/a~b": "x"}, Annotations: map[string]string{"note": "y"},
-		Taints: []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}, StartupTaints: []corev1.Taint{{Key: "network", Effect: corev1.TaintEffectNoExecute}},
+		Taints:        []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}},
+		StartupTaints: []corev1.Taint{{Key: "network", Effect: corev1.TaintEffectNoExecute}},
 	}
 	record := v1beta1.NodeAnnotationLastAppliedNodeTemplate
 	for name, tc := range map[string]struct {
@@ -64,17 +65,23 @@ func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 		since   func(*corev1.Node)
 		refused bool
 	}{
-		"nothing else":           {since: func(*corev1.Node) {}},
-		"a status":               {since: func(n *corev1.Node) { n.ResourceVersion = "2"; n.Status.NodeInfo.KubeletVersion = "v1" }},
+		"nothing else": {since: func(*corev1.Node) {}},
+		"a status": {since: func(n *corev1.Node) {
+			n.ResourceVersion = "2"
+			n.Status.NodeInfo.KubeletVersion = "v1"
+		}},
 		"labels and annotations": {since: func(n *corev1.Node) { n.Labels["beta"], n.Annotations["ttl"] = "1", "0" }},
 		"a later taint removed":  {since: func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] }},
 		"a taint added": {since: func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "z", Effect: "NoSchedule"})
 		}},
-		"an earlier taint":                         {since: func(n *corev1.Node) { n.Spec.Taints = append([]corev1.Taint{{Key: "z"}}, n.Spec.Taints...) }, refused: true},
-		"no taint any more":                        {since: func(n *corev1.Node) { n.Spec.Taints = nil }, refused: true},
-		"given its node template by somebody else": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" }, refused: true},
-		"another Node":                             {since: func(n *corev1.Node) { n.UID = "other" }, refused: true},
+		"an earlier taint": {since: func(n *corev1.Node) {
+			n.Spec.Taints = append([]corev1.Taint{{Key: "z"}}, n.Spec.Taints...)
+		}, refused: true},
+		"no taint any more": {since: func(n *corev1.Node) { n.Spec.Taints = nil }, refused: true},
+		"given its node template by somebody else": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" },
+			refused: true},
+		"another Node": {since: func(n *corev1.Node) { n.UID = "other" }, refused: true},
 		"without a template": {
 			seen:    func(n *corev1.Node) { n.Annotations[record] = "1"; n.Labels["old"] = "1" },
 			applied: v1beta1.AppliedNodeTemplate{Labels: []string{"old"}},
@@ -84,7 +91,8 @@ func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 			seen: func(n *corev1.Node) {
 				n.Annotations[record] = "1"
 				n.Labels["old"] = "1"
-				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "tpu", Effect: "NoSchedule"}, corev1.Taint{Key: "gpu", Value: "1", Effect: "NoSchedule"})
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "tpu", Effect: "NoSchedule"},
+					corev1.Taint{Key: "gpu", Value: "1", Effect: "NoSchedule"})
 			},
 			applied: v1beta1.AppliedNodeTemplate{Labels: []string{"old"}, Taints: []string{"tpu:NoSchedule"}},
 			since:   func(n *corev1.Node) { n.Labels["beta"] = "1" },
@@ -124,7 +132,8 @@ func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 			if got == nil {
 				t.Fatalf("the patch is refused: %s", data)
 			}
-			if !equality.Semantic.DeepEqual(got.ObjectMeta, want.ObjectMeta) || got.Spec.ProviderID != want.Spec.ProviderID || !sameTaints(got, want) {
+			if !equality.Semantic.DeepEqual(got.ObjectMeta, want.ObjectMeta) || got.Spec.ProviderID != want.Spec.ProviderID ||
+				!sameTaints(got, want) {
 				t.Errorf("the patch %s makes\n%+v %+v, want\n%+v %+v", data, got.ObjectMeta, got.Spec, want.ObjectMeta, want.Spec)
 			}
 		})

@@ -14,7 +14,8 @@ func taint(key, value string) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// applyOnce applies given its node template, takes note of what was applied, and checks that it asks for nothing more after one step.
+// applyOnce applies given its node template, takes note of what was applied, and checks that it asks for nothing more
+// after one step.
 func applyOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1beta1.AppliedNodeTemplate) *corev1.Node {
 	t.Helper()
 	out, err := withTemplate(node, m, *applied, applied.NodeUID != "", false)
@@ -50,10 +51,12 @@ func TestApplyingTheTemplate(t *testing.T) {
 	if diff := cmp.Diff(wantLabels, node.Labels); diff != "" {
 		t.Errorf("labels after the first patch: %s", diff)
 	}
-	if diff := cmp.Diff([]corev1.Taint{taint("others", "o"), taint("dedicated", "gpu"), taint("network", "")}, node.Spec.Taints); diff != "" {
+	if diff := cmp.Diff([]corev1.Taint{taint("others", "o"), taint("dedicated", "gpu"), taint("network", "")},
+		node.Spec.Taints); diff != "" {
 		t.Errorf("taints after the first patch: the uninitialized one goes, startup taints come: %s", diff)
 	}
-	if node.Annotations[v1beta1.NodeAnnotationClusterNamespace] != "fleet" || node.Annotations[v1beta1.NodeAnnotationMachine] != "pool-1" {
+	if node.Annotations[v1beta1.NodeAnnotationClusterNamespace] != "fleet" ||
+		node.Annotations[v1beta1.NodeAnnotationMachine] != "pool-1" {
 		t.Errorf("the link back to the machine is missing: %v", node.Annotations)
 	}
 
@@ -83,10 +86,12 @@ func TestApplyingTheTemplate(t *testing.T) {
 	// M-88. The kubelet may write to its Node.
 	t.Run("what the node says of itself counts for nothing", func(t *testing.T) {
 		record := `{"labels":{"quarantine":"1"},"taints":[{"key":"others","effect":"NoSchedule"}],"inService":true}`
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"quarantine": "1"}, Annotations: map[string]string{v1beta1.NodeAnnotationLastAppliedNodeTemplate: record}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"quarantine": "1"},
+			Annotations: map[string]string{v1beta1.NodeAnnotationLastAppliedNodeTemplate: record}}}
 		n.Spec.Taints = []corev1.Taint{taint("others", "o")}
 		out := applyOnce(t, n, m, &v1beta1.AppliedNodeTemplate{})
-		if out.Labels["quarantine"] != "1" || find(out.Spec.Taints, taint("others", "")) < 0 || find(out.Spec.Taints, taint("network", "")) < 0 {
+		if out.Labels["quarantine"] != "1" || find(out.Spec.Taints, taint("others", "")) < 0 ||
+			find(out.Spec.Taints, taint("network", "")) < 0 {
 			t.Errorf("labels %v, taints %v: want the quarantine to stay, and the startup taint", out.Labels, out.Spec.Taints)
 		}
 	})

@@ -32,10 +32,11 @@ const targetPoll = 10 * time.Second
 // lastTry is how long the target cluster may take to answer before a deletion goes on without it.
 const lastTry = 2 * time.Second
 
-// waitWhileUnreachable stops a drain while the target cluster counts as unreachable, without a call that might hang. unreachable
-// is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does one that never
-// had a Node, unless the cluster answers one request again: then the process is about to know that the outage is over. A
-// cluster that refuses the credentials is one that machines can join, so that nobody knows which of them have pods.
+// waitWhileUnreachable stops a drain while the target cluster counts as unreachable, without a call that might hang.
+// unreachable is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does
+// one that never had a Node, unless the cluster answers one request again: then the process is about to know that the
+// outage is over. A cluster that refuses the credentials is one that machines can join, so that nobody knows which of
+// them have pods.
 func (p *pass) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
 	if p.Target == nil || p.Reach == nil {
 		return next, false
@@ -58,10 +59,12 @@ func (p *pass) waitWhileUnreachable(ctx context.Context) (proceed progress, unre
 		p.requeueIn(left)
 	}
 	if refuses {
-		p.deleting(v1beta1.ReasonTargetCredentialsRefused, fmt.Sprintf("The target cluster refuses the provider's credentials since %s, so that nobody can tell which pods would be killed.", since.UTC().Format(time.RFC3339)))
+		p.deleting(v1beta1.ReasonTargetCredentialsRefused,
+			fmt.Sprintf("The target cluster refuses the provider's credentials since %s, so that nobody can tell which pods would be killed.", since.UTC().Format(time.RFC3339)))
 		return wait, true
 	}
-	p.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.", since.UTC().Format(time.RFC3339)))
+	p.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.",
+		since.UTC().Format(time.RFC3339)))
 	return wait, true
 }
 
@@ -73,9 +76,10 @@ func (p *pass) targetAnswers(ctx context.Context) bool {
 	return client.IgnoreNotFound(p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
 }
 
-// leaveOutagesOut sets the clock of a drain, and that of the wait for its volumes, back by the time that the target cluster
-// was unreachable: both count from the transition of Drained. The condition DrainExtended has the time until which outages are left
-// out; it is written together with that transition, so that no process, this one or the next, leaves one out twice.
+// leaveOutagesOut sets the clock of a drain, and that of the wait for its volumes, back by the time that the target
+// cluster was unreachable: both count from the transition of Drained. The condition DrainExtended has the time until
+// which outages are left out; it is written together with that transition, so that no process, this one or the next,
+// leaves one out twice.
 func (p *pass) leaveOutagesOut() {
 	if p.Reach == nil {
 		return
@@ -101,15 +105,16 @@ func (p *pass) leaveOutagesOut() {
 	dropCondition(conditions, v1beta1.ConditionDrainExtended)
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: v1beta1.ConditionDrainExtended, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTargetUnreachable,
-		Message:            fmt.Sprintf("The target cluster was unreachable until %s: %s do not count.", counted.UTC().Format(time.RFC3339), until.Sub(began)),
+		Message: fmt.Sprintf("The target cluster was unreachable until %s: %s do not count.",
+			counted.UTC().Format(time.RFC3339), until.Sub(began)),
 		ObservedGeneration: p.machine.Generation, LastTransitionTime: metav1.NewTime(counted),
 	})
 }
 
-// joinTimeLeft is how long the Machine has to become a Node, less than nothing when its time is over. The time in which
-// the target cluster was unreachable does not count, and during an outage there is always some left: no Node can join. Nor does
-// the time of an instance before this process began to lead: it does not know of the outages of that time. That has an end
-// (see reachability.TimeLeft), or leaders that do not last would wait for ever.
+// joinTimeLeft is how long the Machine has to become a Node, less than nothing when its time is over. The time in
+// which the target cluster was unreachable does not count, and during an outage there is always some left: no Node
+// can join. Nor does the time of an instance before this process began to lead: it does not know of the outages of
+// that time. That has an end (see reachability.TimeLeft), or leaders that do not last would wait for ever.
 func (p *pass) joinTimeLeft() time.Duration {
 	began, timeout := p.began(), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {

@@ -138,8 +138,10 @@ func TestTheTimeOfAnOutageIsLeftOutOfADrainOnce(t *testing.T) {
 		t.Helper()
 		w.reconcile("m")
 		last := drainer.requests[len(drainer.requests)-1]
-		if got := last.Start.Sub(start.Time); got < moved || got > moved+2*time.Second || last.Deadline.Sub(last.Start) != length || last.Epoch != r.epoch {
-			t.Errorf("%s: the drain is moved by %s and lasts %s in epoch %d, want %s, %s and %d", what, got, last.Deadline.Sub(last.Start), last.Epoch, moved, length, r.epoch)
+		if got := last.Start.Sub(start.Time); got < moved || got > moved+2*time.Second ||
+			last.Deadline.Sub(last.Start) != length || last.Epoch != r.epoch {
+			t.Errorf("%s: the drain is moved by %s and lasts %s in epoch %d, want %s, %s and %d", what, got,
+				last.Deadline.Sub(last.Start), last.Epoch, moved, length, r.epoch)
 		}
 		stamp := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
 		if !stamp.Time.Equal(last.Start) {
@@ -219,7 +221,8 @@ func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
 	result := w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 	// The Machine's time began by the API server's own clock, and outages count in whole seconds.
-	within(t, "the wait after the outage", result.RequeueAfter, v1beta1.DefaultCreationTimeout-7*time.Minute, v1beta1.DefaultCreationTimeout-4*time.Minute)
+	within(t, "the wait after the outage", result.RequeueAfter, v1beta1.DefaultCreationTimeout-7*time.Minute,
+		v1beta1.DefaultCreationTimeout-4*time.Minute)
 	expires, err := time.Parse(time.RFC3339, string(w.tokens()[0].Data["expiration"]))
 	if left := expires.Sub(w.clock.Now()); err != nil || left < result.RequeueAfter {
 		t.Errorf("the token is good for %s, and there are %s to join (%v)", left, result.RequeueAfter, err)

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A merge patch is found by comparing the JSON of both objects. Of a Machine one request changes its status or all else,
-// so the other half is left out of the comparison.
+// A merge patch is found by comparing the JSON of both objects. Of a Machine one request changes its status or all
+// else, so the other half is left out of the comparison.
 type (
 	// statusOnly brings the status of a Machine to another, if nobody changed the Machine since it was read as before.
 	statusOnly struct{ before *v1beta1.Machine }

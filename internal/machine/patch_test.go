@@ -14,9 +14,10 @@ import (
 
 func TestPatchesOfHalvesAreThoseOfTheWhole(t *testing.T) {
 	before := &v1beta1.Machine{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "Machine"},
-		ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "1"}, Finalizers: []string{"f"}},
-		Spec:       v1beta1.MachineSpec{Provider: "p", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"size":"small"}`)}},
+		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "Machine"},
+		ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u", ResourceVersion: "7",
+			Labels: map[string]string{"a": "1"}, Finalizers: []string{"f"}},
+		Spec: v1beta1.MachineSpec{Provider: "p", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"size":"small"}`)}},
 		Status: v1beta1.MachineStatus{
 			Phase:      v1beta1.MachineRunning,
 			Conditions: []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Up"}},
@@ -28,9 +29,11 @@ func TestPatchesOfHalvesAreThoseOfTheWhole(t *testing.T) {
 	}{
 		"status": {func(m *v1beta1.Machine) {
 			m.Status.Phase = v1beta1.MachineUnhealthy
-			m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionDrained, Status: metav1.ConditionFalse})
+			m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionDrained,
+				Status: metav1.ConditionFalse})
 		}, func(m *v1beta1.Machine) client.Patch { return statusOnly{m} }},
-		"status emptied": {func(m *v1beta1.Machine) { m.Status = v1beta1.MachineStatus{} }, func(m *v1beta1.Machine) client.Patch { return statusOnly{m} }},
+		"status emptied": {func(m *v1beta1.Machine) { m.Status = v1beta1.MachineStatus{} },
+			func(m *v1beta1.Machine) client.Patch { return statusOnly{m} }},
 		"the rest": {func(m *v1beta1.Machine) {
 			m.Finalizers, m.Labels["b"], m.Spec.ProviderID = nil, "2", "sim://1"
 			m.Annotations = map[string]string{"c": "3"}

@@ -59,16 +59,18 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 		return wait, p.endPreservation(ctx)
 	}
 	p.requeueIn(left)
-	message := fmt.Sprintf("The machine belongs to no set any more. It is preserved until %s and then deleted.", until.UTC().Format(time.RFC3339))
+	message := fmt.Sprintf("The machine belongs to no set any more. It is preserved until %s and then deleted.",
+		until.UTC().Format(time.RFC3339))
 	if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonPreserved, message) {
 		p.note(v1beta1.ReasonPreserved, "Preserve", message)
 	}
 	return next, nil
 }
 
-// preserveWithinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and reports that, where
-// the Machine is preserved only because it failed and as many others of its owner are as may be: where all of a fleet fail,
-// keeping each would cost money for days. Machines fail together, so they are counted one after the other.
+// preserveWithinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and
+// reports that, where the Machine is preserved only because it failed and as many others of its owner are as may be:
+// where all of a fleet fail, keeping each would cost money for days. Machines fail together, so they are counted one
+// after the other.
 func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
 	m := p.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
@@ -93,8 +95,8 @@ func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
 	return true, p.leaveSet(ctx)
 }
 
-// countPreserved counts the Machines of the same owner that are preserved because they failed. The cache shows what this
-// process wrote itself.
+// countPreserved counts the Machines of the same owner that are preserved because they failed. The cache shows what
+// this process wrote itself.
 func (p *pass) countPreserved(ctx context.Context) (n int, err error) {
 	list := &v1beta1.MachineList{}
 	if err := p.Client.List(ctx, list, client.InNamespace(p.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -124,7 +126,9 @@ func (p *pass) leaveSet(ctx context.Context) error {
 		}
 		delete(m.Labels, v1beta1.LabelTemplateHash)
 		delete(m.Labels, v1beta1.LabelMachineSet)
-		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller })
+		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.Controller != nil && *o.Controller
+		})
 		if !preservation.Preserved(m) {
 			set(&m.Annotations, v1beta1.AnnotationPreservedUntil, p.now.Add(p.PreserveTimeout).UTC().Format(time.RFC3339))
 		}
@@ -159,7 +163,8 @@ func (p *pass) cordonPreserved(ctx context.Context) error {
 	return err
 }
 
-// notPreserved reports an invalid request to preserve the Machine, and removes the condition of a Machine that was preserved.
+// notPreserved reports an invalid request to preserve the Machine, and removes the condition of a Machine that was
+// preserved.
 func (p *pass) notPreserved() {
 	if invalid := preservation.Invalid(p.machine); invalid != "" {
 		message := "The machine is not preserved: " + invalid + "."

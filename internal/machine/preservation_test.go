@@ -17,7 +17,8 @@ import (
 func ofASet(m *v1beta1.Machine) {
 	m.Labels[v1beta1.LabelTemplateHash], m.Labels[v1beta1.LabelMachineSet], m.Labels["app"] = "abc", "web", "web"
 	controls := true
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineSet", Name: "web", UID: "set", Controller: &controls}}
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineSet",
+		Name: "web", UID: "set", Controller: &controls}}
 }
 
 func (w *world) annotateWith(name, key, value string) {
@@ -28,7 +29,8 @@ func (w *world) annotateWith(name, key, value string) {
 func (w *world) request(name, reason string, status metav1.ConditionStatus) {
 	w.t.Helper()
 	m := w.get(name)
-	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionRemediationRequested, Status: status, Reason: reason, LastTransitionTime: metav1.Now()})
+	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionRemediationRequested,
+		Status: status, Reason: reason, LastTransitionTime: metav1.Now()})
 	if err := w.api.Status().Update(w.t.Context(), m); err != nil {
 		w.t.Fatal(err)
 	}
@@ -38,7 +40,8 @@ func (w *world) request(name, reason string, status metav1.ConditionStatus) {
 func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.get(name)
-	if m.Labels[v1beta1.LabelTemplateHash] != "" || m.Labels[v1beta1.LabelMachineSet] != "" || metav1.GetControllerOf(m) != nil || m.Labels["app"] != "web" {
+	if m.Labels[v1beta1.LabelTemplateHash] != "" || m.Labels[v1beta1.LabelMachineSet] != "" ||
+		metav1.GetControllerOf(m) != nil || m.Labels["app"] != "web" {
 		w.t.Errorf("it still belongs to its set: %v %v", m.Labels, m.OwnerReferences)
 	}
 	until, err := preservation.Until(m)
@@ -52,8 +55,8 @@ func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine 
 	return m
 }
 
-// M-60, M-62: with "now" a machine is cordoned and taken from its set at once, in one write of its own, and deleted when its
-// time is over, not before.
+// M-60, M-62: with "now" a machine is cordoned and taken from its set at once, in one write of its own, and deleted
+// when its time is over, not before.
 func TestAMachineIsPreservedNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,7 +65,8 @@ func TestAMachineIsPreservedNow(t *testing.T) {
 	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
 	w.effects.clear()
 	result := w.reconcile("m")
-	if writes := strings.Join(w.effects.writes(), ", "); writes != "API Node patch, API Machine patch, API Machine patch status" {
+	if writes := strings.Join(w.effects.writes(),
+		", "); writes != "API Node patch, API Machine patch, API Machine patch status" {
 		t.Errorf("wrote %s", writes)
 	}
 	if result.RequeueAfter > DefaultPreserveTimeout || result.RequeueAfter < DefaultPreserveTimeout-2*time.Second {
@@ -91,11 +95,12 @@ func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 		spoil     func(*world)
 		preserved bool
 	}{
-		"healthy":              {func(*world) {}, false},
-		"failed":               {vanish, true},
-		"to be replaced":       {func(w *world) { w.request("m", v1beta1.ReasonBuiltInPolicy, "True") }, true},
-		"by somebody else":     {func(w *world) { w.request("m", v1beta1.ReasonExternalRemediation, "True") }, false},
-		"retries exhausted":    {func(w *world) { vanish(w); w.request("m", v1beta1.ReasonRetriesExhausted, "False") }, false},
+		"healthy":          {func(*world) {}, false},
+		"failed":           {vanish, true},
+		"to be replaced":   {func(w *world) { w.request("m", v1beta1.ReasonBuiltInPolicy, "True") }, true},
+		"by somebody else": {func(w *world) { w.request("m", v1beta1.ReasonExternalRemediation, "True") }, false},
+		"retries exhausted": {func(w *world) { vanish(w); w.request("m", v1beta1.ReasonRetriesExhausted, "False") },
+			false},
 		"not to be remediated": {func(w *world) { vanish(w); w.annotate("m", v1beta1.AnnotationSkipRemediation) }, false},
 		"paused":               {func(w *world) { vanish(w); w.annotate("m", v1beta1.AnnotationPaused) }, false},
 		"of another schema": {func(w *world) {
@@ -167,8 +172,8 @@ func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	}
 }
 
-// M-61: while a machine is preserved its instance and its cordon stay as they are, whatever its node and its specification
-// say.
+// M-61: while a machine is preserved its instance and its cordon stay as they are, whatever its node and its
+// specification say.
 func TestAMachineThatIsPreservedStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,8 +224,8 @@ func TestTheTimeOfAMachineThatIsPreservedCanBeChanged(t *testing.T) {
 	}
 }
 
-// P-14: of one owner only so many are preserved because they failed, whichever way the owner can be reported. Others report it and are
-// replaced, now is always preserved, and a place that becomes free is used.
+// P-14: of one owner only so many are preserved because they failed, whichever way the owner can be reported. Others
+// report it and are replaced, now is always preserved, and a place that becomes free is used.
 func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 	t.Parallel()
 	of := func(change func(*v1beta1.Machine)) func(*v1beta1.Machine) {

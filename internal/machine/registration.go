@@ -92,7 +92,8 @@ func (p *pass) awaitNode(s candidate) {
 
 // withoutTarget ends the life of a Machine that is no Node at "Available".
 func (p *pass) withoutTarget() (progress, error) {
-	p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster, "There is no target cluster to register in.")
+	p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
+		"There is no target cluster to register in.")
 	if p.machine.Status.Instance.State != v1beta1.InstanceRunning {
 		p.failAfterTimeout(nil)
 	}
@@ -113,7 +114,8 @@ func (p *pass) findNode(ctx context.Context) (candidate, error) {
 			return candidate{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 	}
-	nodes, err := index.Shared[corev1.Node](ctx, p.Target.Nodes, &corev1.NodeList{}, client.MatchingFields{index.NodeByProviderID: p.machine.Spec.ProviderID})
+	nodes, err := index.Shared[corev1.Node](ctx, p.Target.Nodes, &corev1.NodeList{},
+		client.MatchingFields{index.NodeByProviderID: p.machine.Spec.ProviderID})
 	if err != nil {
 		return candidate{}, fmt.Errorf("find the node with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
@@ -133,11 +135,13 @@ func (p *pass) findNode(ctx context.Context) (candidate, error) {
 	case 1:
 	default:
 		return candidate{
-			conflict:  fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes[0].Name, nodes[1].Name, p.machine.Spec.ProviderID),
+			conflict: fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes[0].Name, nodes[1].Name,
+				p.machine.Spec.ProviderID),
 			claimants: nodes,
 		}, nil
 	}
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.MatchingFields{index.MachineByProviderID: p.machine.Spec.ProviderID})
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+		client.MatchingFields{index.MachineByProviderID: p.machine.Spec.ProviderID})
 	if err != nil {
 		return candidate{}, fmt.Errorf("find the machines with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
@@ -157,8 +161,8 @@ func older(a, b *v1beta1.Machine) bool {
 	return a.UID < b.UID
 }
 
-// applyTemplate applies the node template to the Node in one patch, if it has to. It returns why the API server refuses that,
-// as it does with labels that are none.
+// applyTemplate applies the node template to the Node in one patch, if it has to. It returns why the API server
+// refuses that, as it does with labels that are none.
 func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused string, err error) {
 	if paused(p.machine) || unsupportedSchema(p.machine) != "" {
 		return "", nil

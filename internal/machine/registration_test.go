@@ -87,7 +87,9 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	taints := func(keep bool) {
 		t.Helper()
 		n := w.getNode(node.Name)
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return sameTaint(t, taint("network", "")) })
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return sameTaint(t, taint("network", ""))
+		})
 		if keep {
 			n.Spec.Taints = append(n.Spec.Taints, taint("network", ""))
 		}
@@ -137,7 +139,8 @@ func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
 		second := w.born("second", func(m *v1beta1.Machine) { m.Spec.ProviderID = first.Spec.ProviderID })
 		// A cloud that gave an ID twice.
 		second.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: fakeProvider}
-		second.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonInstanceLaunched, LastTransitionTime: metav1.Now()}}
+		second.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionTrue,
+			Reason: v1beta1.ReasonInstanceLaunched, LastTransitionTime: metav1.Now()}}
 		if err := w.api.Status().Update(t.Context(), second); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +185,8 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 		t.Parallel()
 		w := twins(t, true)
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
-		if !w.getNode(nodeNameOf(w.namespace, "m")).Spec.Unschedulable || w.getNode(nodeNameOf(w.namespace, "m-twin")).Spec.Unschedulable {
+		if !w.getNode(nodeNameOf(w.namespace, "m")).Spec.Unschedulable ||
+			w.getNode(nodeNameOf(w.namespace, "m-twin")).Spec.Unschedulable {
 			t.Error("the wrong node is cordoned")
 		}
 	})
@@ -341,7 +345,8 @@ func TestANodeTemplateThatIsRefused(t *testing.T) {
 	// The schema refuses most of it, but not all API servers know the same rules.
 	w.refuse = func(verb string, o runtime.Object) error {
 		if node, ok := o.(*corev1.Node); ok && verb == "patch" && node.Labels["reserved"] != "" {
-			return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, node.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "labels"), "reserved", "no")})
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, node.Name,
+				field.ErrorList{field.Invalid(field.NewPath("metadata", "labels"), "reserved", "no")})
 		}
 		return nil
 	}
@@ -376,8 +381,8 @@ func TestANodeTemplateThatIsRefused(t *testing.T) {
 	w.wantRest("old")
 }
 
-// What Machinist writes on Nodes itself is no part of what a person declares. A machine that wants it is not launched for
-// nothing, and one that runs keeps its Node as it is.
+// What Machinist writes on Nodes itself is no part of what a person declares. A machine that wants it is not launched
+// for nothing, and one that runs keeps its Node as it is.
 //
 //
 func TestANodeTemplateWithKeysOfMachinists(t *testing.T) {
@@ -460,7 +465,8 @@ func TestTheTokenGoesWhenTheMachineHasJoined(t *testing.T) {
 		t.Fatalf("there are %d bootstrap tokens", len(tokens))
 	}
 	secret := tokens[0].Data
-	if data := w.cloud.live()[0].userData; !strings.Contains(data, string(secret["token-id"])+"."+string(secret["token-secret"])) ||
+	if data := w.cloud.live()[0].userData; !strings.Contains(data, string(secret["token-id"])+"."+
+		string(secret["token-secret"])) ||
 		!strings.Contains(data, "https://api.example:6443 as m") {
 		t.Errorf("user data is %q", data)
 	}

@@ -19,8 +19,8 @@ type retryPolicy struct {
 
 func (c retryPolicy) terminal() bool { return c.most == 0 }
 
-// isRejection reports whether the provider rejects the configuration. That is no failure of the machine: another one of the
-// same configuration would be refused as well.
+// isRejection reports whether the provider rejects the configuration. That is no failure of the machine: another one
+// of the same configuration would be refused as well.
 func (c retryPolicy) isRejection() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
 
 // createRetryPolicy returns the policy after a failed Create. It is the only table of codes.

@@ -61,8 +61,10 @@ func TestTheGuideShowsWhatFollowsACode(t *testing.T) {
 	}
 	bounds := regexp.MustCompile(`(\d+)(?: (second|minute)s?)? to (\d+) minutes`)
 	for _, code := range []provider.Code{
-		provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented, provider.ResourceExhausted, provider.Unauthenticated,
-		provider.PermissionDenied, provider.Throttled, provider.Unavailable, provider.DeadlineExceeded, provider.Aborted, provider.Canceled,
+		provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented, provider.ResourceExhausted,
+		provider.Unauthenticated,
+		provider.PermissionDenied, provider.Throttled, provider.Unavailable, provider.DeadlineExceeded, provider.Aborted,
+		provider.Canceled,
 		provider.Internal, provider.Unknown,
 	} {
 		c, found := createRetryPolicy(code), bounds.FindStringSubmatch(message[code])
@@ -90,7 +92,8 @@ func TestTheGuideShowsWhatFollowsACode(t *testing.T) {
 
 // M-30.
 func TestDeletionNeverGivesUp(t *testing.T) {
-	for _, code := range []provider.Code{provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented, provider.Unauthenticated, provider.Unknown, provider.NotFound} {
+	for _, code := range []provider.Code{provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented,
+		provider.Unauthenticated, provider.Unknown, provider.NotFound} {
 		if deleteRetryPolicy(code).terminal() {
 			t.Errorf("%s ends the deletion of an instance", code)
 		}
@@ -114,7 +117,8 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("100 machines that failed together come back at %d different times", len(spread))
 	}
 	for n := int32(1); n < 12; n++ {
-		within(t, fmt.Sprintf("wait %d", n), c.backoff(n, 0, "m"), min(time.Second<<(n-1), 5*time.Minute), min(time.Second<<(n-1), 5*time.Minute)*5/4)
+		within(t, fmt.Sprintf("wait %d", n), c.backoff(n, 0, "m"), min(time.Second<<(n-1), 5*time.Minute),
+			min(time.Second<<(n-1), 5*time.Minute)*5/4)
 	}
 }
 

@@ -19,8 +19,8 @@ func (w *world) wantRefused(m *v1beta1.Machine) {
 	w.wantCondition(m, v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
 }
 
-// tryAgain makes passes, each of which must show the rejection, until the provider was asked to create the instance once more,
-// and returns how long that took.
+// tryAgain makes passes, each of which must show the rejection, until the provider was asked to create the instance
+// once more, and returns how long that took.
 func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Duration) {
 	w.t.Helper()
 	asked, began := len(w.cloud.created()), w.clock.Now()
@@ -36,9 +36,9 @@ func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Durat
 	return 0, 0
 }
 
-// What a cloud refuses may be mended there, and nothing changes here: it is tried again, more and more rarely. Meanwhile the
-// machine is shown as refused all the time, also while a try needs another bootstrap token, and never as failed or coming up:
-// its set would replace it or make others.
+// What a cloud refuses may be mended there, and nothing changes here: it is tried again, more and more rarely.
+// Meanwhile the machine is shown as refused all the time, also while a try needs another bootstrap token, and never
+// as failed or coming up: its set would replace it or make others.
 //
 // M-84, M-15.
 func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
@@ -136,7 +136,8 @@ func TestAPersonHurriesTheNextTry(t *testing.T) {
 func (w *world) follow(name, date string) {
 	w.t.Helper()
 	m := w.get(name)
-	findings := why.Explain(why.Facts{Now: w.clock.Now(), Machine: m, Provider: why.Process{Known: true, Name: "p", Seen: &m.CreationTimestamp.Time}})
+	findings := why.Explain(why.Facts{Now: w.clock.Now(), Machine: m, Provider: why.Process{Known: true, Name: "p",
+		Seen: &m.CreationTimestamp.Time}})
 	at := slices.IndexFunc(findings, func(f why.Finding) bool { return f.Reason == v1beta1.ReasonInvalidConfiguration })
 	if at < 0 {
 		w.t.Fatalf("machinist why says %+v", findings)
@@ -146,7 +147,8 @@ func (w *world) follow(name, date string) {
 	}
 	_, command, found := strings.Cut(findings[at].Do, ": kubectl ")
 	fields := strings.Fields(strings.ReplaceAll(command, "$(date +%s)", date))
-	if !found || len(fields) != 7 || !slices.Equal(fields[:5], []string{"annotate", "ma", name, "-n", w.namespace}) || fields[6] != "--overwrite" {
+	if !found || len(fields) != 7 || !slices.Equal(fields[:5], []string{"annotate", "ma", name, "-n", w.namespace}) ||
+		fields[6] != "--overwrite" {
 		w.t.Fatalf("machinist why advises %q", findings[at].Do)
 	}
 	key, value, _ := strings.Cut(fields[5], "=")

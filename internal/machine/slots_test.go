@@ -93,8 +93,12 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 			w.cloud.vanish(w.get("first").Spec.ProviderID)
 			w.untilPhase("first", v1beta1.MachineFailed)
 		},
-		"the node is ready":      func(w *world) { w.node("first", true); w.reconcile("first") },
-		"the node registered":    func(w *world) { w.node("first", false); w.step(2 * registrationGrace); w.reconcile("first") },
+		"the node is ready": func(w *world) { w.node("first", true); w.reconcile("first") },
+		"the node registered": func(w *world) {
+			w.node("first", false)
+			w.step(2 * registrationGrace)
+			w.reconcile("first")
+		},
 		"the machine timed out":  func(w *world) { w.step(time.Hour); w.reconcile("first") },
 		"the machine is deleted": func(w *world) { w.delete("first"); w.reconcile("first") },
 		"the machine is another's": func(w *world) {

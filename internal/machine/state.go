@@ -77,7 +77,8 @@ type instanceState struct {
 
 // registrationState belongs to the Machine's Node.
 type registrationState struct {
-	// reportedConflict is the last Node that an event reported because it has the Machine's provider ID and is not its Node.
+	// reportedConflict is the last Node that an event reported because it has the Machine's provider ID and is not its
+	// Node.
 	reportedConflict types.UID
 	// applied is the node template on the Node, until the status has it. It is never changed.
 	applied *v1beta1.AppliedNodeTemplate
@@ -85,8 +86,8 @@ type registrationState struct {
 
 // teardownState belongs to the removal of a Machine or of an instance that is replaced.
 type teardownState struct {
-	// released is true once our finalizer is removed. The cache shows the Machine for a moment longer, and the predicate for
-	// own writes hides that the last one removed it.
+	// released is true once our finalizer is removed. The cache shows the Machine for a moment longer, and the predicate
+	// for own writes hides that the last one removed it.
 	released bool
 	// nothingFoundSince is when Delete first reported that there is no instance, before that was confirmed.
 	nothingFoundSince time.Time
@@ -105,7 +106,8 @@ type teardownState struct {
 }
 
 func newStateStore() *stateStore {
-	return &stateStore{machines: map[types.NamespacedName]machineState{}, adopting: map[string]types.UID{}, created: map[types.UID]time.Time{}}
+	return &stateStore{machines: map[types.NamespacedName]machineState{}, adopting: map[string]types.UID{},
+		created: map[types.UID]time.Time{}}
 }
 
 // since returns when this process made its first pass, which is this one the first time. That is when it began to lead,

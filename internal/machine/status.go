@@ -42,17 +42,20 @@ func (p *pass) endPause() {
 }
 
 // operation records the last operation. The same again changes nothing.
-func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationState, description string, code provider.Code) {
+func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationState, description string,
+	code provider.Code) {
 	if code == provider.OK {
 		code = ""
 	}
 	description = bounded(description, maxMessage)
 	last := p.machine.Status.LastOperation
-	if last != nil && last.Type == kind && last.State == state && last.Description == description && last.Code == string(code) {
+	if last != nil && last.Type == kind && last.State == state && last.Description == description &&
+		last.Code == string(code) {
 		return
 	}
 	now := metav1.NewTime(p.now)
-	p.machine.Status.LastOperation = &v1beta1.LastOperation{Type: kind, State: state, Description: description, Code: string(code), LastUpdateTime: &now}
+	p.machine.Status.LastOperation = &v1beta1.LastOperation{Type: kind, State: state, Description: description,
+		Code: string(code), LastUpdateTime: &now}
 }
 
 // failuresOf returns how many calls of the operation failed in a row until now.
@@ -94,10 +97,11 @@ func (p *pass) arrived() {
 	m.Status.Phase = phase
 }
 
-// hadTrouble reports whether an error of the launch was reported in between. A launch without errors has no event: the Machine itself
-// shows that it runs and since when, and a fleet that comes up is enough to read without.
+// hadTrouble reports whether an error of the launch was reported in between. A launch without errors has no event:
+// the Machine itself shows that it runs and since when, and a fleet that comes up is enough to read without.
 func (p *pass) hadTrouble() bool {
-	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 || p.failuresOf(v1beta1.OperationCreate) > 0
+	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 ||
+		p.failuresOf(v1beta1.OperationCreate) > 0
 }
 
 // fail makes the Machine Failed.
@@ -129,8 +133,8 @@ func (p *pass) hasRun() bool {
 	return false
 }
 
-// failAfterTimeout makes a Machine that has not been Running within its creation timeout Failed, and until then asks to be
-// reconciled when that time comes. cause is the error of the launch, if there is one.
+// failAfterTimeout makes a Machine that has not been Running within its creation timeout Failed, and until then asks
+// to be reconciled when that time comes. cause is the error of the launch, if there is one.
 func (p *pass) failAfterTimeout(cause error) {
 	m := p.machine
 	if p.hasRun() || m.Status.Phase == v1beta1.MachineFailed {
@@ -233,7 +237,8 @@ func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
 			return old
 		}
 		return v1beta1.MachineProvisioned
-	case old == v1beta1.MachineRunning || old == v1beta1.MachineUnhealthy || old == v1beta1.MachineUpdating && m.Status.NodeRef != nil:
+	case old == v1beta1.MachineRunning || old == v1beta1.MachineUnhealthy || old == v1beta1.MachineUpdating &&
+		m.Status.NodeRef != nil:
 		if is(v1beta1.ConditionRegistered) && is(v1beta1.ConditionNodeHealthy) {
 			return v1beta1.MachineRunning
 		}

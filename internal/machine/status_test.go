@@ -30,7 +30,8 @@ func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 func full(s *v1beta1.MachineStatus) {
 	for i := 0; len(s.Conditions) < 32; i++ {
 		s.Conditions = append(s.Conditions, metav1.Condition{
-			Type: fmt.Sprintf("example.com/%d", i), Status: metav1.ConditionTrue, Reason: "Other", LastTransitionTime: metav1.Now(),
+			Type: fmt.Sprintf("example.com/%d", i), Status: metav1.ConditionTrue, Reason: "Other",
+			LastTransitionTime: metav1.Now(),
 		})
 	}
 }
@@ -79,12 +80,14 @@ func TestCountsThatPeopleWroteDoNotOverflow(t *testing.T) {
 	w.class("small", "")
 	w.born("m")
 	w.writeStatus("m", func(s *v1beta1.MachineStatus) {
-		s.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing, Attempts: math.MaxInt32}
+		s.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing,
+			Attempts: math.MaxInt32}
 		s.Launch = &v1beta1.LaunchStatus{Attempt: 1000000}
 	})
 	w.cloud.fail("Create", provider.Errorf(provider.ResourceExhausted, "none left"))
 	w.reconcile("m")
-	if last := w.get("m").Status.LastOperation; last.Attempts != math.MaxInt32 || !strings.Contains(last.Description, "none left") {
+	if last := w.get("m").Status.LastOperation; last.Attempts != math.MaxInt32 ||
+		!strings.Contains(last.Description, "none left") {
 		t.Errorf("recorded %+v", last)
 	}
 	w.step(time.Hour)

@@ -39,7 +39,8 @@ func (p *pass) delete(ctx context.Context) error {
 		return nil
 	}
 	for _, step := range []func(context.Context) (progress, error){
-		p.findLost, p.awaitPreDrainHooks, p.findNodeToDelete, p.noteInterruptionInDeletion, p.drain, p.awaitPreTerminateHooks, p.deleteInstance, p.deleteNode, p.release,
+		p.findLost, p.awaitPreDrainHooks, p.findNodeToDelete, p.noteInterruptionInDeletion, p.drain, p.awaitPreTerminateHooks,
+		p.deleteInstance, p.deleteNode, p.release,
 	} {
 		if proceed, err := step(ctx); err != nil || !bool(proceed) {
 			return err
@@ -48,8 +49,8 @@ func (p *pass) delete(ctx context.Context) error {
 	return nil
 }
 
-// secretBackstop is after how long a Machine that waits for a Secret is reconciled without an event: its class, needed to find
-// the Machines of a Secret, may be gone.
+// secretBackstop is after how long a Machine that waits for a Secret is reconciled without an event: its class,
+// needed to find the Machines of a Secret, may be gone.
 const secretBackstop = 5 * time.Minute
 
 // deleting says what the deletion waits for, or the update that drains the node or replaces the instance.
@@ -142,9 +143,10 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// chooseClaimant decides which of several Nodes with the provider ID is drained and deleted with the machine: the one whose
-// kubelet reports, since an instance has one kubelet, and a Node that was left when its host got another name is silent. Of
-// silent ones it is the newest. Where several report, pods run behind each, and a person has to say which Node is wrong.
+// chooseClaimant decides which of several Nodes with the provider ID is drained and deleted with the machine: the one
+// whose kubelet reports, since an instance has one kubelet, and a Node that was left when its host got another name
+// is silent. Of silent ones it is the newest. Where several report, pods run behind each, and a person has to say
+// which Node is wrong.
 func (p *pass) chooseClaimant(s candidate) progress {
 	nodes := slices.SortedFunc(slices.Values(s.claimants), func(a, b *corev1.Node) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -158,7 +160,8 @@ func (p *pass) chooseClaimant(s candidate) progress {
 		}
 	}
 	if reporting > 1 && !p.forced() && !p.instanceGone {
-		message := s.conflict + " The kubelets of both report. Delete the Node that is wrong, or annotate the machine with " + v1beta1.AnnotationForceDelete + "."
+		message := s.conflict + " The kubelets of both report. Delete the Node that is wrong, or annotate the machine with " +
+			v1beta1.AnnotationForceDelete + "."
 		before := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionDeleting)
 		p.deleting(v1beta1.ReasonNodeConflict, message)
 		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
@@ -172,16 +175,17 @@ func (p *pass) chooseClaimant(s candidate) progress {
 }
 
 // targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it, and
-// cleanupPatience how long before one that its user wants deleted by force is. That is more than a watch that was lost takes
-// to be there again.
+// cleanupPatience how long before one that its user wants deleted by force is. That is more than a watch that was
+// lost takes to be there again.
 const (
 	targetPatience  = 30 * time.Second
 	cleanupPatience = time.Minute
 )
 
-// targetUnreachable holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The instance of a
-// machine with the force annotation is deleted anyway, after some tries to remove what is left in the target cluster. A machine
-// that never had a Node is deleted as well if the API server confirms that: then only other calls fail, more than once.
+// targetUnreachable holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The
+// instance of a machine with the force annotation is deleted anyway, after some tries to remove what is left in the
+// target cluster. A machine that never had a Node is deleted as well if the API server confirms that: then only other
+// calls fail, more than once.
 func (p *pass) targetUnreachable(ctx context.Context, err error) (progress, error) {
 	if p.leftBehind || p.forced() && !p.instanceGone {
 		return next, nil
@@ -192,7 +196,8 @@ func (p *pass) targetUnreachable(ctx context.Context, err error) (progress, erro
 		return next, nil
 	}
 	if refused {
-		p.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+bounded(err.Error(), 256))
+		p.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
+			bounded(err.Error(), 256))
 		return wait, err
 	}
 	p.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
@@ -215,8 +220,8 @@ func (p *pass) targetFailsSince() (since time.Time) {
 	return since
 }
 
-// neverJoined reports whether the API server says that there is no Node of the Machine. A read that fails proves nothing:
-// the machine may have joined while this process cannot see it.
+// neverJoined reports whether the API server says that there is no Node of the Machine. A read that fails proves
+// nothing: the machine may have joined while this process cannot see it.
 func (p *pass) neverJoined(ctx context.Context) bool {
 	if p.machine.Status.NodeRef != nil || p.node != nil {
 		return false
@@ -258,7 +263,8 @@ func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
 	if never, err := p.neverLaunched(ctx, inputs); err != nil || never {
 		return progress(never), err
 	}
-	req := provider.DeleteRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID}
+	req := provider.DeleteRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID,
+		ProviderID: p.machine.Spec.ProviderID}
 	if p.notOurs {
 		req.ProviderID = "" // What carries our tags, if anything does.
 	}
@@ -284,13 +290,14 @@ func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
 	return p.settle("No instance is known; waiting until one that may have been asked for would have shown."), nil
 }
 
-// neverLaunched reports whether no instance can ever have been requested: there is no recorded one, this process sent no Create
-// whose outcome it does not know, and nothing says which provider to ask. The last means that the class does not exist,
-// and a class that a Machine was launched from is held by its finalizer for as long as that Machine exists. A cache that
-// does not have the class yet would look the same, so the class is looked for at the API server.
+// neverLaunched reports whether no instance can ever have been requested: there is no recorded one, this process sent
+// no Create whose outcome it does not know, and nothing says which provider to ask. The last means that the class
+// does not exist, and a class that a Machine was launched from is held by its finalizer for as long as that Machine
+// exists. A cache that does not have the class yet would look the same, so the class is looked for at the API server.
 func (p *pass) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
 	m := p.machine
-	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" || !p.states.get(m).launch.ambiguousAt.IsZero() {
+	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" ||
+		!p.states.get(m).launch.ambiguousAt.IsZero() {
 		return false, nil
 	}
 	if m.Spec.ClassRef == nil {
@@ -309,8 +316,8 @@ func (p *pass) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool
 	return false, errStale
 }
 
-// settle waits, where no instance was ever recorded, until a Create that may be under way at the cloud would have shown:
-// two reads that find nothing, CreateSettle apart.
+// settle waits, where no instance was ever recorded, until a Create that may be under way at the cloud would have
+// shown: two reads that find nothing, CreateSettle apart.
 func (p *pass) settle(message string) progress {
 	since := p.nothingToDeleteSince()
 	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)
@@ -368,7 +375,8 @@ func (p *pass) deleteNode(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	uid := p.node.UID
-	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}}, client.Preconditions{UID: &uid})
+	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}},
+		client.Preconditions{UID: &uid})
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return next, nil
 	}
@@ -411,11 +419,14 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// removeFinalizer takes our finalizer off, unless somebody changed the Machine meanwhile: that is a conflict. What has to be
-// patched is known, and not worth the comparison of two whole Machines.
+// removeFinalizer takes our finalizer off, unless somebody changed the Machine meanwhile: that is a conflict. What
+// has to be patched is known, and not worth the comparison of two whole Machines.
 func (p *pass) removeFinalizer(ctx context.Context) error {
-	left := slices.DeleteFunc(slices.Clone(p.before.Finalizers), func(f string) bool { return f == v1beta1.MachineFinalizer })
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": p.before.ResourceVersion, "finalizers": left}})
+	left := slices.DeleteFunc(slices.Clone(p.before.Finalizers), func(f string) bool {
+		return f == v1beta1.MachineFinalizer
+	})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": p.before.ResourceVersion,
+		"finalizers": left}})
 	if err != nil {
 		return fmt.Errorf("encode the patch of the finalizers: %w", err)
 	}

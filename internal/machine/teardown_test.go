@@ -115,7 +115,8 @@ func TestErrorsOfDelete(t *testing.T) {
 				m := w.get("m")
 				w.wantCondition(m, v1beta1.ConditionDeleting, "True", tc.reason)
 				w.wantPhase(m, v1beta1.MachineDeleting)
-				if o := m.Status.LastOperation; o.Type != v1beta1.OperationDelete || o.Code != string(tc.code) || o.Attempts != int32(n)+1 {
+				if o := m.Status.LastOperation; o.Type != v1beta1.OperationDelete || o.Code != string(tc.code) ||
+					o.Attempts != int32(n)+1 {
 					t.Errorf("lastOperation is %+v", o)
 				}
 				w.step(wait)
@@ -243,7 +244,8 @@ func TestAClockThatIsSetHarmsNoMachine(t *testing.T) {
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
 	const day = 24 * time.Hour
-	for name, jumps := range map[string][3]time.Duration{"back": {-day, -day, -day}, "on": {0, day, day}, "to-and-fro": {-day, 3 * day, -2 * day}} {
+	for name, jumps := range map[string][3]time.Duration{"back": {-day, -day, -day}, "on": {0, day, day},
+		"to-and-fro": {-day, 3 * day, -2 * day}} {
 		w.born(name)
 		w.step(jumps[0])
 		m := w.untilPhase(name, v1beta1.MachineRunning)

@@ -28,8 +28,8 @@ func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
 	}
 }
 
-// Whoever reads the user data of an instance can join with its token, so that is good for hours, however long the machine may
-// take; and for as long as it may take, it is extended.
+// Whoever reads the user data of an instance can join with its token, so that is good for hours, however long the
+// machine may take; and for as long as it may take, it is extended.
 //
 // M-100.
 func TestATokenIsGoodForHoursAndExtendedWhileTheMachineMayJoin(t *testing.T) {

@@ -40,7 +40,8 @@ func (p *pass) update(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if paused(m) {
-		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending, "The specification has changed; nothing is done about it now.")
+		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
+			"The specification has changed; nothing is done about it now.")
 		return next, nil
 	}
 	inputs, err := p.Classes.Resolve(ctx, m)
@@ -60,7 +61,8 @@ func (p *pass) update(ctx context.Context) (progress, error) {
 	}
 	if inputs.Provider != p.Cloud.Name() {
 		p.endDrain()
-		p.notUpdated(v1beta1.ReasonUnsupportedChange, fmt.Sprintf("The instance is of provider %q and cannot become one of %q.", p.Cloud.Name(), inputs.Provider))
+		p.notUpdated(v1beta1.ReasonUnsupportedChange,
+			fmt.Sprintf("The instance is of provider %q and cannot become one of %q.", p.Cloud.Name(), inputs.Provider))
 		return next, nil
 	}
 	fingerprint := "update " + fingerprintOf(m, inputs, p.attempt())
@@ -85,7 +87,8 @@ func (p *pass) unchanged() bool {
 	if spec.ClassRef != nil {
 		return applied.ClassName == spec.ClassRef.Name
 	}
-	return applied.ClassName == "" && spec.ProviderSpec != nil && applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
+	return applied.ClassName == "" && spec.ProviderSpec != nil &&
+		applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
 }
 
 // askedForUpdate reports whether the provider was asked for a change without a known result. Then what is
@@ -100,7 +103,8 @@ func (p *pass) askedForUpdate() bool {
 		return true
 	case v1beta1.ReasonUpdateError, v1beta1.ReasonUpdatePending:
 		last := p.machine.Status.LastOperation
-		return last != nil && last.Type == v1beta1.OperationUpdate && (last.Code != "" || last.State == v1beta1.OperationProcessing)
+		return last != nil && last.Type == v1beta1.OperationUpdate &&
+			(last.Code != "" || last.State == v1beta1.OperationProcessing)
 	}
 	return false
 }
@@ -113,11 +117,13 @@ func (p *pass) upToDate() {
 
 // appliedOf is what an instance made from the inputs was made from.
 func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStatus {
-	return &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(), Version: m.Spec.Version}
+	return &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(),
+		Version: m.Spec.Version}
 }
 
 // updateInstance asks the driver for the change, after draining the node if it needs that.
-func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, wanted *v1beta1.AppliedStatus, fingerprint string, drained bool) (progress, error) {
+func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, wanted *v1beta1.AppliedStatus,
+	fingerprint string, drained bool) (progress, error) {
 	m := p.machine
 	node, err := p.pairedNode(ctx)
 	if err != nil {
@@ -127,7 +133,8 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 		return p.updateByAgent(ctx, wanted, fingerprint)
 	}
 	req := provider.UpdateRequest{
-		Machine: identity(m), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: m.Spec.ProviderID, Version: m.Spec.Version,
+		Machine: identity(m), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: m.Spec.ProviderID,
+		Version: m.Spec.Version,
 		Drained: drained || p.drainedForUpdate(),
 	}
 	if m.Status.Instance != nil {
@@ -188,7 +195,8 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 	case provider.UpdateNeedsReplacement:
 		p.states.update(m, func(r *machineState) { r.launch.tried = "" })
 		m.Status.Phase = v1beta1.MachineUpdating
-		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing, OldProviderID: m.Spec.ProviderID}
+		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing,
+			OldProviderID: m.Spec.ProviderID}
 		p.updateWaits(v1beta1.ReasonReplacing, "The instance is replaced: "+result.Reason)
 		p.note("Replacing", "Update", "The instance is replaced: "+result.Reason)
 		// The step is durable before anything is taken down.
@@ -245,8 +253,8 @@ func (p *pass) updateFailed(err error, fingerprint string) {
 	p.operationFailed(v1beta1.OperationUpdate, createRetryPolicy(provider.CodeOf(err)), err, fingerprint)
 }
 
-// drainedForUpdate reports whether the node was drained for a change that is not done yet, and its volumes are no longer
-// waited for.
+// drainedForUpdate reports whether the node was drained for a change that is not done yet, and its volumes are no
+// longer waited for.
 func (p *pass) drainedForUpdate() bool {
 	return p.isTrue(v1beta1.ConditionDrained) && p.isTrue(v1beta1.ConditionVolumesDetached)
 }
@@ -269,10 +277,11 @@ func (p *pass) suspendDrain() {
 	}
 }
 
-// uncordon ends the disruption of an update once the node is Ready again. One that was drained for a change that is still
-// to be made stays out of service.
+// uncordon ends the disruption of an update once the node is Ready again. One that was drained for a change that is
+// still to be made stays out of service.
 func (p *pass) uncordon(ctx context.Context) error {
-	if paused(p.machine) || unsupportedSchema(p.machine) != "" || isUpdating(p.machine) || interrupted(p.machine) || p.withdrawn ||
+	if paused(p.machine) || unsupportedSchema(p.machine) != "" || isUpdating(p.machine) || interrupted(p.machine) ||
+		p.withdrawn ||
 		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}
@@ -284,7 +293,8 @@ func (p *pass) uncordon(ctx context.Context) error {
 		return err
 	}
 	// A request that came late from a former leader is not in the cache yet, and would find pods on the node.
-	node, err := drain.Uncordon(ctx, p.Target.Nodes, p.node, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
+	node, err := drain.Uncordon(ctx, p.Target.Nodes, p.node, v1beta1.NodeAnnotationUpdateRequested,
+		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Some updates are an agent's on the node. It is asked by an annotation of the drained Node, and answers by another. The
-// Node is where the state of this is: what was asked for and not answered is being done, and an answer stays there until
-// it has been acted upon.
+// Some updates are an agent's on the node. It is asked by an annotation of the drained Node, and answers by another.
+// The Node is where the state of this is: what was asked for and not answered is being done, and an answer stays
+// there until it has been acted upon.
 
 // request is what a Node says of the update that its agent was asked for.
 type request struct {
@@ -36,7 +36,8 @@ const longestWhy = 256
 
 func requestOn(node *corev1.Node) request {
 	result, why, _ := strings.Cut(node.Annotations[v1beta1.NodeAnnotationUpdateResult], ":")
-	return request{version: node.Annotations[v1beta1.NodeAnnotationUpdateRequested], result: strings.TrimSpace(result), why: strings.TrimSpace(why)}
+	return request{version: node.Annotations[v1beta1.NodeAnnotationUpdateRequested], result: strings.TrimSpace(result),
+		why: strings.TrimSpace(why)}
 }
 
 // oneLine makes of what anybody may have written a short line of text.
@@ -53,8 +54,8 @@ func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// runs reports whether the Node's kubelet is of a version. What a distribution adds after a plus sign makes no difference
-// unless it is asked for.
+// runs reports whether the Node's kubelet is of a version. What a distribution adds after a plus sign makes no
+// difference unless it is asked for.
 func runs(node *corev1.Node, version string) bool {
 	reported := strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v")
 	wanted := strings.TrimPrefix(version, "v")
@@ -69,13 +70,16 @@ func (p *pass) updateByAgent(ctx context.Context, wanted *v1beta1.AppliedStatus,
 	m, version := p.machine, p.machine.Spec.Version
 	switch {
 	case p.Target == nil:
-		p.refuseUpdate("An agent on the node would have to make the change, and there is no target cluster with a node.", fingerprint)
+		p.refuseUpdate("An agent on the node would have to make the change, and there is no target cluster with a node.",
+			fingerprint)
 		return next, nil
 	case version == "":
-		p.updateFailed(provider.Errorf(provider.Internal, "the driver leaves the change to an agent on the node, and there is no version to ask it for"), fingerprint)
+		p.updateFailed(provider.Errorf(provider.Internal,
+			"the driver leaves the change to an agent on the node, and there is no version to ask it for"), fingerprint)
 		return next, nil
 	case m.Status.NodeRef == nil:
-		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending, "The agent on the node is asked for the change when the node has registered.")
+		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
+			"The agent on the node is asked for the change when the node has registered.")
 		p.requeueIn(registrationGrace)
 		return next, nil
 	}
@@ -107,11 +111,13 @@ func (p *pass) updateByAgent(ctx context.Context, wanted *v1beta1.AppliedStatus,
 		}
 		return p.updatedByAgent(wanted)
 	case asked.result == v1beta1.UpdateResultSucceeded:
-		p.awaitAgent(fmt.Sprintf("The agent says that it succeeded; node %s is not Ready with version %s yet.", node.Name, version))
+		p.awaitAgent(fmt.Sprintf("The agent says that it succeeded; node %s is not Ready with version %s yet.",
+			node.Name, version))
 	case asked.result == v1beta1.UpdateResultFailed:
 		p.agentFailed(node, version, asked.why)
 	case asked.result != "":
-		p.awaitAgent(fmt.Sprintf("The answer of the agent is neither %q nor %q: %s", v1beta1.UpdateResultSucceeded, v1beta1.UpdateResultFailed, oneLine(asked.result)))
+		p.awaitAgent(fmt.Sprintf("The answer of the agent is neither %q nor %q: %s", v1beta1.UpdateResultSucceeded,
+			v1beta1.UpdateResultFailed, oneLine(asked.result)))
 	default:
 		p.awaitAgent(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", node.Name, version))
 	}
@@ -136,16 +142,19 @@ func (p *pass) askAgent(ctx context.Context) (progress, error) {
 	}
 	p.awaitAgent(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", p.node.Name, version))
 	// It is durable before the agent is asked: somebody who takes the change back must have it asked again.
-	if c := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionUpToDate); c == nil || c.Reason != v1beta1.ReasonWaitingForAgent || c.ObservedGeneration != m.Generation {
+	if c := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionUpToDate); c == nil ||
+		c.Reason != v1beta1.ReasonWaitingForAgent || c.ObservedGeneration != m.Generation {
 		p.summarize()
 		if err := p.writeStatus(ctx); err != nil {
 			return wait, err
 		}
 	}
-	_, err := p.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)
+	_, err := p.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
+		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
 		// The reason stays the one that was written down: a reason that alternates would trigger a pass each time.
-		p.awaitAgent(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", p.node.Name, version, bounded(err.Error(), 256)))
+		p.awaitAgent(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", p.node.Name, version,
+			bounded(err.Error(), 256)))
 		return wait, err
 	}
 	return next, nil
@@ -153,7 +162,8 @@ func (p *pass) askAgent(ctx context.Context) (progress, error) {
 
 // awaitAgent reports that the agent works on the update, or takes too long.
 func (p *pass) awaitAgent(message string) {
-	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, fmt.Sprintf("The agent on the node is asked for version %s.", p.machine.Spec.Version), "")
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
+		fmt.Sprintf("The agent on the node is asked for version %s.", p.machine.Spec.Version), "")
 	timeout, began := p.machine.Spec.Timeouts.UpdateOrDefault(), p.machine.Status.LastOperation.LastUpdateTime.Time
 	if p.Reach != nil {
 		// Nobody could ask or answer in an outage, and before this process began to lead there may have been one. Who is
@@ -172,8 +182,8 @@ func (p *pass) awaitAgent(message string) {
 	p.notUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update takes longer than %s. %s", timeout, message))
 }
 
-// agentFailed says what the agent says. The node stays as it is, cordoned: nobody knows what is left of it. The agent is
-// asked again for another version, or when a person takes one of the annotations off.
+// agentFailed says what the agent says. The node stays as it is, cordoned: nobody knows what is left of it. The agent
+// is asked again for another version, or when a person takes one of the annotations off.
 func (p *pass) agentFailed(node *corev1.Node, version, why string) {
 	if why = oneLine(why); why == "" {
 		why = "it does not say why"
@@ -196,8 +206,8 @@ func (p *pass) updatedByAgent(wanted *v1beta1.AppliedStatus) (progress, error) {
 	return next, nil
 }
 
-// awaitsAgent reports whether the driver has left the change, as it is asked for now, to the agent on the node, and that
-// was asked. Then there is no need to ask the driver again.
+// awaitsAgent reports whether the driver has left the change, as it is asked for now, to the agent on the node, and
+// that was asked. Then there is no need to ask the driver again.
 func (p *pass) awaitsAgent(node *corev1.Node) bool {
 	c := p.upToDateCondition()
 	return c != nil && c.ObservedGeneration == p.machine.Generation &&
@@ -245,8 +255,8 @@ func (p *pass) endRequest(ctx context.Context) (bool, error) {
 	return done, err
 }
 
-// annotateNode sets annotations of the Node and removes others, and reports whether that is done: it is not if the Node is
-// another than the one that was read; then another pass follows.
+// annotateNode sets annotations of the Node and removes others, and reports whether that is done: it is not if the
+// Node is another than the one that was read; then another pass follows.
 func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
 	changed := p.node.DeepCopy()
 	for _, key := range remove {
@@ -270,7 +280,8 @@ func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove .
 
 // upToDateCondition returns the condition UpToDate if it is False.
 func (p *pass) upToDateCondition() *metav1.Condition {
-	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
+		c.Status == metav1.ConditionFalse {
 		return c
 	}
 	return nil

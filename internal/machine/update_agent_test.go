@@ -50,7 +50,8 @@ func (w *world) podGone() {
 	if err := w.api.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.process.Drainer.(*drain.Controller).Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: "m"}}); err != nil {
+	if _, err := w.process.Drainer.(*drain.Controller).Reconcile(w.t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: "m"}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -79,7 +80,8 @@ func (w *world) wantRequest(version string) *corev1.Node {
 	return node
 }
 
-// M-65, M-66: the agent is asked once the node is drained, and the update is done when the node is Ready with the version.
+// M-65, M-66: the agent is asked once the node is drained, and the update is done when the node is Ready with the
+// version.
 func TestAnUpdateByAnAgent(t *testing.T) {
 	t.Parallel()
 	w, a, node := left(t)
@@ -145,7 +147,8 @@ func TestAnAgentThatFails(t *testing.T) {
 			w.reconcile("m")
 			m := w.get("m")
 			c := w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateError)
-			if !strings.Contains(c.Message, "no space left xxx") || strings.ContainsAny(c.Message, "\n\x00\u202e") || len(c.Message) > 600 {
+			if !strings.Contains(c.Message, "no space left xxx") || strings.ContainsAny(c.Message, "\n\x00\u202e") ||
+				len(c.Message) > 600 {
 				t.Errorf("the message is %q", c.Message)
 			}
 			if m.Status.FailureReason != "" || !w.getNode(m.Status.NodeRef.Name).Spec.Unschedulable {
@@ -190,7 +193,8 @@ func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
 	w.agentAnswers("of course\nit did")
 	w.reconcile("m")
-	if c := w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent); !strings.Contains(c.Message, "of course it did") {
+	if c := w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse,
+		v1beta1.ReasonWaitingForAgent); !strings.Contains(c.Message, "of course it did") {
 		t.Errorf("the message is %q", c.Message)
 	}
 }
@@ -233,8 +237,8 @@ func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 	}
 }
 
-// M-70: an agent that does not answer in time is said to; a late answer counts, and who has it asked again waits as long
-// again. The time in which the target cluster was unreachable does not count.
+// M-70: an agent that does not answer in time is said to; a late answer counts, and who has it asked again waits as
+// long again. The time in which the target cluster was unreachable does not count.
 func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w, _, _ := left(t)

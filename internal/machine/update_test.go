@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// answers is a driver's Update that gives one answer after the other, the last one again and again, and remembers what it
-// was asked.
+// answers is a driver's Update that gives one answer after the other, the last one again and again, and remembers
+// what it was asked.
 type answers struct {
 	given []provider.UpdateResult
 	errs  []error
@@ -62,7 +62,8 @@ func TestAChangeInPlace(t *testing.T) {
 	if m.Status.Applied.ClassName != "large" || m.Status.Applied.Version != "v1.36.4" {
 		t.Errorf("applied is %+v", m.Status.Applied)
 	}
-	if len(a.asked) != 1 || a.asked[0].Version != "v1.36.4" || a.asked[0].ProviderID != before.Spec.ProviderID || a.asked[0].Drained {
+	if len(a.asked) != 1 || a.asked[0].Version != "v1.36.4" || a.asked[0].ProviderID != before.Spec.ProviderID ||
+		a.asked[0].Drained {
 		t.Errorf("the driver was asked %+v", a.asked)
 	}
 	w.wantRest("m")
@@ -71,7 +72,8 @@ func TestAChangeInPlace(t *testing.T) {
 // M-43: a change that disturbs the node is made on a drained node, which is uncordoned when it is Ready again.
 func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain}, {Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateDone}}}
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain},
+		{Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateDone}}}
 	w, before := changed(t, a)
 
 	w.reconcile("m")
@@ -128,11 +130,13 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 			}
 			w.attach(before.Status.NodeRef.Name, "db")
 			w.reconcile("m")
-			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse, v1beta1.ReasonWaitingForVolumeDetach)
+			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse,
+				v1beta1.ReasonWaitingForVolumeDetach)
 			again(w)
 			w.step(time.Second)
 			w.reconcile("m")
-			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse, v1beta1.ReasonWaitingForVolumeDetach)
+			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse,
+				v1beta1.ReasonWaitingForVolumeDetach)
 			if slices.ContainsFunc(a.asked, func(r provider.UpdateRequest) bool { return r.Drained }) {
 				t.Error("the driver was reported that the node is drained, and a volume is attached to it")
 			}
@@ -160,7 +164,8 @@ func TestAChangeByReplacement(t *testing.T) {
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineRunning)
 	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
-	if m.UID != before.UID || m.LaunchAttempt() != 2 || m.Status.Launch.Step != v1beta1.LaunchStepNone || m.Status.Applied.ClassName != "large" {
+	if m.UID != before.UID || m.LaunchAttempt() != 2 || m.Status.Launch.Step != v1beta1.LaunchStepNone ||
+		m.Status.Applied.ClassName != "large" {
 		t.Errorf("after the replacement: %s, launch %+v, applied %+v", summaryOf(m), m.Status.Launch, m.Status.Applied)
 	}
 	if m.Status.NodeRef.UID == before.Status.NodeRef.UID {
@@ -178,7 +183,8 @@ func TestARefusedChange(t *testing.T) {
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineRunning)
 	w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady)
-	if c := w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange); c.Message != "not of this family" {
+	if c := w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse,
+		v1beta1.ReasonUnsupportedChange); c.Message != "not of this family" {
 		t.Errorf("the message is %q", c.Message)
 	}
 	w.wantRest("m")
@@ -197,7 +203,8 @@ func TestARefusedChange(t *testing.T) {
 // M-46: an update that fails is tried again with growing waits, and the machine goes on.
 func TestAnUpdateThatFails(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}, errs: []error{provider.Errorf(provider.Unavailable, "away"), provider.Errorf(provider.Unavailable, "away")}}
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
+		errs: []error{provider.Errorf(provider.Unavailable, "away"), provider.Errorf(provider.Unavailable, "away")}}
 	w, _ := changed(t, a)
 	first := w.reconcile("m")
 	m := w.get("m")

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// detachByForce waits for the volumes of a node that did not report, now that its instance is known to be gone: until then
-// nobody could say whether they were in use. A taint reports that to Kubernetes, which would else wait for a kubelet that is
-// no more. Deleted without that, the Node would take the knowledge of its death with it.
+// detachByForce waits for the volumes of a node that did not report, now that its instance is known to be gone: until
+// then nobody could say whether they were in use. A taint reports that to Kubernetes, which would else wait for a
+// kubelet that is no more. Deleted without that, the Node would take the knowledge of its death with it.
 func (p *pass) detachByForce(ctx context.Context) (progress, error) {
 	if p.node == nil || p.forced() || p.leftBehind || p.isTrue(v1beta1.ConditionVolumesDetached) {
 		return next, nil

@@ -58,13 +58,15 @@ func (w *world) detach(ctx context.Context, volume string) {
 func (w *world) drains(name string) {
 	w.t.Helper()
 	workers := w.process.Drainer.(reconcile.Reconciler)
-	if _, err := workers.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}}); err != nil && !w.effects.isDead() {
+	if _, err := workers.Reconcile(w.t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}}); err != nil &&
+		!w.effects.isDead() {
 		w.t.Fatalf("a worker's pass for %s: %v", name, err)
 	}
 }
 
-// settleDrains makes passes of the drain's workers until they have seen what is attached: the first one goes by the list
-// that is there.
+// settleDrains makes passes of the drain's workers until they have seen what is attached: the first one goes by the
+// list that is there.
 func (w *world) settleDrains(name string) {
 	w.t.Helper()
 	for range 2 {
@@ -328,7 +330,8 @@ func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDrainError)
 	c := w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
-	if !strings.Contains(c.Message, "no pod is evicted unseen") || !strings.Contains(c.Message, v1beta1.AnnotationForceDelete) {
+	if !strings.Contains(c.Message, "no pod is evicted unseen") ||
+		!strings.Contains(c.Message, v1beta1.AnnotationForceDelete) {
 		t.Errorf("message is %q", c.Message)
 	}
 	w.drains("m")
@@ -360,7 +363,8 @@ func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 	n := w.getNode(node)
 	before := n.DeepCopy()
 	n.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.NewTime(w.clock.Now()),
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
+		LastTransitionTime: metav1.NewTime(w.clock.Now()),
 	}}
 	if err := w.api.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
@@ -375,7 +379,8 @@ func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 		w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining)
 	}
 	pod := &corev1.Pod{}
-	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "work"}, pod); err != nil || pod.DeletionTimestamp == nil {
+	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "work"}, pod); err != nil ||
+		pod.DeletionTimestamp == nil {
 		t.Fatalf("the pod is not terminating: %v", err)
 	}
 	w.step(40 * time.Second)

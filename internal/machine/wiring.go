@@ -24,7 +24,8 @@ import (
 	"machinist.dev/machinist/internal/wiring"
 )
 
-// Wiring is the only list of what triggers a pass over a Machine. drains is the source of the Drainer, nil where there is none.
+// Wiring is the only list of what triggers a pass over a Machine. drains is the source of the Drainer, nil where
+// there is none.
 //
 // The Machines of an event are read from a bare cache: waiting for our own writes there would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {
@@ -32,10 +33,14 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 		Name: "machine", Reconciler: r, Concurrency: r.Concurrency,
 		For: &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.ownWrites.Filter(machineChanged())},
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), Predicate: goneOnly()},
-			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), Predicate: classChanged()},
-			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), Predicate: predicate.ResourceVersionChangedPredicate{}},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)),
+				Predicate: goneOnly()},
+			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)),
+				Predicate: classChanged()},
+			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)),
+				Predicate: predicate.ResourceVersionChangedPredicate{}},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)),
+				Predicate: nodeChanged(r.Signals)},
 		},
 	}
 	t.Sources = append(t.Sources, r.trigger.source())
@@ -48,7 +53,8 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 	return t
 }
 
-// machineChanged lets through what people and owners change; this controller's own writes of the status are no change for it.
+// machineChanged lets through what people and owners change; this controller's own writes of the status are no change
+// for it.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, n := e.ObjectOld, e.ObjectNew
@@ -134,7 +140,8 @@ func machinesOfNode(cache client.Reader) handler.MapFunc {
 		}
 		found := machinesIn(ctx, cache, client.MatchingFields{index.MachineByNodeName: node.Name})
 		if node.Spec.ProviderID != "" {
-			found = append(found, machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: node.Spec.ProviderID})...)
+			found = append(found, machinesIn(ctx, cache,
+				client.MatchingFields{index.MachineByProviderID: node.Spec.ProviderID})...)
 		}
 		return requestsFor(found)
 	}
@@ -142,7 +149,8 @@ func machinesOfNode(cache client.Reader) handler.MapFunc {
 
 // machinesIn lists from a cache without copying: it only finds the Machines to enqueue.
 func machinesIn(ctx context.Context, cache client.Reader, by client.MatchingFields) []*v1beta1.Machine {
-	machines, err := index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by, client.DisableReadYourWritesConsistency)
+	machines, err := index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by,
+		client.DisableReadYourWritesConsistency)
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find the machines that an event concerns")
 	}

@@ -52,7 +52,8 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 		o.MachineCacheVersion = wiring.CacheVersion(mgr, &v1beta1.Machine{})
 		o.Classes = &resolve.Resolver{Classes: mgr.GetClient(), Secrets: mgr.GetAPIReader()}
 		o.Target = &Target{Nodes: counted, Live: interceptor.NewClient(w.api, interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+				opts ...client.GetOption) error {
 				w.asked.Add(1)
 				return c.Get(ctx, key, o, opts...)
 			},
@@ -74,7 +75,8 @@ type countingReader struct {
 	asked *atomic.Int32
 }
 
-func (c countingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+func (c countingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object,
+	opts ...client.GetOption) error {
 	c.asked.Add(1)
 	return c.Reader.Get(ctx, key, o, opts...)
 }
@@ -87,7 +89,9 @@ type counting struct {
 
 func (c counting) note(what string, o client.Object, err error) error {
 	if err == nil {
-		_ = c.effects.do(fmt.Sprintf("API %s %s", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1beta1."), what), func() error { return nil })
+		_ = c.effects.do(fmt.Sprintf("API %s %s", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1beta1."), what), func() error {
+			return nil
+		})
 	}
 	return err
 }
@@ -107,7 +111,8 @@ type countingStatus struct {
 	counting counting
 }
 
-func (c countingStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+func (c countingStatus) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	opts ...client.SubResourcePatchOption) error {
 	return c.counting.note("patch status", o, c.SubResourceWriter.Patch(ctx, o, patch, opts...))
 }
 
@@ -207,8 +212,8 @@ func TestWhatTriggersAMachine(t *testing.T) {
 	}
 }
 
-// The budget of the straight path holds as well when many machines are worked on at once, from caches, with all that triggers
-// them in between.
+// The budget of the straight path holds as well when many machines are worked on at once, from caches, with all that
+// triggers them in between.
 func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 	w := managed(t)
 	w.class("small", "")
@@ -289,7 +294,8 @@ func TestHeartbeatsTriggerNone(t *testing.T) {
 		{"annotation", func(n *corev1.Node) { n.Annotations = map[string]string{"a": "2"} }, true},
 		{"taint", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint("a", "")} }, true},
 		{"notice", func(n *corev1.Node) {
-			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue})
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating",
+				Status: corev1.ConditionTrue})
 		}, true},
 		{"another condition", func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Other", Status: corev1.ConditionTrue})
@@ -298,7 +304,8 @@ func TestHeartbeatsTriggerNone(t *testing.T) {
 	} {
 		changed := old.DeepCopy()
 		tc.change(changed)
-		if got := nodeChanged(interruption.Known()).Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.triggers {
+		if got := nodeChanged(interruption.Known()).Update(event.UpdateEvent{ObjectOld: old,
+			ObjectNew: changed}); got != tc.triggers {
 			t.Errorf("a change of %s triggers: %t", tc.name, got)
 		}
 	}

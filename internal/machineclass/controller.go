@@ -49,7 +49,8 @@ func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
 	}
-	return &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, state: newState(), echo: &wiring.OwnWrites{}}
+	return &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, state: newState(),
+		echo: &wiring.OwnWrites{}}
 }
 
 // conflictDelay is after how long a write that met another's is tried again. Their write triggers us as well.
@@ -80,8 +81,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: enqueue}, client.IgnoreNotFound(err)
 }
 
-// serve holds a class that is in use and says in its status what the provider makes of it. It returns when to check again,
-// zero for not without an event.
+// serve holds a class that is in use and says in its status what the provider makes of it. It returns when to check
+// again, zero for not without an event.
 func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if err := r.hold(ctx, class); err != nil {
 		return 0, err
@@ -108,13 +109,15 @@ func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v 
 	return nil
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, class *v1beta1.MachineClass, status v1beta1.MachineClassStatus) error {
+func (r *Reconciler) writeStatus(ctx context.Context, class *v1beta1.MachineClass,
+	status v1beta1.MachineClassStatus) error {
 	if equality.Semantic.DeepEqual(class.Status, status) {
 		return nil
 	}
 	before := class.DeepCopy()
 	class.Status = status
-	if err := r.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Status().Patch(ctx, class,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch the status of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
 	}
 	r.echo.Record(class)

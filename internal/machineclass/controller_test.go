@@ -94,13 +94,17 @@ func newBench(t *testing.T, driver *scripted, objects ...client.Object) *bench {
 	b.cached = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1beta1.MachineClass{}).
 		WithIndex(&v1beta1.Machine{}, index.MachineByClass, func(o client.Object) []string { return []string{className(o)} }).
 		WithIndex(&v1beta1.Machine{}, index.MachineBySecret, inlineSecrets).
-		WithIndex(&v1beta1.MachineClass{}, resolve.ClassBySecret, func(o client.Object) []string { return resolve.SecretNames(o.(*v1beta1.MachineClass)) }).
+		WithIndex(&v1beta1.MachineClass{}, resolve.ClassBySecret, func(o client.Object) []string {
+			return resolve.SecretNames(o.(*v1beta1.MachineClass))
+		}).
 		WithInterceptorFuncs(interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+				options ...client.PatchOption) error {
 				b.writes++
 				return c.Patch(ctx, o, p, options...)
 			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+				options ...client.SubResourcePatchOption) error {
 				b.writes++
 				return c.SubResource(sub).Patch(ctx, o, p, options...)
 			},
@@ -112,7 +116,8 @@ func newBench(t *testing.T, driver *scripted, objects ...client.Object) *bench {
 
 func (b *bench) reconcile() reconcile.Result {
 	b.Helper()
-	result, err := b.Reconcile(b.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "c"}})
+	result, err := b.Reconcile(b.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "c"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -134,17 +139,21 @@ func testClass() *v1beta1.MachineClass {
 	return &v1beta1.MachineClass{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "class-uid", Generation: 1},
 		Spec: v1beta1.MachineClassSpec{
-			Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)}, CredentialsRef: &v1beta1.LocalRef{Name: "creds"},
+			Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)},
+			CredentialsRef: &v1beta1.LocalRef{Name: "creds"},
 		},
 	}
 }
 
 func testSecret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "creds", Labels: map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}}, Data: map[string][]byte{"token": []byte("t")}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "creds",
+		Labels: map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}},
+		Data: map[string][]byte{"token": []byte("t")}}
 }
 
 func testMachine(name string) *v1beta1.Machine {
-	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "c"}}}
+	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "c"}}}
 }
 
 func protected(o client.Object) bool {
@@ -199,7 +208,8 @@ func (b *bench) update(secret *corev1.Secret) {
 
 func TestAFailureThatMayPassIsRetriedNotBeforeTheCloudAskedFor(t *testing.T) {
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
-		return provider.Capacity{}, &provider.Error{Code: provider.Throttled, Message: "slow down", RetryAfter: 7 * time.Minute}
+		return provider.Capacity{}, &provider.Error{Code: provider.Throttled, Message: "slow down",
+			RetryAfter: 7 * time.Minute}
 	}}
 	b := newBench(t, driver, testClass(), testSecret())
 	if result := b.reconcile(); result.RequeueAfter != 7*time.Minute {
@@ -217,7 +227,8 @@ func TestAFailureThatMayPassIsRetriedNotBeforeTheCloudAskedFor(t *testing.T) {
 	driver.answers(func(s *scripted) { s.capacity = nil })
 	b.clock.SetTime(noon.Add(time.Hour))
 	if result := b.reconcile(); result.RequeueAfter != 0 || b.class().Status.NodeInfo == nil || b.eventCount() != 2 {
-		t.Errorf("after it passed: checks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status, b.eventCount())
+		t.Errorf("after it passed: checks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status,
+			b.eventCount())
 	}
 }
 
@@ -239,7 +250,8 @@ func TestWhatTheCloudRefusesIsAskedAgainSlowly(t *testing.T) {
 	}
 	driver.answers(func(s *scripted) { s.capacity = nil })
 	if result := b.reconcile(); result.RequeueAfter != 0 || b.class().Status.NodeInfo == nil || b.eventCount() != 2 {
-		t.Errorf("after it was mended: checks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status, b.eventCount())
+		t.Errorf("after it was mended: checks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status,
+			b.eventCount())
 	}
 }
 
@@ -321,7 +333,8 @@ func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 	keeper.Live = live.cached
 	keep := func() bool {
 		t.Helper()
-		if _, err := keeper.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(secret)}); err != nil {
+		if _, err := keeper.Reconcile(t.Context(),
+			reconcile.Request{NamespacedName: client.ObjectKeyFromObject(secret)}); err != nil {
 			t.Fatal(err)
 		}
 		after := &corev1.Secret{}
@@ -397,7 +410,8 @@ func TestAFailedReadOfASecretIsAnErrorAndNoValidationResult(t *testing.T) {
 		},
 	})
 	b.resolver.Secrets = broken
-	if _, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(testClass())}); !errors.Is(err, boom) || b.writes != 0 {
+	if _, err := b.Reconcile(t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKeyFromObject(testClass())}); !errors.Is(err, boom) || b.writes != 0 {
 		t.Errorf("error %v, %d writes", err, b.writes)
 	}
 }

@@ -31,15 +31,19 @@ func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
 	if cpu := class.Status.Capacity[corev1.ResourceCPU]; cpu.String() != "16" {
 		t.Errorf("capacity %v", class.Status.Capacity)
 	}
-	if want := (v1beta1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux", InstanceType: "large", Region: "r", Zone: "z"}); *class.Status.NodeInfo != want {
+	if want := (v1beta1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux", InstanceType: "large", Region: "r",
+		Zone: "z"}); *class.Status.NodeInfo != want {
 		t.Errorf("nodeInfo %+v", *class.Status.NodeInfo)
 	}
 	if class.Status.ObservedGeneration != class.Generation || protected(class) {
-		t.Errorf("observed generation %d of %d, finalizers %v", class.Status.ObservedGeneration, class.Generation, class.Finalizers)
+		t.Errorf("observed generation %d of %d, finalizers %v", class.Status.ObservedGeneration, class.Generation,
+			class.Finalizers)
 	}
 	// A hint is for others to use; the provider is not asked again for it.
 	w.patchClass("c", `{"spec":{"capacity":{"resources":{"cpu":"8"}}}}`)
-	w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool { return c.Status.ObservedGeneration == class.Generation+1 })
+	w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool {
+		return c.Status.ObservedGeneration == class.Generation+1
+	})
 	if n := w.driver.asked(); n != 1 {
 		t.Errorf("the provider was asked %d times", n)
 	}
@@ -82,7 +86,9 @@ func TestARefusalNamesTheFieldOnce(t *testing.T) {
 	// The class is reconciled again for each of these; a second one proves that the first one's pass is over.
 	for i := range 2 {
 		w.patchClass("c", fmt.Sprintf(`{"spec":{"capacity":{"zone":"z-%d"}}}`, i))
-		w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool { return c.Status.ObservedGeneration == class.Generation+int64(i)+1 })
+		w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool {
+			return c.Status.ObservedGeneration == class.Generation+int64(i)+1
+		})
 	}
 	if n := w.eventsOf(v1beta1.ReasonInvalidProviderSpec); n != 1 || w.driver.asked() != 0 {
 		t.Errorf("%d events, %d questions", n, w.driver.asked())
@@ -126,7 +132,8 @@ func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.driver.capacity = func(c provider.Class) (provider.Capacity, error) {
 		if token, _ := c.Credentials.Get("token"); !bytes.Equal(token.Reveal(), []byte("good")) {
-			return provider.Capacity{}, &provider.Error{Code: provider.Unauthenticated, Message: "no", RetryAfter: 10 * env.Patience}
+			return provider.Capacity{}, &provider.Error{Code: provider.Unauthenticated, Message: "no",
+				RetryAfter: 10 * env.Patience}
 		}
 		return large(), nil
 	}
@@ -154,16 +161,18 @@ func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to say who uses it", func(c *v1beta1.MachineClass) bool {
 		deleting := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionDeleting)
-		return deleting != nil && deleting.Status == metav1.ConditionTrue && deleting.Reason == ReasonInUse && strings.Contains(deleting.Message, "2 Machines")
+		return deleting != nil && deleting.Status == metav1.ConditionTrue && deleting.Reason == ReasonInUse &&
+			strings.Contains(deleting.Message, "2 Machines")
 	})
 	if n := w.eventsOf(ReasonInUse); n != 1 {
 		t.Errorf("%d events", n)
 	}
 	w.remove(&corev1.Secret{}, "creds")
 	w.remove(&v1beta1.Machine{}, "m-1")
-	env.Await(t, w.WithWatch, &v1beta1.MachineList{}, "one Machine to be left", func(l *v1beta1.MachineList) (bool, string) {
-		return len(l.Items) == 1, fmt.Sprint(len(l.Items))
-	}, client.InNamespace(w.ns))
+	env.Await(t, w.WithWatch, &v1beta1.MachineList{}, "one Machine to be left",
+		func(l *v1beta1.MachineList) (bool, string) {
+			return len(l.Items) == 1, fmt.Sprint(len(l.Items))
+		}, client.InNamespace(w.ns))
 	if !w.secretProtected("creds") {
 		t.Error("the credentials were let go before the class")
 	}
@@ -182,7 +191,8 @@ func TestAMachineThatChangesItsClassReleasesTheOldOne(t *testing.T) {
 	w.makeMachine("m", "old")
 	w.awaitClass("old", "to be held", isProtected)
 	machine := &v1beta1.Machine{ObjectMeta: w.meta("m")}
-	if err := w.Patch(t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"classRef":{"name":"new"}}}`))); err != nil {
+	if err := w.Patch(t.Context(), machine, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"classRef":{"name":"new"}}}`))); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitClass("new", "to be held", isProtected)
@@ -285,7 +295,8 @@ func TestClassesOfOtherProvidersAreLeftAloneButTheirSecretsAreNotTaken(t *testin
 	w.remove(&v1beta1.MachineClass{}, "d")
 	w.awaitSecret("last", "to be let go", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
 	if !w.secretProtected("creds") || w.secretProtected("others") {
-		t.Errorf("held: shared %v, of another provider only %v; want true, false", w.secretProtected("creds"), w.secretProtected("others"))
+		t.Errorf("held: shared %v, of another provider only %v; want true, false", w.secretProtected("creds"),
+			w.secretProtected("others"))
 	}
 	other := &v1beta1.MachineClass{}
 	if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "other"}, other); err != nil {
@@ -310,13 +321,14 @@ func TestANamespaceWithEverythingInItCanBeEmptied(t *testing.T) {
 		}
 	}
 	env.Await(t, w.WithWatch, &corev1.SecretList{}, "all Secrets to be gone", func(l *corev1.SecretList) (bool, string) {
-		return !slices.ContainsFunc(l.Items, func(s corev1.Secret) bool { return s.Name == "creds" || s.Name == "boot" }), fmt.Sprint(len(l.Items))
+		return !slices.ContainsFunc(l.Items, func(s corev1.Secret) bool { return s.Name == "creds" || s.Name == "boot" }),
+			fmt.Sprint(len(l.Items))
 	}, client.InNamespace(w.ns))
 	w.awaitClass("c", "to be gone", isGone)
 }
 
-// A class may name any Secret of its namespace, which may be another's: nothing is read from it and no finalizer is put on
-// it until it is labelled for the use.
+// A class may name any Secret of its namespace, which may be another's: nothing is read from it and no finalizer is
+// put on it until it is labelled for the use.
 //
 // C-5, C-6.
 func TestASecretIsUsedAndProtectedOnlyWithTheLabelForItsUse(t *testing.T) {
@@ -327,7 +339,8 @@ func TestASecretIsUsedAndProtectedOnlyWithTheLabelForItsUse(t *testing.T) {
 	}
 	w.makeClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonSecretNotLabelled)
-	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "kubectl label secret creds --namespace="+class.Namespace+" machinist.dev/secret-use=credentials") {
+	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "kubectl label secret creds --namespace="+
+		class.Namespace+" machinist.dev/secret-use=credentials") {
 		t.Errorf("message %q does not say how to mend it", m)
 	}
 	w.patchSecret("creds", `{"metadata":{"labels":{"machinist.dev/secret-use":"credentials"}}}`)

@@ -16,8 +16,8 @@ import (
 // reportEvery is how often the number of Machines that a deletion waits for is rewritten at most.
 const reportEvery = 30 * time.Second
 
-// hold puts the finalizer on a class that a Machine uses. There it stays until the class is deleted: taken off earlier, it
-// might be gone just when a Machine that came meanwhile relies on it.
+// hold puts the finalizer on a class that a Machine uses. There it stays until the class is deleted: taken off
+// earlier, it might be gone just when a Machine that came meanwhile relies on it.
 func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) error {
 	if controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return nil
@@ -62,9 +62,11 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 }
 
 // users counts the Machines that use the class, by the cache.
-func (r *Reconciler) users(ctx context.Context, class *v1beta1.MachineClass, options ...client.ListOption) (int, error) {
+func (r *Reconciler) users(ctx context.Context, class *v1beta1.MachineClass,
+	options ...client.ListOption) (int, error) {
 	machines := &v1beta1.MachineList{}
-	options = append(options, client.InNamespace(class.Namespace), client.MatchingFields{index.MachineByClass: class.Name}, client.UnsafeDisableDeepCopy)
+	options = append(options, client.InNamespace(class.Namespace), client.MatchingFields{index.MachineByClass: class.Name},
+		client.UnsafeDisableDeepCopy)
 	if err := r.Client.List(ctx, machines, options...); err != nil {
 		return 0, fmt.Errorf("list the Machines of MachineClass %s: %w", client.ObjectKeyFromObject(class), err)
 	}
@@ -74,13 +76,14 @@ func (r *Reconciler) users(ctx context.Context, class *v1beta1.MachineClass, opt
 // usersPage bounds the answers to usersNow.
 const usersPage = 500
 
-// usersNow counts the Machines that use the class, by the API server itself. A cache may be late by any amount, so nothing
-// is let go on its word alone. It is asked once each time the last Machine of a class seems to have gone.
+// usersNow counts the Machines that use the class, by the API server itself. A cache may be late by any amount, so
+// nothing is let go on its word alone. It is asked once each time the last Machine of a class seems to have gone.
 func (r *Reconciler) usersNow(ctx context.Context, class *v1beta1.MachineClass) (int, error) {
 	users := 0
 	machines := &v1beta1.MachineList{}
 	for {
-		if err := r.Live.List(ctx, machines, client.InNamespace(class.Namespace), client.Limit(usersPage), client.Continue(machines.Continue)); err != nil {
+		if err := r.Live.List(ctx, machines, client.InNamespace(class.Namespace), client.Limit(usersPage),
+			client.Continue(machines.Continue)); err != nil {
 			return 0, fmt.Errorf("list the Machines of MachineClass %s: %w", client.ObjectKeyFromObject(class), err)
 		}
 		for i := range machines.Items {
@@ -95,10 +98,12 @@ func (r *Reconciler) usersNow(ctx context.Context, class *v1beta1.MachineClass) 
 }
 
 // patchFinalizer changes the finalizers, and fails with a conflict if anybody changed the class meanwhile.
-func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineClass, change func(client.Object, string) bool) error {
+func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineClass,
+	change func(client.Object, string) bool) error {
 	before := class.DeepCopy()
 	change(class, v1beta1.InUseFinalizer)
-	if err := r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, class,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch the finalizers of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
 	}
 	r.echo.Record(class)

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
-// secretKeeper keeps the finalizer on the Secrets that classes, and Machines of the inline form, refer to. It is keyed by
-// Secret, so that one that nobody refers to any longer is found as well as one that is new.
+// secretKeeper keeps the finalizer on the Secrets that classes, and Machines of the inline form, refer to. It is
+// keyed by Secret, so that one that nobody refers to any longer is found as well as one that is new.
 type secretKeeper struct{ Options }
 
 // Reconcile makes one pass over a Secret, of which it reads the metadata only.
@@ -38,8 +38,9 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// keep adds the finalizer for the classes and Machines of this provider, if the Secret is labelled for use by them, and removes it when none of any provider is
-// left: where several providers share a Secret, the last one to go opens the door.
+// keep adds the finalizer for the classes and Machines of this provider, if the Secret is labelled for use by them,
+// and removes it when none of any provider is left: where several providers share a Secret, the last one to go opens
+// the door.
 func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMetadata) error {
 	users, err := usersOf(ctx, k.Client, secret, k.Driver.Name())
 	if err != nil {
@@ -57,7 +58,8 @@ func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMet
 	default:
 		return nil
 	}
-	if err := k.Live.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := k.Live.Patch(ctx, secret,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch the finalizers of Secret %s: %w", client.ObjectKeyFromObject(before), err)
 	}
 	return nil
@@ -76,10 +78,13 @@ func (k *secretKeeper) referredNow(ctx context.Context, secret client.Object) (b
 	}
 	machines := &v1beta1.MachineList{}
 	for {
-		if err := k.Live.List(ctx, machines, client.InNamespace(secret.GetNamespace()), client.Limit(usersPage), client.Continue(machines.Continue)); err != nil {
+		if err := k.Live.List(ctx, machines, client.InNamespace(secret.GetNamespace()), client.Limit(usersPage),
+			client.Continue(machines.Continue)); err != nil {
 			return false, fmt.Errorf("list the Machines in namespace %s: %w", secret.GetNamespace(), err)
 		}
-		if slices.ContainsFunc(machines.Items, func(m v1beta1.Machine) bool { return slices.Contains(inlineSecrets(&m), secret.GetName()) }) {
+		if slices.ContainsFunc(machines.Items, func(m v1beta1.Machine) bool {
+			return slices.Contains(inlineSecrets(&m), secret.GetName())
+		}) {
 			return true, nil
 		}
 		if machines.Continue == "" {
@@ -101,7 +106,8 @@ func usersOf(ctx context.Context, cache client.Reader, secret client.Object, pro
 		u.any, u.ours = true, u.ours || classes[i].Spec.Provider == provider
 	}
 	machines := &v1beta1.MachineList{}
-	err = cache.List(ctx, machines, client.InNamespace(secret.GetNamespace()), client.MatchingFields{index.MachineBySecret: secret.GetName()}, client.UnsafeDisableDeepCopy)
+	err = cache.List(ctx, machines, client.InNamespace(secret.GetNamespace()),
+		client.MatchingFields{index.MachineBySecret: secret.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return u, fmt.Errorf("list the Machines that refer to Secret %s: %w", client.ObjectKeyFromObject(secret), err)
 	}
@@ -113,8 +119,8 @@ func usersOf(ctx context.Context, cache client.Reader, secret client.Object, pro
 	return u, nil
 }
 
-// inlineSecrets returns the names of the Secrets that a Machine of the inline form refers to. What a class says is held for
-// the class.
+// inlineSecrets returns the names of the Secrets that a Machine of the inline form refers to. What a class says is
+// held for the class.
 func inlineSecrets(o client.Object) (names []string) {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok {

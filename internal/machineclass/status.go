@@ -66,7 +66,8 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 }
 
 // statusInUse returns the status of a class whose deletion waits, and whether that is new.
-func statusInUse(class *v1beta1.MachineClass, users int, now time.Time) (status v1beta1.MachineClassStatus, begins bool) {
+func statusInUse(class *v1beta1.MachineClass, users int, now time.Time) (status v1beta1.MachineClassStatus,
+	begins bool) {
 	status = *class.Status.DeepCopy()
 	begins = !meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionDeleting)
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{

@@ -49,21 +49,29 @@ func TestStatusFollowsTheValidationResult(t *testing.T) {
 		message    string
 		capacity   bool
 	}{
-		"new and valid":           {judged(), valid(large()), same, metav1.ConditionTrue, "", true},
-		"new and refused":         {judged(), failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, "no"), worse, metav1.ConditionFalse, "no", false},
-		"valid again":             {judged(valid(large())), valid(large()), same, metav1.ConditionTrue, "", true},
-		"outage":                  {judged(valid(large())), unavailable, worse, metav1.ConditionFalse, "request 1", true},
-		"outage goes on":          {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "request 2"), same, metav1.ConditionFalse, "request 1", false},
-		"outage becomes another":  {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Throttled, "request 3"), same, metav1.ConditionFalse, "request 3", false},
-		"outage ends":             {judged(valid(large()), unavailable), valid(large()), better, metav1.ConditionTrue, "", true},
-		"Secret goes":             {judged(valid(large())), validation{reason: v1beta1.ReasonCredentialsNotFound, message: "gone"}, worse, metav1.ConditionFalse, "gone", true},
-		"one Secret then another": {judged(validation{reason: v1beta1.ReasonCredentialsNotFound}), validation{reason: v1beta1.ReasonUserDataNotFound}, worse, metav1.ConditionFalse, "", false},
-		"refused after all":       {judged(valid(large())), failing(v1beta1.ReasonInvalidProviderSpec, provider.FailedPrecondition, "no"), worse, metav1.ConditionFalse, "no", false},
+		"new and valid": {judged(), valid(large()), same, metav1.ConditionTrue, "", true},
+		"new and refused": {judged(), failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, "no"),
+			worse, metav1.ConditionFalse, "no", false},
+		"valid again": {judged(valid(large())), valid(large()), same, metav1.ConditionTrue, "", true},
+		"outage":      {judged(valid(large())), unavailable, worse, metav1.ConditionFalse, "request 1", true},
+		"outage goes on": {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable,
+			"request 2"), same, metav1.ConditionFalse, "request 1", false},
+		"outage becomes another": {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Throttled,
+			"request 3"), same, metav1.ConditionFalse, "request 3", false},
+		"outage ends": {judged(valid(large()), unavailable), valid(large()), better,
+			metav1.ConditionTrue, "", true},
+		"Secret goes": {judged(valid(large())), validation{reason: v1beta1.ReasonCredentialsNotFound,
+			message: "gone"}, worse, metav1.ConditionFalse, "gone", true},
+		"one Secret then another": {judged(validation{reason: v1beta1.ReasonCredentialsNotFound}),
+			validation{reason: v1beta1.ReasonUserDataNotFound}, worse, metav1.ConditionFalse, "", false},
+		"refused after all": {judged(valid(large())), failing(v1beta1.ReasonInvalidProviderSpec,
+			provider.FailedPrecondition, "no"), worse, metav1.ConditionFalse, "no", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, transition := statusOf(test.before, test.validation, noon.Add(time.Hour))
 			ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
-			if ready.Status != test.ready || ready.Reason != test.validation.reason || !strings.Contains(ready.Message, test.message) || transition != test.transition {
+			if ready.Status != test.ready || ready.Reason != test.validation.reason ||
+				!strings.Contains(ready.Message, test.message) || transition != test.transition {
 				t.Errorf("transition %d, condition %+v", transition, ready)
 			}
 			if got := status.Capacity != nil && status.NodeInfo != nil; got != test.capacity {
@@ -77,9 +85,11 @@ func TestStatusFollowsTheValidationResult(t *testing.T) {
 }
 
 func TestTheSameValidationResultIsNoWrite(t *testing.T) {
-	for _, v := range []validation{valid(large()), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "x"), {reason: v1beta1.ReasonUserDataNotFound, message: "y"}} {
+	for _, v := range []validation{valid(large()), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "x"),
+		{reason: v1beta1.ReasonUserDataNotFound, message: "y"}} {
 		class := judged(v)
-		if after, transition := statusOf(class, v, noon.Add(time.Hour)); transition != same || !equality.Semantic.DeepEqual(class.Status, after) {
+		if after, transition := statusOf(class, v, noon.Add(time.Hour)); transition != same ||
+			!equality.Semantic.DeepEqual(class.Status, after) {
 			t.Errorf("%s: %+v became %+v", v.reason, class.Status, after)
 		}
 	}
@@ -148,8 +158,10 @@ func TestBackoffGrowsIsCappedAndNeverShorterThanAskedFor(t *testing.T) {
 }
 
 func TestMessagesAreBounded(t *testing.T) {
-	class := judged(failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, strings.Repeat("ü", 100_000)+"\xff"))
-	if m := class.Status.Conditions[0].Message; len(m) > 1100 || !strings.HasSuffix(m, "…") || strings.ToValidUTF8(m, "") != m {
+	class := judged(failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, strings.Repeat("ü", 100_000)+
+		"\xff"))
+	if m := class.Status.Conditions[0].Message; len(m) > 1100 || !strings.HasSuffix(m, "…") ||
+		strings.ToValidUTF8(m, "") != m {
 		t.Errorf("message of %d bytes: %q", len(m), m)
 	}
 }

@@ -31,8 +31,8 @@ func valid(c provider.Capacity) validation {
 	return validation{reason: v1beta1.ReasonValid, message: "The provider can make instances of this class.", capacity: &c}
 }
 
-// judge finds the decision on a class. It asks the cloud only if that could tell something new, and returns when it may be
-// asked again, zero for not before something changed.
+// judge finds the decision on a class. It asks the cloud only if that could tell something new, and returns when it
+// may be asked again, zero for not before something changed.
 func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (validation, time.Duration, error) {
 	inputs := resolve.OfClass(class)
 	if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
@@ -55,7 +55,8 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (va
 }
 
 // ask asks the provider what a Node of the class will offer, unless it was asked the same before.
-func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (validation, time.Duration, error) {
+func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (validation,
+	time.Duration, error) {
 	key, fingerprint, now := client.ObjectKeyFromObject(class), fingerprintOf(class.UID, inputs), r.Clock.Now()
 	known := r.state.of(key)
 	if known.fingerprint == fingerprint {
@@ -122,8 +123,8 @@ func missing(err error) (validation, time.Duration, error) {
 	return validation{}, 0, err
 }
 
-// fingerprintOf changes whenever the provider could give another answer for a reason of ours. It stays in memory; the hash
-// keeps secrets out of it.
+// fingerprintOf changes whenever the provider could give another answer for a reason of ours. It stays in memory; the
+// hash keeps secrets out of it.
 func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	h := sha256.New()
 	part := func(data []byte) {

@@ -60,8 +60,8 @@ type concerned struct {
 	provider string
 }
 
-// classChanged lets through what people change, and the finalizer only when somebody took it away. A status that the process
-// before this one wrote, and that a late cache shows only now, is let through as the write of another (Echo).
+// classChanged lets through what people change, and the finalizer only when somebody took it away. A status that the
+// process before this one wrote, and that a late cache shows only now, is let through as the write of another (Echo).
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -77,12 +77,13 @@ const gather = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// machineEvents triggers a class when its first Machine comes, and one that is being deleted when one goes. All other events of
-// Machines cost a check into the cache at most.
+// machineEvents triggers a class when its first Machine comes, and one that is being deleted when one goes. All other
+// events of Machines cost a check into the cache at most.
 func (c concerned) machineEvents() handler.EventHandler {
 	comes := func(ctx context.Context, o client.Object, q queue) {
 		class, key := c.classOf(ctx, o)
-		if class != nil && (!controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) || !class.DeletionTimestamp.IsZero()) {
+		if class != nil && (!controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) ||
+			!class.DeletionTimestamp.IsZero()) {
 			q.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
@@ -119,7 +120,8 @@ func (c concerned) classOf(ctx context.Context, machine client.Object) (*v1beta1
 	class := &v1beta1.MachineClass{}
 	if err := c.cache.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) != nil {
-			logf.FromContext(ctx).Error(err, "Cannot find the class of a Machine", "machine", client.ObjectKeyFromObject(machine))
+			logf.FromContext(ctx).Error(err, "Cannot find the class of a Machine", "machine",
+				client.ObjectKeyFromObject(machine))
 		}
 		return nil, key
 	}
@@ -140,14 +142,15 @@ func (c concerned) classesOfSecret(ctx context.Context, secret client.Object) []
 	return requests
 }
 
-// secretOutOfOrder triggers a Secret whose finalizer is not as the classes and Machines in the cache would have it. Most Secrets of a
-// cluster are none of ours, and those must not cost a request.
+// secretOutOfOrder triggers a Secret whose finalizer is not as the classes and Machines in the cache would have it.
+// Most Secrets of a cluster are none of ours, and those must not cost a request.
 func (c concerned) secretOutOfOrder(ctx context.Context, secret client.Object) []reconcile.Request {
 	users, err := usersOf(ctx, c.cache, secret, c.provider)
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
 	}
-	if stored := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); stored && users.any || !stored && (!users.ours || !resolve.Usable(secret)) {
+	if stored := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); stored && users.any || !stored &&
+		(!users.ours || !resolve.Usable(secret)) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(secret)}}
@@ -186,8 +189,8 @@ func secretsOfClass() handler.EventHandler {
 	}
 }
 
-// secretsOfMachine triggers the Secrets that a Machine of the inline form refers to: those that are not held when it comes, and
-// those that nobody else refers to when it goes.
+// secretsOfMachine triggers the Secrets that a Machine of the inline form refers to: those that are not held when it
+// comes, and those that nobody else refers to when it goes.
 func (c concerned) secretsOfMachine() handler.EventHandler {
 	enqueue := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
 		for _, name := range names {

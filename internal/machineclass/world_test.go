@@ -121,7 +121,8 @@ func (w *world) patchSecret(name, patch string) {
 func (w *world) awaitReady(name, reason string) *v1beta1.MachineClass {
 	w.Helper()
 	var found *v1beta1.MachineClass
-	env.Await(w, w.WithWatch, &v1beta1.MachineClassList{}, name+" to be "+reason, func(l *v1beta1.MachineClassList) (bool, string) {
+	env.Await(w, w.WithWatch, &v1beta1.MachineClassList{}, name+" to be "+
+		reason, func(l *v1beta1.MachineClassList) (bool, string) {
 		for i := range l.Items {
 			if c := &l.Items[i]; c.Name == name {
 				ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionReady)
@@ -136,7 +137,8 @@ func (w *world) awaitReady(name, reason string) *v1beta1.MachineClass {
 
 func (w *world) awaitClass(name, what string, is func(*v1beta1.MachineClass) bool) {
 	w.Helper()
-	env.Await(w, w.WithWatch, &v1beta1.MachineClassList{}, name+" "+what, func(l *v1beta1.MachineClassList) (bool, string) {
+	env.Await(w, w.WithWatch, &v1beta1.MachineClassList{}, name+" "+
+		what, func(l *v1beta1.MachineClassList) (bool, string) {
 		for i := range l.Items {
 			if l.Items[i].Name == name {
 				return is(&l.Items[i]), fmt.Sprintf("%v %+v", l.Items[i].Finalizers, l.Items[i].Status)

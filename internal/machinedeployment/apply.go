@@ -55,7 +55,8 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		if i == v.current && v.adopts() && revisionOf(set) != v.number {
 			v.began = v1beta1.ReasonFoundNewMachineSet
-			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, "RevisionFound", "Update", "Revision %d is set %s again", v.number, set.Name)
+			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, "RevisionFound", "Update",
+				"Revision %d is set %s again", v.number, set.Name)
 		}
 	}
 	return p.create(ctx, v, wanted[len(v.sets)])
@@ -109,8 +110,8 @@ func (v *view) replacesItself() bool {
 	return v.state.Strategy == v1beta1.StrategyOnDelete || v.state.updatesInPlace() && !v.state.Failing
 }
 
-// anchor is the index of the set whose annotation records for how many replicas the sets were sized: the newest after this
-// pass; -1 if that is the successor.
+// anchor is the index of the set whose annotation records for how many replicas the sets were sized: the newest after
+// this pass; -1 if that is the successor.
 func (v *view) anchor() int {
 	switch {
 	case v.successor != nil:
@@ -157,7 +158,8 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	switch {
 	case err == nil:
 		v.began = v1beta1.ReasonNewMachineSetCreated
-		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, "RevisionCreated", "Create", "Revision %d is set %s", v.number, set.Name)
+		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, "RevisionCreated", "Create", "Revision %d is set %s",
+			v.number, set.Name)
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return p.nameTaken(ctx, v)
@@ -185,8 +187,8 @@ func (v *view) noteRejection(reason string, err error) {
 	}
 }
 
-// nameTaken finds out which set has the name of the new set. If it is the deployment's and was missing in the cache, the next
-// pass finds it. Otherwise the name collides, and the next count of collisions makes another name.
+// nameTaken finds out which set has the name of the new set. If it is the deployment's and was missing in the cache,
+// the next pass finds it. Otherwise the name collides, and the next count of collisions makes another name.
 func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	d := p.deployment
 	v.noSuccessorReason = fmt.Sprintf("the name %s is taken", v.successor.Name)
@@ -198,7 +200,8 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	case err != nil:
 		return fmt.Errorf("get the set that has the name %s: %w", v.successor.Name, err)
 	}
-	if metav1.IsControlledBy(&taken, d) && sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
+	if metav1.IsControlledBy(&taken, d) && sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) &&
+		madeAfter(&taken, v.rolloutAfter) {
 		p.known.cache.Invalidate() // decide from live lists until the cache has it
 		p.requeueIn(retryConflict)
 		return nil
@@ -209,7 +212,8 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 		count += max(*before, 0)
 	}
 	changed.Status.CollisionCount = &count
-	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); apierrors.IsNotFound(err) {
+	if err := p.Client.Status().Patch(ctx, changed,
+		client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); apierrors.IsNotFound(err) {
 		return nil // It was deleted meanwhile.
 	} else if err != nil {
 		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)

@@ -20,9 +20,9 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases sets that
-// no longer match. The owner reference alone decides which deployment owns a set: so two deployments with the same selector
-// do not fight over it.
+// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases
+// sets that no longer match. The owner reference alone decides which deployment owns a set: so two deployments with
+// the same selector do not fight over it.
 func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
 	owned, err := p.ownedSets(ctx)
 	if err != nil {
@@ -53,7 +53,8 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var cached v1beta1.MachineSetList
-	if err := p.Client.List(ctx, &cached, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineSetByOwner: string(d.UID)}); err != nil {
+	if err := p.Client.List(ctx, &cached, client.InNamespace(d.Namespace),
+		client.MatchingFields{index.MachineSetByOwner: string(d.UID)}); err != nil {
 		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
 	}
 	found := pointers(cached.Items)
@@ -61,10 +62,13 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 		return found, nil
 	}
 	var stored v1beta1.MachineSetList
-	if err := p.Live.List(ctx, &stored, client.InNamespace(d.Namespace), client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
+	if err := p.Live.List(ctx, &stored, client.InNamespace(d.Namespace),
+		client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
 		return nil, fmt.Errorf("list the sets of the deployment live: %w", err)
 	}
-	sets := slices.DeleteFunc(pointers(stored.Items), func(set *v1beta1.MachineSet) bool { return !metav1.IsControlledBy(set, d) })
+	sets := slices.DeleteFunc(pointers(stored.Items), func(set *v1beta1.MachineSet) bool {
+		return !metav1.IsControlledBy(set, d)
+	})
 	// Only the cache finds a set by its owner, if the set lost the deployment's label.
 	for _, set := range found {
 		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
@@ -84,10 +88,12 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 }
 
 // adopt takes over the sets that match and have no owner, after a live read shows that the deployment still exists.
-func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet, error) {
+func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet,
+	error) {
 	d := p.deployment
 	var matching v1beta1.MachineSetList
-	if err := p.Client.List(ctx, &matching, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := p.Client.List(ctx, &matching, client.InNamespace(d.Namespace),
+		client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("list sets to adopt: %w", err)
 	}
 	var adopted []*v1beta1.MachineSet
@@ -123,7 +129,9 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 // release gives up a set that no longer matches the selector.
 func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
 	free := set.DeepCopy()
-	free.OwnerReferences = slices.DeleteFunc(free.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == p.deployment.UID })
+	free.OwnerReferences = slices.DeleteFunc(free.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.UID == p.deployment.UID
+	})
 	if err := p.patchSet(ctx, set, free); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("release set %s: %w", set.Name, err)
 	}
@@ -141,7 +149,8 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	seen := p.cacheAsNewAsSpec()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
-		machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.InNamespace(namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
+		machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.InNamespace(namespace),
+			client.MatchingFields{index.MachineByOwner: string(set.UID)})
 		if err != nil {
 			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
 		}
@@ -164,7 +173,8 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	}
 	options := &client.ListOptions{Namespace: namespace, LabelSelector: labels.NewSelector().Add(*requirement)}
 	if p.known.cache.Confirmed() && !takenBack {
-		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, &v1beta1.MachineList{}, options)
 	if err != nil {
@@ -192,8 +202,8 @@ func orderTakenBack(set *v1beta1.MachineSet) bool {
 }
 
 // cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An
-// autoscaler annotates machines for deletion before it lowers replicas: if the cache lacks the annotation, another machine
-// is deleted, and from another set.
+// autoscaler annotates machines for deletion before it lowers replicas: if the cache lacks the annotation, another
+// machine is deleted, and from another set.
 func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false
@@ -201,8 +211,8 @@ func (p *pass) cacheAsNewAsSpec() bool {
 	return freshness.AtLeastAsNew(p.MachineCacheVersion(), p.known.specVersion)
 }
 
-// mayShrink reports whether the deployment may have to choose which machines go: whether the sets have, or had when they were
-// sized, more replicas than the deployment. If all machines go there is no choice.
+// mayShrink reports whether the deployment may have to choose which machines go: whether the sets have, or had when
+// they were sized, more replicas than the deployment. If all machines go there is no choice.
 func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	if p.deployment.ReplicasOrDefault() <= 0 {
 		return false

@@ -71,13 +71,15 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	c.put(condition)
 }
 
-// frozen reports what stops growth and rollouts. The controller that set the label may have written the condition already,
-// with a better reason.
+// frozen reports what stops growth and rollouts. The controller that set the label may have written the condition
+// already, with a better reason.
 func (c conditions) frozen(v *view) {
-	if v.freeze == v1beta1.ReasonFrozenByLabel && meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
+	if v.freeze == v1beta1.ReasonFrozenByLabel &&
+		meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
 		return
 	}
-	c.setOnce(v1beta1.ConditionFrozen, v.state.Frozen, v.freeze, v1beta1.ReasonThawed, v.freezeMessage, "Growth and rollouts may go on.")
+	c.setOnce(v1beta1.ConditionFrozen, v.state.Frozen, v.freeze, v1beta1.ReasonThawed, v.freezeMessage,
+		"Growth and rollouts may go on.")
 }
 
 // ofSets writes the conditions that sum up all sets of the deployment.
@@ -97,23 +99,29 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 			}
 		}
 	}
-	have := fmt.Sprintf("%s, %d wanted, %d more being deleted.", wording.Count(status.Replicas, "machine"), replicas, deleting)
-	c.set(v1beta1.ConditionScalingUp, status.Replicas < replicas, v1beta1.ReasonScalingUp, v1beta1.ReasonAtDesiredReplicas, have)
-	c.set(v1beta1.ConditionScalingDown, status.Replicas > replicas || deleting > 0, v1beta1.ReasonScalingDown, v1beta1.ReasonAtDesiredReplicas, have)
+	have := fmt.Sprintf("%s, %d wanted, %d more being deleted.", wording.Count(status.Replicas, "machine"),
+		replicas, deleting)
+	c.set(v1beta1.ConditionScalingUp, status.Replicas < replicas, v1beta1.ReasonScalingUp,
+		v1beta1.ReasonAtDesiredReplicas, have)
+	c.set(v1beta1.ConditionScalingDown, status.Replicas > replicas || deleting > 0, v1beta1.ReasonScalingDown,
+		v1beta1.ReasonAtDesiredReplicas, have)
 	message := "All machines are Ready."
 	if notReady != "" {
-		message = fmt.Sprintf("%d of %s are Ready; %s is not.", status.ReadyReplicas, wording.Count(status.Replicas, "machine"), notReady)
+		message = fmt.Sprintf("%d of %s are Ready; %s is not.", status.ReadyReplicas,
+			wording.Count(status.Replicas, "machine"), notReady)
 	}
-	c.set(v1beta1.ConditionMachinesReady, notReady == "", v1beta1.ReasonAllMachinesReady, v1beta1.ReasonMachinesNotReady, message)
+	c.set(v1beta1.ConditionMachinesReady, notReady == "", v1beta1.ReasonAllMachinesReady,
+		v1beta1.ReasonMachinesNotReady, message)
 	if failure == nil {
 		failure = &metav1.Condition{}
 	}
-	c.setOnce(v1beta1.ConditionReplicaFailure, failure.Status == metav1.ConditionTrue, failure.Reason, v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
+	c.setOnce(v1beta1.ConditionReplicaFailure, failure.Status == metav1.ConditionTrue, failure.Reason,
+		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if there are
-// none. With the strategy InPlace the machines move to the new revision, but it asks the provider for no change. A user who
-// asked for new instances must know that there will be none.
+// olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if
+// there are none. With the strategy InPlace the machines move to the new revision, but it asks the provider for no
+// change. A user who asked for new instances must know that there will be none.
 func (v *view) olderThanRolloutAfter() string {
 	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
 		return ""

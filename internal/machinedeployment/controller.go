@@ -40,8 +40,8 @@ type Options struct {
 	// Recorder records events on MachineDeployments.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is not
-	// known: then decisions that depend on it read live. Register sets it from the manager's cache if it is nil.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is
+	// not known: then decisions that depend on it read live. Register sets it from the manager's cache if it is nil.
 	MachineCacheVersion func() string
 	// Concurrency is the number of deployments worked on at once. Defaults to DefaultConcurrency.
 	Concurrency int
@@ -85,8 +85,10 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: r.ownWrites.Filter(deploymentChanged())},
 		Watches: []wiring.Watch{
 			wiring.SpecChangesFirst(&v1beta1.MachineDeployment{}),
-			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), Predicate: setChanged()},
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine), Predicate: machineChanged()},
+			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet),
+				Predicate: setChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine),
+				Predicate: machineChanged()},
 		},
 	}
 }
@@ -132,8 +134,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // errStale is returned by a pass that found the deployment changed since the cache was updated.
 var errStale = errors.New("the cached deployment is out of date")
 
-// current fails with errStale unless a live GET returns the deployment as the pass read it. A pass over a deployment that was
-// deleted would create sets without an owner, and one over an old version would undo changes that were carried out already.
+// current fails with errStale unless a live GET returns the deployment as the pass read it. A pass over a deployment
+// that was deleted would create sets without an owner, and one over an old version would undo changes that were
+// carried out already.
 func (p *pass) current(ctx context.Context) error {
 	live := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {

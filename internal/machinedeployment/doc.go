@@ -20,9 +20,9 @@
 //
 // If a person's change or a failing machine exceeds a bound, every write brings the deployment closer to it.
 //
-// A separate controller, the NodeTainter, taints the Nodes of old revisions (node_tainter.go, outdated_taint.go). A rollout
-// does not wait for it, so an unreachable target cluster delays no rollout.
+// A separate controller, the NodeTainter, taints the Nodes of old revisions (node_tainter.go, outdated_taint.go). A
+// rollout does not wait for it, so an unreachable target cluster delays no rollout.
 //
-// With the strategy InPlace machines move from set to set and are not replaced (plan_inplace.go, package handover). With the
-// orchestration Manual people select the machines by a label.
+// With the strategy InPlace machines move from set to set and are not replaced (plan_inplace.go, package handover).
+// With the orchestration Manual people select the machines by a label.
 package machinedeployment

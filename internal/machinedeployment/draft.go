@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// draft is a plan under construction. Its sets have the replicas that the plan gives them so far. All changes use grow and
-// shrink, which keep the bounds.
+// draft is a plan under construction. Its sets have the replicas that the plan gives them so far. All changes use
+// grow and shrink, which keep the bounds.
 type draft struct {
 	State
 	before []int32    // replicas as the sets have them now
@@ -20,7 +20,8 @@ type draft struct {
 }
 
 func newDraft(s State) *draft {
-	d := &draft{State: s, before: make([]int32, len(s.Sets)), roles: make([]Role, len(s.Sets)), why: make([][]string, len(s.Sets))}
+	d := &draft{State: s, before: make([]int32, len(s.Sets)), roles: make([]Role, len(s.Sets)),
+		why: make([][]string, len(s.Sets))}
 	d.Sets = slices.Clone(s.Sets)
 	for i := range d.Sets {
 		if d.Sets[i].Leaving {
@@ -37,8 +38,8 @@ func newDraft(s State) *draft {
 	return d
 }
 
-// ceiling is the greatest number of machines that the set can have without another write: its controller may not have acted
-// yet, or may still act upon earlier replicas.
+// ceiling is the greatest number of machines that the set can have without another write: its controller may not have
+// acted yet, or may still act upon earlier replicas.
 func ceiling(s Set) int32 {
 	if s.Leaving {
 		return s.Live
@@ -46,7 +47,8 @@ func ceiling(s Set) int32 {
 	return max(s.Replicas, s.Live, s.Most)
 }
 
-// pendingDeletions is the number of live machines that the set must delete, or may still delete because of earlier replicas.
+// pendingDeletions is the number of live machines that the set must delete, or may still delete because of earlier
+// replicas.
 func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
 
 // guaranteedAvailable is the number of machines that remain available after the set's pending deletions.
@@ -80,8 +82,8 @@ func (d *draft) capacity() int32 { return d.Replicas + d.MaxSurge - d.sum(ceilin
 // minAvailable is how many machines must stay available.
 func (d *draft) minAvailable() int32 { return d.MinAvailable(d.Replicas) }
 
-// blockedDeletions is how many surplus machines the sets do not delete yet because too few machines would stay available.
-// That happens when a machine becomes available after the deployment lowered the set's replicas.
+// blockedDeletions is how many surplus machines the sets do not delete yet because too few machines would stay
+// available. That happens when a machine becomes available after the deployment lowered the set's replicas.
 func (d *draft) blockedDeletions(which func(i int) bool) int32 {
 	var among, all, available int32
 	for i, set := range d.Sets {

@@ -25,9 +25,9 @@ type launchFailure struct {
 	machine v1beta1.FailedMachine
 }
 
-// failures has the machines of one set that failed to launch, by their names, which are never used twice. The set replaces
-// them, so they seldom exist at the same time. The status of the deployment lists them until a machine of the set becomes
-// Ready.
+// failures has the machines of one set that failed to launch, by their names, which are never used twice. The set
+// replaces them, so they seldom exist at the same time. The status of the deployment lists them until a machine of
+// the set becomes Ready.
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
@@ -51,7 +51,9 @@ func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMa
 func (f *failures) replaced(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var gone []v1beta1.FailedMachine
 	for name, failed := range f.machines {
-		if !slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool { return m.Name == name && m.DeletionTimestamp.IsZero() }) {
+		if !slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool {
+			return m.Name == name && m.DeletionTimestamp.IsZero()
+		}) {
 			gone = append(gone, failed)
 		}
 	}
@@ -60,7 +62,8 @@ func (f *failures) replaced(machines []*v1beta1.Machine) []v1beta1.FailedMachine
 
 // observe records the failures among the set's machines, and those that events reported of machines that may be gone by
 // now. It returns how many failed in a row, and when a machine last became Ready.
-func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int, ready time.Time) {
+func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int,
+	ready time.Time) {
 	if f.set != set || f.machines == nil {
 		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
 	}
@@ -95,8 +98,8 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	return inARow, ready
 }
 
-// updatesRefused returns how many machines could not be updated in place. They may recover without being replaced, so they
-// count only until then.
+// updatesRefused returns how many machines could not be updated in place. They may recover without being replaced, so
+// they count only until then.
 func updatesRefused(machines []*v1beta1.Machine) (n int) {
 	for _, m := range machines {
 		if handover.UpdateRejected(m) {
@@ -116,8 +119,8 @@ func (f *failures) forgetOldest() {
 	}
 }
 
-// failing decides whether the revision fails: enough machines failed in a row, or did before, and no machine of the revision
-// became Ready since. The condition Progressing carries this over a restart.
+// failing decides whether the revision fails: enough machines failed in a row, or did before, and no machine of the
+// revision became Ready since. The condition Progressing carries this over a restart.
 func failing(inARow int, ready time.Time, d *v1beta1.MachineDeployment, revision int64) bool {
 	if inARow >= failuresInARow {
 		return true

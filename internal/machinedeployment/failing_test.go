@@ -13,7 +13,8 @@ import (
 
 // machine returns a machine whose conditions changed at a minute after noon.
 func machine(name string, minute int, change func(*v1beta1.Machine)) *v1beta1.Machine {
-	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(noon)}}
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+		CreationTimestamp: metav1.NewTime(noon)}}
 	m.Spec.ProviderID = "sim://" + name
 	change(m)
 	when := metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))
@@ -49,7 +50,8 @@ func failedFor(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 // seenFailing is the event of a machine of a set that failed to launch at a minute after noon.
 func seenFailing(set types.UID, name string, minute int) launchFailure {
 	at := metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))
-	return launchFailure{set: set, machine: v1beta1.FailedMachine{Name: name, Reason: string(v1beta1.FailureCreateError), Time: &at}}
+	return launchFailure{set: set, machine: v1beta1.FailedMachine{Name: name, Reason: string(v1beta1.FailureCreateError),
+		Time: &at}}
 }
 
 func refusedFor(reason string) func(*v1beta1.Machine) {
@@ -73,7 +75,8 @@ func TestFailuresInARow(t *testing.T) {
 		{"all kinds", []step{{set: "s", machines: []*v1beta1.Machine{
 			machine("a", 1, create), machine("b", 2, join), machine("c", 3, failedFor(v1beta1.FailureInsufficientResources)),
 		}}}, 3},
-		{"one that was Running and vanished is none", []step{{set: "s", machines: []*v1beta1.Machine{machine("a", 1, failedFor(v1beta1.FailureInstanceVanished))}}}, 0},
+		{"one that was Running and vanished is none",
+			[]step{{set: "s", machines: []*v1beta1.Machine{machine("a", 1, failedFor(v1beta1.FailureInstanceVanished))}}}, 0},
 		{"one after the other, each replaced", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, create)}},
@@ -88,17 +91,21 @@ func TestFailuresInARow(t *testing.T) {
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create), machine("b", 1, create)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("c", 2, isReady), machine("d", 3, join)}},
 		}, 1},
-		{"one was Ready before", []step{{set: "s", machines: []*v1beta1.Machine{machine("c", 1, isReady), machine("a", 2, create), machine("b", 2, create)}}}, 2},
+		{"one was Ready before", []step{{set: "s", machines: []*v1beta1.Machine{machine("c", 1, isReady),
+			machine("a", 2, create), machine("b", 2, create)}}}, 2},
 		{"another revision starts afresh", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create), machine("b", 1, create)}},
 			{set: "t", machines: []*v1beta1.Machine{machine("c", 2, create)}},
 		}, 1},
 		{"refused ones count while they are", []step{
-			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, refusedFor(v1beta1.ReasonInvalidConfiguration)), machine("b", 1, refusedFor(v1beta1.ReasonClassNotFound))}},
-			{set: "s", machines: []*v1beta1.Machine{machine("a", 2, refusedFor(v1beta1.ReasonCreateFailed)), machine("b", 1, refusedFor(v1beta1.ReasonClassNotFound))}},
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, refusedFor(v1beta1.ReasonInvalidConfiguration)),
+				machine("b", 1, refusedFor(v1beta1.ReasonClassNotFound))}},
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 2, refusedFor(v1beta1.ReasonCreateFailed)),
+				machine("b", 1, refusedFor(v1beta1.ReasonClassNotFound))}},
 		}, 1},
 		{"no more is remembered than needed", []step{{set: "s", machines: []*v1beta1.Machine{
-			machine("a", 1, create), machine("b", 2, create), machine("c", 3, create), machine("d", 4, create), machine("e", 5, create)}}, {set: "s"}}, 3},
+			machine("a", 1, create), machine("b", 2, create), machine("c", 3, create), machine("d", 4, create),
+			machine("e", 5, create)}}, {set: "s"}}, 3},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -151,7 +158,8 @@ func TestFailuresInARowSurviveTheProcess(t *testing.T) {
 	// Each fails a minute after the one before, which its set has replaced by then; each pass is of another process.
 	for n, suffix := range []string{"aaaaa", "bbbbb", "ccccc"} {
 		machines := map[types.UID][]*v1beta1.Machine{
-			old.UID: {machine("a1", 0, isReady), machine("a2", 0, isReady), machine(old.Name+"-xxxxx", 0, failedFor(v1beta1.FailureCreateError))},
+			old.UID: {machine("a1", 0, isReady), machine("a2", 0, isReady),
+				machine(old.Name+"-xxxxx", 0, failedFor(v1beta1.FailureCreateError))},
 			set.UID: {machine(set.Name+"-"+suffix, n+1, failedFor(v1beta1.FailureJoinClusterTimeout))},
 		}
 		v := viewed(t, d, sets, machines)
@@ -162,7 +170,8 @@ func TestFailuresInARowSurviveTheProcess(t *testing.T) {
 		d.Status = *status
 	}
 	if n := len(d.Status.FailedMachines); n != 4 {
-		t.Errorf("the status describes %d failed machines, expected the 3 and one of the old set: %+v", n, d.Status.FailedMachines)
+		t.Errorf("the status describes %d failed machines, expected the 3 and one of the old set: %+v", n,
+			d.Status.FailedMachines)
 	}
 
 	d.Status.Conditions = nil
@@ -176,9 +185,11 @@ func TestFailuresInARowSurviveTheProcess(t *testing.T) {
 		{"one became Ready since", []*v1beta1.Machine{machine(set.Name+"-ddddd", 4, isReady)}, false, 0},
 		{"one became Ready in between", []*v1beta1.Machine{machine(set.Name+"-ddddd", 2, isReady)}, false, 1},
 	} {
-		v := viewed(t, d, sets, map[types.UID][]*v1beta1.Machine{set.UID: test.machines, old.UID: {machine("a1", 0, isReady)}})
+		v := viewed(t, d, sets, map[types.UID][]*v1beta1.Machine{set.UID: test.machines,
+			old.UID: {machine("a1", 0, isReady)}})
 		if v.state.Failing != test.failing || len(v.replaced) != test.replaced {
-			t.Errorf("%s: failing is %v and %d failed machines are remembered, expected %v and %d", test.name, v.state.Failing, len(v.replaced), test.failing, test.replaced)
+			t.Errorf("%s: failing is %v and %d failed machines are remembered, expected %v and %d", test.name, v.state.Failing,
+				len(v.replaced), test.failing, test.replaced)
 		}
 	}
 	// The failures of one revision are not those of another.

@@ -9,15 +9,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzPlan (D-2, D-24) makes steps in any order: controllers that act late upon what they read, machines that fail, people
-// who change the deployment. The world checks the bounds at every write. In the end, without more changes and failures, the
-// deployment must reach its desired state.
+// FuzzPlan (D-2, D-24) makes steps in any order: controllers that act late upon what they read, machines that fail,
+// people who change the deployment. The world checks the bounds at every write. In the end, without more changes and
+// failures, the deployment must reach its desired state.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		strategies := []v1beta1.DeploymentStrategyType{v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete}
+		strategies := []v1beta1.DeploymentStrategyType{v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate,
+			v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete}
 		chaos(t, strategies[seed%uint64(len(strategies))], seed, 400)
 	})
 }
@@ -42,8 +43,8 @@ func FuzzInPlaceBySelection(f *testing.F) {
 	})
 }
 
-// TestACrashAnywhere (D-13) restarts all controllers after the first effect of a rollout in place, after the second, and so
-// on: the rollout ends the same, with the same number of machines at every step.
+// TestACrashAnywhere (D-13) restarts all controllers after the first effect of a rollout in place, after the second,
+// and so on: the rollout ends the same, with the same number of machines at every step.
 func TestACrashAnywhere(t *testing.T) {
 	for unavailable := range int32(4) {
 		for crash := 1; ; crash++ {
@@ -76,7 +77,8 @@ func chaosWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint6
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t, strategy, r.Int32N(9), r.Int32N(4), r.Int32N(4))
 	change(w)
-	fmt.Fprintf(w.log, "seed %d: %s, %d replicas, maxSurge %d, maxUnavailable %d\n", seed, w.strategy, w.replicas, w.surge, w.unavailable)
+	fmt.Fprintf(w.log, "seed %d: %s, %d replicas, maxSurge %d, maxUnavailable %d\n", seed, w.strategy, w.replicas, w.surge,
+		w.unavailable)
 	for range steps {
 		before := w.String()
 		what := w.somethingHappens(r)
@@ -202,8 +204,8 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 	return "— crash soon"
 }
 
-// heal ends all failures: sick machines recover, sets replace failed ones. With OnDelete a person deletes an old machine,
-// with orchestration Manual a person selects them.
+// heal ends all failures: sick machines recover, sets replace failed ones. With OnDelete a person deletes an old
+// machine, with orchestration Manual a person selects them.
 func (w *world) heal() {
 	for _, s := range w.sets {
 		for _, m := range s.machines {

@@ -54,8 +54,8 @@ func sameRevision(a, b *v1beta1.MachineSpec) bool {
 	return rollingOf(a) == rollingOf(b)
 }
 
-// TemplateHash names a revision: at most 9 characters of an alphabet that forms no words. rolloutAfter is a time that is
-// past, or zero; collisions is how many names before this one were taken by other templates.
+// TemplateHash names a revision: at most 9 characters of an alphabet that forms no words. rolloutAfter is a time that
+// is past, or zero; collisions is how many names before this one were taken by other templates.
 func TemplateHash(spec *v1beta1.MachineSpec, rolloutAfter time.Time, collisions int32) string {
 	hashed := struct {
 		HashVersion  string `json:"hashVersion"`

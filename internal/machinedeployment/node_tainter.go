@@ -53,17 +53,17 @@ type NodeTainterOptions struct {
 	Off bool
 	// Concurrency is the number of deployments reconciled at once. Default 4.
 	Concurrency int
-	// Stopped returns why this process must not write to the target cluster now; an empty reason means that it may. Default:
-	// it always may.
+	// Stopped returns why this process must not write to the target cluster now; an empty reason means that it may.
+	// Default: it always may.
 	Stopped func() (reason, message string)
 	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
 	Run func(n int, f func(i int))
 }
 
 // NodeTainter taints the Nodes of old revisions during a rollout, and annotates them for cluster-autoscaler: so the
-// scheduler prefers other Nodes, pods do not move from one machine that goes to another that will go, and the autoscaler
-// does not remove them. It is a separate controller because a rollout must not wait for it: if the target cluster does not
-// respond, Nodes stay untainted and nothing else happens.
+// scheduler prefers other Nodes, pods do not move from one machine that goes to another that will go, and the
+// autoscaler does not remove them. It is a separate controller because a rollout must not wait for it: if the target
+// cluster does not respond, Nodes stay untainted and nothing else happens.
 type NodeTainter struct {
 	NodeTainterOptions
 
@@ -97,12 +97,13 @@ func NewNodeTainter(o NodeTainterOptions) *NodeTainter {
 	if o.Run == nil {
 		o.Run = func(n int, f func(int)) { workqueue.ParallelizeUntil(context.Background(), parallelNodeWrites, n, f) }
 	}
-	return &NodeTainter{NodeTainterOptions: o, known: map[types.NamespacedName]*taintState{}, appeared: map[types.UID]struct{}{}}
+	return &NodeTainter{NodeTainterOptions: o, known: map[types.NamespacedName]*taintState{},
+		appeared: map[types.UID]struct{}{}}
 }
 
 // Wiring lists the events that trigger a pass over a deployment. A Node triggers one only when nodeAnnotationOutdated
-// appears: a write of a former process may appear after this process has checked the Node. A taint that a person removes
-// stays removed.
+// appears: a write of a former process may appear after this process has checked the Node. A taint that a person
+// removes stays removed.
 func (k *NodeTainter) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: NodeTainterName, Reconciler: k, Concurrency: k.Concurrency,
@@ -110,7 +111,8 @@ func (k *NodeTainter) Wiring() wiring.Controller {
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfSet), Predicate: revisionChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfMachine), Predicate: nodeChanged()},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(k.ownersOfNode), Predicate: outdatedAnnotationAppeared()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(k.ownersOfNode),
+				Predicate: outdatedAnnotationAppeared()},
 		},
 	}
 }
@@ -136,7 +138,8 @@ func (k *NodeTainter) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	}
 	now := k.Clock.Now()
 	var sets v1beta1.MachineSetList
-	if err := k.Client.List(ctx, &sets, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineSetByOwner: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.Client.List(ctx, &sets, client.InNamespace(d.Namespace),
+		client.MatchingFields{index.MachineSetByOwner: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the sets: %w", err)
 	}
 	revisions := findRevision(d, pointers(sets.Items), now)
@@ -161,11 +164,13 @@ type task struct {
 }
 
 // gather returns the Nodes that are not known to be done, and forgets Nodes that belong to no machine any more.
-func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, revisions history, known *taintState) ([]task, error) {
+func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, revisions history,
+	known *taintState) ([]task, error) {
 	var todo []task
 	done := make(map[types.UID]taintDecision, len(known.done))
 	for i, set := range revisions.sets {
-		machines, err := index.Shared[v1beta1.Machine](ctx, k.Client, &v1beta1.MachineList{}, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
+		machines, err := index.Shared[v1beta1.Machine](ctx, k.Client, &v1beta1.MachineList{}, client.InNamespace(d.Namespace),
+			client.MatchingFields{index.MachineByOwner: string(set.UID)})
 		if err != nil {
 			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
 		}
@@ -188,8 +193,8 @@ func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, 
 	return todo, nil
 }
 
-// apply writes the Nodes, and returns when to reconcile again without an event; 0 is never. Taints are a best effort, so
-// their failures are logged and not returned.
+// apply writes the Nodes, and returns when to reconcile again without an event; 0 is never. Taints are a best effort,
+// so their failures are logged and not returned.
 func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task) (again time.Duration) {
 	if len(todo) == 0 {
 		return 0
@@ -218,7 +223,8 @@ func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task)
 		}
 	}
 	if failed > 0 {
-		logf.FromContext(ctx).Info("Nodes of an old revision could not be tainted or untainted; this will be tried again", "nodes", failed, "after", again.String(), "cause", first.Error())
+		logf.FromContext(ctx).Info("Nodes of an old revision could not be tainted or untainted; this will be tried again",
+			"nodes", failed, "after", again.String(), "cause", first.Error())
 	}
 	return again
 }
@@ -254,8 +260,8 @@ func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintD
 	return false, nil
 }
 
-// takeAppeared reports whether nodeAnnotationOutdated appeared on a Node since the last call: the cache may not have had it
-// when the Node was checked.
+// takeAppeared reports whether nodeAnnotationOutdated appeared on a Node since the last call: the cache may not have
+// had it when the Node was checked.
 func (k *NodeTainter) takeAppeared(node types.UID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -286,14 +292,15 @@ func (k *NodeTainter) forget(key types.NamespacedName) {
 	delete(k.known, key)
 }
 
-// debounce returns how long to wait for further events before the next check, and records the check if that is 0. A change
-// of the deployment, and a new revision, never wait.
+// debounce returns how long to wait for further events before the next check, and records the check if that is 0. A
+// change of the deployment, and a new revision, never wait.
 func (m *taintState) debounce(generation int64, revisions history, now time.Time) time.Duration {
 	var current types.UID
 	if revisions.current >= 0 {
 		current = revisions.sets[revisions.current].UID
 	}
-	if rest := minCheckInterval - now.Sub(m.checkedAt); rest > 0 && rest <= minCheckInterval && generation == m.generation && current == m.current {
+	if rest := minCheckInterval - now.Sub(m.checkedAt); rest > 0 && rest <= minCheckInterval &&
+		generation == m.generation && current == m.current {
 		return rest
 	}
 	m.checkedAt, m.generation, m.current = now, generation, current
@@ -319,7 +326,8 @@ func ownerOfMachine(_ context.Context, m client.Object) []reconcile.Request {
 // ownersOfNode returns the deployments of the machines that have the Node.
 func (k *NodeTainter) ownersOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var machines v1beta1.MachineList
-	if err := k.Client.List(ctx, &machines, client.MatchingFields{index.MachineByNodeName: node.GetName()}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+	if err := k.Client.List(ctx, &machines, client.MatchingFields{index.MachineByNodeName: node.GetName()},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find the deployments of a tainted node", "node", node.GetName())
 		return nil
 	}
@@ -351,7 +359,8 @@ func revisionChanged() predicate.Predicate {
 	return withoutDeletions(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
 		b, bok := after.(*v1beta1.MachineSet)
-		return aok && bok && (controllerOf(a) != controllerOf(b) || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+		return aok && bok && (controllerOf(a) != controllerOf(b) ||
+			a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 			a.Annotations[v1beta1.AnnotationRevision] != b.Annotations[v1beta1.AnnotationRevision] ||
 			a.Generation != b.Generation && !sameRevision(&a.Spec.Template.Spec, &b.Spec.Template.Spec))
 	})
@@ -362,7 +371,8 @@ func nodeChanged() predicate.Predicate {
 	return withoutDeletions(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.Machine)
 		b, bok := after.(*v1beta1.Machine)
-		return aok && bok && (nodeOf(a) != nodeOf(b) || controllerOf(a) != controllerOf(b) || handover.Updating(a) != handover.Updating(b))
+		return aok && bok && (nodeOf(a) != nodeOf(b) || controllerOf(a) != controllerOf(b) ||
+			handover.Updating(a) != handover.Updating(b))
 	})
 }
 
@@ -373,7 +383,8 @@ func nodeOf(m *v1beta1.Machine) types.UID {
 	return m.Status.NodeRef.UID
 }
 
-// withoutDeletions accepts creations, and updates for which changed is true. A deleted object needs no change of taints.
+// withoutDeletions accepts creations, and updates for which changed is true. A deleted object needs no change of
+// taints.
 func withoutDeletions(changed func(before, after client.Object) bool) predicate.Predicate {
 	p := onUpdate(changed).(predicate.Funcs)
 	p.DeleteFunc = func(event.DeleteEvent) bool { return false }

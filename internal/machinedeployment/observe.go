@@ -10,11 +10,13 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// count sums up a set and its machines for a plan. requeueAfter is the time until a machine becomes available because of
-// minReadySeconds, 0 if there is none.
-func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds int32, now time.Time) (counted Set, requeueAfter time.Duration) {
+// count sums up a set and its machines for a plan. requeueAfter is the time until a machine becomes available because
+// of minReadySeconds, 0 if there is none.
+func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds int32, now time.Time) (counted Set,
+	requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
-	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas, Leaving: !set.DeletionTimestamp.IsZero()}
+	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas,
+		Leaving: !set.DeletionTimestamp.IsZero()}
 	var firstAvailable *machinestate.Precedence
 	var unavailable []machinestate.Precedence
 	if order, ok := handover.OrderOf(set.Annotations); ok {
@@ -76,7 +78,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// unhealthy reports whether the machine must be replaced, by its set or an external remediator, or is in the phase Unhealthy.
+// unhealthy reports whether the machine must be replaced, by its set or an external remediator, or is in the phase
+// Unhealthy.
 func unhealthy(m *v1beta1.Machine) bool {
 	return machinestate.ToBeReplaced(m) || m.Status.Phase == v1beta1.MachineUnhealthy ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)

@@ -52,12 +52,15 @@ func TestCount(t *testing.T) {
 	}{
 		{"nothing", nil, 0, Set{}, 0},
 		{"all there is", ms{
-			machine("a", 1, isReady), machine("b", 1, notReady), machine("c", 1, ill), machine("d", 1, failedFor(v1beta1.FailureCreateError)),
+			machine("a", 1, isReady), machine("b", 1, notReady), machine("c", 1, ill),
+			machine("d", 1, failedFor(v1beta1.FailureCreateError)),
 			machine("e", 1, going(isReady)), machine("f", 1, unlaunched),
 		}, 0, Set{Live: 5, Deleting: 1, Ready: 1, Available: 1, Unhealthy: 2, Spare: 4}, 0},
-		{"Ready long enough, and not yet", ms{machine("a", 1, isReady), machine("b", 9, isReady), machine("c", 8, isReady)}, 180,
+		{"Ready long enough, and not yet", ms{machine("a", 1, isReady), machine("b", 9, isReady), machine("c", 8, isReady)},
+			180,
 			Set{Live: 3, Ready: 3, Available: 1}, time.Minute},
-		{"a machine from the future is available without minReadySeconds", ms{machine("a", 99, isReady)}, 0, Set{Live: 1, Ready: 1, Available: 1}, 0},
+		{"a machine from the future is available without minReadySeconds", ms{machine("a", 99, isReady)}, 0,
+			Set{Live: 1, Ready: 1, Available: 1}, 0},
 		{"an available machine that is marked goes before those that are not available", ms{
 			machine("a", 1, annotated(v1beta1.AnnotationDeleteMachine, "", isReady)), machine("b", 1, notReady),
 		}, 0, Set{Live: 2, Ready: 1, Available: 1, Marked: 1}, 0},
@@ -96,10 +99,11 @@ func interrupted(m *v1beta1.Machine) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice)(m)
 }
 
-// D-28: TestSpareAgreesWithTheSet fails if the set would delete an available machine although Spare predicts that it would
-// not.
+// D-28: TestSpareAgreesWithTheSet fails if the set would delete an available machine although Spare predicts that it
+// would not.
 func TestSpareAgreesWithTheSet(t *testing.T) {
-	kinds := []func(*v1beta1.Machine){isReady, notReady, ill, unlaunched, toBeRemedied, failedFor(v1beta1.FailureCreateError),
+	kinds := []func(*v1beta1.Machine){isReady, notReady, ill, unlaunched, toBeRemedied,
+		failedFor(v1beta1.FailureCreateError),
 		annotated(v1beta1.AnnotationDeleteMachine, "", isReady), annotated(v1beta1.AnnotationDeleteMachine, "", notReady),
 		annotated(v1beta1.AnnotationDeletePriority, "1", isReady), annotated(v1beta1.AnnotationDeletePriority, "9", notReady),
 		markedForOthers, interrupted}
@@ -114,7 +118,8 @@ func TestSpareAgreesWithTheSet(t *testing.T) {
 						counted, _ := count(set, machines, minReady, now)
 						for i, m := range machinestate.DeletionOrder(machines, policy, 1)[:counted.Spare] {
 							if machinestate.Available(m, minReady, now) {
-								t.Fatalf("of kinds %d, %d, %d the set deletes an available machine as number %d, and %d are said to be spare", a, b, c, i+1, counted.Spare)
+								t.Fatalf("of kinds %d, %d, %d the set deletes an available machine as number %d, and %d are said to be spare",
+									a, b, c, i+1, counted.Spare)
 							}
 						}
 					}

@@ -10,8 +10,9 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// nodeAnnotationOutdated on a Node of an old revision lists what the NodeTainter added, separated by commas. What it does
-// not list existed before and stays. While the annotation exists, the NodeTainter does not add again what a person removes.
+// nodeAnnotationOutdated on a Node of an old revision lists what the NodeTainter added, separated by commas. What it
+// does not list existed before and stays. While the annotation exists, the NodeTainter does not add again what a
+// person removes.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
 // Values in the list of nodeAnnotationOutdated.
@@ -68,7 +69,8 @@ func exchanges(d *v1beta1.MachineDeployment) bool {
 	return false
 }
 
-// withOutdatedTaint returns the Node with the taint and annotation of an old revision, or nil if there is nothing to do.
+// withOutdatedTaint returns the Node with the taint and annotation of an old revision, or nil if there is nothing to
+// do.
 func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	if _, done := node.Annotations[nodeAnnotationOutdated]; done || !node.DeletionTimestamp.IsZero() {
 		return nil
@@ -79,7 +81,8 @@ func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	}
 	var ours []string
 	if !slices.ContainsFunc(out.Spec.Taints, isOutdatedTaint) {
-		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule})
+		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: v1beta1.NodeTaintOutdated,
+			Effect: corev1.TaintEffectPreferNoSchedule})
 		ours = append(ours, appliedTaint)
 	}
 	if _, set := out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled]; !set {
@@ -90,8 +93,8 @@ func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	return out
 }
 
-// withoutOutdatedTaint returns the Node without what withOutdatedTaint added, or nil if there is nothing to do. Taints and
-// annotations of the machine's own template stay.
+// withoutOutdatedTaint returns the Node without what withOutdatedTaint added, or nil if there is nothing to do.
+// Taints and annotations of the machine's own template stay.
 func withoutOutdatedTaint(node *corev1.Node, wanted v1beta1.NodeTemplate) *corev1.Node {
 	listed, done := node.Annotations[nodeAnnotationOutdated]
 	if !done {

@@ -31,21 +31,31 @@ func TestWhichNodesAreTainted(t *testing.T) {
 		{name: "new", set: current, machine: isReady, want: untainted},
 		{name: "old, and going", set: old, machine: going(isReady), want: leaveAsIs},
 		{name: "switched off", off: true, set: old, machine: isReady, want: untainted},
-		{name: "there is no new set yet", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = -1 }, set: old, machine: isReady, want: leaveAsIs},
-		{name: "rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: old, machine: isReady, want: untainted},
-		{name: "made before it was rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: current, machine: isReady, want: tainted},
+		{name: "there is no new set yet", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = -1 }, set: old,
+			machine: isReady, want: leaveAsIs},
+		{name: "rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: old,
+			machine: isReady, want: untainted},
+		{name: "made before it was rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) {
+			h.current = old
+		}, set: current, machine: isReady, want: tainted},
 		{name: "the old set goes", change: func(_ *v1beta1.MachineDeployment, h *history) {
 			now := metav1.NewTime(noon)
 			h.sets[old].DeletionTimestamp = &now
 		}, set: old, machine: isReady, want: leaveAsIs},
-		{name: "paused, old", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: old, machine: isReady, want: leaveAsIs},
-		{name: "paused, new", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: current, machine: isReady, want: leaveAsIs},
-		{name: "frozen", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Labels = map[string]string{v1beta1.LabelFreeze: ""} }, set: old, machine: isReady, want: leaveAsIs},
+		{name: "paused, old", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: old,
+			machine: isReady, want: leaveAsIs},
+		{name: "paused, new", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: current,
+			machine: isReady, want: leaveAsIs},
+		{name: "frozen", change: func(d *v1beta1.MachineDeployment, _ *history) {
+			d.Labels = map[string]string{v1beta1.LabelFreeze: ""}
+		}, set: old, machine: isReady, want: leaveAsIs},
 		{name: "in place, old", change: by(v1beta1.StrategyInPlace), set: old, machine: isReady, want: tainted},
-		{name: "in place, handed over", change: by(v1beta1.StrategyInPlace), set: current, machine: updating, want: leaveAsIs},
+		{name: "in place, handed over", change: by(v1beta1.StrategyInPlace), set: current, machine: updating,
+			want: leaveAsIs},
 		{name: "in place, updated", change: by(v1beta1.StrategyInPlace), set: current, machine: isReady, want: untainted},
 		{name: "in place, when people choose", change: func(d *v1beta1.MachineDeployment, _ *history) {
-			d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace, InPlace: &v1beta1.InPlaceUpdate{Orchestration: v1beta1.OrchestrationManual}}
+			d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace,
+				InPlace: &v1beta1.InPlaceUpdate{Orchestration: v1beta1.OrchestrationManual}}
 		}, set: old, machine: isReady, want: untainted},
 		{name: "when people delete", change: by(v1beta1.StrategyOnDelete), set: old, machine: isReady, want: untainted},
 		{name: "all at once", change: by(v1beta1.StrategyRecreate), set: old, machine: isReady, want: untainted},
@@ -89,17 +99,24 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 		wanted  v1beta1.NodeTemplate
 	}{
 		{name: "plain", before: node([]string{"a", "b"}, theirs),
-			with: node([]string{"a", "b", scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, theirs, ours), without: node([]string{"a", "b"}, theirs)},
+			with: node([]string{"a", "b", scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"},
+				theirs, ours),
+			without: node([]string{"a", "b"}, theirs)},
 		{name: "a person keeps the autoscaler off", before: node([]string{scaleDown, "true"}),
-			with: node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint"}, ours), without: node([]string{scaleDown, "true"})},
+			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint"}, ours),
+			without: node([]string{scaleDown, "true"})},
 		{name: "a person lets the autoscaler in", before: node([]string{scaleDown, "false"}),
-			with: node([]string{scaleDown, "false", nodeAnnotationOutdated, "taint"}, ours), without: node([]string{scaleDown, "false"})},
+			with:    node([]string{scaleDown, "false", nodeAnnotationOutdated, "taint"}, ours),
+			without: node([]string{scaleDown, "false"})},
 		{name: "a person has tainted it so", before: node(nil, ours),
-			with: node([]string{scaleDown, "true", nodeAnnotationOutdated, "scale-down-disabled"}, ours), without: node(nil, ours)},
+			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "scale-down-disabled"}, ours),
+			without: node(nil, ours)},
 		{name: "a person has done all of it", before: node([]string{scaleDown, "true"}, ours),
-			with: node([]string{scaleDown, "true", nodeAnnotationOutdated, ""}, ours), without: node([]string{scaleDown, "true"}, ours)},
+			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, ""}, ours),
+			without: node([]string{scaleDown, "true"}, ours)},
 		{name: "the same key with another effect", before: node(nil, stronger),
-			with: node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, stronger, ours), without: node(nil, stronger)},
+			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, stronger, ours),
+			without: node(nil, stronger)},
 		{name: "a person decides otherwise in between", before: node(nil),
 			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, ours),
 			between: func(n *corev1.Node) { n.Annotations[scaleDown] = "false"; n.Spec.Taints = []corev1.Taint{theirs} },

@@ -26,7 +26,8 @@ type pass struct {
 	now        time.Time
 	// requeueAfter is when to reconcile again without an event; zero is never.
 	requeueAfter time.Duration
-	// cacheMark is the point before the live lists of the pass, cacheConfirmed says that the cache was at least as new as these.
+	// cacheMark is the point before the live lists of the pass, cacheConfirmed says that the cache was at least as new
+	// as these.
 	cacheMark      freshness.Mark
 	cacheConfirmed bool
 }
@@ -41,7 +42,8 @@ type view struct {
 
 	// successor is the set to be created for the wanted revision, nil if there is one. It is the last of state.Sets.
 	successor *v1beta1.MachineSet
-	// freeze is the reason why no machine may be added or replaced, empty if that is allowed; freezeMessage is its message.
+	// freeze is the reason why no machine may be added or replaced, empty if that is allowed; freezeMessage is its
+	// message.
 	freeze, freezeMessage string
 	// replaced are the machines of the wanted revision that failed to launch, in a row, and are gone.
 	replaced []v1beta1.FailedMachine
@@ -166,8 +168,8 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	return v
 }
 
-// frozenBy returns what stops growth and rollouts. A stop of the whole process is reported only by deployments that have
-// something to do.
+// frozenBy returns what stops growth and rollouts. A stop of the whole process is reported only by deployments that
+// have something to do.
 func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops growth and rollouts.", v1beta1.LabelFreeze)

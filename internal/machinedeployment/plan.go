@@ -40,8 +40,8 @@ type Set struct {
 	Name string
 	// Replicas is the set's spec.replicas.
 	Replicas int32
-	// Least and Most are the bounds of the replicas that its controller may act upon: the present ones, and earlier ones while
-	// it has not observed the change.
+	// Least and Most are the bounds of the replicas that its controller may act upon: the present ones, and earlier ones
+	// while it has not observed the change.
 	Least, Most int32
 	// Behind says that its controller has not observed its generation yet.
 	Behind bool
@@ -56,8 +56,8 @@ type Set struct {
 	Ready, Available, Unhealthy, Marked int32
 	// Updating counts the available machines whose instance is not up to date.
 	Updating int32
-	// Selected counts the live machines that people have selected for an update in place, and SelectedIdle those of them that
-	// are not Ready or not up to date.
+	// Selected counts the live machines that people have selected for an update in place, and SelectedIdle those of them
+	// that are not Ready or not up to date.
 	Selected, SelectedIdle int32
 	// Spare counts the machines that are not available and that the set deletes before any available one.
 	Spare int32
@@ -163,7 +163,8 @@ func (d *draft) whyNotRolling() string {
 	case d.Paused:
 		return fmt.Sprintf("rollouts are paused, with %s of an old revision", wording.Count(outdated, "machine"))
 	case d.Failing:
-		return fmt.Sprintf("the newest revision fails, and nothing is done about %s of an old revision", wording.Count(outdated, "machine"))
+		return fmt.Sprintf("the newest revision fails, and nothing is done about %s of an old revision",
+			wording.Count(outdated, "machine"))
 	}
 	return "there is no set of the wanted revision"
 }

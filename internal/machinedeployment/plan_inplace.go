@@ -9,8 +9,8 @@ import (
 
 // Role is a set's role in a hand-over.
 type Role struct {
-	// MoveTo names the set that receives at most Moves machines of this one; it may be empty. Moves is 0 in an order that was
-	// taken back.
+	// MoveTo names the set that receives at most Moves machines of this one; it may be empty. Moves is 0 in an order
+	// that was taken back.
 	MoveTo string
 	Moves  int32
 	// BySelection says that only selected machines go.
@@ -19,7 +19,8 @@ type Role struct {
 	ReceiveFrom string
 }
 
-// A hand-over has three steps. Each is one write, and the deployment plans the next step only after it has seen the result:
+// A hand-over has three steps. Each is one write, and the deployment plans the next step only after it has seen the
+// result:
 //
 //  1. The set of the wanted revision gets the annotation receive-from. From then on it deletes nothing.
 //  2. One patch lowers the replicas of an old set and adds the annotation move-to. The old set deletes nothing either; its
@@ -27,11 +28,12 @@ type Role struct {
 //  3. The deployment counts the machines that have arrived: it raises the replicas of the receiving set. When no machine is
 //     left to go, it removes the order from the old set.
 //
-// Until the third step is done the deployment plans nothing else. That takes moments, because no step waits for an update.
+// Until the third step is done the deployment plans nothing else. That takes moments, because no step waits for an
+// update.
 //
-// People who select machines may deselect them, so that an old set cannot carry out its order. Then the deployment takes
-// the order back: the set's controller must have observed that before the set may create machines again, because otherwise
-// it would replace a machine that it still hands over.
+// People who select machines may deselect them, so that an old set cannot carry out its order. Then the deployment
+// takes the order back: the set's controller must have observed that before the set may create machines again,
+// because otherwise it would replace a machine that it still hands over.
 
 // handingOver reports whether a set has an order to hand machines over.
 func (d *draft) handingOver() bool {
@@ -70,7 +72,8 @@ func (d *draft) finishHandOver() (waiting string) {
 			d.setToLive(i, "not selected any more")
 			waiting = fmt.Sprintf("set %s to observe that it hands over no more machines", set.Name)
 		default:
-			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", wording.Count(left, "machine"), set.Name, d.Sets[to].Name)
+			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", wording.Count(left, "machine"), set.Name,
+				d.Sets[to].Name)
 		}
 	}
 	for i := range d.Sets {
@@ -95,8 +98,8 @@ func (d *draft) sourceOf(i int) string {
 	return ""
 }
 
-// countReceived raises the replicas of sets by the machines that were handed over to them, and reports whether there were
-// any.
+// countReceived raises the replicas of sets by the machines that were handed over to them, and reports whether there
+// were any.
 func (d *draft) countReceived() (any bool) {
 	for i, set := range d.Sets {
 		if d.roles[i].ReceiveFrom != "" && !set.Leaving && set.Live > set.Replicas {
@@ -108,7 +111,8 @@ func (d *draft) countReceived() (any bool) {
 	return any
 }
 
-// setToLive sets the replicas of a set to its number of live machines. That creates and deletes none, so no bound applies.
+// setToLive sets the replicas of a set to its number of live machines. That creates and deletes none, so no bound
+// applies.
 func (d *draft) setToLive(i int, why string) {
 	d.Sets[i].Replicas = d.Sets[i].Live
 	d.addReason(i, why)
@@ -149,7 +153,8 @@ func (d *draft) inPlace() string {
 	case from < 0 && d.Manual && oldReplicas > 0:
 		return d.awaitSelection(oldReplicas)
 	case from < 0 && current.Available < d.Replicas:
-		return fmt.Sprintf("%d of %s of the new revision up to date and available", current.Available, wording.Count(d.Replicas, "machine"))
+		return fmt.Sprintf("%d of %s of the new revision up to date and available", current.Available,
+			wording.Count(d.Replicas, "machine"))
 	case from < 0:
 		return ""
 	case leaving > 0:
@@ -163,7 +168,8 @@ func (d *draft) inPlace() string {
 	}
 	if missing := current.Replicas - current.Live; missing > 0 {
 		// Its controller may be about to create machines: together with those handed over there would be too many.
-		return fmt.Sprintf("%s of set %s to be made before any is handed over", wording.Count(missing, "machine"), current.Name)
+		return fmt.Sprintf("%s of set %s to be made before any is handed over", wording.Count(missing, "machine"),
+			current.Name)
 	}
 	n, blockedBy := d.mayMove(from)
 	if n <= 0 {
@@ -176,13 +182,15 @@ func (d *draft) inPlace() string {
 	return ""
 }
 
-// awaitSelection says what the rollout waits for while no machine of an old set is selected. That may take weeks; updates in
-// progress come first.
+// awaitSelection says what the rollout waits for while no machine of an old set is selected. That may take weeks;
+// updates in progress come first.
 func (d *draft) awaitSelection(oldReplicas int32) string {
 	current := d.Sets[d.Current]
-	selection := fmt.Sprintf("the label %s on some of %s of an old revision", v1beta1.LabelSelectedForUpdate, wording.Count(oldReplicas, "machine"))
+	selection := fmt.Sprintf("the label %s on some of %s of an old revision", v1beta1.LabelSelectedForUpdate,
+		wording.Count(oldReplicas, "machine"))
 	if wanted := d.Replicas - oldReplicas; current.Available < wanted {
-		return fmt.Sprintf("%d of %s of the new revision up to date and available, and %s", current.Available, wording.Count(wanted, "machine"), selection)
+		return fmt.Sprintf("%d of %s of the new revision up to date and available, and %s", current.Available,
+			wording.Count(wanted, "machine"), selection)
 	}
 	d.forPeople = true
 	return selection
@@ -190,9 +198,9 @@ func (d *draft) awaitSelection(oldReplicas int32) string {
 
 // mayMove returns how many machines of an old set may be updated now, or else what prevents it.
 //
-// Machines that are not Ready are handed over first, and cost nothing. But as in a rolling update they count as if they came
-// back, and machines that were handed over count only when they are up to date: otherwise an outage that makes all machines
-// unavailable would update all of them at once.
+// Machines that are not Ready are handed over first, and cost nothing. But as in a rolling update they count as if
+// they came back, and machines that were handed over count only when they are up to date: otherwise an outage that
+// makes all machines unavailable would update all of them at once.
 func (d *draft) mayMove(from int) (n int32, blockedBy string) {
 	source, current := d.Sets[from], d.Sets[d.Current]
 	var replicas int32
@@ -203,20 +211,22 @@ func (d *draft) mayMove(from int) (n int32, blockedBy string) {
 	}
 	inReserve := replicas + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {
-		return 0, fmt.Sprintf("%d of %s of the new revision up to date and available, at most %d may be otherwise, before any of %s of an old revision is updated",
-			current.Available, wording.Count(current.Replicas, "machine"), d.MaxUnavailable, wording.Count(replicas, "machine"))
+		return 0,
+			fmt.Sprintf("%d of %s of the new revision up to date and available, at most %d may be otherwise, before any of %s of an old revision is updated",
+				current.Available, wording.Count(current.Replicas, "machine"), d.MaxUnavailable, wording.Count(replicas, "machine"))
 	}
 	all, idle := d.movable(source)
 	n = min(all, inReserve, idle+max(0, d.sum(guaranteedAvailable)-d.minAvailable()))
 	if n <= 0 {
-		return 0, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision is updated",
-			d.sum(guaranteedAvailable), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
+		return 0,
+			fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision is updated",
+				d.sum(guaranteedAvailable), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
 	}
 	return n, ""
 }
 
-// movable returns how many machines of an old set people allow to be handed over, and how many of them are not Ready or not
-// up to date: these go first.
+// movable returns how many machines of an old set people allow to be handed over, and how many of them are not Ready
+// or not up to date: these go first.
 func (d *draft) movable(s Set) (all, idle int32) {
 	if d.Manual {
 		return s.Selected, s.SelectedIdle
@@ -224,8 +234,8 @@ func (d *draft) movable(s Set) (all, idle int32) {
 	return s.Live, s.Live - s.Ready + s.Updating
 }
 
-// source returns the old set to hand machines over from: one that has idle machines, or else the present source, or else the
-// oldest; -1 if there is none.
+// source returns the old set to hand machines over from: one that has idle machines, or else the present source, or
+// else the oldest; -1 if there is none.
 func (d *draft) source() int {
 	best, bestIdle := -1, false
 	for i, set := range d.Sets {

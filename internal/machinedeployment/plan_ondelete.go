@@ -6,8 +6,8 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// onDelete plans a rollout in which people delete the old machines: the wanted revision replaces the machines that old sets
-// have lost.
+// onDelete plans a rollout in which people delete the old machines: the wanted revision replaces the machines that
+// old sets have lost.
 func (d *draft) onDelete() string {
 	var oldReplicas int32
 	for i, set := range d.Sets {

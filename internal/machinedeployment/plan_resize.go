@@ -10,9 +10,9 @@ const (
 	shrinkOnly
 )
 
-// resize follows a change of replicas while machines of several revisions exist, so that a rollout keeps its proportion and
-// a bad revision does not get all of the growth. It returns how many machines that are marked for deletion must not be
-// deleted yet.
+// resize follows a change of replicas while machines of several revisions exist, so that a rollout keeps its
+// proportion and a bad revision does not get all of the growth. It returns how many machines that are marked for
+// deletion must not be deleted yet.
 //
 // During a rollout this happens once for each change of replicas; all other changes are steps of the rollout. While
 // rollouts are stopped, it keeps the total between replicas and replicas + maxSurge.
@@ -92,8 +92,8 @@ func (d *draft) newest() int {
 	return -1
 }
 
-// releaseMarked shrinks sets by their machines that are marked for deletion, at most n in all: these are the machines for
-// which replicas were lowered by n. It returns how many of them must wait.
+// releaseMarked shrinks sets by their machines that are marked for deletion, at most n in all: these are the machines
+// for which replicas were lowered by n. It returns how many of them must wait.
 func (d *draft) releaseMarked(active []int, n int32) (owed int32) {
 	for _, i := range active {
 		set := d.Sets[i]

@@ -41,9 +41,10 @@ func (d *draft) growCurrent() bool {
 
 // shrinkOld shrinks old sets, those with unavailable machines first, or says what prevents it.
 //
-// Two more limits apply beside those of shrink. Machines being deleted still cost money and quota, so there are never more
-// of them than maxSurge + maxUnavailable. And machines that are unavailable count as if they came back: otherwise, in an
-// outage that makes all machines unavailable, all old machines would be deleted for new ones that are unavailable as well.
+// Two more limits apply beside those of shrink. Machines being deleted still cost money and quota, so there are never
+// more of them than maxSurge + maxUnavailable. And machines that are unavailable count as if they came back:
+// otherwise, in an outage that makes all machines unavailable, all old machines would be deleted for new ones that
+// are unavailable as well.
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32
@@ -60,8 +61,10 @@ func (d *draft) shrinkOld() (bool, string) {
 	// Machines whose deletion is blocked stay as long as they are needed.
 	inReserve := replicas + d.blockedDeletions(d.old) + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {
-		return false, fmt.Sprintf("%s, and at least %d must be available (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
-			waitingForAvailable(current, current.Replicas), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
+		return false,
+			fmt.Sprintf("%s, and at least %d must be available (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
+				waitingForAvailable(current, current.Replicas), d.minAvailable(), d.Replicas, d.MaxUnavailable,
+				wording.Count(replicas, "machine"))
 	}
 	var shrunk bool
 	lower := func(i int, by int32, why string) {
@@ -89,8 +92,9 @@ func (d *draft) shrinkOld() (bool, string) {
 		return false, fmt.Sprintf("%s being deleted, at most %d may be at a time (maxSurge %d + maxUnavailable %d)",
 			wording.Count(d.dying(), "machine"), d.MaxSurge+d.MaxUnavailable, d.MaxSurge, d.MaxUnavailable)
 	}
-	return false, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
-		d.sum(guaranteedAvailable), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
+	return false,
+		fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
+			d.sum(guaranteedAvailable), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
 }
 
 // dying is the number of machines that are being deleted or will be.

@@ -10,16 +10,18 @@ import (
 
 // bySelection is a deployment of 4 machines during a hand-over of machines that people selected for an update.
 func bySelection(change func(old, wanted *Set)) State {
-	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2}, SizedFor: 4, Current: 1, Sets: []Set{
-		{Name: "a", Replicas: 2, Least: 2, Most: 2, Live: 4, Ready: 4, Available: 4, Selected: 2, Role: Role{MoveTo: "b", Moves: 2, BySelection: true}},
-		{Name: "b", Role: Role{ReceiveFrom: "a"}},
-	}}
+	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2},
+		SizedFor: 4, Current: 1, Sets: []Set{
+			{Name: "a", Replicas: 2, Least: 2, Most: 2, Live: 4, Ready: 4, Available: 4, Selected: 2,
+				Role: Role{MoveTo: "b", Moves: 2, BySelection: true}},
+			{Name: "b", Role: Role{ReceiveFrom: "a"}},
+		}}
 	change(&s.Sets[0], &s.Sets[1])
 	return s
 }
 
-// D-26: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile is finished
-// before the set may make or delete machines again.
+// D-26: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile is
+// finished before the set may make or delete machines again.
 func TestAHandOverOrderIsTakenBack(t *testing.T) {
 	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
 	for name, test := range map[string]struct {
@@ -28,15 +30,18 @@ func TestAHandOverOrderIsTakenBack(t *testing.T) {
 		replicas int32
 		waiting  string
 	}{
-		"all are selected":        {func(_, _ *Set) {}, order, 2, "2 machines of set a to be handed over"},
-		"one is not":              {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to observe"},
-		"its set is behind":       {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack, 4, "set a to observe"},
-		"its set has observed it": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 }, Role{}, 4, ""},
+		"all are selected": {func(_, _ *Set) {}, order, 2, "2 machines of set a to be handed over"},
+		"one is not":       {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to observe"},
+		"its set is behind": {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack,
+			4, "set a to observe"},
+		"its set has observed it": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 },
+			Role{}, 4, ""},
 		"one went meanwhile": {func(old, wanted *Set) {
 			old.Role, old.Replicas, old.Live, old.Ready, old.Available = takenBack, 4, 3, 3, 3
 			wanted.Live = 1
 		}, Role{}, 3, ""},
-		"it was not for selected ones": {func(old, _ *Set) { old.Selected, old.BySelection = 0, false }, Role{MoveTo: "b", Moves: 2}, 2, "2 machines of set a to be handed over"},
+		"it was not for selected ones": {func(old, _ *Set) { old.Selected, old.BySelection = 0, false },
+			Role{MoveTo: "b", Moves: 2}, 2, "2 machines of set a to be handed over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := bySelection(test.change)
@@ -47,7 +52,8 @@ func TestAHandOverOrderIsTakenBack(t *testing.T) {
 					replicas = scale.To
 				}
 			}
-			if plan.Roles[0] != test.role || replicas != test.replicas || !strings.HasPrefix(plan.Waiting, test.waiting) || (plan.Waiting == "") != (test.waiting == "") {
+			if plan.Roles[0] != test.role || replicas != test.replicas || !strings.HasPrefix(plan.Waiting, test.waiting) ||
+				(plan.Waiting == "") != (test.waiting == "") {
 				t.Errorf("role %+v, replicas %d, waiting %q", plan.Roles[0], replicas, plan.Waiting)
 			}
 			if plan.Roles[1].ReceiveFrom != "a" {
@@ -64,10 +70,13 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 		forPeople bool
 		waiting   string
 	}{
-		"nothing is selected": {func(_, _ *Set) {}, true, "the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
+		"nothing is selected": {func(_, _ *Set) {}, true,
+			"the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
 		"an update is under way": {func(_, wanted *Set) { wanted.Updating = 1 }, false,
 			"0 of 1 machine of the new revision up to date and available, and the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
-		"one is selected that has to wait": {func(old, wanted *Set) { old.Selected, old.Available, wanted.Updating = 1, 2, 1 }, false, "2 available"},
+		"one is selected that has to wait": {func(old, wanted *Set) {
+			old.Selected, old.Available, wanted.Updating = 1, 2, 1
+		}, false, "2 available"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := MakePlan(bySelection(func(old, wanted *Set) {
@@ -83,15 +92,17 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 }
 
 // D-24: the deployment lowered the replicas of set a because a machine was not available, and then the machine became
-// available. The set keeps it, because exactly five are available and five must be. So the unavailable machine of b must
-// go.
+// available. The set keeps it, because exactly five are available and five must be. So the unavailable machine of b
+// must go.
 func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
 	set := func(name string, replicas, live, available int32) Set {
-		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available, Available: available}
+		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available,
+			Available: available}
 	}
 	a, b, c := set("a", 4, 5, 5), set("b", 1, 1, 0), set("c", 0, 0, 0)
 	b.Spare = 1
-	state := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 6, Bounds: Bounds{MaxUnavailable: 1}, SizedFor: 6, Sets: []Set{a, b, c}, Current: 2}
+	state := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 6, Bounds: Bounds{MaxUnavailable: 1}, SizedFor: 6,
+		Sets: []Set{a, b, c}, Current: 2}
 
 	plan := MakePlan(state)
 	if len(plan.Scales) != 1 || plan.Scales[0].Set != 1 || plan.Scales[0].To != 0 {

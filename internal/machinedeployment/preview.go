@@ -15,8 +15,8 @@ import (
 
 // Previewed is what a pass over a deployment would do.
 type Previewed struct {
-	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. One that it would make is the
-	// last, and has no UID.
+	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. One that it would make is
+	// the last, and has no UID.
 	Sets []*v1beta1.MachineSet
 	// Current is the index in Sets of the set that is of the wanted template; -1 if there is none.
 	Current int
@@ -32,9 +32,10 @@ type Previewed struct {
 	StartsIn time.Duration
 }
 
-// Preview returns what a pass over the deployment would do with these sets and machines, all of them its own. It changes
-// none of them. The error says why the controller would do nothing about the deployment.
-func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, now time.Time) (Previewed, error) {
+// Preview returns what a pass over the deployment would do with these sets and machines, all of them its own. It
+// changes none of them. The error says why the controller would do nothing about the deployment.
+func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
+	now time.Time) (Previewed, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
 	case err != nil:
 		return Previewed{}, fmt.Errorf("spec.selector: %w", err)
@@ -74,13 +75,15 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 		annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
 		after = append(after, set)
 	}
-	return Previewed{Sets: after, Current: v.state.Current, Outdated: v.outdated(), Bounds: limits, Doing: v.doing(), Waiting: v.plan.Waiting,
+	return Previewed{Sets: after, Current: v.state.Current, Outdated: v.outdated(), Bounds: limits, Doing: v.doing(),
+		Waiting: v.plan.Waiting,
 		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
-// Revisions returns the deployment's sets, the oldest revision first, and the index of the one that has its template; -1 if
-// there is none.
-func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet, current int) {
+// Revisions returns the deployment's sets, the oldest revision first, and the index of the one that has its template;
+// -1 if there is none.
+func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet,
+	current int) {
 	h := findRevision(d, sets, now)
 	return h.sets, h.current
 }
@@ -91,8 +94,8 @@ func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 // SameRevision reports whether a rollout from one spec to the other replaces no machines.
 func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
 
-// RollBack takes the deployment back to the revision of a set: the fields of the template that cause a rollout. The other
-// fields stay, because a set has their latest values, not those at the time of the revision. RollBack restores
+// RollBack takes the deployment back to the revision of a set: the fields of the template that cause a rollout. The
+// other fields stay, because a set has their latest values, not those at the time of the revision. RollBack restores
 // spec.rolloutAfter too, because otherwise the set's machines would be renewed.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepWhatRolls(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
@@ -105,8 +108,8 @@ func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Tim
 	}
 }
 
-// RestartAt returns the earliest time from now on that, as spec.rolloutAfter, renews all existing machines: times of the
-// API have whole seconds, and a set created in the same second would count as renewed already.
+// RestartAt returns the earliest time from now on that, as spec.rolloutAfter, renews all existing machines: times of
+// the API have whole seconds, and a set created in the same second would count as renewed already.
 func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	later := func(t time.Time) {
@@ -124,7 +127,8 @@ func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 		later(after.Time)
 	}
 	// Also later than the end of the last rollout, to distinguish that from the end of this one.
-	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionRollingOut); c != nil && c.LastTransitionTime.Sub(now) < time.Minute {
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionRollingOut); c != nil &&
+		c.LastTransitionTime.Sub(now) < time.Minute {
 		later(c.LastTransitionTime.Time)
 	}
 	return at

@@ -22,7 +22,8 @@ func TestRollBackTakesWhatRollsAndNothingElse(t *testing.T) {
 	labels := len(d.Spec.Template.ObjectMeta.Labels)
 	RollBack(d, set, noon)
 	got := d.Spec.Template
-	if got.Spec.ClassRef.Name != "a" || got.Spec.Version != "" || got.Spec.Node.Labels["tier"] != "front" || len(got.ObjectMeta.Labels) != labels {
+	if got.Spec.ClassRef.Name != "a" || got.Spec.Version != "" || got.Spec.Node.Labels["tier"] != "front" ||
+		len(got.ObjectMeta.Labels) != labels {
 		t.Errorf("the template is %+v", got)
 	}
 	if h := findRevision(d, []*v1beta1.MachineSet{set}, noon); h.current != 0 {
@@ -39,7 +40,8 @@ func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		to   *v1beta1.MachineSet
 		want *time.Time
-	}{"made before any restart": {first, nil}, "made for an earlier one": {restarted, at(hour(-3))}, "made after it": {second, at(hour(-2))}} {
+	}{"made before any restart": {first, nil}, "made for an earlier one": {restarted, at(hour(-3))},
+		"made after it": {second, at(hour(-2))}} {
 		d := deployment("c")
 		after := metav1.NewTime(hour(-2))
 		d.Spec.RolloutAfter = &after
@@ -107,7 +109,8 @@ func TestARevisionKeepsWhyItWasMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if current := f.Sets[f.Current]; current.Annotations[AnnotationChangeCause] != "cheaper" || current.Annotations[v1beta1.AnnotationRevision] != "1" {
+	if current := f.Sets[f.Current]; current.Annotations[AnnotationChangeCause] != "cheaper" ||
+		current.Annotations[v1beta1.AnnotationRevision] != "1" {
 		t.Errorf("the current set has the annotations %v", current.Annotations)
 	}
 	if cause, ok := f.Sets[1-f.Current].Annotations[AnnotationChangeCause]; ok {

@@ -34,8 +34,8 @@ type rollout struct {
 	still, deadline time.Duration
 }
 
-// progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first). restart
-// says that there is progress now, even if the API has no time for it yet.
+// progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first).
+// restart says that there is progress now, even if the API has no time for it yet.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -49,16 +49,20 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case r.rejected != nil:
 		return is(metav1.ConditionFalse, r.rejectedReason, sentence("cannot "+r.rejected.Error(), "")), false
 	case (r.paused || r.frozen) && had(v1beta1.ReasonProgressDeadlineExceeded):
-		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence("no progress before it was stopped", r.waiting)), false
+		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence("no progress before it was stopped",
+			r.waiting)), false
 	case r.paused:
-		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused", r.waiting)), false
+		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused", r.waiting)),
+			false
 	case r.frozen:
 		return is(metav1.ConditionUnknown, v1beta1.ReasonFrozen, sentence("the deployment is frozen", r.waiting)), false
 	case r.complete:
-		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" has all machines, and they are available", "")), true
+		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable,
+			sentence(name+" has all machines, and they are available", "")), true
 	case r.failing:
 		return is(metav1.ConditionFalse, v1beta1.ReasonRevisionFailing,
-			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch or to be updated", failuresInARow, name), r.waiting)), false
+			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch or to be updated", failuresInARow, name),
+				r.waiting)), false
 	case r.began != "":
 		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyWanted:
@@ -120,7 +124,8 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 			case m.DeletionTimestamp != nil:
 				note(m.DeletionTimestamp.Time)
 			}
-			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status == metav1.ConditionTrue {
+			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
+				c.Status == metav1.ConditionTrue {
 				note(c.LastTransitionTime.Time)
 				if available := c.LastTransitionTime.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second); !available.After(now) {
 					note(available)

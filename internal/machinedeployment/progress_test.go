@@ -29,25 +29,32 @@ func TestProgressing(t *testing.T) {
 	}{
 		{"set created", nil, rollout{set: "x", began: v1beta1.ReasonNewMachineSetCreated, doing: "x 0→1 (new revision)"},
 			"True", v1beta1.ReasonNewMachineSetCreated, "Set x is the new revision: x 0→1 (new revision).", true, 10 * minute},
-		{"set found", before(v1beta1.ReasonNewMachineSetAvailable), rollout{set: "x", began: v1beta1.ReasonFoundNewMachineSet},
+		{"set found", before(v1beta1.ReasonNewMachineSetAvailable),
+			rollout{set: "x", began: v1beta1.ReasonFoundNewMachineSet},
 			"True", v1beta1.ReasonFoundNewMachineSet, "Set x is the new revision.", true, 10 * minute},
-		{"created, and nothing since", before(v1beta1.ReasonNewMachineSetCreated), rollout{set: "x", waiting: "0 of 3 available", still: minute},
+		{"created, and nothing since", before(v1beta1.ReasonNewMachineSetCreated),
+			rollout{set: "x", waiting: "0 of 3 available", still: minute},
 			"True", v1beta1.ReasonNewMachineSetCreated, "Set x is the new revision: 0 of 3 available.", false, 9 * minute},
 		{"advanced", before(v1beta1.ReasonNewMachineSetCreated), rollout{set: "x", advanced: true, still: minute},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing.", true, 9 * minute},
-		{"nothing advances", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", waiting: "1 of 3 available", still: 2 * minute},
+		{"nothing advances", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", waiting: "1 of 3 available",
+			still: 2 * minute},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing: 1 of 3 available.", false, 8 * minute},
-		{"deadline", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", waiting: "1 of 3 available", still: 10 * minute},
-			"False", v1beta1.ReasonProgressDeadlineExceeded, "Set x has made no progress for 10m0s: 1 of 3 available.", false, 0},
+		{"deadline", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", waiting: "1 of 3 available",
+			still: 10 * minute},
+			"False", v1beta1.ReasonProgressDeadlineExceeded, "Set x has made no progress for 10m0s: 1 of 3 available.", false,
+			0},
 		{"stays exceeded after a restart", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x"},
 			"False", v1beta1.ReasonProgressDeadlineExceeded, "Set x has made no progress for 10m0s.", false, 0},
 		{"late progress", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", advanced: true, still: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing.", true, time.Millisecond},
 		{"complete", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", complete: true, onlyWanted: true},
 			"True", v1beta1.ReasonNewMachineSetAvailable, "Set x has all machines, and they are available.", true, 0},
-		{"scaled afterwards", before(v1beta1.ReasonNewMachineSetAvailable), rollout{set: "x", onlyWanted: true, still: time.Hour, doing: "x 3→5 (new revision)"},
+		{"scaled afterwards", before(v1beta1.ReasonNewMachineSetAvailable),
+			rollout{set: "x", onlyWanted: true, still: time.Hour, doing: "x 3→5 (new revision)"},
 			"True", v1beta1.ReasonNewMachineSetAvailable, "Set x was rolled out: x 3→5 (new revision).", true, 0},
-		{"paused", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", paused: true, waiting: "rollouts are paused", still: time.Hour},
+		{"paused", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", paused: true, waiting: "rollouts are paused",
+			still: time.Hour},
 			"Unknown", v1beta1.ReasonDeploymentPaused, "The deployment is paused: rollouts are paused.", false, 0},
 		{"paused when it was too late", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", paused: true},
 			"False", v1beta1.ReasonProgressDeadlineExceeded, "No progress before it was stopped.", false, 0},
@@ -57,17 +64,24 @@ func TestProgressing(t *testing.T) {
 			"Unknown", v1beta1.ReasonDeploymentResumed, "The rollout goes on.", false, 9 * minute},
 		{"frozen", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", frozen: true, still: time.Hour},
 			"Unknown", v1beta1.ReasonFrozen, "The deployment is frozen.", false, 0},
-		{"failing", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", failing: true, waiting: "nothing is done", still: time.Hour},
-			"False", v1beta1.ReasonRevisionFailing, "3 machines of set x in a row failed to launch or to be updated: nothing is done.", false, 0},
-		{"strategy changed, so that nobody is waited for", before(v1beta1.ReasonWaitingForDeletion), rollout{set: "x", still: time.Hour},
+		{"failing", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", failing: true, waiting: "nothing is done",
+			still: time.Hour},
+			"False", v1beta1.ReasonRevisionFailing,
+			"3 machines of set x in a row failed to launch or to be updated: nothing is done.", false, 0},
+		{"strategy changed, so that nobody is waited for", before(v1beta1.ReasonWaitingForDeletion),
+			rollout{set: "x", still: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing.", true, time.Millisecond},
-		{"waiting for people", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", forPeople: v1beta1.ReasonWaitingForDeletion, waiting: "someone", still: time.Hour},
+		{"waiting for people", before(v1beta1.ReasonMachineSetUpdated),
+			rollout{set: "x", forPeople: v1beta1.ReasonWaitingForDeletion, waiting: "someone", still: time.Hour},
 			"True", v1beta1.ReasonWaitingForDeletion, "Set x is the new revision: someone.", true, 0},
-		{"waiting for a selection", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", forPeople: v1beta1.ReasonWaitingForSelection, waiting: "someone", still: time.Hour},
+		{"waiting for a selection", before(v1beta1.ReasonMachineSetUpdated),
+			rollout{set: "x", forPeople: v1beta1.ReasonWaitingForSelection, waiting: "someone", still: time.Hour},
 			"Unknown", v1beta1.ReasonWaitingForSelection, "Set x is the new revision: someone.", true, 0},
-		{"somebody has selected", before(v1beta1.ReasonWaitingForSelection), rollout{set: "x", doing: "a 3→2", still: time.Hour},
+		{"somebody has selected", before(v1beta1.ReasonWaitingForSelection),
+			rollout{set: "x", doing: "a 3→2", still: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing: a 3→2.", true, time.Millisecond},
-		{"set refused", nil, rollout{set: "x", rejected: errors.New("create set x: too long"), rejectedReason: v1beta1.ReasonMachineSetCreateError},
+		{"set refused", nil, rollout{set: "x", rejected: errors.New("create set x: too long"),
+			rejectedReason: v1beta1.ReasonMachineSetCreateError},
 			"False", v1beta1.ReasonMachineSetCreateError, "Cannot create set x: too long.", false, 0},
 	}
 	for _, test := range tests {
@@ -75,7 +89,8 @@ func TestProgressing(t *testing.T) {
 			test.now.deadline = 10 * minute
 			got, restart := progressing(test.before, test.now)
 			if got.Status != test.status || got.Reason != test.reason || got.Message != test.message {
-				t.Errorf("Progressing is %s %s %q, expected %s %s %q", got.Status, got.Reason, got.Message, test.status, test.reason, test.message)
+				t.Errorf("Progressing is %s %s %q, expected %s %s %q", got.Status, got.Reason, got.Message, test.status,
+					test.reason, test.message)
 			}
 			if restart != test.restart {
 				t.Errorf("the clock starts again: %v, expected %v", restart, test.restart)
@@ -124,7 +139,9 @@ func TestProgressIsDatedByTheAPI(t *testing.T) {
 			m.CreationTimestamp = minute(7)
 			s.machines[s.current.UID] = []*v1beta1.Machine{m}
 		}, 7},
-		{"a new machine is Ready", func(s *scene) { s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, isReady)} }, 7},
+		{"a new machine is Ready", func(s *scene) {
+			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, isReady)}
+		}, 7},
 		{"a new machine is Ready for long enough", func(s *scene) {
 			s.d.Spec.MinReadySeconds = 120
 			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, isReady)}
@@ -133,8 +150,10 @@ func TestProgressIsDatedByTheAPI(t *testing.T) {
 			s.d.Spec.MinReadySeconds = 3600
 			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, isReady)}
 		}, 7},
-		{"an old machine recovered", func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, isReady)} }, 7},
-		{"an old machine fell ill", func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, notReady)} }, 1},
+		{"an old machine recovered", func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, isReady)} },
+			7},
+		{"an old machine fell ill", func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, notReady)} },
+			1},
 		{"an old machine goes", func(s *scene) {
 			m, when := machine("a1", 1, notReady), minute(7)
 			m.DeletionTimestamp = &when
@@ -146,17 +165,22 @@ func TestProgressIsDatedByTheAPI(t *testing.T) {
 			s.machines[s.current.UID] = []*v1beta1.Machine{m}
 		}, 1},
 		{"a machine was updated in place", func(s *scene) {
-			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate))}
+			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7,
+				condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate))}
 		}, 7},
-		{"another clock is ahead", func(s *scene) { s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 90, isReady)} }, 20},
+		{"another clock is ahead", func(s *scene) {
+			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 90, isReady)}
+		}, 20},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := &scene{d: deployment("b"), old: setOf("a", 1, noon), current: setOf("b", 2, noon), machines: map[types.UID][]*v1beta1.Machine{}}
+			s := &scene{d: deployment("b"), old: setOf("a", 1, noon), current: setOf("b", 2, noon),
+				machines: map[types.UID][]*v1beta1.Machine{}}
 			s.d.CreationTimestamp = minute(1)
 			test.change(s)
 			v := viewed(t, s.d, []*v1beta1.MachineSet{s.old, s.current}, s.machines)
-			if got := v.progressedAt(s.d, noon.Add(20*time.Minute)); !got.Equal(noon.Add(time.Duration(test.want) * time.Minute)) {
+			if got := v.progressedAt(s.d,
+				noon.Add(20*time.Minute)); !got.Equal(noon.Add(time.Duration(test.want) * time.Minute)) {
 				t.Errorf("the last progress was %s after noon, expected %d minutes", got.Sub(noon), test.want)
 			}
 		})

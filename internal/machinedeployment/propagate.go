@@ -42,8 +42,8 @@ func keepWhatRolls(spec, old *v1beta1.MachineSpec) {
 	}
 }
 
-// mostTemplateLabels is how many labels the API admits in a template. The template of a set has two labels more than that
-// of its deployment.
+// mostTemplateLabels is how many labels the API admits in a template. The template of a set has two labels more than
+// that of its deployment.
 const mostTemplateLabels = 64
 
 // tooManyLabels says that the deployment's template has too many labels for a set, empty if it has not.

@@ -37,7 +37,8 @@ func TestPropagateBringsWhatDoesNotRoll(t *testing.T) {
 
 	want := v1beta1.MachineTemplateSpec{
 		ObjectMeta: v1beta1.TemplateMeta{
-			Labels:      map[string]string{"app": "web", "new": "label", v1beta1.LabelMachineDeployment: "web", v1beta1.LabelTemplateHash: hash},
+			Labels: map[string]string{"app": "web", "new": "label", v1beta1.LabelMachineDeployment: "web",
+				v1beta1.LabelTemplateHash: hash},
 			Annotations: map[string]string{"new": "annotation"},
 		},
 		Spec: v1beta1.MachineSpec{

@@ -29,7 +29,8 @@ func (p *pass) report(ctx context.Context, v *view, selector string) error {
 func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymentStatus) error {
 	d := p.deployment
 	stuck := ""
-	if progress := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionProgressing); progress != nil && progress.Status == metav1.ConditionFalse {
+	if progress := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionProgressing); progress != nil &&
+		progress.Status == metav1.ConditionFalse {
 		stuck = progress.Reason
 	}
 	p.Metrics.stuckFor(client.ObjectKeyFromObject(d).String(), p.known.stuck, stuck)

@@ -24,8 +24,8 @@ type history struct {
 	startsIn     time.Duration
 }
 
-// findRevision sorts the sets and finds the one that has the deployment's template. If several have it, the newest one is
-// current, because that avoids a rollout.
+// findRevision sorts the sets and finds the one that has the deployment's template. If several have it, the newest
+// one is current, because that avoids a rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
 	h := history{sets: slices.Clone(sets), current: -1}
 	if after := d.Spec.RolloutAfter; after != nil {
@@ -44,7 +44,8 @@ func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now 
 	var newest int64
 	for i, set := range h.sets {
 		newest = max(newest, revisionOf(set))
-		if set.DeletionTimestamp.IsZero() && madeAfter(set, h.rolloutAfter) && sameRevision(&set.Spec.Template.Spec, &d.Spec.Template.Spec) {
+		if set.DeletionTimestamp.IsZero() && madeAfter(set, h.rolloutAfter) &&
+			sameRevision(&set.Spec.Template.Spec, &d.Spec.Template.Spec) {
 			h.current = i
 		}
 	}

@@ -62,9 +62,11 @@ func TestFindRevision(t *testing.T) {
 		{"the newest", nil, []*v1beta1.MachineSet{setOf("b", 2, hour(-1)), setOf("a", 1, hour(-2))}, "b/2", 2, 0},
 		{"a new template", nil, []*v1beta1.MachineSet{setOf("a", 1, hour(-2))}, "", 2, 0},
 		{"rolled back", nil, []*v1beta1.MachineSet{setOf("b", 1, hour(-2)), setOf("a", 2, hour(-1))}, "b/1", 3, 0},
-		{"found by what rolls, whatever hash it has", nil, []*v1beta1.MachineSet{setOf("a", 1, hour(-2)), otherHash}, "b/2", 2, 0},
+		{"found by what rolls, whatever hash it has", nil, []*v1beta1.MachineSet{setOf("a", 1, hour(-2)), otherHash},
+			"b/2", 2, 0},
 		{"a set without revision", nil, []*v1beta1.MachineSet{setOf("b", 0, hour(-1))}, "b/0", 1, 0},
-		{"of two alike the newer revision", nil, []*v1beta1.MachineSet{setOf("b", 1, hour(-1)), setOf("b", 2, hour(-2))}, "b/2", 2, 0},
+		{"of two alike the newer revision", nil, []*v1beta1.MachineSet{setOf("b", 1, hour(-1)), setOf("b", 2, hour(-2))},
+			"b/2", 2, 0},
 		{"a set being deleted is of no use", nil, []*v1beta1.MachineSet{going}, "", 3, 0},
 		{"rolloutAfter to come", at(hour(2)), []*v1beta1.MachineSet{setOf("b", 1, hour(-1))}, "b/1", 1, 2 * time.Hour},
 		{"rolloutAfter past", at(hour(-1)), []*v1beta1.MachineSet{setOf("b", 1, hour(-2))}, "", 2, 0},
@@ -85,7 +87,8 @@ func TestFindRevision(t *testing.T) {
 				current = set.Spec.Template.Spec.ClassRef.Name + "/" + strconv.FormatInt(revisionOf(set), 10)
 			}
 			if current != test.current || h.number != test.number || h.startsIn != test.starts {
-				t.Errorf("current is %q, revision %d, starts in %s; expected %q, %d, %s", current, h.number, h.startsIn, test.current, test.number, test.starts)
+				t.Errorf("current is %q, revision %d, starts in %s; expected %q, %d, %s", current, h.number, h.startsIn,
+					test.current, test.number, test.starts)
 			}
 		})
 	}
@@ -106,7 +109,8 @@ func TestNewSetIsFoundAgain(t *testing.T) {
 	if h = findRevision(d, []*v1beta1.MachineSet{successor}, noon); h.current != 0 || h.number != 2 {
 		t.Errorf("the new set is not found again: current %d, revision %d", h.current, h.number)
 	}
-	for key, want := range map[string]string{v1beta1.LabelMachineDeployment: "web", v1beta1.AutoscalerDeploymentNameLabel: "web", "app": "web"} {
+	for key, want := range map[string]string{v1beta1.LabelMachineDeployment: "web",
+		v1beta1.AutoscalerDeploymentNameLabel: "web", "app": "web"} {
 		if successor.Labels[key] != want {
 			t.Errorf("label %s of the set is %q, expected %q", key, successor.Labels[key], want)
 		}
@@ -114,7 +118,8 @@ func TestNewSetIsFoundAgain(t *testing.T) {
 	hash := successor.Labels[v1beta1.LabelTemplateHash]
 	if successor.Name != "web-"+hash || successor.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] != hash ||
 		successor.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTemplateHash] != hash {
-		t.Errorf("hash %q is not everywhere it belongs in %s: %v, %v", hash, successor.Name, successor.Spec.Selector, successor.Spec.Template.ObjectMeta.Labels)
+		t.Errorf("hash %q is not everywhere it belongs in %s: %v, %v", hash, successor.Name, successor.Spec.Selector,
+			successor.Spec.Template.ObjectMeta.Labels)
 	}
 	for _, key := range []string{v1beta1.AnnotationRevision, v1beta1.AutoscalerRevisionAnnotation} {
 		if successor.Annotations[key] != "2" {

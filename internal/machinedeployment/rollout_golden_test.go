@@ -11,11 +11,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestRolloutsStepByStep plays rollouts from beginning to end. The bounds are checked at every write; the golden files show the steps
-// to a reader. In them a line of changes is a pass that wrote, and the line below shows what the sets made of it: ●
-// available, ○ coming up, ◐ sick, ✕ failed, ◇ waiting for its update, ◈ being updated, ◆ update rejected, (…) being
-// deleted, ! marked for deletion, * selected to be updated; →b:2 hands over up to 2 machines to b, ←a receives them of a.
-// (D-2, D-3, D-4, D-5, D-6, D-8, D-13, D-14, D-15, D-25, D-26, D-27)
+// TestRolloutsStepByStep plays rollouts from beginning to end. The bounds are checked at every write; the golden
+// files show the steps to a reader. In them a line of changes is a pass that wrote, and the line below shows what the
+// sets made of it: ● available, ○ coming up, ◐ sick, ✕ failed, ◇ waiting for its update, ◈ being updated, ◆ update
+// rejected, (…) being deleted, ! marked for deletion, * selected to be updated; →b:2 hands over up to 2 machines to
+// b, ←a receives them of a. (D-2, D-3, D-4, D-5, D-6, D-8, D-13, D-14, D-15, D-25, D-26, D-27)
 func TestRolloutsStepByStep(t *testing.T) {
 	const (
 		rolling  = v1beta1.StrategyRollingUpdate
@@ -406,6 +406,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the steps changed; check them and run the test with -update if it is right.\ngot:\n%s\nwant:\n%s", got, want)
+		t.Errorf("the steps changed; check them and run the test with -update if it is right.\ngot:\n%s\nwant:\n%s", got,
+			want)
 	}
 }

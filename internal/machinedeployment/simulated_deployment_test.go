@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// world simulates a deployment with its sets and machines, to see where plans lead. It checks each write of a plan against
-// the bounds by the true state, not by the state that the plan was given.
+// world simulates a deployment with its sets and machines, to see where plans lead. It checks each write of a plan
+// against the bounds by the true state, not by the state that the plan was given.
 type world struct {
 	t   *testing.T
 	log *strings.Builder
@@ -39,8 +39,8 @@ type world struct {
 	waiting             string
 }
 
-// simulatedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step, even if the
-// set changes meanwhile.
+// simulatedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step,
+// even if the set changes meanwhile.
 type simulatedSet struct {
 	name       string
 	revision   int
@@ -79,8 +79,10 @@ const (
 )
 
 func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
-	return &world{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge, unavailable: unavailable, template: "a",
-		sizedFor: Unknown, bad: map[string]bool{}, known: &deploymentState{unobserved: map[types.UID]unobservedReplicas{}}, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return &world{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge,
+		unavailable: unavailable, template: "a",
+		sizedFor: Unknown, bad: map[string]bool{}, known: &deploymentState{unobserved: map[types.UID]unobservedReplicas{}},
+		clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 func (w *world) set(name string) *simulatedSet {
@@ -105,7 +107,8 @@ func (s *simulatedSet) object() *v1beta1.MachineSet {
 
 // object returns the machine as a Machine.
 func (m *simulatedMachine) object() *v1beta1.Machine {
-	o := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID(m.name), CreationTimestamp: metav1.NewTime(m.since)}}
+	o := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID(m.name),
+		CreationTimestamp: metav1.NewTime(m.since)}}
 	if m.selected {
 		o.Labels = map[string]string{v1beta1.LabelSelectedForUpdate: ""}
 	}
@@ -125,10 +128,12 @@ func (m *simulatedMachine) object() *v1beta1.Machine {
 	case failed:
 		o.Status.Phase, o.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 	}
-	updated := metav1.Condition{Type: v1beta1.ConditionUpToDate, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonUpToDate, LastTransitionTime: metav1.NewTime(m.since)}
+	updated := metav1.Condition{Type: v1beta1.ConditionUpToDate, Status: metav1.ConditionTrue,
+		Reason: v1beta1.ReasonUpToDate, LastTransitionTime: metav1.NewTime(m.since)}
 	switch m.state {
 	case asked:
-		o.Generation, o.Spec.ProviderID, o.Status.Phase, ready = 2, "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
+		o.Generation, o.Spec.ProviderID, o.Status.Phase, ready = 2, "sim://"+
+			m.name, v1beta1.MachineRunning, metav1.ConditionTrue
 		updated.ObservedGeneration = 1
 	case disturbed:
 		o.Spec.ProviderID, o.Status.Phase = "sim://"+m.name, v1beta1.MachineUpdating
@@ -137,7 +142,8 @@ func (m *simulatedMachine) object() *v1beta1.Machine {
 		o.Spec.ProviderID, o.Status.Phase, ready = "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
 		updated.Status, updated.Reason = metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange
 	}
-	o.Status.Conditions = []metav1.Condition{updated, {Type: v1beta1.ConditionReady, Status: ready, LastTransitionTime: metav1.NewTime(m.since)}}
+	o.Status.Conditions = []metav1.Condition{updated, {Type: v1beta1.ConditionReady, Status: ready,
+		LastTransitionTime: metav1.NewTime(m.since)}}
 	return o
 }
 
@@ -176,7 +182,8 @@ func (w *world) bounds() Bounds {
 
 // state observes the state as a pass would.
 func (w *world) state() State {
-	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor, Paused: w.paused, Frozen: w.frozen, Current: -1}
+	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor,
+		Paused: w.paused, Frozen: w.frozen, Current: -1}
 	slices.SortFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
 	for i, set := range w.sets {
 		counted, _ := count(set.object(), set.objects(), 0, w.clock)
@@ -258,7 +265,8 @@ func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
 	w.t.Helper()
 	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
 		if set.MoveTo != "" && role.MoveTo == "" || set.ReceiveFrom != "" && role.ReceiveFrom == "" {
-			w.t.Fatalf("set %s has %d machines too many and no part in a hand-over any more\n%s\n%s", set.name, surplus, w.log, w)
+			w.t.Fatalf("set %s has %d machines too many and no part in a hand-over any more\n%s\n%s", set.name,
+				surplus, w.log, w)
 		}
 	}
 	if role.MoveTo != "" && w.set(role.MoveTo).ReceiveFrom != set.name {
@@ -291,10 +299,12 @@ func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 		w.known.recordWrite(types.UID(set.name), live, scale.From, scale.To, set.generation)
 	}
 	if after := w.mayExist(); after > mayExist && after > w.replicas+state.MaxSurge {
-		w.t.Fatalf("%s: %s lets %d machines exist, more than replicas %d + maxSurge %d\n%s", set.name, scale, after, w.replicas, state.MaxSurge, w.log)
+		w.t.Fatalf("%s: %s lets %d machines exist, more than replicas %d + maxSurge %d\n%s", set.name, scale, after,
+			w.replicas, state.MaxSurge, w.log)
 	}
 	if after := w.surelyAvailable(); after < surelyAvailable && after < w.replicas-state.MaxUnavailable {
-		w.t.Fatalf("%s: %s leaves %d available, fewer than replicas %d − maxUnavailable %d\n%s", set.name, scale, after, w.replicas, state.MaxUnavailable, w.log)
+		w.t.Fatalf("%s: %s leaves %d available, fewer than replicas %d − maxUnavailable %d\n%s", set.name, scale, after,
+			w.replicas, state.MaxUnavailable, w.log)
 	}
 	if state.Paused || state.Frozen {
 		if scale.To > scale.From && state.Frozen && !counts {
@@ -311,8 +321,8 @@ func (w *world) mayExist() (n int32) {
 	return n
 }
 
-// surelyAvailable is how many machines remain available if every controller carries out its present plan, and then deletes
-// its surplus.
+// surelyAvailable is how many machines remain available if every controller carries out its present plan, and then
+// deletes its surplus.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {

@@ -63,7 +63,8 @@ func (s *simulatedSet) order() []*simulatedMachine {
 		case m.marked:
 			return 1
 		}
-		return map[machineState]int{failed: 2, comingUp: 3, sick: 4, disturbed: 4, available: 5, asked: 5, unwilling: 5}[m.state]
+		return map[machineState]int{failed: 2, comingUp: 3, sick: 4, disturbed: 4, available: 5, asked: 5,
+			unwilling: 5}[m.state]
 	}
 	var order []*simulatedMachine
 	for _, m := range s.machines {
@@ -104,7 +105,8 @@ func (w *world) act(s *simulatedSet) bool {
 	case s.creates > 0:
 		s.creates--
 		w.machines++
-		s.machines = append(s.machines, &simulatedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp, since: w.clock})
+		s.machines = append(s.machines, &simulatedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp,
+			since: w.clock})
 		var all int32
 		for _, other := range w.sets {
 			all += other.live()

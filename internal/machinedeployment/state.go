@@ -18,14 +18,14 @@ type sharedState struct {
 	deployments map[types.NamespacedName]*deploymentState
 }
 
-// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for the
-// fields that events write.
+// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for
+// the fields that events write.
 type deploymentState struct {
 	uid types.UID
 	// cache says whether the cache may be trusted: a pass confirms it by a comparison with live lists.
 	cache freshness.Tracker
-	// orphanSet says that a set without an owner may be the deployment's, and failed are machines that failed to launch since
-	// the last pass. Events write both, guarded by sharedState.mu.
+	// orphanSet says that a set without an owner may be the deployment's, and failed are machines that failed to launch
+	// since the last pass. Events write both, guarded by sharedState.mu.
 	orphanSet bool
 	failed    []launchFailure
 	// machineEvents counts events of machines that are Ready or gone since the last pass, guarded by sharedState.mu.
@@ -129,18 +129,19 @@ func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	return failed
 }
 
-// Passes are spaced by debouncePerMachine for each machine, up to maxDebounce, so that counting takes a bounded share of
-// the CPU even if many machines report at once.
+// Passes are spaced by debouncePerMachine for each machine, up to maxDebounce, so that counting takes a bounded share
+// of the CPU even if many machines report at once.
 const (
 	debouncePerMachine = 400 * time.Microsecond
 	maxDebounce        = 2 * time.Second
 )
 
-// stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for each
-// set, replaces several machines if several may be replaced.
+// stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for
+// each set, replaces several machines if several may be replaced.
 const stepDebounce = time.Second
 
-// debounce returns how long to wait for further events before the next pass. A change of the deployment itself never waits.
+// debounce returns how long to wait for further events before the next pass. A change of the deployment itself never
+// waits.
 func (r *deploymentState) debounce(generation int64, machineEvents int32, now time.Time) time.Duration {
 	if generation != r.generation {
 		return 0
@@ -172,7 +173,8 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	return n
 }
 
-// widen extends the replicas that the set may act upon by earlier ones, until its controller has observed a later generation.
+// widen extends the replicas that the set may act upon by earlier ones, until its controller has observed a later
+// generation.
 func (r *deploymentState) widen(set *v1beta1.MachineSet, counted *Set) {
 	before, ok := r.unobserved[set.UID]
 	switch {
@@ -194,7 +196,8 @@ func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, ge
 	if !ok {
 		t = unobservedReplicas{least: before, most: before}
 	}
-	r.unobserved[set] = unobservedReplicas{least: min(t.least, before), most: max(t.most, before), generation: max(generation, t.generation)}
+	r.unobserved[set] = unobservedReplicas{least: min(t.least, before), most: max(t.most, before),
+		generation: max(generation, t.generation)}
 }
 
 // keepOnly drops the state of sets that are gone.

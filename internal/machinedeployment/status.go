@@ -19,7 +19,8 @@ import (
 const mostFailedMachines = 10
 
 // statusOf computes the status after a pass. requeueAfter is the time until the progress deadline, 0 if there is none.
-func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, now time.Time) (status *v1beta1.MachineDeploymentStatus, requeueAfter time.Duration) {
+func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
+	now time.Time) (status *v1beta1.MachineDeploymentStatus, requeueAfter time.Duration) {
 	status = d.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	status.Selector = selector
@@ -32,13 +33,16 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, now time.T
 	}
 
 	c := conditions{status: status, generation: d.Generation, now: now}
-	c.set(v1beta1.ConditionAvailable, status.AvailableReplicas >= v.minimum(), v1beta1.ReasonMinimumReplicasAvailable, v1beta1.ReasonMinimumReplicasUnavailable,
-		fmt.Sprintf("%d of %d machines are available, at least %d must be.", status.AvailableReplicas, v.state.Replicas, v.minimum()))
+	c.set(v1beta1.ConditionAvailable, status.AvailableReplicas >= v.minimum(), v1beta1.ReasonMinimumReplicasAvailable,
+		v1beta1.ReasonMinimumReplicasUnavailable,
+		fmt.Sprintf("%d of %d machines are available, at least %d must be.", status.AvailableReplicas, v.state.Replicas,
+			v.minimum()))
 	r := v.rollout(d, status, now.Sub(v.progressedAt(d, now)))
 	progress, restart := progressing(meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionProgressing), r)
 	c.put(progress)
 	c.rollingOut(v, r)
-	c.setOnce(v1beta1.ConditionPaused, v.state.Paused, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonDeploymentResumed, "spec.paused stops rollouts.", "Rollouts may go on.")
+	c.setOnce(v1beta1.ConditionPaused, v.state.Paused, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonDeploymentResumed,
+		"spec.paused stops rollouts.", "Rollouts may go on.")
 	c.frozen(v)
 	c.ofSets(v, status)
 	if restart {
@@ -98,8 +102,8 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.FailedMachines = described(status.FailedMachines, v.replaced)
 }
 
-// described returns as many failed machines as a status lists. Those that were replaced take precedence: after a restart the
-// controller knows them only from the status.
+// described returns as many failed machines as a status lists. Those that were replaced take precedence: after a
+// restart the controller knows them only from the status.
 func described(failed, replaced []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(failed, byName)
@@ -120,15 +124,18 @@ func carries(labels, wanted map[string]string) bool {
 
 func failedMachine(m *v1beta1.Machine) v1beta1.FailedMachine {
 	at := metav1.NewTime(failedAt(m))
-	failed := v1beta1.FailedMachine{Name: m.Name, Reason: string(m.Status.FailureReason), Message: m.Status.FailureMessage, Time: &at}
-	if launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); failed.Reason == "" && launched != nil {
+	failed := v1beta1.FailedMachine{Name: m.Name, Reason: string(m.Status.FailureReason),
+		Message: m.Status.FailureMessage, Time: &at}
+	if launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); failed.Reason == "" &&
+		launched != nil {
 		failed.Reason, failed.Message = launched.Reason, launched.Message
 	}
 	return failed
 }
 
 // rollout sums up what the condition Progressing depends on.
-func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDeploymentStatus, still time.Duration) rollout {
+func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDeploymentStatus,
+	still time.Duration) rollout {
 	outdated := v.outdated()
 	before := d.Status
 	r := rollout{
@@ -160,7 +167,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	if v.state.Current >= 0 {
 		r.set = v.state.Sets[v.state.Current].Name
 	}
-	r.complete = r.onlyWanted && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas && status.AvailableReplicas-v.updating() >= v.state.Replicas
+	r.complete = r.onlyWanted && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas &&
+		status.AvailableReplicas-v.updating() >= v.state.Replicas
 	return r
 }
 

@@ -16,13 +16,15 @@ import (
 )
 
 // viewed returns the view of a pass over the deployment, with the plan.
-func viewed(t *testing.T, d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine) *view {
+func viewed(t *testing.T, d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet,
+	machines map[types.UID][]*v1beta1.Machine) *view {
 	t.Helper()
 	limits, err := bounds.Resolve(d.Spec.Strategy, d.ReplicasOrDefault())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{Reconciler: New(Options{}), deployment: d, known: newSharedState().get(types.NamespacedName{}, d.UID), now: noon.Add(time.Hour)}
+	p := &pass{Reconciler: New(Options{}), deployment: d, known: newSharedState().get(types.NamespacedName{}, d.UID),
+		now: noon.Add(time.Hour)}
 	v := p.observe(sets, machines, limits)
 	v.plan = MakePlan(v.state)
 	v.applied = true
@@ -48,7 +50,8 @@ func TestStatusCounts(t *testing.T) {
 	status, _ := statusOf(d, v, "app=web", noon)
 	at := metav1.NewTime(noon.Add(time.Minute))
 	want := &v1beta1.MachineDeploymentStatus{
-		ObservedGeneration: 1, Replicas: 3, FullyLabeledReplicas: 1, UpdatedReplicas: 1, UpToDateReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2,
+		ObservedGeneration: 1, Replicas: 3, FullyLabeledReplicas: 1, UpdatedReplicas: 1, UpToDateReplicas: 2,
+		ReadyReplicas: 2, AvailableReplicas: 2,
 		UnavailableReplicas: 1, CurrentRevision: 2, Selector: "app=web",
 		FailedMachines: []v1beta1.FailedMachine{{Name: "b1", Reason: "CreateError", Time: &at}},
 	}
@@ -89,7 +92,8 @@ func TestStatusOfASettledDeploymentDoesNotChange(t *testing.T) {
 	set := setOf("b", 1, noon)
 	three := int32(3)
 	set.Spec.Replicas = &three
-	machines := map[types.UID][]*v1beta1.Machine{set.UID: {machine("a", 1, isReady), machine("b", 1, isReady), machine("c", 1, isReady)}}
+	machines := map[types.UID][]*v1beta1.Machine{set.UID: {machine("a", 1, isReady), machine("b", 1, isReady),
+		machine("c", 1, isReady)}}
 	first, _ := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", noon)
 	d.Status = *first
 	second, requeueAfter := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", noon.Add(time.Hour))
@@ -124,12 +128,14 @@ func TestConditionsThatComeAndGo(t *testing.T) {
 
 	d.Labels = map[string]string{v1beta1.LabelFreeze: "true"}
 	expect(v1beta1.ConditionFrozen, "True", v1beta1.ReasonFrozenByLabel)
-	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionFrozen, Status: "True", Reason: v1beta1.ReasonOvershoot})
+	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionFrozen, Status: "True",
+		Reason: v1beta1.ReasonOvershoot})
 	expect(v1beta1.ConditionFrozen, "True", v1beta1.ReasonOvershoot)
 	d.Labels = nil
 	expect(v1beta1.ConditionFrozen, "False", v1beta1.ReasonThawed)
 
-	set.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReplicaFailure, Status: "True", Reason: v1beta1.ReasonTooManyMachines, Message: "Many."}}
+	set.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReplicaFailure, Status: "True",
+		Reason: v1beta1.ReasonTooManyMachines, Message: "Many."}}
 	expect(v1beta1.ConditionReplicaFailure, "True", v1beta1.ReasonTooManyMachines)
 	set.Status.Conditions = nil
 	expect(v1beta1.ConditionReplicaFailure, "False", v1beta1.ReasonNoFailure)
@@ -137,12 +143,15 @@ func TestConditionsThatComeAndGo(t *testing.T) {
 
 func TestUrgent(t *testing.T) {
 	base := v1beta1.MachineDeploymentStatus{ObservedGeneration: 1, CurrentRevision: 1, Conditions: []metav1.Condition{
-		{Type: v1beta1.ConditionAvailable, Status: "True"}, {Type: v1beta1.ConditionScalingUp, Status: "True"}, {Type: v1beta1.ConditionProgressing, Status: "True", Reason: "X"}}}
+		{Type: v1beta1.ConditionAvailable, Status: "True"}, {Type: v1beta1.ConditionScalingUp, Status: "True"},
+		{Type: v1beta1.ConditionProgressing, Status: "True", Reason: "X"}}}
 	for name, test := range map[string]struct {
 		change func(*v1beta1.MachineDeploymentStatus)
 		want   bool
 	}{
-		"numbers":                    {func(s *v1beta1.MachineDeploymentStatus) { s.Replicas, s.ReadyReplicas = 7, 7 }, false},
+		"numbers": {func(s *v1beta1.MachineDeploymentStatus) {
+			s.Replicas, s.ReadyReplicas = 7, 7
+		}, false},
 		"words":                      {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Message = "else" }, false},
 		"a reason":                   {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Reason = "Y" }, false},
 		"scaling, which comes often": {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[1].Status = "False" }, false},
@@ -161,7 +170,8 @@ func TestUrgent(t *testing.T) {
 
 func TestTransitions(t *testing.T) {
 	status := func(reason string, is metav1.ConditionStatus) *v1beta1.MachineDeploymentStatus {
-		return &v1beta1.MachineDeploymentStatus{Conditions: []metav1.Condition{{Type: v1beta1.ConditionProgressing, Status: is, Reason: reason, Message: "So."}}}
+		return &v1beta1.MachineDeploymentStatus{Conditions: []metav1.Condition{{Type: v1beta1.ConditionProgressing,
+			Status: is, Reason: reason, Message: "So."}}}
 	}
 	for _, test := range []struct {
 		name          string
@@ -169,9 +179,12 @@ func TestTransitions(t *testing.T) {
 		want          []transition
 	}{
 		{"first", &v1beta1.MachineDeploymentStatus{}, status(v1beta1.ReasonNewMachineSetCreated, "True"), nil},
-		{"complete", status(v1beta1.ReasonMachineSetUpdated, "True"), status(v1beta1.ReasonNewMachineSetAvailable, "True"), []transition{{"Normal", "RolloutComplete", "So."}}},
-		{"complete as before", status(v1beta1.ReasonNewMachineSetAvailable, "True"), status(v1beta1.ReasonNewMachineSetAvailable, "True"), nil},
-		{"failing", status(v1beta1.ReasonMachineSetUpdated, "True"), status(v1beta1.ReasonRevisionFailing, "False"), []transition{{"Warning", "RevisionFailing", "So."}}},
+		{"complete", status(v1beta1.ReasonMachineSetUpdated, "True"), status(v1beta1.ReasonNewMachineSetAvailable, "True"),
+			[]transition{{"Normal", "RolloutComplete", "So."}}},
+		{"complete as before", status(v1beta1.ReasonNewMachineSetAvailable, "True"),
+			status(v1beta1.ReasonNewMachineSetAvailable, "True"), nil},
+		{"failing", status(v1beta1.ReasonMachineSetUpdated, "True"), status(v1beta1.ReasonRevisionFailing, "False"),
+			[]transition{{"Warning", "RevisionFailing", "So."}}},
 	} {
 		if got := transitions(test.before, test.after); !cmp.Equal(got, test.want, cmp.AllowUnexported(transition{})) {
 			t.Errorf("%s: events are %v, expected %v", test.name, got, test.want)

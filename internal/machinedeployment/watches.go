@@ -21,7 +21,8 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// deploymentsOfSet returns the deployment that controls the set or, if there is none, every deployment that may adopt it.
+// deploymentsOfSet returns the deployment that controls the set or, if there is none, every deployment that may adopt
+// it.
 func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		if owner.Kind != "MachineDeployment" {
@@ -30,8 +31,10 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
 	}
 	var deployments v1beta1.MachineDeploymentList
-	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot list the deployments that may adopt a set", "set", client.ObjectKeyFromObject(object))
+	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot list the deployments that may adopt a set", "set",
+			client.ObjectKeyFromObject(object))
 		return nil
 	}
 	var requests []reconcile.Request
@@ -67,7 +70,8 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 
 // deploymentChanged drops changes of the status only, which the controller writes itself.
 func deploymentChanged() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, deletionBegan())
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		deletionBegan())
 }
 
 func deletionBegan() predicate.Predicate {

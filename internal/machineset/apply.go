@@ -92,7 +92,8 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 		changed := become[m]
 		patch := client.MergeFrom(m)
 		// A merge patch replaces lists as a whole, and an autoscaler may just have renewed its annotation.
-		if !sameLists(m, changed) || m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
+		if !sameLists(m, changed) ||
+			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
 			patch = locked(m)
 		}
 		return true, p.Client.Patch(ctx, changed, patch)
@@ -101,8 +102,8 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	return err
 }
 
-// adopt takes orphans over, each after a live read: one that is being deleted, or has another controller by now, is of no
-// use.
+// adopt takes orphans over, each after a live read: one that is being deleted, or has another controller by now, is
+// of no use.
 func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	if len(orphans) == 0 {
 		return nil
@@ -140,8 +141,8 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	return err
 }
 
-// scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is deleted
-// only if it has not changed since; otherwise the next round decides again.
+// scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is
+// deleted only if it has not changed since; otherwise the next round decides again.
 func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen bool) (err error) {
 	victims = victims[:min(len(victims), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
@@ -187,11 +188,13 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
 		}
-		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.graceLeft(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) ||
+		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.graceLeft(m, p.state.Now) > 0 ||
+			!metav1.IsControlledBy(m, p.state.Set) ||
 			instanceLost(m) != instanceLost(cached) {
 			return false, nil
 		}
-		return true, p.Client.Delete(ctx, reference(m), client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
+		return true, p.Client.Delete(ctx, reference(m),
+			client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
 	})
 	if p.Remediated != nil {
 		for _, m := range deleted {
@@ -232,7 +235,8 @@ func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
 }
 
 // each calls f for every machine and returns those for which it succeeded. A machine that is gone is not an error.
-func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
+func (p *pass) each(verb string, machines []*v1beta1.Machine,
+	f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
 	done := make([]bool, len(machines))
 	errs := make([]error, len(machines))
 	p.Run(len(machines), func(i int) {
@@ -270,7 +274,9 @@ func (p *pass) deletionFailed(err error) {
 
 // withoutOwner returns the machine's owners without the set.
 func (p *pass) withoutOwner(m *v1beta1.Machine) []metav1.OwnerReference {
-	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(o metav1.OwnerReference) bool { return o.UID == p.state.Set.UID })
+	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(o metav1.OwnerReference) bool {
+		return o.UID == p.state.Set.UID
+	})
 }
 
 // reference returns a machine that has only its name and UID, for calls that need no more.
@@ -288,7 +294,8 @@ func remediationReason(m *v1beta1.Machine) string {
 	if machinestate.Failed(m) {
 		return string(m.Status.FailureReason)
 	}
-	if notice := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice); machinestate.Interrupted(m) {
+	if notice := meta.FindStatusCondition(m.Status.Conditions,
+		v1beta1.ConditionInterruptionNotice); machinestate.Interrupted(m) {
 		return notice.Reason
 	}
 	return machinestate.RemediationReason(m)

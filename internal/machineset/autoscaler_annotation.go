@@ -7,12 +7,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays on a machine while nothing is scaled down. The
-// autoscaler removes it when it could not lower replicas; an older one is from an autoscaler that died in between.
+// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays on a machine while nothing is scaled
+// down. The autoscaler removes it when it could not lower replicas; an older one is from an autoscaler that died in
+// between.
 const deleteAnnotationLifetime = 15 * time.Minute
 
-// cluster-autoscaler's clusterapi provider writes time.Now().String() with its monotonic reading, a form that no person would
-// choose. (kubernetes/autoscaler, cloudprovider/clusterapi/clusterapi_unstructured.go, MarkMachineForDeletion.)
+// cluster-autoscaler's clusterapi provider writes time.Now().String() with its monotonic reading, a form that no
+// person would choose. (kubernetes/autoscaler, cloudprovider/clusterapi/clusterapi_unstructured.go,
+// MarkMachineForDeletion.)
 const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
@@ -32,7 +34,8 @@ func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	return marked, err == nil
 }
 
-// deleteAnnotationExpiresIn returns for how much longer an autoscaler's delete annotation is valid; false if there is none.
+// deleteAnnotationExpiresIn returns for how much longer an autoscaler's delete annotation is valid; false if there is
+// none.
 func deleteAnnotationExpiresIn(m *v1beta1.Machine, now time.Time) (time.Duration, bool) {
 	marked, ok := autoscalerDeleteAnnotation(m)
 	if !ok {

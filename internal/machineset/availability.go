@@ -18,16 +18,17 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// availabilityPoll is how often a set checks whether the deployment can spare the available machines that it would delete: it
-// gets no events of other sets' machines.
+// availabilityPoll is how often a set checks whether the deployment can spare the available machines that it would
+// delete: it gets no events of other sets' machines.
 const availabilityPoll = time.Second
 
 // Availability is how many available machines a deployment needs.
 //
-// When a deployment lowers the replicas of a set, it counts on machines that are not available. One of them may become
-// available before the set acts: then the set would delete an available machine that the deployment did not mean to lose. So
-// the set counts the available machines of all sets right before it deletes. A machine that is not available may always go.
-// The deployment counts machines whose deletion is blocked as existing ones (draft.blockedDeletions).
+// When a deployment lowers the replicas of a set, it counts on machines that are not available. One of them may
+// become available before the set acts: then the set would delete an available machine that the deployment did not
+// mean to lose. So the set counts the available machines of all sets right before it deletes. A machine that is not
+// available may always go. The deployment counts machines whose deletion is blocked as existing ones
+// (draft.blockedDeletions).
 type Availability struct {
 	// MinAvailable is how many machines must stay available over all sets of the deployment; 0 for a set without one.
 	MinAvailable int
@@ -42,12 +43,14 @@ func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time
 	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
-// split returns which of the first machines in order, as many as the surplus, may be deleted now, and which are blocked. For
-// each blocked one a failed or unlaunchable machine is deleted instead: no set replaces it while there are too many.
+// split returns which of the first machines in order, as many as the surplus, may be deleted now, and which are
+// blocked. For each blocked one a failed or unlaunchable machine is deleted instead: no set replaces it while there
+// are too many.
 func (k Availability) split(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
 	may, blocked = k.splitVictims(s, order[:surplus])
 	for _, m := range order[surplus:] {
-		if len(blocked) > 0 && !k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) && (remediable(m) || machinestate.Unlaunchable(m) != nil && !machinestate.Paused(m)) {
+		if len(blocked) > 0 && !k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) &&
+			(remediable(m) || machinestate.Unlaunchable(m) != nil && !machinestate.Paused(m)) {
 			may, blocked = append(may, m), blocked[:len(blocked)-1]
 		}
 	}
@@ -81,7 +84,8 @@ func (k Availability) splitVictims(s State, victims []*v1beta1.Machine) (may, bl
 
 // message says why deletions are blocked.
 func (k Availability) message(blocked []*v1beta1.Machine) string {
-	return fmt.Sprintf("Machine %s is available and stays while the deployment needs it: at least %d must be.", first(blocked, 1)[0].Name, k.MinAvailable)
+	return fmt.Sprintf("Machine %s is available and stays while the deployment needs it: at least %d must be.",
+		first(blocked, 1)[0].Name, k.MinAvailable)
 }
 
 // readAvailability finds out how many available machines must stay, for a set that has too many machines.
@@ -97,7 +101,8 @@ func (p *pass) readAvailability(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	k := Availability{MinAvailable: int(limits.MinAvailable(replicas)), UpToDate: d.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace}
+	k := Availability{MinAvailable: int(limits.MinAvailable(replicas)),
+		UpToDate: d.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace}
 	if k.MinAvailable > 0 {
 		if k.Elsewhere, err = p.availableElsewhere(ctx, k); err != nil {
 			return err
@@ -107,8 +112,8 @@ func (p *pass) readAvailability(ctx context.Context) error {
 	return nil
 }
 
-// availableElsewhere counts the available machines of the deployment's other sets: in the cache if that may be trusted, or
-// else in a live LIST.
+// availableElsewhere counts the available machines of the deployment's other sets: in the cache if that may be
+// trusted, or else in a live LIST.
 func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, err error) {
 	siblings, err := p.siblings(ctx)
 	if err != nil || len(siblings) == 0 {
@@ -137,7 +142,8 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	}
 	began := p.shared.cacheMark()
 	list := &v1beta1.MachineList{}
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector})
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, &client.ListOptions{Namespace: p.key.Namespace,
+		LabelSelector: selector})
 	if err != nil {
 		return 0, fmt.Errorf("list the machines of the deployment live: %w", err)
 	}
@@ -154,9 +160,9 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable returns the victims that may be deleted according to the deployment as it is now: it may have changed since it
-// lowered the set's replicas. Other sets of the deployment count the same machines. So if they have any, the caller locks
-// sharedState.shrinking until the victims are deleted.
+// deletable returns the victims that may be deleted according to the deployment as it is now: it may have changed
+// since it lowered the set's replicas. Other sets of the deployment count the same machines. So if they have any, the
+// caller locks sharedState.shrinking until the victims are deleted.
 func (p *pass) deletable(ctx context.Context, victims []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

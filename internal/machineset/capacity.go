@@ -9,21 +9,22 @@ import (
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
-// capacityPoll is how often a set whose deployment has as many machines as it may have checks whether it has fewer: the set
-// gets no events of other sets' machines.
+// capacityPoll is how often a set whose deployment has as many machines as it may have checks whether it has fewer:
+// the set gets no events of other sets' machines.
 const capacityPoll = time.Second
 
 // noCapacity is the message of a set that waits for capacity.
 const noCapacity = "The deployment has as many machines as replicas + maxSurge allow. The set creates more when its other sets have fewer."
 
-// readCapacity finds out by how many the set's replicas exceed what replicas + maxSurge of the deployment leave to it. The
-// deployment kept that bound when it raised the set's replicas, but another set may have more machines than the deployment
-// knew, because their deletion is blocked (S-16).
+// readCapacity finds out by how many the set's replicas exceed what replicas + maxSurge of the deployment leave to
+// it. The deployment kept that bound when it raised the set's replicas, but another set may have more machines than
+// the deployment knew, because their deletion is blocked (S-16).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0
 	// People may scale the sets of a paused deployment as they like.
-	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) >= int(s.Set.ReplicasOrDefault()) {
+	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() ||
+		countLive(s.Machines) >= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
 	replicas := max(0, d.ReplicasOrDefault())

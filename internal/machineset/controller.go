@@ -30,8 +30,8 @@ const (
 	// maxBatch is how many machines a set creates or deletes until it counts again.
 	maxBatch = 500
 
-	// A set waits for its cache for cacheLag, plus cacheLagPerMachine for each of its machines, before it lists machines live:
-	// an event of any machine updates the cache, and a LIST costs as much as writing several machines.
+	// A set waits for its cache for cacheLag, plus cacheLagPerMachine for each of its machines, before it lists machines
+	// live: an event of any machine updates the cache, and a LIST costs as much as writing several machines.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 
@@ -198,8 +198,8 @@ func (p *pass) count(ctx context.Context) error {
 	return p.readAvailability(ctx)
 }
 
-// needsLive reports whether the plan must be made again from a live LIST, and the resource version that the LIST must have
-// reached: "" asks for the newest.
+// needsLive reports whether the plan must be made again from a live LIST, and the resource version that the LIST must
+// have reached: "" asks for the newest.
 func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	switch {
 	case plan.DependsOnCount() && !p.trusted:
@@ -216,7 +216,8 @@ func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 
 // exchanges reports whether the set may just have received machines from other sets of its deployment.
 func (p *pass) exchanges() bool {
-	return handover.Receives(p.state.Set) || p.deployment != nil && p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
+	return handover.Receives(p.state.Set) || p.deployment != nil &&
+		p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
 // requeueIn asks for another pass after d at the latest; zero is never.

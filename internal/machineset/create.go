@@ -25,8 +25,8 @@ const (
 	nameAttempts = 5
 )
 
-// create makes at most n machines, no more than the batch allows. The batch doubles with every round that succeeds, so a set
-// whose machines a quota or a webhook rejects makes a few requests and not thousands.
+// create makes at most n machines, no more than the batch allows. The batch doubles with every round that succeeds,
+// so a set whose machines a quota or a webhook rejects makes a few requests and not thousands.
 func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)
@@ -84,8 +84,8 @@ type createResult struct {
 	err     error
 }
 
-// createOne makes one machine. It chooses the name before the call, so that it recognises a call that took effect although
-// it seemed to fail.
+// createOne makes one machine. It chooses the name before the call, so that it recognises a call that took effect
+// although it seemed to fail.
 func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
 	var err error
 	for range nameAttempts {
@@ -109,15 +109,18 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) create
 	return createResult{err: fmt.Errorf("create machine: %w", err)}
 }
 
-// provider returns the provider of the set's machines, "" if it is not known yet: their provider then finds them itself.
+// provider returns the provider of the set's machines, "" if it is not known yet: their provider then finds them
+// itself.
 func (p *pass) provider(ctx context.Context) string {
 	spec := &p.state.Set.Spec.Template.Spec
 	if spec.ClassRef == nil {
 		return spec.Provider
 	}
 	class := &v1beta1.MachineClass{}
-	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: spec.ClassRef.Name}, class); err != nil {
-		logf.FromContext(ctx).V(1).Info("The provider of the class is not known yet", "class", spec.ClassRef.Name, "cause", err.Error())
+	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: spec.ClassRef.Name},
+		class); err != nil {
+		logf.FromContext(ctx).V(1).Info("The provider of the class is not known yet", "class", spec.ClassRef.Name, "cause",
+			err.Error())
 		return ""
 	}
 	return class.Spec.Provider

@@ -8,8 +8,8 @@
 //     propagates the template in place, autoscaler_annotation.go removes stale delete annotations.
 //   - Apply: apply.go and create.go carry the plan out, handover.go moves machines to another set of the deployment.
 //
-// The pass ends with the round that finds nothing to do, or nothing that may be done now, and writes the status (status.go,
-// report.go).
+// The pass ends with the round that finds nothing to do, or nothing that may be done now, and writes the status
+// (status.go, report.go).
 //
 // Exact numbers of machines depend on what a decision reads:
 //
@@ -22,6 +22,6 @@
 //   - Before a round creates, adopts, hands over or deletes, a live GET of the set confirms the spec that it decided upon.
 //     A machine is adopted, or deleted because of its health, only after a live GET of the machine too.
 //
-// Pure functions make all decisions; only observe.go, availability.go, capacity.go, apply.go, create.go, handover.go and
-// report.go call the API server.
+// Pure functions make all decisions; only observe.go, availability.go, capacity.go, apply.go, create.go, handover.go
+// and report.go call the API server.
 package machineset

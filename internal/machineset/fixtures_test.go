@@ -23,7 +23,8 @@ type setOption func(*v1beta1.MachineSet)
 
 func aSet(replicas int32, options ...setOption) *v1beta1.MachineSet {
 	set := &v1beta1.MachineSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "workers", UID: "set-uid", Generation: 7, ResourceVersion: "100"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "workers", UID: "set-uid", Generation: 7,
+			ResourceVersion: "100"},
 		Spec: v1beta1.MachineSetSpec{
 			Replicas: ptr.To(replicas),
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}},
@@ -80,7 +81,8 @@ func setCondition(m *v1beta1.Machine, condition string, truth bool, reason strin
 		}
 	}
 	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
-		Type: condition, Status: status, Reason: reason, Message: reason + " happened", LastTransitionTime: metav1.NewTime(epoch.Add(-since)),
+		Type: condition, Status: status, Reason: reason, Message: reason + " happened",
+		LastTransitionTime: metav1.NewTime(epoch.Add(-since)),
 	})
 }
 
@@ -173,12 +175,13 @@ func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
 			s.Machines = append(s.Machines, m)
 		}
 	}
-	s.Recoveries = recoveries(nil).follow(s.Machines, epoch.Add(-time.Hour)) // As a process that leads since long ago saw them.
+	// As a process that leads since long ago saw them.
+	s.Recoveries = recoveries(nil).follow(s.Machines, epoch.Add(-time.Hour))
 	return s
 }
 
-// autoscalerValue is what cluster-autoscaler writes as delete annotation: time.Now().String() in a process that has run for
-// a while.
+// autoscalerValue is what cluster-autoscaler writes as delete annotation: time.Now().String() in a process that has
+// run for a while.
 func autoscalerValue(ago time.Duration) string {
 	return epoch.Add(-ago).String() + " m=+5023.113729458"
 }

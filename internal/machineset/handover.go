@@ -41,8 +41,8 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 	}
 }
 
-// handOverOrder puts first the machines that cost least: those that are not Ready or being updated, then those that can be
-// updated, then those that no controller may change, then those annotated for deletion.
+// handOverOrder puts first the machines that cost least: those that are not Ready or being updated, then those that
+// can be updated, then those that no controller may change, then those annotated for deletion.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
@@ -57,8 +57,8 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return ordered
 }
 
-// receive returns the machine as one of the template's set: with its owner, its labels and the specification of its instance.
-// The selection label is removed, because it was for this update only.
+// receive returns the machine as one of the template's set: with its owner, its labels and the specification of its
+// instance. The selection label is removed, because it was for this update only.
 func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
 	changed := t.propagate(m)
 	if changed == nil {
@@ -76,13 +76,16 @@ func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1
 
 // readPartner reads the set that receives this set's machines, or the one that hands machines over to it.
 func (p *pass) readPartner(ctx context.Context) error {
-	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; handover.Receives(p.state.Set) && len(validation.IsDNS1123Label(from)) == 0 {
+	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; handover.Receives(p.state.Set) &&
+		len(validation.IsDNS1123Label(from)) == 0 {
 		set := &v1beta1.MachineSet{}
-		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: from}, set); client.IgnoreNotFound(err) != nil {
+		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: from},
+			set); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("get set %s, which may hand machines over: %w", from, err)
 		}
 		order, ok := handover.Ordered(set)
-		p.state.Expecting = ok && order.To == p.key.Name && handover.ReceivesFrom(p.state.Set, set) && set.DeletionTimestamp.IsZero()
+		p.state.Expecting = ok && order.To == p.key.Name && handover.ReceivesFrom(p.state.Set, set) &&
+			set.DeletionTimestamp.IsZero()
 	}
 	order, ok := handover.Ordered(p.state.Set)
 	if !ok || len(validation.IsDNS1123Label(order.To)) > 0 {
@@ -102,8 +105,8 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands machines over, each by one patch that fails on a conflict. It first reads the receiving set live, because
-// the garbage collector would delete a machine whose set is gone.
+// handOver hands machines over, each by one patch that fails on a conflict. It first reads the receiving set live,
+// because the garbage collector would delete a machine whose set is gone.
 func (p *pass) handOver(ctx context.Context, updates []Update) error {
 	if len(updates) == 0 {
 		return nil
@@ -115,7 +118,8 @@ func (p *pass) handOver(ctx context.Context, updates []Update) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("get set %s, which is to receive machines: %w", p.state.Receiver.Name, err)
-	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation || !handover.ReceivesFrom(to, p.state.Set):
+	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation ||
+		!handover.ReceivesFrom(to, p.state.Set):
 		p.requeueIn(conflictDelay)
 		return nil
 	}

@@ -45,8 +45,9 @@ func TestRemediable(t *testing.T) {
 	}
 }
 
-// A machine that is Ready although a check requested its remediation is not replaced for a while: the check may be about to
-// withdraw the request. The time counts from when this process saw both conditions, because their times are of other clocks.
+// A machine that is Ready although a check requested its remediation is not replaced for a while: the check may be
+// about to withdraw the request. The time counts from when this process saw both conditions, because their times are
+// of other clocks.
 //
 // H-6, H-19.
 func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
@@ -57,11 +58,15 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 		failed, candidate         bool
 	}{
 		{"seen right now", time.Minute, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, false},
-		{"seen for not long enough, by clocks that are behind", 10 * time.Minute, 10 * time.Minute, recoveryGrace - 1, v1beta1.ReasonMachineHealthCheck, false, false},
+		{"seen for not long enough, by clocks that are behind", 10 * time.Minute, 10 * time.Minute, recoveryGrace - 1,
+			v1beta1.ReasonMachineHealthCheck, false, false},
 		{"seen for long enough", time.Minute, 10 * time.Second, recoveryGrace, v1beta1.ReasonMachineHealthCheck, false, true},
-		{"seen for long enough, by clocks that are ahead", -10 * time.Minute, -10 * time.Minute, recoveryGrace, v1beta1.ReasonMachineHealthCheck, false, true},
-		{"so old that no clock matters", recoveryGrace + clockDifference, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, true},
-		{"well since the mark, which is a person's", time.Minute, 10 * time.Second, 0, v1beta1.ReasonRemediateAnnotation, false, true},
+		{"seen for long enough, by clocks that are ahead", -10 * time.Minute, -10 * time.Minute, recoveryGrace,
+			v1beta1.ReasonMachineHealthCheck, false, true},
+		{"so old that no clock matters", recoveryGrace + clockDifference, time.Hour, 0, v1beta1.ReasonMachineHealthCheck,
+			false, true},
+		{"well since the mark, which is a person's", time.Minute, 10 * time.Second, 0, v1beta1.ReasonRemediateAnnotation,
+			false, true},
 		{"failed since the mark", time.Minute, 10 * time.Second, 0, v1beta1.ReasonMachineHealthCheck, true, true},
 	} {
 		m := newMachine("a", func(m *v1beta1.Machine) {
@@ -112,12 +117,15 @@ func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
 		state State
 		want  string
 	}{
-		"several, with no budget left":   {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", interrupted), newMachine("c", up)), "a b"},
-		"beside one that failed":         {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", broken), newMachine("c", up)), "a"},
-		"marked as well, and Ready":      {stateOf(aSet(1), newMachine("a", marked)), "a"},
-		"marked for somebody else":       {stateOf(aSet(1), newMachine("a", external)), "a"},
-		"paused":                         {stateOf(aSet(1), newMachine("a", interruptedAnd(v1beta1.AnnotationPaused))), ""},
-		"exempt":                         {stateOf(aSet(1), newMachine("a", interruptedAnd(v1beta1.AnnotationSkipRemediation))), ""},
+		"several, with no budget left": {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", interrupted),
+			newMachine("c", up)), "a b"},
+		"beside one that failed": {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", broken),
+			newMachine("c", up)), "a"},
+		"marked as well, and Ready": {stateOf(aSet(1), newMachine("a", marked)), "a"},
+		"marked for somebody else":  {stateOf(aSet(1), newMachine("a", external)), "a"},
+		"paused":                    {stateOf(aSet(1), newMachine("a", interruptedAnd(v1beta1.AnnotationPaused))), ""},
+		"exempt": {stateOf(aSet(1),
+			newMachine("a", interruptedAnd(v1beta1.AnnotationSkipRemediation))), ""},
 		"withdrawn":                      {stateOf(aSet(1), newMachine("a", withdrawn)), ""},
 		"in a set that may not make any": {stateOf(aSet(1, frozen), newMachine("a", interrupted)), ""},
 	} {
@@ -128,14 +136,16 @@ func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
 			t.Errorf("%s, no budget: %q are replaced, want %q; backing off: %t", name, got, tc.want, p.BackingOff)
 		}
 	}
-	s := stateOf(aSet(4), newMachine("a", interrupted), newMachine("b", broken), newMachine("c", broken), newMachine("d", interrupted))
+	s := stateOf(aSet(4), newMachine("a", interrupted), newMachine("b", broken), newMachine("c", broken),
+		newMachine("d", interrupted))
 	s.MaxInFlight = 1
 	if got := joinedNames(Decide(s).Remediate); got != "a d b" {
 		t.Errorf("with a budget for one: %q are replaced", got)
 	}
 	s.NextRemediation = epoch.Add(time.Minute)
 	if p := Decide(s); joinedNames(p.Remediate) != "a d" || !p.BackingOff {
-		t.Errorf("while the replacement of others waits: %q are replaced, backing off: %t", joinedNames(p.Remediate), p.BackingOff)
+		t.Errorf("while the replacement of others waits: %q are replaced, backing off: %t", joinedNames(p.Remediate),
+			p.BackingOff)
 	}
 }
 

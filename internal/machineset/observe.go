@@ -34,7 +34,8 @@ func (p *pass) observe(ctx context.Context) error {
 	}
 	p.known = p.shared.get(set)
 	p.known.observed(set)
-	p.state = State{Set: set, MaxInFlight: remediationLimit(set.Spec.Remediation, set.ReplicasOrDefault()), Now: p.Clock.Now()}
+	p.state = State{Set: set, MaxInFlight: remediationLimit(set.Spec.Remediation, set.ReplicasOrDefault()),
+		Now: p.Clock.Now()}
 	if p.Stopped != nil {
 		p.state.Stopped = p.Stopped()
 	}
@@ -67,7 +68,8 @@ func (r *Reconciler) cacheVersion() string {
 
 // cachedMachines returns the machines of a set from the cache, not to be changed.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{}, client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
+	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
+		client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("list the machines of the set: %w", err)
 	}
@@ -81,7 +83,8 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 		return nil, nil
 	}
 	list := &v1beta1.MachineList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace), client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace),
+		client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
 	p.state.Preserved = countPreserved(p.state.Set, list.Items)
@@ -96,7 +99,8 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 
 // adoptable reports whether a set with the selector may take the machine over.
 func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
-	return metav1.GetControllerOf(m) == nil && machinestate.Live(m) && !preservation.Preserved(m) && !machinestate.Unchangeable(m) &&
+	return metav1.GetControllerOf(m) == nil && machinestate.Live(m) && !preservation.Preserved(m) &&
+		!machinestate.Unchangeable(m) &&
 		selector.Matches(labels.Set(m.Labels))
 }
 
@@ -109,7 +113,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	}
 	options := &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}
 	if atLeast != "" {
-		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	list := &v1beta1.MachineList{}
 	began, beganShared := p.known.cache.Mark(), p.shared.cacheMark()
@@ -205,7 +210,8 @@ func (p *pass) countInFlight(ctx context.Context) error {
 	p.known.recoveries = p.known.recoveries.follow(s.Machines, s.Now)
 	s.Recoveries = p.known.recoveries
 	s.InFlight = in
-	lost, recovered := p.known.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds, s.Now)
+	lost, recovered := p.known.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()),
+		s.Set.Spec.MinReadySeconds, s.Now)
 	if p.known.lostReplacements = lost; recovered {
 		p.known.lost = backoff{}
 	}
@@ -233,7 +239,8 @@ func (p *pass) countInFlight(ctx context.Context) error {
 
 // siblings returns the other sets of the deployment, from the cache, not to be changed.
 func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
-	sets, err := index.Shared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{}, client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)})
+	sets, err := index.Shared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{},
+		client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
 	}

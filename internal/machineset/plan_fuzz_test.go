@@ -47,7 +47,8 @@ func newWorld(t *testing.T, seed int64) *world {
 	w := &world{T: t, rand: r, state: stateOf(aSet(int32(r.Intn(8))))}
 	w.state.MaxInFlight = 1 + r.Intn(3)
 	w.state.Set.Spec.MinReadySeconds = int32(r.Intn(2) * 30)
-	w.state.Set.Spec.DeletePolicy = []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest}[r.Intn(3)]
+	w.state.Set.Spec.DeletePolicy = []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest,
+		v1beta1.DeleteOldest}[r.Intn(3)]
 	for range r.Intn(10) {
 		w.add()
 	}
@@ -73,7 +74,8 @@ func (w *world) happen() {
 			w.add(abandoned)
 		}
 		if w.rand.Intn(8) == 0 {
-			w.state.Availability = Availability{MinAvailable: w.rand.Intn(9), Elsewhere: w.rand.Intn(5), UpToDate: w.rand.Intn(3) == 0}
+			w.state.Availability = Availability{MinAvailable: w.rand.Intn(9), Elsewhere: w.rand.Intn(5),
+				UpToDate: w.rand.Intn(3) == 0}
 		}
 		if len(w.machines) == 0 {
 			continue
@@ -128,7 +130,8 @@ func (w *world) observe() {
 		}
 	}
 	var recovered bool
-	if w.in, recovered = w.in.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds, s.Now); recovered {
+	if w.in, recovered = w.in.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds,
+		s.Now); recovered {
 		w.wait = backoff{}
 	}
 	s.InFlight, s.NextRemediation = w.in.InFlight(s.Machines), w.wait.until
@@ -175,12 +178,14 @@ func (w *world) check(p Plan) {
 		if !machinestate.Live(gone) {
 			w.Fatalf("%s is being deleted already: %s", gone.Name, p)
 		}
-		chosen := has(gone.Annotations, v1beta1.AnnotationDeleteMachine) || has(gone.Annotations, v1beta1.AnnotationDeletePriority) || machinestate.ToBeReplaced(gone)
+		chosen := has(gone.Annotations, v1beta1.AnnotationDeleteMachine) ||
+			has(gone.Annotations, v1beta1.AnnotationDeletePriority) || machinestate.ToBeReplaced(gone)
 		if chosen || !machinestate.Available(gone, s.Set.Spec.MinReadySeconds, s.Now) {
 			continue
 		}
 		for _, stays := range s.Machines {
-			if machinestate.Live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" && !has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !machinestate.Ready(stays) {
+			if machinestate.Live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" &&
+				!has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !machinestate.Ready(stays) {
 				w.Fatalf("available %s goes and %s, which is not Ready, stays: %s", gone.Name, stays.Name, p)
 			}
 		}

@@ -14,12 +14,12 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// preservedPoll is how often a set that creates no machines, because too many are preserved, checks whether some are gone: it
-// gets no events of preserved machines.
+// preservedPoll is how often a set that creates no machines, because too many are preserved, checks whether some are
+// gone: it gets no events of preserved machines.
 const preservedPoll = time.Minute
 
-// withoutDueForPreservation returns the machines without those that are about to be preserved. Their own controller takes
-// these from the set, and only then may the set replace them.
+// withoutDueForPreservation returns the machines without those that are about to be preserved. Their own controller
+// takes these from the set, and only then may the set replace them.
 func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !slices.ContainsFunc(machines, preservation.Due) {
 		return machines
@@ -27,8 +27,8 @@ func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), preservation.Due)
 }
 
-// countPreserved counts the orphans that are preserved and would match the set if they still had the labels that preservation
-// removes.
+// countPreserved counts the orphans that are preserved and would match the set if they still had the labels that
+// preservation removes.
 func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	left := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	taken := func(key string) bool {

@@ -7,11 +7,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-15, S-17: a machine due for preservation is deleted neither because it failed nor as surplus, and no other one in its
-// stead.
+// S-15, S-17: a machine due for preservation is deleted neither because it failed nor as surplus, and no other one in
+// its stead.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
-	withInstance := func(m *v1beta1.Machine) { m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning} }
-	now, failed := annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveNow), annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
+	withInstance := func(m *v1beta1.Machine) {
+		m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}
+	}
+	now, failed := annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveNow), annotated(v1beta1.AnnotationPreserve,
+		v1beta1.PreserveWhenFailed)
 	for _, test := range []struct {
 		name  string
 		state State
@@ -22,8 +25,10 @@ func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 		{"without an instance there is nothing to inspect", stateOf(aSet(1), newMachine("a", broken, failed)), "replace a"},
 		{"healthy", stateOf(aSet(1), newMachine("a", up, withInstance, failed), newMachine("b", up, created(0))), "delete a"},
 		{"one too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed)), "settled"},
-		{"two too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed), newMachine("c", broken)), "delete c"},
-		{"more leave than are too many", stateOf(aSet(1), newMachine("a", up, withInstance, now), newMachine("b", up, withInstance, now)), "settled"},
+		{"two too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed),
+			newMachine("c", broken)), "delete c"},
+		{"more leave than are too many", stateOf(aSet(1), newMachine("a", up, withInstance, now),
+			newMachine("b", up, withInstance, now)), "settled"},
 		{"to none", stateOf(aSet(0), newMachine("a", up), newMachine("b", up, withInstance, now)), "delete a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -43,7 +48,8 @@ func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	}
 	state.Preserved = 14
 	plan := Decide(state)
-	if plan.Create != 0 || plan.CreationBlocked.Reason != v1beta1.ReasonTooManyMachines || !strings.Contains(plan.CreationBlocked.Message, "14 preserved") || plan.Wait != preservedPoll {
+	if plan.Create != 0 || plan.CreationBlocked.Reason != v1beta1.ReasonTooManyMachines ||
+		!strings.Contains(plan.CreationBlocked.Message, "14 preserved") || plan.Wait != preservedPoll {
 		t.Errorf("creates %d, reports %+v, waits %s", plan.Create, plan.CreationBlocked, plan.Wait)
 	}
 }
@@ -54,7 +60,8 @@ func TestPreservedMachinesOfASetAreFoundByLabels(t *testing.T) {
 	set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] = "abc"
 	preserved := annotated(v1beta1.AnnotationPreservedUntil, "2030-01-01T00:00:00Z")
 	orphans := []v1beta1.Machine{
-		*newMachine("a", abandoned, preserved), *newMachine("b", abandoned), *newMachine("c", abandoned, preserved, leaving), *newMachine("d", abandoned, preserved, otherLabels),
+		*newMachine("a", abandoned, preserved), *newMachine("b", abandoned), *newMachine("c", abandoned, preserved, leaving),
+		*newMachine("d", abandoned, preserved, otherLabels),
 	}
 	if n := countPreserved(set, orphans); n != 1 {
 		t.Errorf("%d are counted, not 1", n)

@@ -20,20 +20,22 @@ const (
 	maxRemediationBackoff = 30 * time.Minute
 )
 
-// recoveryGrace is how long a health check has to withdraw RemediationRequested when the machine becomes Ready. Health checks
-// use other caches than the set, and after an outage all of these are updated at once.
+// recoveryGrace is how long a health check has to withdraw RemediationRequested when the machine becomes Ready.
+// Health checks use other caches than the set, and after an outage all of these are updated at once.
 const recoveryGrace = time.Minute
 
 // remediable reports whether the set may delete the machine in order to replace it.
 func remediable(m *v1beta1.Machine) bool {
-	return machinestate.Live(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) && !machinestate.Unchangeable(m) &&
+	return machinestate.Live(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) &&
+		!machinestate.Unchangeable(m) &&
 		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
 }
 
-// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: these
-// were never available, or for the shortest time. Machines that recovered since are candidates only after wait, which is
-// zero if there are none.
-func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine, wait time.Duration) {
+// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first:
+// these were never available, or for the shortest time. Machines that recovered since are candidates only after wait,
+// which is zero if there are none.
+func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine,
+	wait time.Duration) {
 	for _, m := range machines {
 		if !remediable(m) {
 			continue
@@ -52,8 +54,8 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 	return candidates, wait
 }
 
-// instanceLost reports whether the machine's instance is gone, or the cloud is about to remove it: then replacing it later
-// saves nothing.
+// instanceLost reports whether the machine's instance is gone, or the cloud is about to remove it: then replacing it
+// later saves nothing.
 func instanceLost(m *v1beta1.Machine) bool {
 	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
 }
@@ -70,8 +72,8 @@ func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) 
 	return lost, others
 }
 
-// recovery identifies that a machine is Ready although a check requested its remediation, by the times of both conditions.
-// These are of the clocks of two hosts.
+// recovery identifies that a machine is Ready although a check requested its remediation, by the times of both
+// conditions. These are of the clocks of two hosts.
 type recovery struct {
 	uid        types.UID
 	marked, up int64
@@ -80,10 +82,11 @@ type recovery struct {
 // recoveries are the times at which this process first saw each recovery of a set's machines, by its own clock.
 type recoveries map[recovery]time.Time
 
-// recoveryOf returns the recovery of a machine, and the later of the times of its two conditions; false if there is none. A
-// request of a person is not a matter of health.
+// recoveryOf returns the recovery of a machine, and the later of the times of its two conditions; false if there is
+// none. A request of a person is not a matter of health.
 func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
-	if machinestate.Failed(m) || machinestate.Interrupted(m) || machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
+	if machinestate.Failed(m) || machinestate.Interrupted(m) ||
+		machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
 		return recovery{}, time.Time{}, false
 	}
 	mark := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
@@ -118,9 +121,10 @@ func (seen recoveries) follow(machines []*v1beta1.Machine, now time.Time) recove
 	return left
 }
 
-// graceLeft returns for how much longer a machine is not replaced because it recovered; zero or less if it may be. The time
-// counts from when this process saw the recovery, because the times of the conditions are of two other hosts. If these are so
-// old that no difference of clocks matters, they count as well: a process may not run for long enough.
+// graceLeft returns for how much longer a machine is not replaced because it recovered; zero or less if it may be.
+// The time counts from when this process saw the recovery, because the times of the conditions are of two other
+// hosts. If these are so old that no difference of clocks matters, they count as well: a process may not run for long
+// enough.
 func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
 	r, began, recovered := recoveryOf(m)
 	if !recovered {
@@ -136,8 +140,8 @@ func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duratio
 // clockDifference is by how much the clocks of two hosts may differ.
 const clockDifference = 15 * time.Minute
 
-// remediationLimit resolves the maxInFlight of a deployment, or of a set without one: a percentage of replicas is rounded up,
-// and it is at least 1 unless written 0. An invalid value counts as the default.
+// remediationLimit resolves the maxInFlight of a deployment, or of a set without one: a percentage of replicas is
+// rounded up, and it is at least 1 unless written 0. An invalid value counts as the default.
 func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	value := r.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(replicas), true)
@@ -155,8 +159,8 @@ func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 //
 // Replacements of machines whose instance vanished are in a list of their own: they use up no budget.
 //
-// They are in memory only. After a restart every machine that is coming up counts as one (see Resume), so the budget is never
-// exceeded.
+// They are in memory only. After a restart every machine that is coming up counts as one (see Resume), so the budget
+// is never exceeded.
 type Replacements []string
 
 // Resume returns the replacements of a set that this process has not observed before.
@@ -168,7 +172,8 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 			continue
 		}
 		lives++
-		starting := machinestate.Starting(m) || machinestate.Running(m) && machinestate.Ready(m) && !machinestate.Available(m, minReadySeconds, now)
+		starting := machinestate.Starting(m) || machinestate.Running(m) && machinestate.Ready(m) &&
+			!machinestate.Available(m, minReadySeconds, now)
 		if starting && !machinestate.ToBeReplaced(m) && machinestate.Unlaunchable(m) == nil {
 			in = append(in, m.Name)
 		}
@@ -182,7 +187,8 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 }
 
 // Settle returns the replacements that are still in flight. recovered is true if one of them is Running.
-func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) (left Replacements, recovered bool) {
+func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReadySeconds int32,
+	now time.Time) (left Replacements, recovered bool) {
 	byName := make(map[string]*v1beta1.Machine, len(r))
 	for _, name := range r {
 		byName[name] = nil

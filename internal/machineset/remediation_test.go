@@ -24,7 +24,8 @@ func TestReplacementsInTheirLife(t *testing.T) {
 		t.Fatalf("after the deletion: %q", r)
 	}
 	r = r.Assign([]string{"c", "unrelated"})
-	if r, _ = settle(r, healthy, newMachine("c")); !slices.Equal(r, Replacements{"c"}) || r.InFlight([]*v1beta1.Machine{newMachine("c")}) != 1 {
+	if r, _ = settle(r, healthy, newMachine("c")); !slices.Equal(r, Replacements{"c"}) ||
+		r.InFlight([]*v1beta1.Machine{newMachine("c")}) != 1 {
 		t.Fatalf("while the replacement comes up: %q", r)
 	}
 	left, recovered := settle(r, healthy, newMachine("c", readyFor(10*time.Second)))
@@ -59,8 +60,10 @@ func TestReplacementsInTheirLife(t *testing.T) {
 // A new process does not know what its predecessor replaced. It may wait for too many machines, never for too few.
 func TestResumeTakesWhatIsComingUpForReplacements(t *testing.T) {
 	machines := []*v1beta1.Machine{
-		newMachine("running", up), newMachine("young", readyFor(time.Second)), newMachine("pending"), newMachine("provisioned", launched),
-		newMachine("unhealthy", unhealthy), newMachine("failed", broken), newMachine("refused", misconfigured), newMachine("leaving", leaving),
+		newMachine("running", up), newMachine("young", readyFor(time.Second)), newMachine("pending"),
+		newMachine("provisioned", launched),
+		newMachine("unhealthy", unhealthy), newMachine("failed", broken), newMachine("refused", misconfigured),
+		newMachine("leaving", leaving),
 	}
 	got := Resume(machines, 8, 60, epoch)
 	if want := (Replacements{"young", "pending", "provisioned", ""}); !slices.Equal(got, want) {
@@ -94,7 +97,8 @@ func TestRemediationBacksOff(t *testing.T) {
 func TestRemediationLimit(t *testing.T) {
 	for value, want := range map[intstr.IntOrString]int{
 		intstr.FromInt32(1): 1, intstr.FromInt32(0): 0, intstr.FromInt32(7): 7, intstr.FromInt32(-1): 1,
-		intstr.FromString("0%"): 0, intstr.FromString("1%"): 1, intstr.FromString("20%"): 3, intstr.FromString("100%"): 11, intstr.FromString("many"): 1,
+		intstr.FromString("0%"): 0, intstr.FromString("1%"): 1, intstr.FromString("20%"): 3, intstr.FromString("100%"): 11,
+		intstr.FromString("many"): 1,
 	} {
 		if got := remediationLimit(v1beta1.MachineRemediation{MaxInFlight: &value}, 11); got != want {
 			t.Errorf("maxInFlight %s of 11: %d, want %d", value.String(), got, want)
@@ -151,7 +155,8 @@ func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 		t.Fatalf("%d in flight, want 1", p.state.InFlight)
 	}
 	replace("b1", "b2")
-	if settle(newMachine("a3", up), newMachine("b2")); p.state.InFlight != 0 || !slices.Equal(p.state.LostReplacements, Replacements{"b2"}) {
+	if settle(newMachine("a3", up), newMachine("b2")); p.state.InFlight != 0 ||
+		!slices.Equal(p.state.LostReplacements, Replacements{"b2"}) {
 		t.Errorf("%d in flight, want none; %q replace vanished ones", p.state.InFlight, p.state.LostReplacements)
 	}
 }
@@ -173,7 +178,8 @@ func TestSurge(t *testing.T) {
 
 // FuzzRemediationLimit (S-7): whatever a deployment specifies, the limit is 0 only if it specifies 0.
 func FuzzRemediationLimit(f *testing.F) {
-	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%", "9223372036854775807%"} {
+	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%",
+		"9223372036854775807%"} {
 		f.Add(seed, int32(0), int32(100000))
 	}
 	f.Add("1%", int32(0), int32(0))
@@ -187,7 +193,8 @@ func FuzzRemediationLimit(f *testing.F) {
 			limit = intstr.FromInt32(number)
 		}
 		none := limit == intstr.FromInt32(0) || limit == intstr.FromString("0%")
-		if n := remediationLimit(v1beta1.MachineRemediation{MaxInFlight: &limit}, replicas); n < 0 || n == 0 && !none || none && n != 0 {
+		if n := remediationLimit(v1beta1.MachineRemediation{MaxInFlight: &limit}, replicas); n < 0 || n == 0 && !none ||
+			none && n != 0 {
 			t.Errorf("%s of %d is %d", limit.String(), replicas, n)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// statusInterval is the least time between two writes of a status in which only numbers changed. No controller depends on
-// them: a deployment counts machines itself.
+// statusInterval is the least time between two writes of a status in which only numbers changed. No controller
+// depends on them: a deployment counts machines itself.
 const statusInterval = 2 * time.Second
 
 // report writes the status if it changed. A change of numbers only may wait for statusInterval.
@@ -27,7 +27,8 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	if equality.Semantic.DeepEqual(set.Status, status) {
 		return nil
 	}
-	if wait := p.known.statusWritten.Add(statusInterval).Sub(p.Clock.Now()); wait > 0 && !urgent(set.Status.Conditions, status.Conditions) {
+	if wait := p.known.statusWritten.Add(statusInterval).Sub(p.Clock.Now()); wait > 0 &&
+		!urgent(set.Status.Conditions, status.Conditions) {
 		p.requeueIn(wait)
 		return nil
 	}
@@ -109,18 +110,21 @@ func (p *pass) recordActions() {
 	} {
 		switch n := len(action.machines); {
 		case n == 1:
-			p.event(corev1.EventTypeNormal, action.reason, action.action, fmt.Sprintf("%s machine %s.", action.verb, action.machines[0].Name))
+			p.event(corev1.EventTypeNormal, action.reason, action.action, fmt.Sprintf("%s machine %s.", action.verb,
+				action.machines[0].Name))
 		case n > 1:
-			p.event(corev1.EventTypeNormal, action.reason, action.action, fmt.Sprintf("%s %s: %s.", action.verb, wording.Count(n, "machine"), namesOf(action.machines)))
+			p.event(corev1.EventTypeNormal, action.reason, action.action,
+				fmt.Sprintf("%s %s: %s.", action.verb, wording.Count(n, "machine"), namesOf(action.machines)))
 		}
 	}
 }
 
-// event records an event on the set, without the set's resource version: so a repeated event increments the count of the same
-// Event.
+// event records an event on the set, without the set's resource version: so a repeated event increments the count of
+// the same Event.
 func (p *pass) event(kind, reason, action, message string) {
 	if p.Recorder != nil {
-		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name, UID: p.state.Set.UID}}
+		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name,
+			UID: p.state.Set.UID}}
 		p.Recorder.Eventf(set, nil, kind, reason, action, "%s", message)
 	}
 }

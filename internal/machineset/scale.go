@@ -22,7 +22,8 @@ const (
 	// maxReplicas is what the CRD admits. The controller does nothing about a set that has more anyway.
 	maxReplicas = 100000
 
-	// maxRejectedMachines is how many machines of one configuration may be unlaunchable before the set creates no more of it.
+	// maxRejectedMachines is how many machines of one configuration may be unlaunchable before the set creates no more
+	// of it.
 	maxRejectedMachines = 3
 
 	// frozenPoll is how often a set that would create machines checks whether the process may do so again.
@@ -70,8 +71,8 @@ type State struct {
 // Reason is a reason of a condition with its message.
 type Reason struct{ Reason, Message string }
 
-// Plan is what a set does next. Its parts are independent: carried out in any order, or only in part, they keep every bound.
-// After that the set makes another plan, until one is Settled.
+// Plan is what a set does next. Its parts are independent: carried out in any order, or only in part, they keep every
+// bound. After that the set makes another plan, until one is Settled.
 type Plan struct {
 	// Release are machines that no longer match.
 	Release []*v1beta1.Machine
@@ -166,7 +167,8 @@ func Decide(s State) Plan {
 		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
 		staying := withoutDueForPreservation(active)
 		surplus = max(0, len(staying)-replicas)
-		p.Delete, p.Blocked = s.Availability.split(s, machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
+		p.Delete, p.Blocked = s.Availability.split(s, machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(),
+			s.Set.Generation), surplus)
 		p.Chosen = surplus < len(staying)
 		if len(p.Blocked) > 0 {
 			p.waitFor(availabilityPoll)
@@ -192,12 +194,13 @@ func Decide(s State) Plan {
 	return p
 }
 
-// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one that
-// exists anyway must do no harm: an empty selector would adopt all machines, and a set whose new machines do not match its
-// selector, or whose template annotates them for deletion, would create machines without end.
+// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one
+// that exists anyway must do no harm: an empty selector would adopt all machines, and a set whose new machines do not
+// match its selector, or whose template annotates them for deletion, would create machines without end.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
-		return nil, Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("spec.replicas is %d, not between 0 and %d", n, maxReplicas)}
+		return nil, Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("spec.replicas is %d, not between 0 and %d", n,
+			maxReplicas)}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
 	if err != nil {
@@ -212,7 +215,8 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	}
 	for _, r := range requirements {
 		if r.Key() == v1beta1.LabelProvider {
-			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not select by " + r.Key() + ", which machines get later"}
+			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not select by " + r.Key() +
+				", which machines get later"}
 		}
 	}
 	if errs := validation.Template(&set.Spec.Template); len(errs) > 0 {
@@ -281,9 +285,9 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, capacity)
 }
 
-// remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within the budget.
-// While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable machines only
-// stop creation: they must not keep other failed machines from being replaced.
+// remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within the
+// budget. While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable
+// machines only stop creation: they must not keep other failed machines from being replaced.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -361,7 +365,8 @@ func (s State) rejectedConfiguration() Reason {
 	}
 	var without []*v1beta1.Machine
 	for _, m := range s.Machines {
-		if machinestate.Live(m) && machinestate.Unlaunchable(m) != nil && sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
+		if machinestate.Live(m) && machinestate.Unlaunchable(m) != nil &&
+			sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
 			without = append(without, m)
 		}
 	}
@@ -369,8 +374,9 @@ func (s State) rejectedConfiguration() Reason {
 		return Reason{}
 	}
 	why := machinestate.Unlaunchable(first(without, 1)[0])
-	return Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Machines %s cannot be launched, and no more are made of the same configuration: %s: %s",
-		namesOf(without), why.Reason, wording.Brief(why.Message))}
+	return Reason{v1beta1.ReasonInvalidConfiguration,
+		fmt.Sprintf("Machines %s cannot be launched, and no more are made of the same configuration: %s: %s",
+			namesOf(without), why.Reason, wording.Brief(why.Message))}
 }
 
 // update plans to patch the members, machines being deleted included, that differ from the template in a field that is
@@ -418,7 +424,9 @@ func (p *Plan) waitFor(d time.Duration) {
 
 // first returns the n machines that come first by name, or all if there are fewer.
 func first(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
-	sorted := slices.SortedFunc(slices.Values(machines), func(a, b *v1beta1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	sorted := slices.SortedFunc(slices.Values(machines), func(a, b *v1beta1.Machine) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return sorted[:min(n, len(sorted))]
 }
 

@@ -24,79 +24,119 @@ func TestDecide(t *testing.T) {
 		{"as many as wanted", stateOf(aSet(2), several("m", 2, up)...), "settled"},
 		{"too few", stateOf(aSet(5), several("m", 2, up)...), "create 3"},
 		{"none yet", stateOf(aSet(50)), "create 50"},
-		{"deleting ones do not count as live", stateOf(aSet(2), newMachine("a", up), newMachine("b", up, leaving)), "create 1"},
+		{"deleting ones do not count as live", stateOf(aSet(2), newMachine("a", up), newMachine("b", up, leaving)),
+			"create 1"},
 		{"too many", stateOf(aSet(1), newMachine("old", up, created(3*time.Hour)), newMachine("new", up)), "delete old"},
 		{"to none", stateOf(aSet(0), several("m", 2, up)...), "delete m0 m1"},
 		{"too many, one already leaving", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, leaving)), "settled"},
 
 		{"adopts before it creates", stateOf(aSet(2), newMachine("a", up), newMachine("o", up, abandoned)), "adopt o"},
-		{"adopts and creates the rest", stateOf(aSet(3), newMachine("a", up), newMachine("o", up, abandoned)), "adopt o; create 1"},
-		{"adopts the best orphan", stateOf(aSet(1), newMachine("x", broken, abandoned), newMachine("y", up, abandoned)), "adopt y; leave (EnoughReplicas) x"},
-		{"adopts none beyond replicas", stateOf(aSet(1), newMachine("a", up), newMachine("o", up, abandoned)), "leave (EnoughReplicas) o"},
-		{"a surplus adopts none", stateOf(aSet(0), newMachine("a", up), newMachine("o", up, abandoned)), "delete a; leave (EnoughReplicas) o"},
-		{"being deleted it neither adopts nor creates", stateOf(aSet(3, beingDeleted), newMachine("a", up), newMachine("o", up, abandoned)), "leave (SetDeleting) o"},
+		{"adopts and creates the rest", stateOf(aSet(3), newMachine("a", up), newMachine("o", up, abandoned)),
+			"adopt o; create 1"},
+		{"adopts the best orphan", stateOf(aSet(1), newMachine("x", broken, abandoned), newMachine("y", up, abandoned)),
+			"adopt y; leave (EnoughReplicas) x"},
+		{"adopts none beyond replicas", stateOf(aSet(1), newMachine("a", up), newMachine("o", up, abandoned)),
+			"leave (EnoughReplicas) o"},
+		{"a surplus adopts none", stateOf(aSet(0), newMachine("a", up), newMachine("o", up, abandoned)),
+			"delete a; leave (EnoughReplicas) o"},
+		{"being deleted it neither adopts nor creates", stateOf(aSet(3, beingDeleted), newMachine("a", up),
+			newMachine("o", up, abandoned)), "leave (SetDeleting) o"},
 		{"being deleted it deletes nothing", stateOf(aSet(0, beingDeleted), newMachine("a", up)), "settled"},
 
-		{"what no longer matches is released and counts until then", stateOf(aSet(2), newMachine("a", up), newMachine("b", up, otherLabels)), "release b"},
-		{"what is being released is no surplus", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels)), "release b"},
-		{"what is being released and more missing", stateOf(aSet(3), newMachine("a", up), newMachine("b", up, otherLabels)), "release b; create 1"},
-		{"what does not match and leaves is left alone", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels, leaving)), "settled"},
+		{"what no longer matches is released and counts until then",
+			stateOf(aSet(2), newMachine("a", up), newMachine("b", up, otherLabels)), "release b"},
+		{"what is being released is no surplus", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels)),
+			"release b"},
+		{"what is being released and more missing", stateOf(aSet(3), newMachine("a", up), newMachine("b", up, otherLabels)),
+			"release b; create 1"},
+		{"what does not match and leaves is left alone",
+			stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels, leaving)), "settled"},
 
 		{"frozen it creates nothing", stateOf(aSet(3, frozen), newMachine("a", up)), "but FrozenByLabel"},
 		{"frozen it deletes", stateOf(aSet(0, frozen), newMachine("a", up)), "delete a; but FrozenByLabel"},
 		{"frozen it does not replace", stateOf(aSet(1, frozen), newMachine("a", broken)), "but FrozenByLabel"},
 		{"frozen it adopts", stateOf(aSet(1, frozen), newMachine("a", up, abandoned)), "adopt a; but FrozenByLabel"},
-		{"with no-create", stateOf(aSet(3, withoutCreation), newMachine("a", up), newMachine("o", up, abandoned)), "leave (EnoughReplicas) o"},
+		{"with no-create", stateOf(aSet(3, withoutCreation), newMachine("a", up), newMachine("o", up, abandoned)),
+			"leave (EnoughReplicas) o"},
 		{"with no-create it replaces by deleting", stateOf(aSet(1, withoutCreation), newMachine("a", broken)), "replace a"},
 
 		{"a failed one is replaced", stateOf(aSet(2), newMachine("a", up), newMachine("b", broken)), "replace b"},
-		{"newest first, within the budget", stateOf(aSet(3), newMachine("a", broken, created(2*time.Hour)), newMachine("b", broken, created(time.Minute)), newMachine("c", broken)), "replace b"},
+		{"newest first, within the budget", stateOf(aSet(3), newMachine("a", broken, created(2*time.Hour)),
+			newMachine("b", broken, created(time.Minute)), newMachine("c", broken)), "replace b"},
 		{"one with RemediationRequested is replaced", stateOf(aSet(1), newMachine("a", toRemediate)), "replace a"},
-		{"paused ones are not replaced", stateOf(aSet(1), newMachine("a", broken, annotated(v1beta1.AnnotationPaused, ""))), "settled"},
-		{"paused ones in Cluster API's words neither", stateOf(aSet(1), newMachine("a", broken, annotated(v1beta1.AnnotationClusterAPIPaused, ""))), "settled"},
-		{"exempted ones are not replaced", stateOf(aSet(1), newMachine("a", toRemediate, annotated(v1beta1.AnnotationSkipRemediation, ""))), "settled"},
-		{"ones of another schema are not replaced", stateOf(aSet(1), newMachine("a", broken, func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" })), "settled"},
+		{"paused ones are not replaced", stateOf(aSet(1), newMachine("a", broken, annotated(v1beta1.AnnotationPaused, ""))),
+			"settled"},
+		{"paused ones in Cluster API's words neither",
+			stateOf(aSet(1), newMachine("a", broken, annotated(v1beta1.AnnotationClusterAPIPaused, ""))), "settled"},
+		{"exempted ones are not replaced",
+			stateOf(aSet(1), newMachine("a", toRemediate, annotated(v1beta1.AnnotationSkipRemediation, ""))), "settled"},
+		{"ones of another schema are not replaced", stateOf(aSet(1), newMachine("a", broken, func(m *v1beta1.Machine) {
+			m.Labels[v1beta1.LabelTypeVersion] = "v9"
+		})), "settled"},
 		{"refused ones are not replaced", stateOf(aSet(1), newMachine("a", toRemediate, misconfigured)), "settled"},
 		{"a surplus goes before any replacement", stateOf(aSet(1), newMachine("a", broken), newMachine("b", up)), "delete a"},
-		{"missing ones come while a failed one is replaced", stateOf(aSet(3), newMachine("a", broken), newMachine("b", up)), "replace a; create 1"},
+		{"missing ones come while a failed one is replaced", stateOf(aSet(3), newMachine("a", broken), newMachine("b", up)),
+			"replace a; create 1"},
 
 		{"two refused do not stop creation", stateOf(aSet(4), several("m", 2, misconfigured)...), "create 2"},
 		{"three refused do", stateOf(aSet(4), several("m", 3, misconfigured)...), "but InvalidConfiguration"},
 		// S-22: unlaunchable machines stop creation only.
-		{"three refused do not stop replacement", stateOf(aSet(4), append(several("m", 3, misconfigured), newMachine("x", broken))...), "replace x"},
-		{"nor that of unhealthy ones, within the budget", stateOf(aSet(5), append(several("m", 3, misconfigured), several("x", 2, toRemediate)...)...), "replace x0"},
-		{"nor that of vanished ones, which are not created again", stateOf(aSet(6), append(several("m", 3, misconfigured), newMachine("x", lost), newMachine("y", lost))...), "replace x y; but InvalidConfiguration"},
-		{"a template of another schema does", stateOf(aSet(1, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] = "v9" }), newMachine("x", broken)), "update x"},
-		{"refused ones of another configuration do not count", stateOf(aSet(4), several("m", 3, misconfigured, func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.0" })...), "create 1"},
+		{"three refused do not stop replacement",
+			stateOf(aSet(4), append(several("m", 3, misconfigured), newMachine("x", broken))...), "replace x"},
+		{"nor that of unhealthy ones, within the budget",
+			stateOf(aSet(5), append(several("m", 3, misconfigured), several("x", 2, toRemediate)...)...), "replace x0"},
+		{"nor that of vanished ones, which are not created again",
+			stateOf(aSet(6), append(several("m", 3, misconfigured), newMachine("x", lost), newMachine("y", lost))...),
+			"replace x y; but InvalidConfiguration"},
+		{"a template of another schema does",
+			stateOf(aSet(1, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] = "v9" }),
+				newMachine("x", broken)), "update x"},
+		{"refused ones of another configuration do not count",
+			stateOf(aSet(4), several("m", 3, misconfigured, func(m *v1beta1.Machine) {
+				m.Spec.Version = "v1.36.0"
+			})...), "create 1"},
 		{"refused ones that leave do not count", stateOf(aSet(3), several("m", 3, misconfigured, leaving)...), "create 3"},
 
-		{"a fresh mark waits for the scale-down", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(5*time.Minute)))), "wait 10m0s"},
+		{"a fresh mark waits for the scale-down", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(5*time.Minute)))),
+			"wait 10m0s"},
 		{"a stale mark is dropped", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(16*time.Minute)))), "update a"},
 		{"a person's mark stays", stateOf(aSet(1), newMachine("a", up, mark("true"))), "settled"},
 		{"a person's date stays", stateOf(aSet(1), newMachine("a", up, mark("2020-01-01 00:00:00 +0000 UTC"))), "settled"},
-		{"a stale mark counts in a scale-down", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(time.Hour))), newMachine("b", up, created(9*time.Hour))), "delete a"},
+		{"a stale mark counts in a scale-down", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(time.Hour))),
+			newMachine("b", up, created(9*time.Hour))), "delete a"},
 
-		{"available after minReadySeconds", stateOf(aSet(2, minReady(60)), newMachine("a", readyFor(50*time.Second)), newMachine("b", readyFor(20*time.Second))), "wait 10s"},
-		{"an empty selector", stateOf(aSet(3, func(s *v1beta1.MachineSet) { s.Spec.Selector = metav1.LabelSelector{} })), "but InvalidSelector"},
-		{"a selector that the template does not match", stateOf(aSet(3, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels = nil })), "but InvalidSelector"},
+		{"available after minReadySeconds", stateOf(aSet(2, minReady(60)), newMachine("a", readyFor(50*time.Second)),
+			newMachine("b", readyFor(20*time.Second))), "wait 10s"},
+		{"an empty selector", stateOf(aSet(3, func(s *v1beta1.MachineSet) { s.Spec.Selector = metav1.LabelSelector{} })),
+			"but InvalidSelector"},
+		{"a selector that the template does not match",
+			stateOf(aSet(3, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels = nil })), "but InvalidSelector"},
 		{"a selector that cannot be parsed", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
 			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Nonsense"}}
 		})), "but InvalidSelector"},
 		{"a selector by what machines get later", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
-			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: v1beta1.LabelProvider, Operator: metav1.LabelSelectorOpDoesNotExist}}
+			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: v1beta1.LabelProvider,
+				Operator: metav1.LabelSelectorOpDoesNotExist}}
 		})), "but InvalidSelector"},
 		//
-		{"a template that preserves its machines until a time", stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationPreservedUntil)), newMachine("a", up)), "but InvalidConfiguration"},
-		{"a template that requests remediation of its machines", stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationRemediate)), newMachine("a", up)), "but InvalidConfiguration"},
+		{"a template that preserves its machines until a time",
+			stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationPreservedUntil)), newMachine("a", up)),
+			"but InvalidConfiguration"},
+		{"a template that requests remediation of its machines",
+			stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationRemediate)), newMachine("a", up)), "but InvalidConfiguration"},
 		{"a template of another provider", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
 			s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelProvider] = "another"
 		}), newMachine("a", up)), "but InvalidConfiguration"},
 		{"a template whose nodes are outdated", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
-			s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectNoSchedule}}
+			s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintOutdated,
+				Effect: corev1.TaintEffectNoSchedule}}
 		})), "but InvalidConfiguration"},
 		{"negative replicas", stateOf(aSet(-1), newMachine("a", up)), "but InvalidConfiguration"},
 		{"absurd replicas", stateOf(aSet(1<<31-1), newMachine("a", up)), "but InvalidConfiguration"},
-		{"a template of another schema", stateOf(aSet(1, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] = "v9" })), "but UnknownTypeVersion"},
+		{"a template of another schema",
+			stateOf(aSet(1, func(s *v1beta1.MachineSet) {
+				s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] = "v9"
+			})), "but UnknownTypeVersion"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := Decide(test.state).String(); got != test.want {
@@ -117,19 +157,30 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 		{"creation backs off", with(stateOf(aSet(2)), func(s *State) {
 			s.NextCreation, s.CreationFailure = epoch.Add(time.Second), Reason{v1beta1.ReasonMachineCreateFailed, "quota"}
 		}), "but MachineCreateFailed; wait 1s"},
-		{"no replacement while creation backs off", with(failing, func(s *State) { s.NextCreation = epoch.Add(time.Second) }), "wait 1s"},
-		{"replacement backs off", with(failing, func(s *State) { s.NextRemediation = epoch.Add(time.Minute) }), "back off; wait 1m0s"},
+		{"no replacement while creation backs off", with(failing, func(s *State) { s.NextCreation = epoch.Add(time.Second) }),
+			"wait 1s"},
+		{"replacement backs off", with(failing, func(s *State) { s.NextRemediation = epoch.Add(time.Minute) }),
+			"back off; wait 1m0s"},
 		{"the budget is used up", with(failing, func(s *State) { s.InFlight = 1 }), "settled"},
 		{"a larger budget", with(failing, func(s *State) { s.MaxInFlight = 5 }), "replace b a"},
 		{"a budget used elsewhere", with(failing, func(s *State) { s.MaxInFlight, s.InFlight = 5, 4 }), "replace b"},
 		{"a budget of none", with(failing, func(s *State) { s.MaxInFlight = 0 }), "settled"},
-		{"the process may not create", with(stateOf(aSet(1)), func(s *State) { s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""} }), "but ControlPlaneUnreachable; wait 10s"},
-		{"the process may not replace", with(failing, func(s *State) { s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""} }), "but ControlPlaneUnreachable; wait 10s"},
-		{"stopped with nothing to do it says nothing", with(stateOf(aSet(1), newMachine("a", up)), func(s *State) { s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""} }), "settled"},
+		{"the process may not create", with(stateOf(aSet(1)), func(s *State) {
+			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
+		}), "but ControlPlaneUnreachable; wait 10s"},
+		{"the process may not replace", with(failing, func(s *State) {
+			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
+		}), "but ControlPlaneUnreachable; wait 10s"},
+		{"stopped with nothing to do it says nothing", with(stateOf(aSet(1), newMachine("a", up)), func(s *State) {
+			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
+		}), "settled"},
 		{"the ceiling", stateOf(aSet(3), several("gone", 14, leaving)...), "create 2; but TooManyMachines"},
 		{"above the ceiling", stateOf(aSet(3), several("gone", 20, leaving)...), "but TooManyMachines"},
-		{"the ceiling counts surge", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) { s.Surge = 1 }), "create 3"},
-		{"the ceiling follows what was there", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) { s.Set.Status.Replicas = 10 }), "create 3"},
+		{"the ceiling counts surge", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) { s.Surge = 1 }),
+			"create 3"},
+		{"the ceiling follows what was there", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) {
+			s.Set.Status.Replicas = 10
+		}), "create 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := Decide(test.state).String(); got != test.want {
@@ -139,11 +190,12 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 	}
 }
 
-// S-20: machines whose instance vanished are replaced at once, even if the budget is used up, unless replacements of such
-// machines vanish in a row.
+// S-20: machines whose instance vanished are replaced at once, even if the budget is used up, unless replacements of
+// such machines vanish in a row.
 func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 	with := func(s State, change func(*State)) State { change(&s); return s }
-	preempted := stateOf(aSet(5), newMachine("a", lost), newMachine("b", lost), newMachine("c", lost), newMachine("d", broken), newMachine("e", toRemediate))
+	preempted := stateOf(aSet(5), newMachine("a", lost), newMachine("b", lost), newMachine("c", lost),
+		newMachine("d", broken), newMachine("e", toRemediate))
 	again := func(names ...string) func(*State) {
 		return func(s *State) { s.LostReplacements, s.NextLost = names, epoch.Add(time.Minute) }
 	}
@@ -155,14 +207,21 @@ func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 		{"beside one that is within the budget", preempted, "replace a b c d"},
 		{"when the budget is used up", with(preempted, func(s *State) { s.InFlight = 1 }), "replace a b c"},
 		{"when the budget is exceeded", with(preempted, func(s *State) { s.InFlight = 9 }), "replace a b c"},
-		{"while others that failed are waited for", with(preempted, func(s *State) { s.NextRemediation = epoch.Add(time.Minute) }), "replace a b c; back off; wait 1m0s"},
-		{"but for those that replaced vanished ones and vanished again", with(preempted, again("a", "b")), "replace c d; back off; wait 1m0s"},
+		{"while others that failed are waited for", with(preempted, func(s *State) {
+			s.NextRemediation = epoch.Add(time.Minute)
+		}), "replace a b c; back off; wait 1m0s"},
+		{"but for those that replaced vanished ones and vanished again", with(preempted, again("a", "b")),
+			"replace c d; back off; wait 1m0s"},
 		{"whose wait is over", with(preempted, func(s *State) { again("a")(s); s.NextLost = epoch }), "replace a b c d"},
 		{"not with a budget of none", with(preempted, func(s *State) { s.MaxInFlight = 0 }), "settled"},
 		{"not while the set is frozen", with(preempted, func(s *State) { s.Set = aSet(5, frozen) }), "but FrozenByLabel"},
-		{"not while a cluster is unreachable", with(preempted, func(s *State) { s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""} }), "but ControlPlaneUnreachable; wait 10s"},
-		{"not while the API refuses machines", with(preempted, func(s *State) { s.NextCreation = epoch.Add(time.Second) }), "wait 1s"},
-		{"not against a person's will", stateOf(aSet(2), newMachine("a", lost, annotated(v1beta1.AnnotationPaused, "")), newMachine("b", lost, annotated(v1beta1.AnnotationSkipRemediation, ""))), "settled"},
+		{"not while a cluster is unreachable", with(preempted, func(s *State) {
+			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
+		}), "but ControlPlaneUnreachable; wait 10s"},
+		{"not while the API refuses machines", with(preempted, func(s *State) { s.NextCreation = epoch.Add(time.Second) }),
+			"wait 1s"},
+		{"not against a person's will", stateOf(aSet(2), newMachine("a", lost, annotated(v1beta1.AnnotationPaused, "")),
+			newMachine("b", lost, annotated(v1beta1.AnnotationSkipRemediation, ""))), "settled"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := Decide(test.state).String(); got != test.want {
@@ -226,7 +285,8 @@ func TestDeletionOrder(t *testing.T) {
 
 // S-5.
 func TestDeletePolicies(t *testing.T) {
-	machines := []*v1beta1.Machine{newMachine("old", up, created(3*time.Hour)), newMachine("new", up, created(time.Hour)), newMachine("middle", up, created(2*time.Hour))}
+	machines := []*v1beta1.Machine{newMachine("old", up, created(3*time.Hour)), newMachine("new", up, created(time.Hour)),
+		newMachine("middle", up, created(2*time.Hour))}
 	order := func(policy v1beta1.DeletePolicy, generation int64) string {
 		var names []string
 		for _, m := range machinestate.DeletionOrder(machines, policy, generation) {

@@ -14,8 +14,8 @@ import (
 
 // sharedState is all that a Reconciler remembers. Losing it costs reads and time, never exact numbers.
 type sharedState struct {
-	// remediating is locked from the count of remediations in flight to the deletes that add to it, because several sets may
-	// share a budget. Remediation is rare enough for one at a time.
+	// remediating is locked from the count of remediations in flight to the deletes that add to it, because several sets
+	// may share a budget. Remediation is rare enough for one at a time.
 	remediating sync.Mutex
 	// shrinking is locked from the count of available machines to the deletes that depend on it, if several sets of a
 	// deployment have such machines.
@@ -48,8 +48,8 @@ type setState struct {
 	// remediation and creation are the backoffs after failures, creationFailure is what failed.
 	remediation, creation backoff
 	creationFailure       Reason
-	// lostReplacements replace machines whose instance vanished, and are not available yet. lost is the backoff after some of
-	// them vanished as well.
+	// lostReplacements replace machines whose instance vanished, and are not available yet. lost is the backoff after
+	// some of them vanished as well.
 	lostReplacements Replacements
 	lost             backoff
 	// recoveries are those of the set's machines as they were last observed.
@@ -138,7 +138,8 @@ func (m *sharedState) invalidateCache() {
 	m.cache.Invalidate()
 }
 
-// replacementsOf returns the replacements in flight in a set; false if the set was not observed since the process began.
+// replacementsOf returns the replacements in flight in a set; false if the set was not observed since the process
+// began.
 func (m *sharedState) replacementsOf(set types.UID) (Replacements, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,8 +161,8 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 	}
 }
 
-// updatePatience is how long a set waits until it patches a machine again that differs from the template again. If another
-// writer keeps undoing the patch, this prevents a hot loop.
+// updatePatience is how long a set waits until it patches a machine again that differs from the template again. If
+// another writer keeps undoing the patch, this prevents a hot loop.
 const updatePatience = time.Minute
 
 // dueUpdates returns the updates that were not tried recently, and how long the others have to wait.

@@ -107,7 +107,8 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	case missing > 0:
 		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, "")
 	case p.BackingOff:
-		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff, "Failed machines are not replaced yet, because their replacements failed too.")
+		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff,
+			"Failed machines are not replaced yet, because their replacements failed too.")
 	default:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, "")
 	}
@@ -145,11 +146,12 @@ func unadopted(p Plan) Reason {
 	case v1beta1.ReasonSetDeleting:
 		return Reason{p.UnadoptedReason, "The set is being deleted and does not adopt what matches: " + namesOf(p.Unadopted)}
 	}
-	return Reason{p.UnadoptedReason, "The set has as many machines as it wants and does not adopt what matches: " + namesOf(p.Unadopted)}
+	return Reason{p.UnadoptedReason, "The set has as many machines as it wants and does not adopt what matches: " +
+		namesOf(p.Unadopted)}
 }
 
-// frozenBy says why a set with the freeze label is frozen: for the reason that the label names, or that the condition gave
-// when the label was set, or because a person set the label.
+// frozenBy says why a set with the freeze label is frozen: for the reason that the label names, or that the condition
+// gave when the label was set, or because a person set the label.
 func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
 	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
@@ -163,7 +165,8 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	}
 	if frozen {
 		switch was.Reason {
-		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused, v1beta1.ReasonControlCredentialsRefused:
+		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused,
+			v1beta1.ReasonControlCredentialsRefused:
 			// This process was stopped; that is not the reason of the label.
 		default:
 			return Reason{was.Reason, was.Message}
@@ -181,11 +184,13 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 		case !machinestate.Live(m):
 		case machinestate.Failed(m):
 			summaries = append(summaries, v1beta1.FailedMachine{
-				Name: m.Name, Reason: string(m.Status.FailureReason), Message: wording.Brief(m.Status.FailureMessage), Time: failedAt(m),
+				Name: m.Name, Reason: string(m.Status.FailureReason), Message: wording.Brief(m.Status.FailureMessage),
+				Time: failedAt(m),
 			})
 		case launched != nil:
 			summaries = append(summaries, v1beta1.FailedMachine{
-				Name: m.Name, Reason: launched.Reason, Message: wording.Brief(launched.Message), Time: launched.LastTransitionTime.DeepCopy(),
+				Name: m.Name, Reason: launched.Reason, Message: wording.Brief(launched.Message),
+				Time: launched.LastTransitionTime.DeepCopy(),
 			})
 		}
 	}
@@ -197,7 +202,8 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 
 // failedAt is when the machine stopped being Ready or, if it has no such condition, the time of its last operation.
 func failedAt(m *v1beta1.Machine) *metav1.Time {
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
+		c.Status != metav1.ConditionTrue {
 		return c.LastTransitionTime.DeepCopy()
 	}
 	if m.Status.LastOperation != nil {

@@ -21,8 +21,10 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestStatus(t *testing.T) {
 	frozenBefore := func(s *v1beta1.MachineSet) {
 		s.Status.Conditions = []metav1.Condition{
-			{Type: v1beta1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOvershoot, Message: "12 machines, 9 wanted", LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))},
-			{Type: v1beta1.ConditionReplicaFailure, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTooManyMachines, LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))},
+			{Type: v1beta1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOvershoot,
+				Message: "12 machines, 9 wanted", LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))},
+			{Type: v1beta1.ConditionReplicaFailure, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTooManyMachines,
+				LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))},
 		}
 	}
 	for _, test := range []struct {
@@ -32,16 +34,25 @@ func TestStatus(t *testing.T) {
 	}{
 		{name: "settled", state: stateOf(aSet(2), several("m", 2, up)...)},
 		{name: "without-machines", state: stateOf(aSet(0))},
-		{name: "coming-up", state: stateOf(aSet(4, minReady(60)), newMachine("a", up), newMachine("b", readyFor(time.Second)), newMachine("c", notReady), newMachine("d"))},
-		{name: "scaling-down", state: stateOf(aSet(1), newMachine("a", up), newMachine("b", up), newMachine("c", up, leaving))},
-		{name: "create-failed", state: stateOf(aSet(2), newMachine("a", up)), failure: Reason{v1beta1.ReasonMachineCreateFailed, "create machine: exceeded quota"}},
-		{name: "failed-machines", state: stateOf(aSet(12), append(several("m", 12, broken), newMachine("refused", misconfigured))...)},
+		{name: "coming-up", state: stateOf(aSet(4, minReady(60)), newMachine("a", up), newMachine("b", readyFor(time.Second)),
+			newMachine("c", notReady), newMachine("d"))},
+		{name: "scaling-down", state: stateOf(aSet(1), newMachine("a", up), newMachine("b", up),
+			newMachine("c", up, leaving))},
+		{name: "create-failed", state: stateOf(aSet(2), newMachine("a", up)),
+			failure: Reason{v1beta1.ReasonMachineCreateFailed, "create machine: exceeded quota"}},
+		{name: "failed-machines",
+			state: stateOf(aSet(12), append(several("m", 12, broken), newMachine("refused", misconfigured))...)},
 		{name: "frozen-by-overshoot", state: stateOf(aSet(3, frozen, frozenBefore), newMachine("a", up))},
 		{name: "thawed", state: stateOf(aSet(1, frozenBefore), newMachine("a", up))},
 		{name: "adoption-skipped", state: stateOf(aSet(0), newMachine("a", abandoned), newMachine("b", abandoned))},
-		{name: "being-deleted", state: stateOf(aSet(1, beingDeleted), newMachine("a", up, leaving), newMachine("b", abandoned))},
-		{name: "unlabelled", state: stateOf(aSet(1, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels["new"] = "x" }), newMachine("a", up))},
-		{name: "invalid-selector", state: stateOf(aSet(3, func(s *v1beta1.MachineSet) { s.Spec.Selector = metav1.LabelSelector{} }), newMachine("a", up))},
+		{name: "being-deleted", state: stateOf(aSet(1, beingDeleted), newMachine("a", up, leaving),
+			newMachine("b", abandoned))},
+		{name: "unlabelled", state: stateOf(aSet(1, func(s *v1beta1.MachineSet) {
+			s.Spec.Template.ObjectMeta.Labels["new"] = "x"
+		}), newMachine("a", up))},
+		{name: "invalid-selector",
+			state: stateOf(aSet(3, func(s *v1beta1.MachineSet) { s.Spec.Selector = metav1.LabelSelector{} }),
+				newMachine("a", up))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := yaml.Marshal(Status(test.state, Decide(test.state), test.failure))
@@ -69,7 +80,8 @@ func TestStatus(t *testing.T) {
 // observedGeneration. Waiting for a reason that the status reports counts as having acted.
 func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
-	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed, "quota"}
+	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed,
+		"quota"}
 	needed := stateOf(aSet(1), newMachine("a", up), newMachine("b", up))
 	needed.Availability = Availability{MinAvailable: 2}
 	for _, test := range []struct {
@@ -82,7 +94,8 @@ func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 		{"one is missing", stateOf(aSet(2), newMachine("a", up)), false, 3},
 		{"one is too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", up)), false, 3},
 		{"one is too many, and which is not known yet", stateOf(aSet(1), newMachine("a", up), newMachine("b", up)), true, 3},
-		{"one is not in sync with the template", stateOf(aSet(1), newMachine("a", up, annotated(v1beta1.AnnotationLastAppliedTemplate, "{}"))), false, 3},
+		{"one is not in sync with the template",
+			stateOf(aSet(1), newMachine("a", up, annotated(v1beta1.AnnotationLastAppliedTemplate, "{}"))), false, 3},
 		{"frozen", stateOf(aSet(2, frozen), newMachine("a", up)), false, 7},
 		{"creation is refused", failing, false, 7},
 		{"the deployment needs what is too many", needed, false, 7},

@@ -135,7 +135,8 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	node.StartupTaints = mergeTaints(node.StartupTaints, want.StartupTaints, before.StartupTaints)
 	hooks := &changed.Spec.LifecycleHooks
 	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, machinestate.Live(m))
-	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate, machinestate.Live(m))
+	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate,
+		machinestate.Live(m))
 	if !sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) {
 		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
 	}
@@ -153,7 +154,8 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts)
 }
 
-// sameLists reports whether a merge patch from one machine to the other changes no list: it would replace a list as a whole.
+// sameLists reports whether a merge patch from one machine to the other changes no list: it would replace a list as a
+// whole.
 func sameLists(a, b *v1beta1.Machine) bool {
 	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
 		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
@@ -215,7 +217,8 @@ func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
 
 // sameInPlace compares what a set propagates to machines in place.
 func sameInPlace(a, b *v1beta1.MachineSpec) bool {
-	return equality.Semantic.DeepEqual(a.Node, b.Node) && equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
+	return equality.Semantic.DeepEqual(a.Node, b.Node) &&
+		equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
 }
 
 // sameInstanceSpec reports whether both would make the same instance.

@@ -33,7 +33,8 @@ func TestNewMachinesAreComplete(t *testing.T) {
 		},
 		Finalizers: []string{v1beta1.MachineFinalizer},
 		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: "machinist.dev/v1beta1", Kind: "MachineSet", Name: "workers", UID: "set-uid", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+			APIVersion: "machinist.dev/v1beta1", Kind: "MachineSet", Name: "workers", UID: "set-uid", Controller: ptr.To(true),
+			BlockOwnerDeletion: ptr.To(true),
 		}},
 	}
 	if diff := cmp.Diff(wantMeta, m.ObjectMeta); diff != "" {
@@ -62,12 +63,14 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 				ClassRef: &v1beta1.LocalRef{Name: "small"}, Version: "v1.36.1",
 				Node: v1beta1.NodeTemplate{
 					Labels: map[string]string{"n-dropped": "x", "n-kept": "old"}, Annotations: map[string]string{"na-dropped": "x"},
-					Taints:        []corev1.Taint{{Key: "t-dropped", Effect: corev1.TaintEffectNoSchedule}, {Key: "t-kept", Value: "old", Effect: corev1.TaintEffectNoSchedule}},
+					Taints: []corev1.Taint{{Key: "t-dropped", Effect: corev1.TaintEffectNoSchedule},
+						{Key: "t-kept", Value: "old", Effect: corev1.TaintEffectNoSchedule}},
 					StartupTaints: []corev1.Taint{{Key: "s-dropped", Effect: corev1.TaintEffectNoExecute}},
 				},
 				Timeouts: v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: time.Hour}},
 				LifecycleHooks: v1beta1.LifecycleHooks{
-					PreDrain: []v1beta1.LifecycleHook{{Name: "h.example/dropped", Owner: "x"}, {Name: "h.example/kept", Owner: "old"}, {Name: "h.example/done", Owner: "x"}},
+					PreDrain: []v1beta1.LifecycleHook{{Name: "h.example/dropped", Owner: "x"}, {Name: "h.example/kept", Owner: "old"},
+						{Name: "h.example/done", Owner: "x"}},
 				},
 			},
 		}
@@ -78,7 +81,9 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 	m.Labels["mine"], m.Annotations["mine"] = "x", "x"
 	m.Spec.Node.Labels["mine"] = "x"
 	m.Spec.Node.Taints = append(m.Spec.Node.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
-	m.Spec.LifecycleHooks.PreDrain = append(m.Spec.LifecycleHooks.PreDrain[:2:2], v1beta1.LifecycleHook{Name: "h.example/mine", Owner: "me"}) // h.example/done is done.
+	// h.example/done is done.
+	m.Spec.LifecycleHooks.PreDrain = append(m.Spec.LifecycleHooks.PreDrain[:2:2],
+		v1beta1.LifecycleHook{Name: "h.example/mine", Owner: "me"})
 
 	if templateOf(before).propagate(m) != nil {
 		t.Fatal("what others add to a machine, and hooks that are done, are no difference")
@@ -86,17 +91,21 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 
 	after := before.DeepCopy()
 	after.Spec.Template = v1beta1.MachineTemplateSpec{
-		ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"pool": "workers", "kept": "new", "added": "x"}, Annotations: map[string]string{"note/kept": "new"}},
+		ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"pool": "workers", "kept": "new", "added": "x"},
+			Annotations: map[string]string{"note/kept": "new"}},
 		Spec: v1beta1.MachineSpec{
-			ClassRef: &v1beta1.LocalRef{Name: "other"}, Version: "v1.36.2", UserDataRef: &v1beta1.UserDataRef{Name: "other"}, CredentialsRef: &v1beta1.LocalRef{Name: "other"},
+			ClassRef: &v1beta1.LocalRef{Name: "other"}, Version: "v1.36.2", UserDataRef: &v1beta1.UserDataRef{Name: "other"},
+			CredentialsRef: &v1beta1.LocalRef{Name: "other"},
 			Node: v1beta1.NodeTemplate{
 				Labels:        map[string]string{"n-kept": "new", "n-added": "x"},
 				Taints:        []corev1.Taint{{Key: "t-kept", Value: "new", Effect: corev1.TaintEffectNoSchedule}},
 				StartupTaints: []corev1.Taint{{Key: "s-added", Effect: corev1.TaintEffectNoExecute}},
 			},
-			Timeouts: v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: 2 * time.Hour}, Creation: &metav1.Duration{Duration: time.Minute}},
+			Timeouts: v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: 2 * time.Hour},
+				Creation: &metav1.Duration{Duration: time.Minute}},
 			LifecycleHooks: v1beta1.LifecycleHooks{
-				PreDrain:     []v1beta1.LifecycleHook{{Name: "h.example/kept", Owner: "new"}, {Name: "h.example/done", Owner: "x"}, {Name: "h.example/added", Owner: "x"}},
+				PreDrain: []v1beta1.LifecycleHook{{Name: "h.example/kept", Owner: "new"}, {Name: "h.example/done", Owner: "x"},
+					{Name: "h.example/added", Owner: "x"}},
 				PreTerminate: []v1beta1.LifecycleHook{{Name: "h.example/last", Owner: "x"}},
 			},
 		},
@@ -111,15 +120,18 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 		"pool": "workers", "kept": "new", "added": "x", "mine": "x",
 		v1beta1.LabelMachineSet: "workers", v1beta1.LabelProvider: "sim", v1beta1.LabelTypeVersion: "v1beta1",
 	}
-	want.Annotations = map[string]string{"note/kept": "new", "mine": "x", v1beta1.AnnotationLastAppliedTemplate: templateOf(after).annotations[v1beta1.AnnotationLastAppliedTemplate]}
+	want.Annotations = map[string]string{"note/kept": "new", "mine": "x",
+		v1beta1.AnnotationLastAppliedTemplate: templateOf(after).annotations[v1beta1.AnnotationLastAppliedTemplate]}
 	want.Spec.Node = v1beta1.NodeTemplate{
 		Labels: map[string]string{"n-kept": "new", "n-added": "x", "mine": "x"}, Annotations: map[string]string{},
-		Taints:        []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}, {Key: "t-kept", Value: "new", Effect: corev1.TaintEffectNoSchedule}},
+		Taints: []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "t-kept", Value: "new", Effect: corev1.TaintEffectNoSchedule}},
 		StartupTaints: []corev1.Taint{{Key: "s-added", Effect: corev1.TaintEffectNoExecute}},
 	}
 	want.Spec.Timeouts = after.Spec.Template.Spec.Timeouts
 	want.Spec.LifecycleHooks = v1beta1.LifecycleHooks{
-		PreDrain:     []v1beta1.LifecycleHook{{Name: "h.example/kept", Owner: "new"}, {Name: "h.example/mine", Owner: "me"}, {Name: "h.example/added", Owner: "x"}},
+		PreDrain: []v1beta1.LifecycleHook{{Name: "h.example/kept", Owner: "new"}, {Name: "h.example/mine", Owner: "me"},
+			{Name: "h.example/added", Owner: "x"}},
 		PreTerminate: []v1beta1.LifecycleHook{{Name: "h.example/last", Owner: "x"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -62,14 +62,15 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		Watches: []wiring.Watch{
 			wiring.SpecChangesFirst(&v1beta1.MachineSet{}),
 			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), Predicate: machineChanged()},
-			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), Predicate: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment),
+				Predicate: predicate.GenerationChangedPredicate{}},
 		},
 	}
 }
 
-// Passes that events of machines trigger are spaced by perMachine for each machine of the set, up to maxSpacing. A pass
-// costs a few microseconds for each machine, and machines that come up or go have several events each: without spacing the
-// cost would grow with the square of the number of machines.
+// Passes that events of machines trigger are spaced by perMachine for each machine of the set, up to maxSpacing. A
+// pass costs a few microseconds for each machine, and machines that come up or go have several events each: without
+// spacing the cost would grow with the square of the number of machines.
 const (
 	perMachine = 400 * time.Microsecond
 	maxSpacing = 2 * time.Second
@@ -77,7 +78,8 @@ const (
 
 // machineEvents enqueues the sets that an event of a machine affects.
 func (r *Reconciler) machineEvents() handler.EventHandler {
-	enqueue := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
+	enqueue := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request],
+		objects ...client.Object) {
 		for _, o := range objects {
 			for _, request := range r.setsOfMachine(ctx, o) {
 				q.AddAfter(request, min(time.Duration(r.shared.sizeOf(request.NamespacedName))*perMachine, maxSpacing))
@@ -109,16 +111,21 @@ func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []recon
 
 // setsOfDeployment returns the sets of a deployment, which must keep its bounds.
 func (r *Reconciler) setsOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.sets(ctx, o, func(*v1beta1.MachineSet) bool { return true }, client.MatchingFields{index.MachineSetByOwner: string(o.GetUID())})
+	return r.sets(ctx, o, func(*v1beta1.MachineSet) bool {
+		return true
+	}, client.MatchingFields{index.MachineSetByOwner: string(o.GetUID())})
 }
 
-// sets returns the wanted sets in the object's namespace. It runs in the event handler, so it does not wait for writes in
-// progress.
-func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1beta1.MachineSet) bool, options ...client.ListOption) []reconcile.Request {
+// sets returns the wanted sets in the object's namespace. It runs in the event handler, so it does not wait for
+// writes in progress.
+func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1beta1.MachineSet) bool,
+	options ...client.ListOption) []reconcile.Request {
 	list := &v1beta1.MachineSetList{}
-	options = append(options, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	options = append(options, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy,
+		client.DisableReadYourWritesConsistency)
 	if err := r.Client.List(ctx, list, options...); err != nil {
-		logf.FromContext(ctx).Error(err, "List the sets that an event concerns", "namespace", o.GetNamespace(), "name", o.GetName())
+		logf.FromContext(ctx).Error(err, "List the sets that an event concerns", "namespace", o.GetNamespace(), "name",
+			o.GetName())
 		return nil
 	}
 	var requests []reconcile.Request
@@ -162,12 +169,15 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	if !machinestate.Live(is) {
 		return false // Only its removal matters now.
 	}
-	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) || machinestate.Running(was) != machinestate.Running(is) || machinestate.Starting(was) != machinestate.Starting(is) ||
+	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) ||
+		machinestate.Running(was) != machinestate.Running(is) || machinestate.Starting(was) != machinestate.Starting(is) ||
 		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
 		return true
 	}
-	for _, condition := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice, v1beta1.ConditionLaunched} {
-		before, after := meta.FindStatusCondition(was.Status.Conditions, condition), meta.FindStatusCondition(is.Status.Conditions, condition)
+	for _, condition := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate,
+		v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice, v1beta1.ConditionLaunched} {
+		before, after := meta.FindStatusCondition(was.Status.Conditions,
+			condition), meta.FindStatusCondition(is.Status.Conditions, condition)
 		if !sameCondition(before, after) {
 			return true
 		}
@@ -180,5 +190,6 @@ func sameCondition(a, b *metav1.Condition) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime) && (a.Status == metav1.ConditionTrue || a.Reason == b.Reason)
+	return a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime) &&
+		(a.Status == metav1.ConditionTrue || a.Reason == b.Reason)
 }

@@ -54,7 +54,8 @@ func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
 		{"from another controller to none", otherController, orphan, []string{"workers"}},
 		{"of another controller", otherController, otherController, nil},
 		{"an orphan", orphan, orphan, []string{"workers"}},
-		{"an orphan that matches another set now", orphan, newMachine("a", abandoned, otherLabels), []string{"other", "workers"}},
+		{"an orphan that matches another set now", orphan, newMachine("a", abandoned, otherLabels),
+			[]string{"other", "workers"}},
 	} {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		r.machineEvents().Update(context.Background(), event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}, q)
@@ -110,12 +111,14 @@ func TestWhichMachineEventsAffectASet(t *testing.T) {
 			setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonNodeUnresponsive, time.Minute)
 		}, true},
 		{"addresses", func(m *v1beta1.Machine) { m.Status.Addresses = []corev1.NodeAddress{{Address: "10.0.0.1"}} }, false},
-		{"the last operation", func(m *v1beta1.Machine) { m.Status.LastOperation = &v1beta1.LastOperation{Attempts: 3} }, false},
+		{"the last operation", func(m *v1beta1.Machine) { m.Status.LastOperation = &v1beta1.LastOperation{Attempts: 3} },
+			false},
 		{"the node", func(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{Name: "n"} }, false},
 		{"the drain", func(m *v1beta1.Machine) {
 			setCondition(m, v1beta1.ConditionDrained, false, v1beta1.ReasonDraining, 0)
 		}, false},
-		{"the instance's state", func(m *v1beta1.Machine) { m.Status.Instance = &v1beta1.InstanceStatus{State: "Stopped"} }, false},
+		{"the instance's state", func(m *v1beta1.Machine) { m.Status.Instance = &v1beta1.InstanceStatus{State: "Stopped"} },
+			false},
 	} {
 		was := newMachine("a", up)
 		is := was.DeepCopy()

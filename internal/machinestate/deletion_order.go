@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DeletionOrder returns the machines in the order in which a set of that policy and generation deletes them when it is
-// scaled down: annotated for deletion, due for replacement, not launched, unhealthy, lower delete-priority, not Ready, and
-// then by the delete policy.
+// DeletionOrder returns the machines in the order in which a set of that policy and generation deletes them when it
+// is scaled down: annotated for deletion, due for replacement, not launched, unhealthy, lower delete-priority, not
+// Ready, and then by the delete policy.
 func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) []*v1beta1.Machine {
 	ranks := make([]rank, 0, len(machines))
 	for _, m := range machines {

@@ -1,6 +1,6 @@
-// Package machinestate defines in which state a Machine is, for all controllers. Controllers that act upon the same machine
-// must agree: if a deployment counts on its set deleting one machine first and the set deletes another first, too few
-// machines stay available.
+// Package machinestate defines in which state a Machine is, for all controllers. Controllers that act upon the same
+// machine must agree: if a deployment counts on its set deleting one machine first and the set deletes another first,
+// too few machines stay available.
 package machinestate
 
 import (
@@ -42,8 +42,8 @@ func Running(m *v1beta1.Machine) bool {
 // Failed reports whether the machine failed.
 func Failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 
-// Vanished reports whether the machine failed because its instance is gone: nothing is left that could recover, run pods or
-// be inspected.
+// Vanished reports whether the machine failed because its instance is gone: nothing is left that could recover, run
+// pods or be inspected.
 func Vanished(m *v1beta1.Machine) bool {
 	return Failed(m) && m.Status.FailureReason == v1beta1.FailureInstanceVanished
 }
@@ -53,26 +53,27 @@ func Interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// ToBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and its set must
-// replace it. An external remediator replaces the machines that are marked for it.
+// ToBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and its set
+// must replace it. An external remediator replaces the machines that are marked for it.
 func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || Interrupted(m) }
 
 // FailedOrUnhealthy reports whether the machine failed or was found unhealthy, and its set must replace it.
 func FailedOrUnhealthy(m *v1beta1.Machine) bool {
 	return Failed(m) ||
-		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) && RemediationReason(m) != v1beta1.ReasonExternalRemediation
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) &&
+			RemediationReason(m) != v1beta1.ReasonExternalRemediation
 }
 
-// ReplacementExempt reports whether the machine's set does not replace it although it may be ToBeReplaced: a person forbids
-// it, or too many machines before it were replaced, one after the other.
+// ReplacementExempt reports whether the machine's set does not replace it although it may be ToBeReplaced: a person
+// forbids it, or too many machines before it were replaced, one after the other.
 func ReplacementExempt(m *v1beta1.Machine) bool {
 	_, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]
 	return skip || RemediationReason(m) == v1beta1.ReasonRetriesExhausted &&
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// RemediationReason returns the reason of the condition RemediationRequested: the policy that found the machine unhealthy, or
-// why it is not replaced; "" if the machine has no such condition.
+// RemediationReason returns the reason of the condition RemediationRequested: the policy that found the machine
+// unhealthy, or why it is not replaced; "" if the machine has no such condition.
 func RemediationReason(m *v1beta1.Machine) string {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested); c != nil {
 		return c.Reason
@@ -102,13 +103,15 @@ func Paused(m *v1beta1.Machine) bool {
 	return paused || pausedToo
 }
 
-// UnsupportedSchema reports whether an object with these labels was written for a schema that this process does not know.
+// UnsupportedSchema reports whether an object with these labels was written for a schema that this process does not
+// know.
 func UnsupportedSchema(labels map[string]string) bool {
 	version, versioned := labels[v1beta1.LabelTypeVersion]
 	return versioned && version != v1beta1.TypeVersion
 }
 
-// Unchangeable reports whether no controller may change the machine or replace it: it is Paused or has an UnsupportedSchema.
+// Unchangeable reports whether no controller may change the machine or replace it: it is Paused or has an
+// UnsupportedSchema.
 func Unchangeable(m *v1beta1.Machine) bool { return Paused(m) || UnsupportedSchema(m.Labels) }
 
 // MarkedForDeletion reports whether a person or an autoscaler annotated the machine to be deleted first.

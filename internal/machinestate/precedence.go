@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Precedence says how early a set deletes a machine when there are too many: of two machines the lower one goes first. The
-// set's delete policy chooses between equal ones.
+// Precedence says how early a set deletes a machine when there are too many: of two machines the lower one goes
+// first. The set's delete policy chooses between equal ones.
 type Precedence struct {
 	// Most important first.
 	unmarked   bool
@@ -43,9 +43,9 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// Coarse returns the precedence without what orders machines that go early for the same reason, such as those annotated for
-// deletion. A deployment that predicts what its set will delete uses it: until the set acts, a machine may become Ready, or
-// be launched.
+// Coarse returns the precedence without what orders machines that go early for the same reason, such as those
+// annotated for deletion. A deployment that predicts what its set will delete uses it: until the set acts, a machine
+// may become Ready, or be launched.
 func (p Precedence) Coarse() Precedence {
 	switch {
 	case !p.unmarked:

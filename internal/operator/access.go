@@ -27,15 +27,16 @@ const (
 	results = 256
 	// resultTimeout is how long the cluster may take to answer.
 	resultTimeout = 10 * time.Second
-	// strangersPerSecond is how often the cluster is asked about tokens that were not let in before, and strangersAtOnce how
-	// often at once: nobody without a right can have this process send more.
+	// strangersPerSecond is how often the cluster is asked about tokens that were not let in before, and strangersAtOnce
+	// how often at once: nobody without a right can have this process send more.
 	strangersPerSecond, strangersAtOnce = 2, 10
 	// trusted is how many of those who were let in are asked about without such a limit, and trustLife for how long.
 	trusted, trustLife = 64, time.Hour
 )
 
-// access lets those read metrics who the control cluster says may: those that it knows by their bearer token, and lets get the path.
-// controller-runtime's filter does the same by the libraries of the API server, which double the size of a process.
+// access lets those read metrics who the control cluster says may: those that it knows by their bearer token, and
+// lets get the path. controller-runtime's filter does the same by the libraries of the API server, which double the
+// size of a process.
 type access struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
@@ -71,10 +72,12 @@ func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricss
 	}
 }
 
-func newAccess(reviews authenticationclient.TokenReviewInterface, rights authorizationclient.SubjectAccessReviewInterface, clock cache.Clock) *access {
+func newAccess(reviews authenticationclient.TokenReviewInterface,
+	rights authorizationclient.SubjectAccessReviewInterface, clock cache.Clock) *access {
 	return &access{
 		reviews: reviews, rights: rights, known: cache.NewLRUExpireCacheWithClock(results, clock),
-		letIn: cache.NewLRUExpireCacheWithClock(trusted, clock), strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), clock: clock,
+		letIn: cache.NewLRUExpireCacheWithClock(trusted, clock), strangers: rate.NewLimiter(strangersPerSecond,
+			strangersAtOnce), clock: clock,
 	}
 }
 

@@ -39,7 +39,8 @@ func TestOneNamespaceNeedsNoRightsOutsideOfIt(t *testing.T) {
 		{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"machineclasses"}, Verbs: all},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "update"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: []string{"get", "create", "update"}},
 	}}
 	if _, err := rbac.Roles(c.Namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -108,7 +109,8 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 		if _, err := api.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		request, err := api.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		request, err := api.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{},
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +136,8 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	get := func(token string) (int, error) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.MetricsBindAddress+"/metrics", http.NoBody)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.MetricsBindAddress+
+			"/metrics", http.NoBody)
 		if err != nil {
 			return 0, err
 		}

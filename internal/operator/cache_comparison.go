@@ -20,15 +20,15 @@ const (
 	comparePeriod = 50 * time.Millisecond
 )
 
-// CaughtUp returns nil when the cache shows everything that the API server has at the time of the call, or later; how long
-// to wait for it is up to ctx. It costs one list of metadata for each kind, and is for the end of an outage: that the API
-// server answers does not mean that our watches do.
+// CaughtUp returns nil when the cache shows everything that the API server has at the time of the call, or later; how
+// long to wait for it is up to ctx. It costs one list of metadata for each kind, and is for the end of an outage:
+// that the API server answers does not mean that our watches do.
 //
 // The version of the cache alone does not tell. Versions count the writes of all kinds, and the one of a watch to which
 // nothing happens moves about once a minute. So objects are compared as well.
 //
-// What is cached as metadata is not checked: it triggers controllers, and nothing is decided from it. Nor is a cache that was
-// never filled: it cannot be read.
+// What is cached as metadata is not checked: it triggers controllers, and nothing is decided from it. Nor is a cache
+// that was never filled: it cannot be read.
 func (c *Cluster) CaughtUp(ctx context.Context) error {
 	if !c.Synced() {
 		return nil
@@ -71,7 +71,8 @@ func (c *Cluster) snapshot(ctx context.Context, f form) (snapshot, error) {
 	for token := ""; ; {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(f.GroupVersion().WithKind(f.Kind + "List"))
-		if err := c.Live.List(ctx, list, client.InNamespace(c.namespace), client.Limit(comparePage), client.Continue(token)); err != nil {
+		if err := c.Live.List(ctx, list, client.InNamespace(c.namespace), client.Limit(comparePage),
+			client.Continue(token)); err != nil {
 			return snapshot{}, err
 		}
 		s.version = list.ResourceVersion

@@ -102,7 +102,8 @@ func cutOff(t *testing.T) (*Cluster, *watchesCut) {
 		return readiness
 	})
 	c, err := newCluster(config, clusterOptions{
-		scheme: testScheme(), kinds: []Kind{{Object: &corev1.Node{}, Transform: TransformNode}}, readTimeout: time.Second, fence: fence.AlwaysOpen(),
+		scheme: testScheme(), kinds: []Kind{{Object: &corev1.Node{}, Transform: TransformNode}}, readTimeout: time.Second,
+		fence: fence.AlwaysOpen(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +131,8 @@ func newNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// The API server answers, and its watches do not: what is cached is from before. Whatever it lacks, that is noticed, and
-// so is when it has come.
+// The API server answers, and its watches do not: what is cached is from before. Whatever it lacks, that is noticed,
+// and so is when it has come.
 //
 // F-27.
 func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
@@ -184,7 +185,8 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 	} {
 		readiness.off()
 		step.change()
-		if err := within(time.Second); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), step.lacks) {
+		if err := within(time.Second); !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), step.lacks) {
 			t.Errorf("without watches: %v, want that %s", err, step.lacks)
 		}
 		// Nothing else happens, so that no version tells.
@@ -200,7 +202,8 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 	readiness.off()
 	defer readiness.on()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "operator-"}}
-	if _, err := clientset(t, planes.target.Config()).CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+	if _, err := clientset(t, planes.target.Config()).CoreV1().Namespaces().Create(t.Context(), ns,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := within(time.Second); err != nil {
@@ -244,11 +247,12 @@ func TestWhatACacheLacks(t *testing.T) {
 		version string // of the cache
 		want    string
 	}{
-		"nothing, idle since long ago":      {[]any{node("a", "5"), node("b", "15")}, "16", ""},
-		"one":                               {[]any{node("a", "5")}, "14", "b is missing"},
-		"a change":                          {[]any{node("a", "5"), node("b", "9")}, "14", "b is old"},
-		"a change, by number":               {[]any{node("a", "5"), node("b", "2")}, "14", "b is old"},
-		"a deletion":                        {[]any{node("a", "5"), node("b", "15"), node("c", "7")}, "16", "c is still there"},
+		"nothing, idle since long ago": {[]any{node("a", "5"), node("b", "15")}, "16", ""},
+		"one":                          {[]any{node("a", "5")}, "14", "b is missing"},
+		"a change":                     {[]any{node("a", "5"), node("b", "9")}, "14", "b is old"},
+		"a change, by number":          {[]any{node("a", "5"), node("b", "2")}, "14", "b is old"},
+		"a deletion": {[]any{node("a", "5"), node("b", "15"), node("c", "7")}, "16",
+			"c is still there"},
 		"nothing, it is ahead":              {[]any{node("a", "25"), node("b", "15"), node("c", "24")}, "25", ""},
 		"nothing, one was deleted since":    {[]any{node("a", "5")}, "21", ""},
 		"nothing, and there is none":        {nil, "20", ""},

@@ -41,7 +41,8 @@ func (l *lockedBuffer) String() string {
 func startChild(t *testing.T, role, namespace string) *child {
 	t.Helper()
 	c := &child{t: t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100_000)}
-	c.cmd.Env = append(os.Environ(), childRole+"="+role, childKubeconfig+"="+planes.control.Kubeconfig(), childNamespace+"="+namespace)
+	c.cmd.Env = append(os.Environ(), childRole+"="+role, childKubeconfig+"="+planes.control.Kubeconfig(), childNamespace+
+		"="+namespace)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.cmd.Stderr = &c.stderr
 	stdout, err := c.cmd.StdoutPipe()

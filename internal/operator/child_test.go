@@ -26,8 +26,8 @@ func childConfig(kubeconfig, namespace string) *Config {
 	return c
 }
 
-// beChild runs an operator that says "acting" over and over while its fence is open. In the role "deaf" the process goes on
-// when the operator ended.
+// beChild runs an operator that says "acting" over and over while its fence is open. In the role "deaf" the process
+// goes on when the operator ended.
 func beChild(role string) int {
 	o := testOptions()
 	o.Logger = funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, prefix, args) }, funcr.Options{})

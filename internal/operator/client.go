@@ -20,7 +20,8 @@ var (
 	ErrBehind = errors.New("the cache does not have this process's own writes yet")
 )
 
-// cachedClient sends what concerns cached kinds to a client that reads its own writes, and other writes to the live client.
+// cachedClient sends what concerns cached kinds to a client that reads its own writes, and other writes to the live
+// client.
 type cachedClient struct {
 	// Client is the live one.
 	client.Client
@@ -31,7 +32,8 @@ type cachedClient struct {
 	timeout    time.Duration
 }
 
-func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object,
+	o ...client.GetOption) error {
 	f, err := c.readable(object)
 	if err != nil {
 		return fmt.Errorf("get %s: %w", key, err)
@@ -47,7 +49,8 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 	return c.bounded(ctx, f, func(ctx context.Context) error { return c.consistent.List(ctx, list, o...) })
 }
 
-// readable refuses to read what is not cached: a live read in its place would go unnoticed and cost one request each time.
+// readable refuses to read what is not cached: a live read in its place would go unnoticed and cost one request each
+// time.
 func (c *cachedClient) readable(object runtime.Object) (form, error) {
 	f, err := c.kinds.check(object)
 	if err == nil && !c.synced() {
@@ -107,7 +110,8 @@ func (c *cachedClient) Update(ctx context.Context, object client.Object, o ...cl
 	return w.Update(ctx, object, o...)
 }
 
-func (c *cachedClient) Patch(ctx context.Context, object client.Object, patch client.Patch, o ...client.PatchOption) error {
+func (c *cachedClient) Patch(ctx context.Context, object client.Object, patch client.Patch,
+	o ...client.PatchOption) error {
 	w, err := c.writer(object)
 	if err != nil {
 		return fmt.Errorf("patch %s: %w", client.ObjectKeyFromObject(object), err)
@@ -131,7 +135,8 @@ func (c *cachedClient) DeleteAllOf(ctx context.Context, object client.Object, o 
 	return w.DeleteAllOf(ctx, object, o...)
 }
 
-func (c *cachedClient) Apply(ctx context.Context, configuration runtime.ApplyConfiguration, o ...client.ApplyOption) error {
+func (c *cachedClient) Apply(ctx context.Context, configuration runtime.ApplyConfiguration,
+	o ...client.ApplyOption) error {
 	w, err := c.applier(configuration)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
@@ -139,8 +144,8 @@ func (c *cachedClient) Apply(ctx context.Context, configuration runtime.ApplyCon
 	return w.Apply(ctx, configuration, o...)
 }
 
-// applier returns the client that applies a configuration: a generated one is typed, one made from an unstructured object
-// is a runtime.Object itself.
+// applier returns the client that applies a configuration: a generated one is typed, one made from an unstructured
+// object is a runtime.Object itself.
 func (c *cachedClient) applier(configuration runtime.ApplyConfiguration) (client.Client, error) {
 	if object, ok := configuration.(runtime.Object); ok {
 		return c.writerOf(form{object.GetObjectKind().GroupVersionKind(), asUnstructured})
@@ -168,7 +173,8 @@ type cachedSubResource struct {
 	parent *cachedClient
 }
 
-func (s *cachedSubResource) Update(ctx context.Context, object client.Object, o ...client.SubResourceUpdateOption) error {
+func (s *cachedSubResource) Update(ctx context.Context, object client.Object,
+	o ...client.SubResourceUpdateOption) error {
 	w, err := s.parent.writer(object)
 	if err != nil {
 		return fmt.Errorf("update %s of %s: %w", s.name, client.ObjectKeyFromObject(object), err)
@@ -176,7 +182,8 @@ func (s *cachedSubResource) Update(ctx context.Context, object client.Object, o 
 	return w.SubResource(s.name).Update(ctx, object, o...)
 }
 
-func (s *cachedSubResource) Patch(ctx context.Context, object client.Object, patch client.Patch, o ...client.SubResourcePatchOption) error {
+func (s *cachedSubResource) Patch(ctx context.Context, object client.Object, patch client.Patch,
+	o ...client.SubResourcePatchOption) error {
 	w, err := s.parent.writer(object)
 	if err != nil {
 		return fmt.Errorf("patch %s of %s: %w", s.name, client.ObjectKeyFromObject(object), err)
@@ -184,7 +191,8 @@ func (s *cachedSubResource) Patch(ctx context.Context, object client.Object, pat
 	return w.SubResource(s.name).Patch(ctx, object, patch, o...)
 }
 
-func (s *cachedSubResource) Apply(ctx context.Context, configuration runtime.ApplyConfiguration, o ...client.SubResourceApplyOption) error {
+func (s *cachedSubResource) Apply(ctx context.Context, configuration runtime.ApplyConfiguration,
+	o ...client.SubResourceApplyOption) error {
 	w, err := s.parent.applier(configuration)
 	if err != nil {
 		return fmt.Errorf("apply %s: %w", s.name, err)

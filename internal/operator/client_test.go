@@ -119,7 +119,8 @@ func TestNoInformerComesIntoBeingForOtherKinds(t *testing.T) {
 	if err := cluster.Client.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Client.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil {
+	if err := cluster.Client.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil {
 		t.Fatal(err)
 	}
 	unstructuredClass := &unstructured.Unstructured{}
@@ -134,13 +135,18 @@ func TestNoInformerComesIntoBeingForOtherKinds(t *testing.T) {
 		"get an uncached kind of ours":   func() error { return cluster.Client.Get(t.Context(), key, &v1beta1.Machine{}) },
 		"get a cached kind unstructured": func() error { return cluster.Client.Get(t.Context(), key, unstructuredClass) },
 		"get a cached kind as metadata":  func() error { return cluster.Client.Get(t.Context(), key, classMetadata()) },
-		"ask for an informer":            func() error { _, err := cluster.Cache.GetInformer(t.Context(), &corev1.Pod{}); return err },
+		"ask for an informer": func() error {
+			_, err := cluster.Cache.GetInformer(t.Context(), &corev1.Pod{})
+			return err
+		},
 		"ask for an informer by its kind": func() error {
 			_, err := cluster.Cache.GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("Secret"))
 			return err
 		},
 		"index": func() error {
-			return cluster.Cache.IndexField(t.Context(), &corev1.Pod{}, "spec.nodeName", func(client.Object) []string { return nil })
+			return cluster.Cache.IndexField(t.Context(), &corev1.Pod{}, "spec.nodeName", func(client.Object) []string {
+				return nil
+			})
 		},
 		"through the manager": func() error { return p.Manager().GetClient().Get(t.Context(), key, &corev1.Secret{}) },
 	} {
@@ -196,15 +202,16 @@ func TestOnlyWhatMayBeCachedIsAccepted(t *testing.T) {
 		kinds []Kind
 		ok    bool
 	}{
-		"ours":               {[]Kind{{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineSet{}}}, true},
-		"nodes":              {[]Kind{{Object: &corev1.Node{}}}, true},
-		"Secrets' metadata":  {[]Kind{{Object: metadataOf("Secret")}}, true},
-		"Secrets":            {[]Kind{{Object: &corev1.Secret{}}}, false},
-		"ConfigMaps":         {[]Kind{{Object: &corev1.ConfigMap{}}}, false},
-		"Pods":               {[]Kind{{Object: &corev1.Pod{}}}, false},
-		"Pods' metadata":     {[]Kind{{Object: metadataOf("Pod")}}, false},
-		"two forms of one":   {[]Kind{{Object: &corev1.Node{}}, {Object: metadataOf("Node")}}, false},
-		"unstructured":       {[]Kind{{Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node"}}}}, false},
+		"ours":              {[]Kind{{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineSet{}}}, true},
+		"nodes":             {[]Kind{{Object: &corev1.Node{}}}, true},
+		"Secrets' metadata": {[]Kind{{Object: metadataOf("Secret")}}, true},
+		"Secrets":           {[]Kind{{Object: &corev1.Secret{}}}, false},
+		"ConfigMaps":        {[]Kind{{Object: &corev1.ConfigMap{}}}, false},
+		"Pods":              {[]Kind{{Object: &corev1.Pod{}}}, false},
+		"Pods' metadata":    {[]Kind{{Object: metadataOf("Pod")}}, false},
+		"two forms of one":  {[]Kind{{Object: &corev1.Node{}}, {Object: metadataOf("Node")}}, false},
+		"unstructured": {[]Kind{{Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
+			"kind": "Node"}}}}, false},
 		"metadata of no one": {[]Kind{{Object: &metav1.PartialObjectMetadata{}}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

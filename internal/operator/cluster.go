@@ -71,7 +71,8 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err := metav1.AddMetaToScheme(o.scheme); err != nil { // What is answered briefly.
 		return nil, err
 	}
-	c := &Cluster{Config: fenced, unfenced: unfenced, loaded: config, kubeconfig: o.kubeconfig, namespace: o.namespace, filled: make(chan struct{})}
+	c := &Cluster{Config: fenced, unfenced: unfenced, loaded: config, kubeconfig: o.kubeconfig, namespace: o.namespace,
+		filled: make(chan struct{})}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
 		return nil, err
@@ -119,7 +120,8 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Client = &cachedClient{Client: c.Live, consistent: consistent, cache: declared, kinds: c.kinds, synced: c.Synced, timeout: o.readTimeout}
+	c.Client = &cachedClient{Client: c.Live, consistent: consistent, cache: declared, kinds: c.kinds, synced: c.Synced,
+		timeout: o.readTimeout}
 	return c, nil
 }
 
@@ -136,8 +138,8 @@ func (c *Cluster) Synced() bool {
 // Filled is closed when the cache was filled for the first time.
 func (c *Cluster) Filled() <-chan struct{} { return c.filled }
 
-// Ping reports whether the API server answers GET /readyz and lets this process read what it caches: nil if it does. How
-// long to wait for it is up to ctx. The kubeconfig file is read again before that.
+// Ping reports whether the API server answers GET /readyz and lets this process read what it caches: nil if it does.
+// How long to wait for it is up to ctx. The kubeconfig file is read again before that.
 func (c *Cluster) Ping(ctx context.Context) error {
 	c.kubeconfig.check()
 	if err := c.answers(ctx); err != nil {
@@ -146,8 +148,9 @@ func (c *Cluster) Ping(ctx context.Context) error {
 	return c.mayRead(ctx)
 }
 
-// answers reports whether the API server answers GET /readyz: nil if it does, be it with 429, or with 403, which says that
-// this identity may not ask for that. With 401 it says that it does not know who asks: then it answers nothing else either.
+// answers reports whether the API server answers GET /readyz: nil if it does, be it with 429, or with 403, which says
+// that this identity may not ask for that. With 401 it says that it does not know who asks: then it answers nothing
+// else either.
 func (c *Cluster) answers(ctx context.Context) error {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
 	switch {
@@ -162,9 +165,9 @@ func (c *Cluster) answers(ctx context.Context) error {
 	}
 }
 
-// mayRead lists one object of each kind that decisions are made from. Whose rights were removed sees in its caches what
-// was there before, for ever. An API server that lets nobody in particular ask for /readyz answers so to credentials that
-// are missing altogether. An error of another kind says nothing about that.
+// mayRead lists one object of each kind that decisions are made from. Whose rights were removed sees in its caches
+// what was there before, for ever. An API server that lets nobody in particular ask for /readyz answers so to
+// credentials that are missing altogether. An error of another kind says nothing about that.
 func (c *Cluster) mayRead(ctx context.Context) error {
 	for object := range c.kinds.byObject {
 		f, err := formOf(object, c.kinds.scheme)
@@ -212,8 +215,8 @@ func failedChecks(answer string) string {
 	return strings.Join(failed, ", ")
 }
 
-// makeInformers makes the informers of all cached kinds, without starting them, so that it does not depend on who asks for
-// one first whether it is there.
+// makeInformers makes the informers of all cached kinds, without starting them, so that it does not depend on who
+// asks for one first whether it is there.
 func (c *Cluster) makeInformers(ctx context.Context) error {
 	for object := range c.kinds.byObject {
 		if _, err := c.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {

@@ -14,9 +14,10 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// restConfig loads the access to a cluster that a kubeconfig flag names. There is no fallback. The file is nil where there is
-// none whose credentials may be renewed: client-go reads those of a pod again itself.
-func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.Logger) (*rest.Config, *kubeconfig, error) {
+// restConfig loads the access to a cluster that a kubeconfig flag names. There is no fallback. The file is nil where
+// there is none whose credentials may be renewed: client-go reads those of a pod again itself.
+func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.Logger) (*rest.Config,
+	*kubeconfig, error) {
 	config, file, err := load(path, log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--%s=%s: %w", flag, path, err)
@@ -43,8 +44,8 @@ func load(path string, log logr.Logger) (*rest.Config, *kubeconfig, error) {
 	return rest.CopyConfig(file.config), file, nil
 }
 
-// leaseConfig returns how the lease is renewed: on a connection of its own and without a limit of rate, so that no other
-// traffic delays a renewal, and with a timeout that leaves time for another try before the deadline.
+// leaseConfig returns how the lease is renewed: on a connection of its own and without a limit of rate, so that no
+// other traffic delays a renewal, and with a timeout that leaves time for another try before the deadline.
 func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config {
 	config := rest.CopyConfig(control)
 	config.UserAgent += "/leader-election"

@@ -2,8 +2,8 @@ package operator
 
 import "github.com/go-logr/logr"
 
-// endingSink leaves out that "leader election lost" came after the end began, which the manager reports as an error whenever
-// an elected process ends in order. Of a lease that was really lost, exitWhenLost tells.
+// endingSink leaves out that "leader election lost" came after the end began, which the manager reports as an error
+// whenever an elected process ends in order. Of a lease that was really lost, exitWhenLost tells.
 type endingSink struct{ logr.LogSink }
 
 // Error implements logr.LogSink.

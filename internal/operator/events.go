@@ -13,14 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Events returns a source of the events of a cached kind that never holds up the start of a controller: where the cluster
-// is unreachable, its events come when it is there and its cache was filled. Controllers use it for the target cluster's kinds.
-func Events[T client.Object](c *Cluster, object T, h handler.TypedEventHandler[T, reconcile.Request], p ...predicate.TypedPredicate[T]) source.Source {
+// Events returns a source of the events of a cached kind that never holds up the start of a controller: where the
+// cluster is unreachable, its events come when it is there and its cache was filled. Controllers use it for the
+// target cluster's kinds.
+func Events[T client.Object](c *Cluster, object T, h handler.TypedEventHandler[T, reconcile.Request],
+	p ...predicate.TypedPredicate[T]) source.Source {
 	return later{Source: source.Kind(c.Cache, object, h, p...), after: c.filled}
 }
 
-// later is a source that starts after something happened. A controller waits for it no more than for that: one whose source
-// is not ready in time would end the process.
+// later is a source that starts after something happened. A controller waits for it no more than for that: one whose
+// source is not ready in time would end the process.
 type later struct {
 	source.Source
 	after <-chan struct{}

@@ -81,7 +81,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, why))
 	}
 	if c.ControlKubeconfig == "" || c.ControlKubeconfig == None {
-		refuse("control-kubeconfig", c.ControlKubeconfig, `give the path of the control cluster's kubeconfig, or "in-cluster" in a pod of that cluster`)
+		refuse("control-kubeconfig", c.ControlKubeconfig,
+			`give the path of the control cluster's kubeconfig, or "in-cluster" in a pod of that cluster`)
 	}
 	if c.TargetKubeconfig == "" {
 		refuse("target-kubeconfig", c.TargetKubeconfig,

@@ -28,7 +28,8 @@ func TestTheDefaultsNeedATargetOnly(t *testing.T) {
 	if err := parsed(t, "--target-kubeconfig=none").Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := parsed(t).Validate(); err == nil || !strings.HasPrefix(err.Error(), "--target-kubeconfig is not set: give the path ") {
+	if err := parsed(t).Validate(); err == nil ||
+		!strings.HasPrefix(err.Error(), "--target-kubeconfig is not set: give the path ") {
 		t.Errorf("Validate() = %v, want an error that names --target-kubeconfig and says what to give", err)
 	}
 }
@@ -99,7 +100,8 @@ func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 }
 
 func TestALeaseForTestsIsAccepted(t *testing.T) {
-	c := parsed(t, "--target-kubeconfig=none", "--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms")
+	c := parsed(t, "--target-kubeconfig=none", "--leader-election-lease-duration=3s",
+		"--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms")
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -109,7 +111,8 @@ func TestALeaseForTestsIsAccepted(t *testing.T) {
 }
 
 func TestWithoutLeaderElectionItsTimesDoNotMatter(t *testing.T) {
-	if err := parsed(t, "--target-kubeconfig=none", "--leader-elect=false", "--leader-election-lease-duration=0").Validate(); err != nil {
+	if err := parsed(t, "--target-kubeconfig=none", "--leader-elect=false",
+		"--leader-election-lease-duration=0").Validate(); err != nil {
 		t.Error(err)
 	}
 }
@@ -135,7 +138,8 @@ func TestTheLeaseIsWhereItBelongs(t *testing.T) {
 	}{
 		{[]string{"--control-kubeconfig=/a"}, "kube-system", "machinist-manager"},
 		{[]string{"--control-kubeconfig=/a", "--namespace=team"}, "team", "machinist-manager-team"},
-		{[]string{"--control-kubeconfig=/a", "--namespace=team", "--leader-election-namespace=leases"}, "leases", "machinist-manager-team"},
+		{[]string{"--control-kubeconfig=/a", "--namespace=team", "--leader-election-namespace=leases"}, "leases",
+			"machinist-manager-team"},
 		{[]string{"--leader-election-namespace=leases"}, "leases", "machinist-manager"},
 	} {
 		c := parsed(t, test.args...)
@@ -160,7 +164,8 @@ func TestLogLevels(t *testing.T) {
 				t.Fatal(err)
 			}
 			if logger.Enabled() != want.info || logger.V(1).Enabled() != want.debug || logger.V(4).Enabled() != want.four {
-				t.Errorf("%s: info %t, debug %t, 4 %t, want %v", level, logger.Enabled(), logger.V(1).Enabled(), logger.V(4).Enabled(), want)
+				t.Errorf("%s: info %t, debug %t, 4 %t, want %v", level, logger.Enabled(), logger.V(1).Enabled(),
+					logger.V(4).Enabled(), want)
 			}
 		}
 	}
@@ -177,7 +182,8 @@ func TestTheRateIsLimitedForTheWholeProcess(t *testing.T) {
 	if limited.RateLimiter == nil || limited.RateLimiter.QPS() != 10 {
 		t.Errorf("rate limiter %v, want one of 10 per second that all clients share", limited.RateLimiter)
 	}
-	if lease := leaseConfig(limited, 9*time.Second); lease.RateLimiter != nil || lease.QPS >= 0 || lease.Timeout != 3*time.Second {
+	if lease := leaseConfig(limited, 9*time.Second); lease.RateLimiter != nil || lease.QPS >= 0 ||
+		lease.Timeout != 3*time.Second {
 		t.Errorf("the lease is renewed with limiter %v, QPS %v, timeout %s", lease.RateLimiter, lease.QPS, lease.Timeout)
 	}
 	free, _, err := restConfig("control-kubeconfig", planes.control.Kubeconfig(), "test", -1, 100, logr.Discard())

@@ -77,7 +77,8 @@ func testOptions() Options {
 		Scheme: testScheme(),
 		ControlKinds: []Kind{
 			{Object: &v1beta1.MachineClass{}},
-			{Object: &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}, Transform: TransformMetadata},
+			{Object: &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}},
+				Transform: TransformMetadata},
 		},
 		TargetKinds: []Kind{{Object: &corev1.Node{}, Transform: TransformNode}},
 		Registerer:  prometheus.NewRegistry(),
@@ -267,7 +268,8 @@ func noGoroutinesLeft(t *testing.T) {
 		buffer := make([]byte, 4<<20)
 		var left []string
 		for _, stack := range strings.Split(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-			ours := strings.Contains(stack, "internal/operator.") || strings.Contains(stack, "controller-runtime/") || strings.Contains(stack, "client-go/tools/")
+			ours := strings.Contains(stack, "internal/operator.") || strings.Contains(stack, "controller-runtime/") ||
+				strings.Contains(stack, "client-go/tools/")
 			if ours && !strings.Contains(stack, "testing.") {
 				left = append(left, stack)
 			}

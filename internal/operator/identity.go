@@ -15,8 +15,8 @@ import (
 const (
 	// identityRecord is the ConfigMap that remembers the cluster id.
 	identityRecord = "machinist-cluster-id"
-	// identityOfAll is the key in it of an installation for all namespaces; one for a single namespace has that as its key,
-	// which can contain no dot.
+	// identityOfAll is the key in it of an installation for all namespaces; one for a single namespace has that as its
+	// key, which can contain no dot.
 	identityOfAll = "all.namespaces"
 )
 
@@ -42,7 +42,8 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 	if id == "" {
 		ns, err := core.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
-			return identity{}, fmt.Errorf("read namespace %s, whose UID is the default of --cluster-id: %w", metav1.NamespaceSystem, err)
+			return identity{}, fmt.Errorf("read namespace %s, whose UID is the default of --cluster-id: %w",
+				metav1.NamespaceSystem, err)
 		}
 		id = string(ns.UID)
 		if c.Namespace != "" {
@@ -56,22 +57,27 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 	record, err := core.ConfigMaps(namespace).Get(ctx, identityRecord, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		record = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: identityRecord, Namespace: namespace}, Data: map[string]string{key: id}}
+		record = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: identityRecord, Namespace: namespace},
+			Data: map[string]string{key: id}}
 		if record, err = core.ConfigMaps(namespace).Create(ctx, record, metav1.CreateOptions{}); err != nil {
-			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, c.explainNamespace(err, namespace))
+			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord,
+				c.explainNamespace(err, namespace))
 		}
 	case err != nil:
-		return identity{}, fmt.Errorf("read the recorded cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, c.explainNamespace(err, namespace))
+		return identity{}, fmt.Errorf("read the recorded cluster id in ConfigMap %s/%s: %w", namespace, identityRecord,
+			c.explainNamespace(err, namespace))
 	case record.Data[key] == "":
 		if record.Data == nil {
 			record.Data = map[string]string{}
 		}
 		record.Data[key] = id
 		if _, err := core.ConfigMaps(namespace).Update(ctx, record, metav1.UpdateOptions{}); err != nil {
-			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, c.explainNamespace(err, namespace))
+			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord,
+				c.explainNamespace(err, namespace))
 		}
 	}
-	where := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: record.Name, Namespace: record.Namespace, UID: record.UID}}
+	where := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: record.Name, Namespace: record.Namespace,
+		UID: record.UID}}
 	return identity{id: id, recorded: record.Data[key], record: where}, nil
 }
 
@@ -106,8 +112,8 @@ func (o *Operator) identify(ctx context.Context) error {
 	return nil
 }
 
-// keepIdentity checks the record again and again while this process leads, and makes it anew when somebody deleted it: the
-// next process with another cluster id would find nothing to compare its own with.
+// keepIdentity checks the record again and again while this process leads, and makes it anew when somebody deleted
+// it: the next process with another cluster id would find nothing to compare its own with.
 func (o *Operator) keepIdentity(ctx context.Context) error {
 	tick := time.NewTicker(o.config.StatusCheckPeriod)
 	defer tick.Stop()
@@ -126,8 +132,8 @@ func (o *Operator) keepIdentity(ctx context.Context) error {
 	}
 }
 
-// IdentityRecord returns the ConfigMap in which the cluster id is recorded, with its name and UID only, for events about it.
-// It is nil before the call of Run's setup function.
+// IdentityRecord returns the ConfigMap in which the cluster id is recorded, with its name and UID only, for events
+// about it. It is nil before the call of Run's setup function.
 func (o *Operator) IdentityRecord() *corev1.ConfigMap {
 	if i := o.identity.Load(); i != nil {
 		return i.record

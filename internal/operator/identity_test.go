@@ -89,12 +89,14 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 	third.logs.contain(t, "Orphaned instances are left alone")
 	third.probeReports("/readyz", http.StatusOK, "cluster id: not the one recorded")
 
-	record, err := api.CoreV1().ConfigMaps(c.LeaderElectionNamespace).Get(t.Context(), "machinist-cluster-id", metav1.GetOptions{})
+	record, err := api.CoreV1().ConfigMaps(c.LeaderElectionNamespace).Get(t.Context(), "machinist-cluster-id",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, op := range []*process{first, second, third} {
-		if got := op.IdentityRecord(); got == nil || got.Name != record.Name || got.Namespace != record.Namespace || got.UID != record.UID {
+		if got := op.IdentityRecord(); got == nil || got.Name != record.Name || got.Namespace != record.Namespace ||
+			got.UID != record.UID {
 			t.Errorf("the record is said to be %v", got)
 		}
 	}
@@ -123,12 +125,14 @@ func TestAProcessThatMayNotUseItsNamespaceReportsWhichOneItMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = identify(t.Context(), clientset(t, config).CoreV1(), c, namespace)
-	for _, want := range []string{"ConfigMap kube-system/machinist-cluster-id", "forbidden", "--leader-election-namespace=machinist-system"} {
+	for _, want := range []string{"ConfigMap kube-system/machinist-cluster-id", "forbidden",
+		"--leader-election-namespace=machinist-system"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("identify() = %v, want an error with %q", err, want)
 		}
 	}
-	if _, err = identify(t.Context(), clientset(t, config).CoreV1(), c, "machinist-system"); err == nil || strings.Contains(err.Error(), "--leader-election") {
+	if _, err = identify(t.Context(), clientset(t, config).CoreV1(), c, "machinist-system"); err == nil ||
+		strings.Contains(err.Error(), "--leader-election") {
 		t.Errorf("identify() = %v, want an error that does not advise what is done already", err)
 	}
 }
@@ -145,17 +149,19 @@ func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	for _, spoil := range []func() error{
 		func() error { return records.Delete(t.Context(), identityRecord, metav1.DeleteOptions{}) },
 		func() error {
-			_, err := records.Patch(t.Context(), identityRecord, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
+			_, err := records.Patch(t.Context(), identityRecord, types.MergePatchType, []byte(`{"data":null}`),
+				metav1.PatchOptions{})
 			return err
 		},
 	} {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			record, err := records.Get(ctx, identityRecord, metav1.GetOptions{})
-			return err == nil && record.Data[identityOfAll] == p.ClusterID(), client.IgnoreNotFound(err)
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+			func(ctx context.Context) (bool, error) {
+				record, err := records.Get(ctx, identityRecord, metav1.GetOptions{})
+				return err == nil && record.Data[identityOfAll] == p.ClusterID(), client.IgnoreNotFound(err)
+			})
 		if err != nil {
 			t.Fatalf("the cluster id %s was not recorded again: %v", p.ClusterID(), err)
 		}
@@ -177,12 +183,14 @@ func TestARecordOfAnotherIDIsSeenWithoutARestart(t *testing.T) {
 	records := clientset(t, planes.control.Config()).CoreV1().ConfigMaps(c.LeaderElectionNamespace)
 	p := start(t, c, testOptions(), nil)
 	p.elected()
-	if _, err := records.Patch(t.Context(), identityRecord, types.MergePatchType, []byte(`{"data":{"all.namespaces":"another"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := records.Patch(t.Context(), identityRecord, types.MergePatchType,
+		[]byte(`{"data":{"all.namespaces":"another"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return p.IdentityMismatch() != nil, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			return p.IdentityMismatch() != nil, nil
+		})
 	if err != nil {
 		t.Errorf("the process does not know of the other id: %v", err)
 	}

@@ -19,10 +19,10 @@ const (
 	drainLimit = 64 << 10
 )
 
-// persistent returns a client for informers. An informer that reaches nobody checks again ever more rarely, in the end only
-// once or twice a minute, and it would do so as well after the outage, when everybody else goes on: decisions would be made
-// from what was there before. So it is not reported. Its request is tried again until somebody answers, be it with a rejection,
-// or until the informer ends.
+// persistent returns a client for informers. An informer that reaches nobody checks again ever more rarely, in the
+// end only once or twice a minute, and it would do so as well after the outage, when everybody else goes on:
+// decisions would be made from what was there before. So it is not reported. Its request is tried again until
+// somebody answers, be it with a rejection, or until the informer ends.
 func persistent(client *http.Client, log logr.Logger) *http.Client {
 	copied := *client
 	if copied.Transport == nil {
@@ -59,7 +59,8 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 			defer tick.Stop()
 		}
 		if tries == reportTries {
-			p.log.Info("A watch reaches nobody, and is tried again until it does", "path", request.URL.Path, "cause", err.Error())
+			p.log.Info("A watch reaches nobody, and is tried again until it does", "path", request.URL.Path, "cause",
+				err.Error())
 		}
 		select {
 		case <-tick.C:
@@ -69,9 +70,9 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// noOne reports whether an answer is that of something in between that does not reach the API server either, or of an API
-// server that does not accept the credentials, which may be renewed (F-34). An API server that is busy says when to come
-// again, and client-go obeys.
+// noOne reports whether an answer is that of something in between that does not reach the API server either, or of an
+// API server that does not accept the credentials, which may be renewed (F-34). An API server that is busy says when
+// to come again, and client-go obeys.
 func noOne(response *http.Response) bool {
 	switch response.StatusCode {
 	case http.StatusUnauthorized:

@@ -47,8 +47,9 @@ func TestARequestOfAnInformerIsTriedUntilSomebodyAnswers(t *testing.T) {
 		"a rejection":             {http.MethodGet, &answers{status: []int{0, 403}}, 403, 2},
 		"an error of the server":  {http.MethodGet, &answers{status: []int{500}}, 500, 1},
 		"a version that is gone":  {http.MethodGet, &answers{status: []int{410}}, 410, 1},
-		"a server that is busy":   {http.MethodGet, &answers{status: []int{503}, header: http.Header{"Retry-After": {"1"}}}, 503, 1},
-		"a write":                 {http.MethodPost, &answers{status: []int{0}}, 0, 1},
+		"a server that is busy": {http.MethodGet, &answers{status: []int{503}, header: http.Header{"Retry-After": {"1"}}},
+			503, 1},
+		"a write": {http.MethodPost, &answers{status: []int{0}}, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

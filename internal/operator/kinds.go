@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// ErrNotCached is wrapped by the error of reading from the cache a kind that is not among the cluster's cached kinds. Such
-// a read goes through Cluster.Live.
+// ErrNotCached is wrapped by the error of reading from the cache a kind that is not among the cluster's cached kinds.
+// Such a read goes through Cluster.Live.
 var ErrNotCached = errors.New("this kind is not cached")
 
 // Kind is a kind of object that is cached.
@@ -78,7 +78,8 @@ type kinds struct {
 
 // newKinds checks the declared kinds. What may be large and secret is never cached whole.
 func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, error) {
-	k := kinds{scheme: scheme, declared: map[schema.GroupVersionKind]representation{}, byObject: map[client.Object]ctrlcache.ByObject{}, whole: map[schema.GroupVersionKind]bool{}}
+	k := kinds{scheme: scheme, declared: map[schema.GroupVersionKind]representation{},
+		byObject: map[client.Object]ctrlcache.ByObject{}, whole: map[schema.GroupVersionKind]bool{}}
 	known := scopes()
 	for _, kind := range list {
 		f, err := formOf(kind.Object, scheme)
@@ -125,13 +126,16 @@ func (k kinds) check(object runtime.Object) (form, error) {
 type declaredCache struct {
 	ctrlcache.Cache
 	kinds kinds
-	// everywhere are the fields by which objects of one namespace cannot be found. They are all known before the cache is read.
+	// everywhere are the fields by which objects of one namespace cannot be found. They are all known before the cache
+	// is read.
 	everywhere map[string]bool
-	// indexers has what indexer found, by GroupVersionKind: to be reported by kind, controller-runtime makes an object of it.
+	// indexers has what indexer found, by GroupVersionKind: to be reported by kind, controller-runtime makes an object
+	// of it.
 	indexers sync.Map
 }
 
-func (c *declaredCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
+func (c *declaredCache) Get(ctx context.Context, key client.ObjectKey, object client.Object,
+	o ...client.GetOption) error {
 	if _, err := c.kinds.check(object); err != nil {
 		return err
 	}
@@ -160,21 +164,24 @@ func (c *declaredCache) checkOptions(o *client.ListOptions) error {
 	return nil
 }
 
-func (c *declaredCache) GetInformer(ctx context.Context, object client.Object, o ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
+func (c *declaredCache) GetInformer(ctx context.Context, object client.Object,
+	o ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
 	if _, err := c.kinds.check(object); err != nil {
 		return nil, err
 	}
 	return c.Cache.GetInformer(ctx, object, o...)
 }
 
-func (c *declaredCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, o ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
+func (c *declaredCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind,
+	o ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
 	if c.kinds.declared[gvk] != asTyped {
 		return nil, fmt.Errorf("%w: %s", ErrNotCached, form{gvk, asTyped})
 	}
 	return c.Cache.GetInformerForKind(ctx, gvk, o...)
 }
 
-func (c *declaredCache) IndexField(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error {
+func (c *declaredCache) IndexField(ctx context.Context, object client.Object, field string,
+	values client.IndexerFunc) error {
 	if _, err := c.kinds.check(object); err != nil {
 		return err
 	}
@@ -182,7 +189,8 @@ func (c *declaredCache) IndexField(ctx context.Context, object client.Object, fi
 }
 
 // IndexFieldEverywhere is IndexField without an index in each namespace: a list by that field must not name one.
-func (c *declaredCache) IndexFieldEverywhere(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error {
+func (c *declaredCache) IndexFieldEverywhere(ctx context.Context, object client.Object, field string,
+	values client.IndexerFunc) error {
 	f, err := c.kinds.check(object)
 	if err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// lazyCore writes as the Core that it embeds does, but encodes what lines have in common when a line is written. Every pass
-// of every controller gives its logger the name of an object, and hardly any writes a line: encoded at once, that takes a
-// kibibyte each.
+// lazyCore writes as the Core that it embeds does, but encodes what lines have in common when a line is written.
+// Every pass of every controller gives its logger the name of an object, and hardly any writes a line: encoded at
+// once, that takes a kibibyte each.
 type lazyCore struct {
 	zapcore.Core
 	fields []zapcore.Field

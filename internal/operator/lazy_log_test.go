@@ -53,7 +53,8 @@ func BenchmarkLoggerOfOnePass(b *testing.B) {
 	b.ReportAllocs()
 	var last logr.Logger
 	for b.Loop() {
-		last = logger.WithValues("controller", "machine", "namespace", "default", "name", "m-1").WithValues("reconcileID", "1")
+		last = logger.WithValues("controller", "machine", "namespace", "default", "name",
+			"m-1").WithValues("reconcileID", "1")
 	}
 	_ = last
 }

@@ -71,7 +71,8 @@ func (w *work) cancelled(p *process) error {
 
 func readLease(t *testing.T, c *Config) *coordinationv1.Lease {
 	t.Helper()
-	lease, err := clientset(t, planes.control.Config()).CoordinationV1().Leases(c.LeaderElectionNamespace).Get(t.Context(), c.leaseName(), metav1.GetOptions{})
+	lease, err := clientset(t, planes.control.Config()).CoordinationV1().Leases(c.LeaderElectionNamespace).Get(t.Context(),
+		c.leaseName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +86,8 @@ func holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// mustNotWrite checks that no client of a process that is not the leader writes. That with a cache has other errors, too,
-// once the process ended.
+// mustNotWrite checks that no client of a process that is not the leader writes. That with a cache has other errors,
+// too, once the process ended.
 func mustNotWrite(t *testing.T, p *process, namespace string) {
 	t.Helper()
 	class := newClass(namespace, "fenced")
@@ -117,7 +118,8 @@ func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 	second := start(t, c, testOptions(), nil)
 	second.logs.contain(t, "Attempting to acquire leader lease")
 	mustNotWrite(t, second, c.LeaderElectionNamespace)
-	if err := second.Control().Client.Create(t.Context(), newClass(c.LeaderElectionNamespace, "by-a-candidate")); !errors.Is(err, fence.ErrFenced) {
+	if err := second.Control().Client.Create(t.Context(),
+		newClass(c.LeaderElectionNamespace, "by-a-candidate")); !errors.Is(err, fence.ErrFenced) {
 		t.Errorf("a candidate's Client.Create() = %v, want ErrFenced", err)
 	}
 	third := start(t, c, testOptions(), nil)
@@ -138,7 +140,8 @@ func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 		t.Errorf("taken over %s after the release, want less than 3s", took)
 	}
 	mustNotWrite(t, first, c.LeaderElectionNamespace)
-	if err := second.Control().Client.Create(t.Context(), newClass(c.LeaderElectionNamespace, "by-the-second")); err != nil {
+	if err := second.Control().Client.Create(t.Context(),
+		newClass(c.LeaderElectionNamespace, "by-the-second")); err != nil {
 		t.Errorf("the new leader cannot write: %v", err)
 	}
 	select {

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// gcPercent is how much a process may hold beyond what it uses, in percent: less than half of Go's default. Most of what is
-	// used are cached objects, which live long.
+	// gcPercent is how much a process may hold beyond what it uses, in percent: less than half of Go's default. Most of
+	// what is used are cached objects, which live long.
 	gcPercent = 45
 	// gcPercentMost bounds what heapKept makes of it.
 	gcPercentMost = 1000
-	// heapReserve is how long a process lets its heap grow to what it once used. While a fleet is deleted there is much to do
-	// and ever less to hold: who gave memory back at once would collect garbage all the more often.
+	// heapReserve is how long a process lets its heap grow to what it once used. While a fleet is deleted there is much
+	// to do and ever less to hold: who gave memory back at once would collect garbage all the more often.
 	heapReserve = 5 * time.Minute
 	// heapSmall is up to where the heap may be twice what is used, as Go has it: of little, half is not much.
 	heapSmall = 48 << 20
 )
 
-// SpareMemory trades a little processor time for memory: the heap grows to what is used and gcPercent, or to what was used in
-// the last minutes, or to twice what is used but no more than heapSmall, whichever is most. The environment variable GOGC,
-// which Go itself knows, goes before. It is called once.
+// SpareMemory trades a little processor time for memory: the heap grows to what is used and gcPercent, or to what was
+// used in the last minutes, or to twice what is used but no more than heapSmall, whichever is most. The environment
+// variable GOGC, which Go itself knows, goes before. It is called once.
 func SpareMemory() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -53,7 +53,8 @@ func (p *heapPace) percent(live, roots uint64, now time.Time) int {
 
 // heapFound returns what the last collection of garbage found, as percent takes it.
 func heapFound() (live, roots uint64) {
-	found := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	found := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
+		{Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(found)
 	return found[0].Value.Uint64(), found[1].Value.Uint64() + found[2].Value.Uint64()
 }

@@ -47,14 +47,15 @@ func (a deletions) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// What is deleted is answered with as little as the API server can say, and yet seen at once by who deleted it: of ours and
-// of Kubernetes' own, that stays for a while or goes at once or is another than was meant.
+// What is deleted is answered with as little as the API server can say, and yet seen at once by who deleted it: of
+// ours and of Kubernetes' own, that stays for a while or goes at once or is another than was meant.
 func TestDeletionsAreAnsweredBriefly(t *testing.T) {
 	var seen []string
 	config := rest.CopyConfig(planes.control.Config())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return deletions{next, &seen} })
 	c, err := newCluster(config, clusterOptions{
-		scheme: testScheme(), fence: fence.AlwaysOpen(), kinds: []Kind{{Object: &v1beta1.MachineClass{}}}, readTimeout: patience,
+		scheme: testScheme(), fence: fence.AlwaysOpen(), kinds: []Kind{{Object: &v1beta1.MachineClass{}}},
+		readTimeout: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -65,10 +66,12 @@ func TestDeletionsAreAnsweredBriefly(t *testing.T) {
 	lost := newClass(namespace, "held")
 	lost.Finalizers = []string{"example.com/held"}
 	free := newClass(namespace, "free")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "secret", Finalizers: []string{"example.com/held"}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "secret",
+		Finalizers: []string{"example.com/held"}}}
 	t.Cleanup(func() {
 		for _, o := range []client.Object{lost, secret} {
-			if err := c.Live.Patch(context.Background(), o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			if err := c.Live.Patch(context.Background(), o, client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 				t.Error(err)
 			}
 		}
@@ -88,7 +91,8 @@ func TestDeletionsAreAnsweredBriefly(t *testing.T) {
 		}
 	}
 	got := &v1beta1.MachineClass{}
-	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(lost), got); err != nil || got.DeletionTimestamp == nil {
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(lost), got); err != nil ||
+		got.DeletionTimestamp == nil {
 		t.Errorf("what was deleted is read back as %+v, %v", got.ObjectMeta, err)
 	}
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(free), got); !apierrors.IsNotFound(err) {

@@ -40,8 +40,8 @@ import (
 type Options struct {
 	// Scheme knows every typed object that is used. Required.
 	Scheme *runtime.Scheme
-	// ControlKinds and TargetKinds are the kinds cached from each cluster; no others ever are. TargetKinds may be given also
-	// where there is no target cluster.
+	// ControlKinds and TargetKinds are the kinds cached from each cluster; no others ever are. TargetKinds may be given
+	// also where there is no target cluster.
 	ControlKinds []Kind
 	TargetKinds  []Kind
 	// Required are the kinds that Run waits for in the control cluster before it does anything. Default: ControlKinds.
@@ -85,8 +85,8 @@ type Operator struct {
 	identity   atomic.Pointer[identity]
 }
 
-// controllerNeverTimesOut is longer than any process lives: what a controller waits for at its start, it gets or it is reported
-// to stop.
+// controllerNeverTimesOut is longer than any process lives: what a controller waits for at its start, it gets or it
+// is reported to stop.
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
 // New builds an Operator. It makes no request. Its errors are those of Config.Validate, of kubeconfigs that cannot be
@@ -113,7 +113,8 @@ func New(c *Config, o Options) (*Operator, error) {
 		op.fence = fence.New(c.RenewDeadline, o.Clock)
 	}
 	op.probes, op.events = newProbes(op.log), newBroadcaster()
-	for _, step := range []func() error{op.connect, op.makeLock, op.makeManager, op.addMetrics, op.makeWatch, op.addProbes} {
+	for _, step := range []func() error{op.connect, op.makeLock, op.makeManager, op.addMetrics, op.makeWatch,
+		op.addProbes} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -138,11 +139,13 @@ func (o *Operator) connect() error {
 			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence, log: o.log,
 		})
 	}
-	if o.control, err = build("control-kubeconfig", c.ControlKubeconfig, c.ControlQPS, c.ControlBurst, o.options.ControlKinds, c.Namespace); err != nil {
+	if o.control, err = build("control-kubeconfig", c.ControlKubeconfig, c.ControlQPS, c.ControlBurst,
+		o.options.ControlKinds, c.Namespace); err != nil {
 		return fmt.Errorf("control cluster: %w", err)
 	}
 	if c.TargetKubeconfig != None {
-		if o.target, err = build("target-kubeconfig", c.TargetKubeconfig, c.TargetQPS, c.TargetBurst, o.options.TargetKinds, ""); err != nil {
+		if o.target, err = build("target-kubeconfig", c.TargetKubeconfig, c.TargetQPS, c.TargetBurst, o.options.TargetKinds,
+			""); err != nil {
 			return fmt.Errorf("target cluster: %w", err)
 		}
 	}
@@ -161,7 +164,8 @@ func (o *Operator) makeLock() error {
 	if err != nil {
 		return fmt.Errorf("find the host's name for the identity in the lease: %w", err)
 	}
-	leases, err := coordinationclient.NewForConfig(o.control.kubeconfig.renew(leaseConfig(o.control.loaded, o.config.RenewDeadline)))
+	leases, err := coordinationclient.NewForConfig(o.control.kubeconfig.renew(leaseConfig(o.control.loaded,
+		o.config.RenewDeadline)))
 	if err != nil {
 		return fmt.Errorf("lease client: %w", err)
 	}
@@ -178,7 +182,8 @@ func (o *Operator) makeManager() error {
 	c, controllers := &o.config, o.options.Controller
 	controllers.CacheSyncTimeout = controllerNeverTimesOut
 	forWork := max(c.GracefulShutdownTimeout-releaseWait, c.GracefulShutdownTimeout/2)
-	metrics := metricsserver.Options{BindAddress: c.MetricsBindAddress, SecureServing: c.MetricsSecure, CertDir: c.MetricsCertDir}
+	metrics := metricsserver.Options{BindAddress: c.MetricsBindAddress, SecureServing: c.MetricsSecure,
+		CertDir: c.MetricsCertDir}
 	if off(c.MetricsBindAddress) {
 		metrics.BindAddress = "0"
 	}
@@ -219,8 +224,8 @@ func (o *Operator) makeManager() error {
 	return nil
 }
 
-// startedCache is a cache for a manager that must not start it: Run does, because the manager cannot be stopped while it
-// waits for its caches, and because the cache must outlive the reconcilers.
+// startedCache is a cache for a manager that must not start it: Run does, because the manager cannot be stopped while
+// it waits for its caches, and because the cache must outlive the reconcilers.
 type startedCache struct{ cache.Cache }
 
 func (startedCache) Start(ctx context.Context) error {
@@ -312,9 +317,9 @@ func (o *Operator) addMetrics() (err error) {
 	return err
 }
 
-// Manager returns the manager of the control cluster, to which controllers are added. Its client and cache are those of
-// Control; its probes are served also while it does not run yet. Its GetConfig and GetAPIReader do not ask the fence: they
-// are for what a process may do that is not the leader.
+// Manager returns the manager of the control cluster, to which controllers are added. Its client and cache are those
+// of Control; its probes are served also while it does not run yet. Its GetConfig and GetAPIReader do not ask the
+// fence: they are for what a process may do that is not the leader.
 func (o *Operator) Manager() manager.Manager { return o.manager }
 
 // Control returns the control cluster.
@@ -329,11 +334,12 @@ func (o *Operator) Fence() *fence.Fence { return o.fence }
 // Reachability returns what is known of whether the clusters answer. It is kept as long as Run runs.
 func (o *Operator) Reachability() *reachability.Watch { return o.watch }
 
-// OwnNamespace returns the namespace of the control cluster in which the process keeps what is its own, such as its lease.
+// OwnNamespace returns the namespace of the control cluster in which the process keeps what is its own, such as its
+// lease.
 func (o *Operator) OwnNamespace() string { return o.namespace }
 
-// ClusterID returns what marks the instances of this installation. It is known from the call of Run's setup function on,
-// and empty before.
+// ClusterID returns what marks the instances of this installation. It is known from the call of Run's setup function
+// on, and empty before.
 func (o *Operator) ClusterID() string {
 	if i := o.identity.Load(); i != nil {
 		return i.id
@@ -341,8 +347,9 @@ func (o *Operator) ClusterID() string {
 	return ""
 }
 
-// IdentityMismatch returns an error while the cluster id of this process is not the one that was recorded when Machinist
-// first ran here, or is not known yet. Nothing must then be deleted at the cloud on the ground that it has no Machine.
+// IdentityMismatch returns an error while the cluster id of this process is not the one that was recorded when
+// Machinist first ran here, or is not known yet. Nothing must then be deleted at the cloud on the ground that it has
+// no Machine.
 func (o *Operator) IdentityMismatch() error {
 	if i := o.identity.Load(); i != nil {
 		return i.mismatch()

@@ -16,9 +16,9 @@ import (
 // listPage is how many objects of a live list are on their way at a time.
 const listPage = 500
 
-// pagedClient lists in pages, and without managed fields: the answer of the API server, what is decoded of it and what is
-// kept of that would else be in memory all at once, which for a whole fleet is more than its cache takes. The pages of a list
-// are of one moment, so that the list is what it would be in one piece.
+// pagedClient lists in pages, and without managed fields: the answer of the API server, what is decoded of it and
+// what is kept of that would else be in memory all at once, which for a whole fleet is more than its cache takes. The
+// pages of a list are of one moment, so that the list is what it would be in one piece.
 type pagedClient struct {
 	client.Client
 	page  int64
@@ -35,11 +35,12 @@ func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...clie
 	if err != nil {
 		return err
 	}
-	return c.pages(ctx, list, options, func(page reflect.Value) { items.Set(reflect.AppendSlice(items, page)) }, items.SetZero)
+	return c.pages(ctx, list, options, func(page reflect.Value) { items.Set(reflect.AppendSlice(items, page)) },
+		items.SetZero)
 }
 
-// Shared is List for index.Shared: it returns pointers, and what the cache has in the same version is not held twice. It lists
-// all that there is: a limit is not heeded.
+// Shared is List for index.Shared: it returns pointers, and what the cache has in the same version is not held twice.
+// It lists all that there is: a limit is not heeded.
 func (c pagedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	lost, err := c.cache.whole(ctx, list)
 	if err != nil {
@@ -56,7 +57,8 @@ func (c pagedClient) Shared(ctx context.Context, list client.ObjectList, o ...cl
 }
 
 // pages calls add with the items of each page, after it called reset, and sets the list's resource version.
-func (c pagedClient) pages(ctx context.Context, list client.ObjectList, options *client.ListOptions, add func(reflect.Value), reset func()) error {
+func (c pagedClient) pages(ctx context.Context, list client.ObjectList, options *client.ListOptions,
+	add func(reflect.Value), reset func()) error {
 	reset()
 	var version string
 	first := *options
@@ -116,13 +118,14 @@ func withoutManagedFields(list client.ObjectList) error {
 	})
 }
 
-// share returns a pointer to an item as a cache has it, if that is of the same version, or else to a copy, which does not keep
-// the rest of the page.
+// share returns a pointer to an item as a cache has it, if that is of the same version, or else to a copy, which does
+// not keep the rest of the page.
 func share(item reflect.Value, lost toolscache.Store) any {
 	if object, ok := item.Addr().Interface().(client.Object); ok && lost != nil {
 		known, there, err := lost.GetByKey(toolscache.MetaObjectToName(object).String())
 		cached, ok := known.(client.Object)
-		if err == nil && there && ok && cached.GetUID() == object.GetUID() && cached.GetResourceVersion() == object.GetResourceVersion() {
+		if err == nil && there && ok && cached.GetUID() == object.GetUID() &&
+			cached.GetResourceVersion() == object.GetResourceVersion() {
 			return cached
 		}
 	}

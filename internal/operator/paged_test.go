@@ -100,7 +100,8 @@ func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
 
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineClassList"))
-	if err := (pagedClient{direct, 7, nil}).List(t.Context(), list, client.InNamespace(ns)); err != nil || len(list.Items) != 20 {
+	if err := (pagedClient{direct, 7, nil}).List(t.Context(), list, client.InNamespace(ns)); err != nil ||
+		len(list.Items) != 20 {
 		t.Errorf("metadata: %d, %v", len(list.Items), err)
 	}
 	if list.Kind != "MachineClassList" || list.Items[19].Kind != "MachineClass" {
@@ -115,7 +116,8 @@ func TestALiveListSharesWhatTheCacheHasInTheSameVersion(t *testing.T) {
 	p.elected()
 	control, ns := p.Control(), client.InNamespace(c.LeaderElectionNamespace)
 	for i := range 2 {
-		if err := control.Client.Create(t.Context(), newClass(c.LeaderElectionNamespace, fmt.Sprintf("same-%d", i))); err != nil {
+		if err := control.Client.Create(t.Context(),
+			newClass(c.LeaderElectionNamespace, fmt.Sprintf("same-%d", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +129,8 @@ func TestALiveListSharesWhatTheCacheHasInTheSameVersion(t *testing.T) {
 	paged.page = 1
 	var list v1beta1.MachineClassList
 	live, err := index.Shared[v1beta1.MachineClass](t.Context(), paged, &list, ns)
-	if err != nil || len(live) != 2 || !slices.Contains(cached, live[0]) || !slices.Contains(cached, live[1]) || list.ResourceVersion == "" {
+	if err != nil || len(live) != 2 || !slices.Contains(cached, live[0]) || !slices.Contains(cached, live[1]) ||
+		list.ResourceVersion == "" {
 		t.Errorf("%v at %q, %v, want the objects of the cache: %v", live, list.ResourceVersion, err, cached)
 	}
 	// Another version is the live one's own, whatever the cache has.

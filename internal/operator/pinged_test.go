@@ -52,7 +52,8 @@ type reviews struct {
 	asked int
 }
 
-func (r *reviews) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+func (r *reviews) Create(_ context.Context, review *authenticationv1.TokenReview,
+	_ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	r.asked++
 	review.Status.Authenticated = review.Spec.Token == "good"
 	return review, nil
@@ -62,18 +63,20 @@ type rights struct {
 	authorizationclient.SubjectAccessReviewInterface
 }
 
-func (rights) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+func (rights) Create(_ context.Context, review *authorizationv1.SubjectAccessReview,
+	_ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
 	review.Status.Allowed = true
 	return review, nil
 }
 
-// Who has no right cannot have the process ask the API server as often as they like, by tokens or by paths, and does not keep
-// those out who were let in before.
+// Who has no right cannot have the process ask the API server as often as they like, by tokens or by paths, and does
+// not keep those out who were let in before.
 //
 // S-25.
 func TestStrangersCostFewRequests(t *testing.T) {
 	asked, clock := &reviews{}, clocktesting.NewFakeClock(time.Now())
-	handler, err := newAccess(asked, rights{}, clock).filter(logr.Discard(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	handler, err := newAccess(asked, rights{}, clock).filter(logr.Discard(),
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// probes serves /healthz and /readyz from the first moment on: also while the process waits for the control cluster, when
-// the manager's own server does not run yet. The answers go to anybody, so they give no reasons but our own words.
+// probes serves /healthz and /readyz from the first moment on: also while the process waits for the control cluster,
+// when the manager's own server does not run yet. The answers go to anybody, so they give no reasons but our own
+// words.
 type probes struct {
 	log      logr.Logger
 	listener net.Listener // nil for none
@@ -30,7 +31,8 @@ type probes struct {
 }
 
 func newProbes(log logr.Logger) *probes {
-	return &probes{log: log, health: map[string]healthz.Checker{}, ready: map[string]healthz.Checker{}, notes: map[string]func(*http.Request) string{}}
+	return &probes{log: log, health: map[string]healthz.Checker{}, ready: map[string]healthz.Checker{},
+		notes: map[string]func(*http.Request) string{}}
 }
 
 // notReady is a reason that may be shown to anybody.
@@ -84,7 +86,8 @@ func (p *probes) serve(ctx context.Context) error {
 	return nil
 }
 
-func (p *probes) answer(w http.ResponseWriter, r *http.Request, checks map[string]healthz.Checker, notes map[string]func(*http.Request) string) {
+func (p *probes) answer(w http.ResponseWriter, r *http.Request, checks map[string]healthz.Checker,
+	notes map[string]func(*http.Request) string) {
 	p.mu.Lock()
 	checks, notes = maps.Clone(checks), maps.Clone(notes)
 	p.mu.Unlock()
@@ -116,8 +119,8 @@ func (p *probes) answer(w http.ResponseWriter, r *http.Request, checks map[strin
 // pingTimeout is less than the default timeout of a kubelet's probe.
 const pingTimeout = 800 * time.Millisecond
 
-// pingLife is how long an answer to a probe stands for the next ones: probes are for everybody, so they must not cost a request
-// to an API server each.
+// pingLife is how long an answer to a probe stands for the next ones: probes are for everybody, so they must not cost
+// a request to an API server each.
 const pingLife = time.Second
 
 // pinged remembers whether an API server answered. Those who ask at the same time share one request.

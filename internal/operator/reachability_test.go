@@ -73,7 +73,8 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
-// What answers does not count as unreachable when the controllers begin, else they would report a freeze at every start.
+// What answers does not count as unreachable when the controllers begin, else they would report a freeze at every
+// start.
 //
 // F-1.
 func TestAProcessIsNotFrozenWhenItBegins(t *testing.T) {

@@ -7,18 +7,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 )
 
-// Of one object, a recorder keeps eventBurst events at once, and one more every 1/eventsPerSecond: a loop that fails must not
-// fill the API server, and a rollout of a thousand machines must be reported to its end.
+// Of one object, a recorder keeps eventBurst events at once, and one more every 1/eventsPerSecond: a loop that fails
+// must not fill the API server, and a rollout of a thousand machines must be reported to its end.
 const (
 	eventBurst      = 250
 	eventsPerSecond = 0.1
 )
 
-// newBroadcaster makes what writes events. Those that differ in their text only are different events. The recorders of
-// events.k8s.io count such as repeats of the first, and what they say is lost; here that is so of none, and where more than
-// ten come within ten minutes they are one whose text is that of the last, and says that it stands for others.
+// newBroadcaster makes what writes events. Those that differ in their text only are different events. The recorders
+// of events.k8s.io count such as repeats of the first, and what they say is lost; here that is so of none, and where
+// more than ten come within ten minutes they are one whose text is that of the last, and says that it stands for
+// others.
 func newBroadcaster() record.EventBroadcaster {
-	return record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst, QPS: eventsPerSecond})
+	return record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst,
+		QPS: eventsPerSecond})
 }
 
 // ownManager is a manager of which the probes and the events are ours.

@@ -16,7 +16,8 @@ import (
 // P-15.
 func TestEventsWithOtherTextsAreOtherEvents(t *testing.T) {
 	c := testConfig(t)
-	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "small", UID: "1", ResourceVersion: "7"}}
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "small",
+		UID: "1", ResourceVersion: "7"}}
 	want := map[string]int32{"Created 3 machines: a, b, c.": 2, "Created 1 machine: d.": 1}
 	p := start(t, c, testOptions(), func(o *Operator) error {
 		recorder := o.Manager().GetEventRecorder("test")

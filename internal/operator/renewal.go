@@ -21,12 +21,12 @@ import (
 // checkPeriod is the shortest time between two reads of a kubeconfig file because requests fail.
 const checkPeriod = time.Second
 
-// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go reads the files again
-// that a kubeconfig refers to, but not the kubeconfig itself with the tokens, certificates and keys in it.
+// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go reads the files
+// again that a kubeconfig refers to, but not the kubeconfig itself with the tokens, certificates and keys in it.
 //
-// Everything is taken over from a file that has changed, except the address of the API server: at another address there may
-// be another cluster, and the caches, the lease and the recorded cluster ID are those of the first. The methods of a nil
-// *kubeconfig do nothing.
+// Everything is taken over from a file that has changed, except the address of the API server: at another address
+// there may be another cluster, and the caches, the lease and the recorded cluster ID are those of the first. The
+// methods of a nil *kubeconfig do nothing.
 type kubeconfig struct {
 	path string
 	log  logr.Logger
@@ -81,7 +81,8 @@ func (k *kubeconfig) check() {
 	k.read()
 }
 
-// renewedSince reports whether what the file says is newer than the generation. It reads the file at most once a second.
+// renewedSince reports whether what the file says is newer than the generation. It reads the file at most once a
+// second.
 func (k *kubeconfig) renewedSince(generation int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,7 +109,9 @@ func (k *kubeconfig) read() {
 		err = fmt.Errorf("it names the server %s instead of %s, which needs a restart", config.Host, k.config.Host)
 	}
 	if err != nil {
-		k.log.Error(err, "The kubeconfig file has changed and cannot be used; the credentials that were read before stay in use", "path", k.path)
+		k.log.Error(err,
+			"The kubeconfig file has changed and cannot be used; the credentials that were read before stay in use",
+			"path", k.path)
 		return
 	}
 	k.config = config
@@ -122,8 +125,8 @@ func (k *kubeconfig) current() (*rest.Config, int) {
 	return k.config, k.generation
 }
 
-// renew has all clients made from a configuration use what the file says. It must be the first to wrap the transport, and
-// the configuration's Dial must not be changed after it.
+// renew has all clients made from a configuration use what the file says. It must be the first to wrap the transport,
+// and the configuration's Dial must not be changed after it.
 func (k *kubeconfig) renew(config *rest.Config) *rest.Config {
 	if k == nil {
 		return config

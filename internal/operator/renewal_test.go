@@ -79,7 +79,8 @@ func newAccount(t *testing.T, plane *controlplane.ControlPlane) account {
 	t.Helper()
 	a := account{t: t, plane: plane, client: clientset(t, plane.Config())}
 	var err error
-	a.ServiceAccount, err = a.client.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	a.ServiceAccount, err = a.client.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +99,14 @@ func newAccount(t *testing.T, plane *controlplane.ControlPlane) account {
 func (a account) token() (token string, void func()) {
 	a.t.Helper()
 	ctx := a.t.Context()
-	secret, err := a.client.CoreV1().Secrets(a.Namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: a.Name + "-"}}, metav1.CreateOptions{})
+	secret, err := a.client.CoreV1().Secrets(a.Namespace).Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: a.Name + "-"}}, metav1.CreateOptions{})
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	request, err := a.client.CoreV1().ServiceAccounts(a.Namespace).CreateToken(ctx, a.Name, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID}},
+		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1",
+			Kind: "Secret", Name: secret.Name, UID: secret.UID}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		a.t.Fatal(err)
@@ -113,7 +116,8 @@ func (a account) token() (token string, void func()) {
 		if err := a.client.CoreV1().Secrets(a.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{}); err != nil {
 			a.t.Fatal(err)
 		}
-		bearer := clientset(a.t, &rest.Config{Host: a.plane.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: a.plane.CA()}, BearerToken: request.Status.Token})
+		bearer := clientset(a.t, &rest.Config{Host: a.plane.Endpoint(),
+			TLSClientConfig: rest.TLSClientConfig{CAData: a.plane.CA()}, BearerToken: request.Status.Token})
 		eventually(a.t, func() error {
 			// The API server remembers for some seconds that it knew the token.
 			if _, err := bearer.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsUnauthorized(err) {
@@ -134,7 +138,8 @@ func (p *process) wantFrozen(o Options, reason string) {
 		if got, message := p.Reachability().Stopped(); got != reason {
 			return fmt.Errorf("stopped by %q (%s), want %q", got, message, reason)
 		}
-		for _, r := range []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused, v1beta1.ReasonControlCredentialsRefused} {
+		for _, r := range []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused,
+			v1beta1.ReasonControlCredentialsRefused} {
 			want := 0.0
 			if r == reason {
 				want = 1
@@ -286,7 +291,8 @@ func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T)
 	defer listener.Close()
 	file, lines := newKubeconfigFile(t), &logs{}
 	file.withToken(listener.URL, authorityOf(listener), "one")
-	config, renewal, err := restConfig("target-kubeconfig", file.path, "test", -1, 0, funcr.New(lines.add, funcr.Options{}))
+	config, renewal, err := restConfig("target-kubeconfig", file.path, "test", -1, 0,
+		funcr.New(lines.add, funcr.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +303,8 @@ func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T)
 	post := func(body string) int {
 		t.Helper()
 		renewal.checked = time.Time{} // As if a second had passed.
-		request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, listener.URL, strings.NewReader(body))
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, listener.URL,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

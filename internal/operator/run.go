@@ -22,10 +22,11 @@ const (
 
 // Run runs the process until ctx ends or the lease is lost. It can be called once.
 //
-// It waits for the control cluster, calls setup, fills the caches and starts the manager. Nothing of that waits for the
-// target cluster, and no wait has an end but ctx's. When ctx ends, work is cancelled and waited for, and the lease is
-// released; an error then says that some of it did not end in time. When the lease is lost, all work is cancelled and the
-// process is ended by Options.Exit with ExitFenced as soon as it ended, after 3 seconds at the latest.
+// It waits for the control cluster, calls setup, fills the caches and starts the manager. Nothing of that waits for
+// the target cluster, and no wait has an end but ctx's. When ctx ends, work is cancelled and waited for, and the
+// lease is released; an error then says that some of it did not end in time. When the lease is lost, all work is
+// cancelled and the process is ended by Options.Exit with ExitFenced as soon as it ended, after 3 seconds at the
+// latest.
 func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) error {
 	ended := make(chan struct{})
 	var background sync.WaitGroup
@@ -102,8 +103,8 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// runTarget fills the target cluster's cache once there is somebody to ask: an informer that cannot list tries again ever
-// less often.
+// runTarget fills the target cluster's cache once there is somebody to ask: an informer that cannot list tries again
+// ever less often.
 func (o *Operator) runTarget(ctx context.Context) {
 	if err := o.awaitQuietly(ctx, "the target cluster's API", waitPeriod, o.target.answers); err != nil {
 		return // The process ended.

@@ -14,9 +14,9 @@ import (
 // nowhere is a namespace that nothing can be in.
 const nowhere = "/"
 
-// Shared is List without copies, for index.Shared: it returns pointers to the objects in the cache, which must not be changed.
-// A List copies all objects into one slice, at least by value, which for a fleet is megabytes at every check. Options may be
-// a namespace, one field, and not to wait for own writes.
+// Shared is List without copies, for index.Shared: it returns pointers to the objects in the cache, which must not be
+// changed. A List copies all objects into one slice, at least by value, which for a fleet is megabytes at every
+// check. Options may be a namespace, one field, and not to wait for own writes.
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	f, err := c.readable(list)
 	if err != nil {
@@ -24,7 +24,9 @@ func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...
 	}
 	if !(&client.ListOptions{}).ApplyOptions(o).DisableReadYourWritesConsistency {
 		// Lists nothing, but waits as every list does.
-		err := c.bounded(ctx, f, func(ctx context.Context) error { return c.consistent.List(ctx, list, client.InNamespace(nowhere)) })
+		err := c.bounded(ctx, f, func(ctx context.Context) error {
+			return c.consistent.List(ctx, list, client.InNamespace(nowhere))
+		})
 		if err != nil {
 			return nil, err
 		}

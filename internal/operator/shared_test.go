@@ -75,7 +75,8 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		}
 	}
 	one := func() *v1beta1.MachineClass {
-		classes, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, client.InNamespace(second))
+		classes, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
+			client.InNamespace(second))
 		if err != nil || len(classes) != 20 {
 			t.Fatalf("%d classes, %v", len(classes), err)
 		}
@@ -86,7 +87,8 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 	}
 
 	for what, o := range map[string]client.ListOption{
-		"labels": client.MatchingLabels{"a": "b"}, "a limit": client.Limit(1), "two fields": client.MatchingFields{byProvider: "odd", "other": "x"},
+		"labels": client.MatchingLabels{"a": "b"}, "a limit": client.Limit(1),
+		"two fields":               client.MatchingFields{byProvider: "odd", "other": "x"},
 		"a field without an index": client.MatchingFields{"other": "x"},
 	} {
 		if got, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, o); err == nil {
@@ -100,7 +102,8 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		t.Error("classes are returned as pods")
 	}
 	// Without a cache it is a list like any other.
-	live, err := index.Shared[v1beta1.MachineClass](t.Context(), p.Control().Live, &v1beta1.MachineClassList{}, client.InNamespace(first))
+	live, err := index.Shared[v1beta1.MachineClass](t.Context(), p.Control().Live, &v1beta1.MachineClassList{},
+		client.InNamespace(first))
 	if err != nil || len(live) != 20 {
 		t.Errorf("live: %d classes, %v, want 20", len(live), err)
 	}
@@ -110,9 +113,10 @@ func TestAnIndexOverAllNamespacesOnly(t *testing.T) {
 	const byProvider = "class.provider"
 	c := testConfig(t)
 	p := start(t, c, testOptions(), func(o *Operator) error {
-		return o.Control().Cache.(*declaredCache).IndexFieldEverywhere(t.Context(), &v1beta1.MachineClass{}, byProvider, func(o client.Object) []string {
-			return []string{o.(*v1beta1.MachineClass).Spec.Provider}
-		})
+		return o.Control().Cache.(*declaredCache).IndexFieldEverywhere(t.Context(), &v1beta1.MachineClass{}, byProvider,
+			func(o client.Object) []string {
+				return []string{o.(*v1beta1.MachineClass).Spec.Provider}
+			})
 	})
 	p.elected()
 	api, first, second := p.Control().Client, c.LeaderElectionNamespace, newNamespace(t)
@@ -128,13 +132,15 @@ func TestAnIndexOverAllNamespacesOnly(t *testing.T) {
 	if err := api.List(t.Context(), &list, everywhere); err != nil || len(list.Items) != 2 {
 		t.Errorf("%d classes, %v", len(list.Items), err)
 	}
-	if shared, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, everywhere); err != nil || len(shared) != 2 {
+	if shared, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
+		everywhere); err != nil || len(shared) != 2 {
 		t.Errorf("%d classes are shared, %v", len(shared), err)
 	}
 	if err := api.List(t.Context(), &list, everywhere, client.InNamespace(first)); err == nil {
 		t.Error("a list of one namespace has no error, and finds nothing")
 	}
-	if _, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, everywhere, client.InNamespace(first)); err == nil {
+	if _, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, everywhere,
+		client.InNamespace(first)); err == nil {
 		t.Error("what is shared of one namespace has no error, and nothing is found")
 	}
 }

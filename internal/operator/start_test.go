@@ -90,7 +90,8 @@ func TestStartWaitsForTheKindsThatItNeedsAndNamesThem(t *testing.T) {
 	p.logs.contain(t, "the cluster does not serve test.machinist.dev/v1 Widget:")
 	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting for the control cluster's kinds")
 
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	api, err := dynamic.NewForConfig(planes.control.Config())
 	if err != nil {
 		t.Fatal(err)

@@ -26,15 +26,17 @@ const (
 	waitRequest = 5 * time.Second
 )
 
-// await looks until nothing is missing or ctx ends; meanwhile /readyz says what the process waits for. There is no other
-// end: an error would have the process restarted, and it would wait again.
-func (o *Operator) await(ctx context.Context, what string, period time.Duration, missing func(context.Context) error) error {
+// await looks until nothing is missing or ctx ends; meanwhile /readyz says what the process waits for. There is no
+// other end: an error would have the process restarted, and it would wait again.
+func (o *Operator) await(ctx context.Context, what string, period time.Duration,
+	missing func(context.Context) error) error {
 	o.waitingFor.Store(&what)
 	return o.awaitQuietly(ctx, what, period, missing)
 }
 
 // awaitQuietly looks until nothing is missing or ctx ends. What is missing is logged when it changes, and now and then.
-func (o *Operator) awaitQuietly(ctx context.Context, what string, period time.Duration, missing func(context.Context) error) error {
+func (o *Operator) awaitQuietly(ctx context.Context, what string, period time.Duration,
+	missing func(context.Context) error) error {
 	timer := o.clock.NewTimer(period)
 	defer timer.Stop()
 	start := o.clock.Now()

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Transform drops managed fields, and keeps once what many Machines have in common. It is the cache.TransformFunc of kinds
-// without one of their own.
+// Transform drops managed fields, and keeps once what many Machines have in common. It is the cache.TransformFunc of
+// kinds without one of their own.
 func Transform(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)
@@ -44,9 +44,9 @@ func Transform(object any) (any, error) {
 	return m, nil
 }
 
-// TransformNode keeps of a Node what controllers read, and no heartbeats of conditions, so that a heartbeat changes nothing
-// but the resource version. What is written to a Node must be a patch of the difference to what is cached, or made from a live
-// read. It is a cache.TransformFunc.
+// TransformNode keeps of a Node what controllers read, and no heartbeats of conditions, so that a heartbeat changes
+// nothing but the resource version. What is written to a Node must be a patch of the difference to what is cached, or
+// made from a live read. It is a cache.TransformFunc.
 func TransformNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -157,8 +157,8 @@ func internMeta(m *metav1.ObjectMeta) {
 	}
 }
 
-// TransformMetadata drops annotations and managed fields, for kinds that are cached as metadata: the annotation of kubectl
-// apply carries the data of a Secret. It is a cache.TransformFunc.
+// TransformMetadata drops annotations and managed fields, for kinds that are cached as metadata: the annotation of
+// kubectl apply carries the data of a Secret. It is a cache.TransformFunc.
 func TransformMetadata(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetAnnotations(nil)

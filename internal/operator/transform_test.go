@@ -23,7 +23,8 @@ func testNode(heartbeat time.Time) *corev1.Node {
 			Name: "node", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &metav1.Time{Time: heartbeat}}},
 		},
-		Spec: corev1.NodeSpec{ProviderID: "sim://1", Taints: []corev1.Taint{{Key: "t"}}, Unschedulable: true, PodCIDR: "10.0.0.0/24"},
+		Spec: corev1.NodeSpec{ProviderID: "sim://1", Taints: []corev1.Taint{{Key: "t"}}, Unschedulable: true,
+			PodCIDR: "10.0.0.0/24"},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{
 				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
@@ -91,7 +92,8 @@ func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 		}
 	}
 	same("label", one.Labels["pool"], loose.Labels["pool"])
-	same("record", one.Annotations[v1beta1.AnnotationLastAppliedTemplate], loose.Annotations[v1beta1.AnnotationLastAppliedTemplate])
+	same("record", one.Annotations[v1beta1.AnnotationLastAppliedTemplate],
+		loose.Annotations[v1beta1.AnnotationLastAppliedTemplate])
 	shared := func(a, b *v1beta1.Machine) []bool {
 		address := func(o any) uintptr { return reflect.ValueOf(o).Pointer() }
 		return []bool{
@@ -102,7 +104,8 @@ func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 	if got := shared(one, another); slices.Contains(got, false) {
 		t.Errorf("two machines of a set share labels, labels for the node, owners: %t", got)
 	}
-	if got := []string{odd.Labels["pool"], odd.Spec.Node.Labels["zone"], odd.OwnerReferences[0].Name}; !slices.Equal(got, []string{"c", "d", "renamed"}) {
+	if got := []string{odd.Labels["pool"], odd.Spec.Node.Labels["zone"], odd.OwnerReferences[0].Name}; !slices.Equal(got,
+		[]string{"c", "d", "renamed"}) {
 		t.Errorf("a machine that is not like the others of its set has %q", got)
 	}
 	if got := shared(one, loose); slices.Contains(got, true) {
@@ -115,7 +118,8 @@ func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 // C-3.
 func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: "s", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "data"},
+		Name: "s", Labels: map[string]string{"a": "b"},
+		Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: "data"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{}},
 	}}
 	got, err := TransformMetadata(object)
@@ -130,7 +134,8 @@ func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
 
 func TestTransformsLeaveTombstonesAlone(t *testing.T) {
 	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/name"}
-	for name, transform := range map[string]cache.TransformFunc{"default": Transform, "node": TransformNode, "metadata": TransformMetadata} {
+	for name, transform := range map[string]cache.TransformFunc{"default": Transform, "node": TransformNode,
+		"metadata": TransformMetadata} {
 		if got, err := transform(tombstone); err != nil || got != tombstone {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}

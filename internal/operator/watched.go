@@ -25,8 +25,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// watches are how what changes of our own kinds is heard: events, of which client-go goes through the JSON nine times, mostly to
-// learn what kind of object is in it, are decoded in two. There is more of that to do than of anything else.
+// watches are how what changes of our own kinds is heard: events, of which client-go goes through the JSON nine
+// times, mostly to learn what kind of object is in it, are decoded in two. There is more of that to do than of
+// anything else.
 type watches struct {
 	config    *rest.Config
 	http      *http.Client
@@ -37,7 +38,8 @@ type watches struct {
 }
 
 // newInformer is what cache.Options asks for.
-func (w watches) newInformer(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func (w watches) newInformer(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	own, err := w.own(lw, example)
 	if err != nil {
 		w.log.Error(err, "Watches are those of client-go, which cost more", "type", fmt.Sprintf("%T", example))
@@ -56,7 +58,8 @@ func (w watches) own(lw toolscache.ListerWatcher, example runtime.Object) (tools
 	if err != nil {
 		return nil, err
 	}
-	c, err := apiutil.RESTClientForGVK(f.GroupVersionKind, false, false, w.config, serializer.NewCodecFactory(w.scheme), w.http)
+	c, err := apiutil.RESTClientForGVK(f.GroupVersionKind, false, false, w.config,
+		serializer.NewCodecFactory(w.scheme), w.http)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +73,8 @@ func (w watches) own(lw toolscache.ListerWatcher, example runtime.Object) (tools
 			if err != nil {
 				return nil, err
 			}
-			return watch.NewStreamWatcher(newEvents(body, f.GroupVersionKind, w.scheme), apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")), nil
+			return watch.NewStreamWatcher(newEvents(body, f.GroupVersionKind, w.scheme),
+				apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")), nil
 		},
 	}, nil
 }
@@ -141,8 +145,8 @@ func (e *events) members() (of watch.EventType, object runtime.Object, err error
 	return of, object, e.expect('}')
 }
 
-// object decodes the object of an event, which is of the watched kind, but for the Status of an error. As everything typed
-// that client-go decodes, it does not say what kind it is.
+// object decodes the object of an event, which is of the watched kind, but for the Status of an error. As everything
+// typed that client-go decodes, it does not say what kind it is.
 func (e *events) object(of watch.EventType) (runtime.Object, error) {
 	want := e.kind
 	if of == watch.Error {

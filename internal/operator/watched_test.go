@@ -30,10 +30,13 @@ func wideMachine(name string) *v1beta1.Machine {
 	m := &v1beta1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: "u-1", ResourceVersion: "17", Generation: 3, CreationTimestamp: now, DeletionTimestamp: &now,
-			Labels: map[string]string{"a": "ä \" \\ \u2028"}, Annotations: map[string]string{"json": `{"type":"ERROR","object":{}}`},
-			Finalizers:    []string{v1beta1.MachineFinalizer},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}},
+			Namespace: "default", Name: name, UID: "u-1", ResourceVersion: "17", Generation: 3, CreationTimestamp: now,
+			DeletionTimestamp: &now,
+			Labels:            map[string]string{"a": "ä \" \\ \u2028"},
+			Annotations:       map[string]string{"json": `{"type":"ERROR","object":{}}`},
+			Finalizers:        []string{v1beta1.MachineFinalizer},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update",
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}},
 		},
 	}
 	m.Spec.Provider, m.Spec.ProviderID = "sim", "sim:///"+name
@@ -61,11 +64,13 @@ func bothWatches(t testing.TB, reports string) map[string]func(context.Context) 
 	}))
 	t.Cleanup(s.Close)
 	config, scheme := &rest.Config{Host: s.URL}, testScheme()
-	c, err := apiutil.RESTClientForGVK(v1beta1.GroupVersion.WithKind("Machine"), false, false, config, serializer.NewCodecFactory(scheme), http.DefaultClient)
+	c, err := apiutil.RESTClientForGVK(v1beta1.GroupVersion.WithKind("Machine"), false, false, config,
+		serializer.NewCodecFactory(scheme), http.DefaultClient)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := watches{config: config, http: http.DefaultClient, scheme: scheme, mapper: knownFirst(nil)}.own(&toolscache.ListWatch{}, &v1beta1.Machine{})
+	own, err := watches{config: config, http: http.DefaultClient, scheme: scheme,
+		mapper: knownFirst(nil)}.own(&toolscache.ListWatch{}, &v1beta1.Machine{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,12 +99,16 @@ func reported(t testing.TB, open func(context.Context) (watch.Interface, error))
 
 func TestWatchesDeliverWhatThoseOfClientGoDeliver(t *testing.T) {
 	t.Parallel()
-	bookmark := &v1beta1.Machine{TypeMeta: wideMachine("").TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "99", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	expired := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"}
+	bookmark := &v1beta1.Machine{TypeMeta: wideMachine("").TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "99",
+		Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	expired := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"}
 	changed := wideMachine("b")
 	changed.Status.Conditions = nil
-	body := eventOf(t, watch.Added, wideMachine("a")) + eventOf(t, watch.Modified, changed) + " \n" + eventOf(t, watch.Deleted, wideMachine("c")) +
-		eventOf(t, watch.Bookmark, bookmark) + strings.ReplaceAll(eventOf(t, watch.Error, expired), `,"object"`, `, "new": [{}], "object"`)
+	body := eventOf(t, watch.Added, wideMachine("a")) + eventOf(t, watch.Modified, changed) + " \n" +
+		eventOf(t, watch.Deleted, wideMachine("c")) +
+		eventOf(t, watch.Bookmark, bookmark) + strings.ReplaceAll(eventOf(t, watch.Error, expired), `,"object"`,
+		`, "new": [{}], "object"`)
 	both := bothWatches(t, body)
 	ours, theirs := reported(t, both["own"]), reported(t, both["client-go"])
 	if len(theirs) != 5 {

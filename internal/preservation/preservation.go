@@ -1,6 +1,6 @@
-// Package preservation says which Machines are preserved for inspection, and which are about to be. The provider process
-// preserves them, and the set that owns one waits for that. Both must agree: a machine for which only one of them waits would
-// be deleted too early, or never.
+// Package preservation says which Machines are preserved for inspection, and which are about to be. The provider
+// process preserves them, and the set that owns one waits for that. Both must agree: a machine for which only one of
+// them waits would be deleted too early, or never.
 package preservation
 
 import (
@@ -25,7 +25,8 @@ func Until(m *v1beta1.Machine) (time.Time, error) {
 	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
 	until, err := time.Parse(time.RFC3339, value)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("metadata.annotations[%s] is %.64q, which is no time such as 2030-01-31T12:00:00Z", v1beta1.AnnotationPreservedUntil, value)
+		return time.Time{}, fmt.Errorf("metadata.annotations[%s] is %.64q, which is no time such as 2030-01-31T12:00:00Z",
+			v1beta1.AnnotationPreservedUntil, value)
 	}
 	return until, nil
 }
@@ -36,12 +37,13 @@ func Invalid(m *v1beta1.Machine) string {
 	case !asked, value == v1beta1.PreserveNow, value == v1beta1.PreserveWhenFailed:
 		return ""
 	default:
-		return fmt.Sprintf("metadata.annotations[%s] is %.64q; it must be %s or %s", v1beta1.AnnotationPreserve, value, v1beta1.PreserveNow, v1beta1.PreserveWhenFailed)
+		return fmt.Sprintf("metadata.annotations[%s] is %.64q; it must be %s or %s", v1beta1.AnnotationPreserve, value,
+			v1beta1.PreserveNow, v1beta1.PreserveWhenFailed)
 	}
 }
 
-// OverLimit reports whether the Machine is not preserved because too many others are, and is replaced like any other. It
-// stays so until the Machine is replaced or recovers, even if others are no longer preserved.
+// OverLimit reports whether the Machine is not preserved because too many others are, and is replaced like any other.
+// It stays so until the Machine is replaced or recovers, even if others are no longer preserved.
 func OverLimit(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
 	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
@@ -70,7 +72,8 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// Due reports whether the Machine will be preserved as soon as possible. One without an instance has nothing to inspect.
+// Due reports whether the Machine will be preserved as soon as possible. One without an instance has nothing to
+// inspect.
 func Due(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
@@ -81,12 +84,13 @@ func Due(m *v1beta1.Machine) bool {
 	default:
 		return false
 	}
-	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !machinestate.Unchangeable(m)
+	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() &&
+		!machinestate.Unchangeable(m)
 }
 
-// replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found unhealthy.
-// If it would not, preserving the Machine would cause a replacement. An interrupted Machine cannot be preserved: the cloud
-// removes its instance.
+// replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found
+// unhealthy. If it would not, preserving the Machine would cause a replacement. An interrupted Machine cannot be
+// preserved: the cloud removes its instance.
 func replacedForFailure(m *v1beta1.Machine) bool {
 	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
 }

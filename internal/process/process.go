@@ -1,5 +1,5 @@
-// Package process runs programs as children of this one: each with its log in a file, started and stopped many times, and
-// never left behind, in whatever way this process ends.
+// Package process runs programs as children of this one: each with its log in a file, started and stopped many times,
+// and never left behind, in whatever way this process ends.
 package process
 
 import (

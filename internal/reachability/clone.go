@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What follows is for simulations, which have one thread and a clock of their own: instead of Run, they call Lead and the
-// looks themselves.
+// What follows is for simulations, which have one thread and a clock of their own: instead of Run, they call Lead and
+// the looks themselves.
 
 // Lead makes the Watch count from now on as one whose process leads.
 func (w *Watch) Lead() {
@@ -16,7 +16,8 @@ func (w *Watch) Lead() {
 	w.leading = w.options.Clock.Now()
 }
 
-// Probes returns one function for each cluster, the control cluster's first. It looks once and returns when to check again.
+// Probes returns one function for each cluster, the control cluster's first. It looks once and returns when to check
+// again.
 func (w *Watch) Probes(ctx context.Context) []func() time.Duration {
 	var probes []func() time.Duration
 	for _, c := range w.clusters() {
@@ -25,8 +26,8 @@ func (w *Watch) Probes(ctx context.Context) []func() time.Duration {
 	return probes
 }
 
-// Clone returns a Watch that works with other options, of the same clusters, and remembers what w remembers at this moment.
-// From then on neither knows what the other does.
+// Clone returns a Watch that works with other options, of the same clusters, and remembers what w remembers at this
+// moment. From then on neither knows what the other does.
 func (w *Watch) Clone(o Options) *Watch {
 	f := New(o)
 	w.mu.Lock()

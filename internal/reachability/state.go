@@ -6,25 +6,28 @@ import (
 )
 
 const (
-	// failuresUntilUnreachable is how many looks in a row must fail until a cluster counts as unreachable: one request may be lost.
+	// failuresUntilUnreachable is how many looks in a row must fail until a cluster counts as unreachable: one request
+	// may be lost.
 	failuresUntilUnreachable = 2
 	// maxOutages is how many outages are remembered. Whoever has to know of one learns of it when it ends.
 	maxOutages = 32
 )
 
-// Outage is a time in which an API server did not answer: from when it was last seen to answer until it did again and this
-// process had caught up with it.
+// Outage is a time in which an API server did not answer: from when it was last seen to answer until it did again and
+// this process had caught up with it.
 type Outage struct{ From, To time.Time }
 
 // State is what is known of an API server.
 type State struct {
-	// Unreachable says that it counts as unreachable: it failed two checks in a row and none succeeded since, or was never seen.
+	// Unreachable says that it counts as unreachable: it failed two checks in a row and none succeeded since, or was
+	// never seen.
 	Unreachable bool
-	// Since is since when that is so. An absence begins with the first check that failed, a presence with the end of the first
-	// that succeeded.
+	// Since is since when that is so. An absence begins with the first check that failed, a presence with the end of the
+	// first that succeeded.
 	Since time.Time
-	// Refused says of one that is unreachable that it did answer, with a rejection of this process's credentials. It stays so for as
-	// long as the cluster is unreachable: of several servers at one address each may fail in another way.
+	// Refused says of one that is unreachable that it did answer, with a rejection of this process's credentials. It
+	// stays so for as long as the cluster is unreachable: of several servers at one address each may fail in another
+	// way.
 	Refused bool
 	// Epoch counts how often Unreachable has changed. What was reckoned in one epoch may be wrong in the next.
 	Epoch uint64
@@ -45,8 +48,8 @@ func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
 // Failing reports whether the last check failed.
 func (s State) Failing() bool { return s.failures > 0 }
 
-// Observe returns the state after a check that was begun at sent and was over at now. An outage that is over is reckoned
-// from the look before it, so that none of it is missed: it began at any time since then.
+// Observe returns the state after a check that was begun at sent and was over at now. An outage that is over is
+// reckoned from the look before it, so that none of it is missed: it began at any time since then.
 func (s State) Observe(sent, now time.Time, ok bool) State {
 	if !ok {
 		if s.failures++; s.failures == 1 {
@@ -69,17 +72,18 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 	return s
 }
 
-// ObserveRefusedCredentials is Observe of a check that was answered with a rejection of this process's credentials: it sees as little as
-// one that nobody answered.
+// ObserveRefusedCredentials is Observe of a check that was answered with a rejection of this process's credentials:
+// it sees as little as one that nobody answered.
 func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)
 	s.Refused = true
 	return s
 }
 
-// ExcludeOutages returns how a clock that does not advance in outages is set: began, when something began that is given a certain time,
-// is moved on by what of the outages fell into it. counted is until when outages are in began already; it is returned
-// anew, and began differs only if it does. Outages are widened to whole seconds, in which the API keeps times.
+// ExcludeOutages returns how a clock that does not advance in outages is set: began, when something began that is
+// given a certain time, is moved on by what of the outages fell into it. counted is until when outages are in began
+// already; it is returned anew, and began differs only if it does. Outages are widened to whole seconds, in which the
+// API keeps times.
 func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {
 	for _, o := range past {
 		from, to := o.From.Truncate(time.Second), o.To.Add(time.Second-time.Nanosecond).Truncate(time.Second)

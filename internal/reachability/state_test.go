@@ -46,11 +46,15 @@ func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
 		{"it was never there", []probe{{1, 2, false}}, true, true, at(0), 0, nil},
 		{"it comes after the process", []probe{{1, 2, false}, {7, 8, true}}, false, true, at(8), 1, outages(0, 8)},
 		{"one check fails", []probe{{1, 2, true}, {60, 70, false}}, false, true, at(2), 1, nil},
-		{"one check fails now and then", []probe{{1, 2, true}, {60, 70, false}, {75, 76, true}, {130, 140, false}}, false, true, at(2), 1, nil},
+		{"one check fails now and then", []probe{{1, 2, true}, {60, 70, false}, {75, 76, true}, {130, 140, false}}, false,
+			true, at(2), 1, nil},
 		{"two fail in a row", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}}, true, true, at(60), 2, nil},
-		{"it stays away", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 95, false}}, true, true, at(60), 2, nil},
-		{"it comes back", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 91, true}}, false, true, at(91), 3, outages(1, 91)},
-		{"it goes again", []probe{{1, 2, false}, {5, 6, true}, {60, 60, false}, {61, 61, false}, {62, 62, true}}, false, true, at(62), 3, outages(0, 6, 5, 62)},
+		{"it stays away", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 95, false}}, true, true,
+			at(60), 2, nil},
+		{"it comes back", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 91, true}}, false, true, at(91), 3,
+			outages(1, 91)},
+		{"it goes again", []probe{{1, 2, false}, {5, 6, true}, {60, 60, false}, {61, 61, false}, {62, 62, true}}, false, true,
+			at(62), 3, outages(0, 6, 5, 62)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := Unknown(start)
@@ -58,7 +62,8 @@ func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
 				s = s.Observe(at(l.sent), at(l.over), l.ok)
 			}
 			if s.Unreachable != tc.unreachable || s.Known() != tc.known || !s.Since.Equal(tc.since) || s.Epoch != tc.epoch {
-				t.Errorf("away %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.Known(), s.Since, s.Epoch, tc.unreachable, tc.known, tc.since, tc.epoch)
+				t.Errorf("away %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.Known(), s.Since, s.Epoch,
+					tc.unreachable, tc.known, tc.since, tc.epoch)
 			}
 			if !equal(s.Past, tc.past) {
 				t.Errorf("past outages %v, want %v", s.Past, tc.past)
@@ -72,7 +77,8 @@ func TestAStateIsNotChangedByTheOneThatFollows(t *testing.T) {
 	for i := range 3 * maxOutages {
 		before, past := s, slices.Clone(s.Past)
 		moment := at(float64(100 * i))
-		s = s.Observe(moment, moment, false).Observe(moment, moment, false).Observe(moment.Add(time.Second), moment.Add(time.Second), true)
+		s = s.Observe(moment, moment, false).Observe(moment, moment, false).Observe(moment.Add(time.Second),
+			moment.Add(time.Second), true)
 		if !equal(before.Past, past) {
 			t.Fatal("the state before has changed")
 		}
@@ -107,7 +113,8 @@ func TestAClockStandsStillInOutages(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			began, counted := ExcludeOutages(tc.past, at(tc.began), at(tc.counted))
 			if !began.Equal(at(tc.newBegan)) || !counted.Equal(at(tc.newCount)) {
-				t.Errorf("began %s, counted %s; want %s, %s", began.Sub(start), counted.Sub(start), at(tc.newBegan).Sub(start), at(tc.newCount).Sub(start))
+				t.Errorf("began %s, counted %s; want %s, %s", began.Sub(start), counted.Sub(start), at(tc.newBegan).Sub(start),
+					at(tc.newCount).Sub(start))
 			}
 		})
 	}

@@ -27,8 +27,8 @@ const control, target = "control", "target"
 // settleTime is how long Settle waits at most.
 const settleTime = time.Second
 
-// ErrCredentialsRefused is wrapped by the error of Ping of a cluster that answers and does not accept who asks (401), or does
-// not let it read what it must (403).
+// ErrCredentialsRefused is wrapped by the error of Ping of a cluster that answers and does not accept who asks (401),
+// or does not let it read what it must (403).
 var ErrCredentialsRefused = errors.New("the API server refuses the credentials")
 
 // Cluster is one that is checked. How long to wait is up to ctx in both methods.
@@ -146,7 +146,8 @@ func (w *Watch) probe(ctx context.Context, c *cluster) time.Duration {
 	if before := w.stateOf(c); err == nil && before.Unreachable && before.Known() {
 		// What was seen before the outage is not what is there after it. Until that is known, nothing is decided.
 		if err = w.ask(ctx, w.options.Timeout, c.CaughtUp); err != nil && ctx.Err() == nil {
-			w.options.Log.Info("A cluster answers again, and its caches do not follow yet", "cluster", c.name, "cause", err.Error())
+			w.options.Log.Info("A cluster answers again, and its caches do not follow yet", "cluster", c.name, "cause",
+				err.Error())
 		}
 	}
 	if ctx.Err() != nil {
@@ -182,7 +183,8 @@ func (w *Watch) report(c *cluster, before State, cause error) {
 	case now.Unreachable && (!before.Unreachable || !before.Known()):
 		log.Info("A cluster is unreachable: until it answers, no machines are added or exchanged", "cause", cause.Error())
 	case !now.Unreachable && before.Unreachable && before.Known():
-		log.Info("A cluster that was unreachable answers again", "after", now.Since.Sub(before.Since).Round(time.Second).String())
+		log.Info("A cluster that was unreachable answers again", "after",
+			now.Since.Sub(before.Since).Round(time.Second).String())
 	}
 	if w.options.Frozen != nil {
 		for _, reason := range outageReasons {
@@ -196,7 +198,8 @@ func (w *Watch) report(c *cluster, before State, cause error) {
 }
 
 // outageReasons are the reasons of the condition Frozen that an outage can have.
-var outageReasons = []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonControlCredentialsRefused, v1beta1.ReasonTargetCredentialsRefused}
+var outageReasons = []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonControlCredentialsRefused,
+	v1beta1.ReasonTargetCredentialsRefused}
 
 // reason is that of the condition Frozen while the cluster is unreachable.
 func (c *cluster) reason() string {
@@ -210,8 +213,8 @@ func (c *cluster) reason() string {
 	}
 }
 
-// Settle has the clusters that count as unreachable checked now, and returns when that is done, or after a second: for a start,
-// so that what answers does not count as unreachable any more when the work begins.
+// Settle has the clusters that count as unreachable checked now, and returns when that is done, or after a second:
+// for a start, so that what answers does not count as unreachable any more when the work begins.
 func (w *Watch) Settle(ctx context.Context) {
 	limit := w.options.Clock.NewTimer(settleTime)
 	defer limit.Stop()
@@ -246,8 +249,8 @@ func (w *Watch) stateOf(c *cluster) State {
 	return c.state
 }
 
-// Stopped says why this process must add, exchange or remediate no machines now: a reason of the condition Frozen, empty
-// if it may, and a message for people, which stays the same during an outage.
+// Stopped says why this process must add, exchange or remediate no machines now: a reason of the condition Frozen,
+// empty if it may, and a message for people, which stays the same during an outage.
 func (w *Watch) Stopped() (reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -259,24 +262,28 @@ func (w *Watch) stopped() (reason, message string) {
 		switch s := c.state; {
 		case !s.Unreachable:
 		case s.Refused:
-			return c.reason(), fmt.Sprintf("The %s cluster refuses the credentials of this process since %s. Renew them in its kubeconfig file, or give it back its permissions.", c.name, s.Since.UTC().Format(time.RFC3339))
+			return c.reason(),
+				fmt.Sprintf("The %s cluster refuses the credentials of this process since %s. Renew them in its kubeconfig file, or give it back its permissions.", c.name, s.Since.UTC().Format(time.RFC3339))
 		case !s.Known():
-			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("It is not known yet whether the %s cluster can be reached.", c.name)
+			return v1beta1.ReasonControlPlaneUnreachable,
+				fmt.Sprintf("It is not known yet whether the %s cluster can be reached.", c.name)
 		default:
-			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("The %s cluster cannot be reached since %s.", c.name, s.Since.UTC().Format(time.RFC3339))
+			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("The %s cluster cannot be reached since %s.", c.name,
+				s.Since.UTC().Format(time.RFC3339))
 		}
 	}
 	return "", ""
 }
 
-// TargetUnreachable reports whether the target cluster counts as unreachable, and since when. Where there is none, it never does.
+// TargetUnreachable reports whether the target cluster counts as unreachable, and since when. Where there is none, it
+// never does.
 func (w *Watch) TargetUnreachable() (since time.Time, unreachable bool) {
 	s := w.stateOf(w.target)
 	return s.Since, s.Unreachable
 }
 
-// TargetRefuses reports whether the target cluster counts as unreachable because it refuses the credentials of this process.
-// Machines can join it then, and their pods run, and nothing of that is seen.
+// TargetRefuses reports whether the target cluster counts as unreachable because it refuses the credentials of this
+// process. Machines can join it then, and their pods run, and nothing of that is seen.
 func (w *Watch) TargetRefuses() bool {
 	s := w.stateOf(w.target)
 	return s.Unreachable && s.Refused
@@ -285,8 +292,8 @@ func (w *Watch) TargetRefuses() bool {
 // TargetEpoch changes whenever the target cluster becomes unreachable or comes back.
 func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
 
-// TargetOutages returns the outages of the target cluster that are over, the oldest first, and the epoch in which that is
-// all there is. The slice is not to be changed.
+// TargetOutages returns the outages of the target cluster that are over, the oldest first, and the epoch in which
+// that is all there is. The slice is not to be changed.
 func (w *Watch) TargetOutages() (past []Outage, epoch uint64) {
 	s := w.stateOf(w.target)
 	return s.Past, s.Epoch
@@ -304,8 +311,8 @@ func (w *Watch) OutageEnded() (at time.Time) {
 	return at
 }
 
-// StableSince returns since when this process leads and all clusters can be reached, and false if it is not so now. Clocks
-// that judge the health of machines, or what belongs to nobody, run from then at the earliest.
+// StableSince returns since when this process leads and all clusters can be reached, and false if it is not so now.
+// Clocks that judge the health of machines, or what belongs to nobody, run from then at the earliest.
 func (w *Watch) StableSince() (since time.Time, stable bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

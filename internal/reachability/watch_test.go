@@ -64,7 +64,8 @@ func watching(t *testing.T, change ...func(*watched)) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &watched{t: t, clock: testclock.NewFakeClock(start), control: newServer(), target: newServer(), leading: make(chan struct{}), frozen: frozen}
+	w := &watched{t: t, clock: testclock.NewFakeClock(start), control: newServer(), target: newServer(),
+		leading: make(chan struct{}), frozen: frozen}
 	for _, f := range change {
 		f(w)
 	}
@@ -141,7 +142,8 @@ func (w *watched) wantStopped(reports string) {
 	switch {
 	case reports == "" && (reason != "" || message != "" || value != 0):
 		w.t.Errorf("stopped: %s %q, metric %v", reason, message, value)
-	case reports != "" && (reason != v1beta1.ReasonControlPlaneUnreachable || !strings.Contains(message, reports) || value != 1):
+	case reports != "" && (reason != v1beta1.ReasonControlPlaneUnreachable || !strings.Contains(message, reports) ||
+		value != 1):
 		w.t.Errorf("stopped: %s %q, metric %v; want a message that says %q", reason, message, value, reports)
 	}
 }
@@ -197,7 +199,8 @@ func TestAnOutageIsOverWhenTheCachesHaveCaughtUp(t *testing.T) {
 	w.target.down.Store(false)
 	w.after(5*time.Second, false)
 	if now := w.target.catches.Load(); now != asked || w.control.catches.Load() != 0 {
-		t.Errorf("caches were compared %d times after the outage, and %d times for a cluster without one", now-asked, w.control.catches.Load())
+		t.Errorf("caches were compared %d times after the outage, and %d times for a cluster without one", now-asked,
+			w.control.catches.Load())
 	}
 }
 
@@ -215,7 +218,8 @@ func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
 		if reason != v1beta1.ReasonTargetCredentialsRefused || !strings.HasPrefix(message, reports) || !w.TargetRefuses() {
 			t.Errorf("stopped: %s %q, refused %t", reason, message, w.TargetRefuses())
 		}
-		for reason, want := range map[string]float64{v1beta1.ReasonTargetCredentialsRefused: 1, v1beta1.ReasonControlPlaneUnreachable: 0, v1beta1.ReasonControlCredentialsRefused: 0} {
+		for reason, want := range map[string]float64{v1beta1.ReasonTargetCredentialsRefused: 1,
+			v1beta1.ReasonControlPlaneUnreachable: 0, v1beta1.ReasonControlCredentialsRefused: 0} {
 			if got := testutil.ToFloat64(w.frozen.WithLabelValues(reason)); got != want {
 				t.Errorf("machinist_frozen of %s is %v", reason, got)
 			}

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/internal/process"
 )
 
-// AzureProvider is the program of the Azure provider, which is a module of its own: nothing of it is in this one, and what
-// is known here of the Azure in memory is its programs, its files and what it serves.
+// AzureProvider is the program of the Azure provider, which is a module of its own: nothing of it is in this one, and
+// what is known here of the Azure in memory is its programs, its files and what it serves.
 const AzureProvider = "machinist-provider-azure"
 
 const azureCloud = "fakeazure"
@@ -61,7 +61,8 @@ func (s *Stack) azureBackend() backend {
 		},
 		credentials: func() map[string]string {
 			return map[string]string{
-				"tenantID": endpoint.Tenant, "subscriptionID": endpoint.Subscription, "clientID": endpoint.Client, "clientSecret": endpoint.Secret,
+				"tenantID": endpoint.Tenant, "subscriptionID": endpoint.Subscription, "clientID": endpoint.Client,
+				"clientSecret": endpoint.Secret,
 			}
 		},
 		fleet: examples.Azure,

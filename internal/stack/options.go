@@ -28,11 +28,11 @@ type Options struct {
 	Audit bool
 	// CloudProxy, if set, is reported the address of the simulated cloud and returns the one that the provider is given.
 	CloudProxy func(cloud string) string
-	// WebhookProxy, if set, is reported the name of a program and the address on which its process serves its webhook, and returns
-	// the address, of localhost, at which the API server is to look for it.
+	// WebhookProxy, if set, is reported the name of a program and the address on which its process serves its webhook,
+	// and returns the address, of localhost, at which the API server is to look for it.
 	WebhookProxy func(program, address string) string
-	// ClusterApproves lets kube-controller-manager approve kubelets' client certificates, whatever token asks for them, and
-	// not the provider. By default the provider does, for its machines only.
+	// ClusterApproves lets kube-controller-manager approve kubelets' client certificates, whatever token asks for them,
+	// and not the provider. By default the provider does, for its machines only.
 	ClusterApproves bool
 	// Bare prepares the two processes and starts neither, for running them by hand.
 	Bare bool
@@ -58,7 +58,8 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 	}
 }
 
-// providerArgs are the flags of the provider, less those that every process of ours has. args are those about its cloud.
+// providerArgs are the flags of the provider, less those that every process of ours has. args are those about its
+// cloud.
 func (o Options) providerArgs(args []string) []string {
 	if o.ClusterApproves {
 		args = append(args, "--approve-kubelet-csrs=false")

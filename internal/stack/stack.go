@@ -58,7 +58,8 @@ type Stack struct {
 	metrics map[string]string
 }
 
-// Start brings everything up and returns when both processes lead, and are asked by the API server about what is admitted. When it fails, nothing is left running.
+// Start brings everything up and returns when both processes lead, and are asked by the API server about what is
+// admitted. When it fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{options: o, metrics: map[string]string{}}
 	s.backend = s.newBackend()
@@ -191,8 +192,8 @@ func (s *Stack) NewManager(name string, args ...string) (*process.Process, error
 	return s.newProcess(Manager, name, args)
 }
 
-// newProcess prepares one of our two: its own user in each cluster, with what generated RBAC gives it and no more. name is
-// that of its log.
+// newProcess prepares one of our two: its own user in each cluster, with what generated RBAC gives it and no more.
+// name is that of its log.
 func (s *Stack) newProcess(program, name string, extra []string) (*process.Process, error) {
 	p := &process.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd}
 	for _, cluster := range []struct {
@@ -281,7 +282,8 @@ func (s *Stack) CloudClient() (*simcloud.Client, error) {
 // CloudToken is what a user of the simulated cloud authenticates with.
 func (s *Stack) CloudToken() string { return s.cloudToken }
 
-// Metrics returns the address, of loopback, at which a process serves its metrics by HTTP; empty without Options.Metrics.
+// Metrics returns the address, of loopback, at which a process serves its metrics by HTTP; empty without
+// Options.Metrics.
 func (s *Stack) Metrics(p *process.Process) string { return s.metrics[p.Name] }
 
 // Dir is the folder with the logs of all processes.

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/internal/process"
 )
 
-// webhooks reports whether the two processes serve theirs. They need a certificate, which processes that are run by hand or
-// for one namespace do not keep.
+// webhooks reports whether the two processes serve theirs. They need a certificate, which processes that are run by
+// hand or for one namespace do not keep.
 func (s *Stack) webhooks() bool { return !s.options.Bare && s.options.Namespace == "" }
 
 // WebhookArgs returns the flags with which a process serves its webhook on an address of loopback.
@@ -31,7 +31,8 @@ func WebhookArgs(address string) []string {
 }
 
 // addWebhook has a process serve its webhook, and installs that.
-func (s *Stack) addWebhook(ctx context.Context, p *process.Process, configuration *admissionv1.ValidatingWebhookConfiguration) error {
+func (s *Stack) addWebhook(ctx context.Context, p *process.Process,
+	configuration *admissionv1.ValidatingWebhookConfiguration) error {
 	address, err := controlplane.FreeAddress()
 	if err != nil {
 		return err
@@ -50,7 +51,8 @@ func (s *Stack) addWebhook(ctx context.Context, p *process.Process, configuratio
 	return nil
 }
 
-// awaitWebhooks returns when both webhooks refuse what they are there to refuse: then the API server asks and trusts them.
+// awaitWebhooks returns when both webhooks refuse what they are there to refuse: then the API server asks and trusts
+// them.
 func (s *Stack) awaitWebhooks(ctx context.Context) error {
 	c, err := s.ControlClient()
 	if err != nil {
@@ -68,9 +70,10 @@ func (s *Stack) awaitWebhooks(ctx context.Context) error {
 			ClassRef: &v1beta1.LocalRef{Name: "probe"},
 			Node:     v1beta1.NodeTemplate{Labels: map[string]string{v1beta1.NodeLabelMachine: "probe"}},
 		}}},
-		{s.Provider, "class." + s.backend.driver + ".machinist.dev", &v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{
-			Provider: s.backend.driver, ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")},
-		}}},
+		{s.Provider, "class." + s.backend.driver + ".machinist.dev",
+			&v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{
+				Provider: s.backend.driver, ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")},
+			}}},
 	} {
 		if err := probe.p.Await(ctx, func(ctx context.Context) error {
 			switch err := c.Create(ctx, probe.object.DeepCopyObject().(client.Object), client.DryRunAll); {

@@ -1,7 +1,7 @@
-// Package validation says what is wrong with an object that the schema admits, as far as the object itself tells. Admission
-// refuses it; a controller that meets it anyway does nothing with it and reports it. Most of it are keys that are
-// Machinist's own, or a single Machine's, and so no part of what people declare: a template that marks each of its machines
-// for deletion would have them made again without end.
+// Package validation says what is wrong with an object that the schema admits, as far as the object itself tells.
+// Admission refuses it; a controller that meets it anyway does nothing with it and reports it. Most of it are keys
+// that are Machinist's own, or a single Machine's, and so no part of what people declare: a template that marks each
+// of its machines for deletion would have them made again without end.
 package validation
 
 import (
@@ -48,12 +48,14 @@ func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 	return errs
 }
 
-// Annotations returns an error for each annotation, at the path of a template's metadata.annotations, that Machinist writes
-// or that is for single Machines.
+// Annotations returns an error for each annotation, at the path of a template's metadata.annotations, that Machinist
+// writes or that is for single Machines.
 func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo,
-		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate, v1beta1.AnnotationSizedFor,
-		v1beta1.AnnotationRolloutAfter, v1beta1.AnnotationRemediationRetry, v1beta1.AnnotationRevision, v1beta1.AnnotationHashVersion)
+		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate,
+		v1beta1.AnnotationSizedFor,
+		v1beta1.AnnotationRolloutAfter, v1beta1.AnnotationRemediationRetry, v1beta1.AnnotationRevision,
+		v1beta1.AnnotationHashVersion)
 	single := map[string]string{
 		v1beta1.AnnotationDeleteMachine: "deleted first",
 		v1beta1.AnnotationForceDelete:   "deleted without a drain",
@@ -61,15 +63,17 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	}
 	for _, key := range slices.Sorted(maps.Keys(single)) {
 		if _, found := in[key]; found {
-			errs = append(errs, field.Forbidden(path.Key(key), "every machine of the template would be "+single[key]+": put it on single Machines"))
+			errs = append(errs, field.Forbidden(path.Key(key), "every machine of the template would be "+single[key]+
+				": put it on single Machines"))
 		}
 	}
 	return errs
 }
 
-// Template returns an error for each key of a template at spec.template that is reserved. Of the labels it refuses only
-// the provider's: a Machine that names another provider would be served by no process, or by one that cannot serve it, and
-// outlive its set. The other labels are in the template of a set that a deployment made, and Machinist overwrites them.
+// Template returns an error for each key of a template at spec.template that is reserved. Of the labels it refuses
+// only the provider's: a Machine that names another provider would be served by no process, or by one that cannot
+// serve it, and outlive its set. The other labels are in the template of a set that a deployment made, and Machinist
+// overwrites them.
 func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec", "template")
 	metadata := path.Child("metadata")
@@ -78,8 +82,8 @@ func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	return append(errs, NodeTemplate(path.Child("spec", "node"), &t.Spec.Node)...)
 }
 
-// Selector returns an error for each key by which a deployment's selector selects and which its sets or machines get from
-// Machinist, whatever the template says: what is made would not match, be let go, and be made again without end.
+// Selector returns an error for each key by which a deployment's selector selects and which its sets or machines get
+// from Machinist, whatever the template says: what is made would not match, be let go, and be made again without end.
 func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	own := []string{
 		v1beta1.LabelTemplateHash, v1beta1.LabelMachineDeployment, v1beta1.LabelMachineSet, v1beta1.LabelProvider,
@@ -88,7 +92,8 @@ func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	errs := Keys(path.Child("matchLabels"), s.MatchLabels, own...)
 	for i, e := range s.MatchExpressions {
 		if slices.Contains(own, e.Key) {
-			errs = append(errs, field.Forbidden(path.Child("matchExpressions").Index(i).Child("key"), e.Key+": Machinist sets it"))
+			errs = append(errs, field.Forbidden(path.Child("matchExpressions").Index(i).Child("key"), e.Key+
+				": Machinist sets it"))
 		}
 	}
 	return errs
@@ -97,7 +102,8 @@ func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 // misspelled returns the condition of Kubernetes that a type is in another case.
 func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, bool) {
 	for _, known := range []corev1.NodeConditionType{
-		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
+		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+		corev1.NodeNetworkUnavailable,
 	} {
 		if written != known && strings.EqualFold(string(written), string(known)) {
 			return known, true
@@ -116,7 +122,8 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, problem))
 		}
 		if known, wrong := misspelled(condition.Type); wrong {
-			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, "no Node has a condition that is spelled so: write "+string(known)))
+			errs = append(errs, field.Invalid(at.Child("type"), condition.Type,
+				"no Node has a condition that is spelled so: write "+string(known)))
 		}
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 			errs = append(errs, field.Invalid(at.Child("status"), condition.Status, "a Node that is Ready is not unhealthy"))

@@ -26,9 +26,10 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		}})
 	}
 	selected := func(key string) field.ErrorList {
-		return validation.Selector(field.NewPath("spec", "selector"), &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: "pool", Operator: metav1.LabelSelectorOpExists}, {Key: key, Operator: metav1.LabelSelectorOpDoesNotExist},
-		}})
+		return validation.Selector(field.NewPath("spec", "selector"),
+			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "pool", Operator: metav1.LabelSelectorOpExists}, {Key: key, Operator: metav1.LabelSelectorOpDoesNotExist},
+			}})
 	}
 	taint := func(key string) []corev1.Taint { return []corev1.Taint{{Key: "gpu"}, {Key: key}} }
 	for field, errs := range map[string]field.ErrorList{
@@ -55,8 +56,11 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"the labels of a deployment's set": validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{
 			Labels: map[string]string{v1beta1.LabelTemplateHash: "x", v1beta1.LabelMachineDeployment: "d"},
 		}}),
-		"preserve": marked(v1beta1.AnnotationPreserve), "a taint of a person": withNodeTemplate(v1beta1.NodeTemplate{Taints: taint("example.com/a")}),
-		"not ready": judged(corev1.NodeReady, corev1.ConditionFalse), "a condition of a person": judged("readyForWork", corev1.ConditionFalse), "a label of a person": selected("tier"),
+		"preserve":            marked(v1beta1.AnnotationPreserve),
+		"a taint of a person": withNodeTemplate(v1beta1.NodeTemplate{Taints: taint("example.com/a")}),
+		"not ready":           judged(corev1.NodeReady, corev1.ConditionFalse),
+		"a condition of a person": judged("readyForWork",
+			corev1.ConditionFalse), "a label of a person": selected("tier"),
 	} {
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", name, errs)

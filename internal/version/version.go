@@ -9,7 +9,8 @@ import (
 // core is the module of Machinist itself. A provider of somebody else has it among its dependencies.
 const core = "machinist.dev/machinist"
 
-// release is set by who builds a release: go build -ldflags "-X machinist.dev/machinist/internal/version.release=v1.2.3".
+// release is set by who builds a release: go build -ldflags "-X
+// machinist.dev/machinist/internal/version.release=v1.2.3".
 var release string
 
 // String returns the version of the running program, such as "v1.2.3 (commit 0123456789ab, go1.26.1)".
@@ -21,8 +22,8 @@ func String() string {
 	return describe(release, info)
 }
 
-// describe says what a program's build information tells. The Go command writes no commit into it where it builds outside
-// of a repository.
+// describe says what a program's build information tells. The Go command writes no commit into it where it builds
+// outside of a repository.
 func describe(release string, info *debug.BuildInfo) string {
 	name := release
 	if name == "" {

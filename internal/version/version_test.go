@@ -6,7 +6,8 @@ import (
 )
 
 func TestTheVersionIsWhatTheBuildTells(t *testing.T) {
-	checkout := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.modified", Value: "false"}}
+	checkout := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"},
+		{Key: "vcs.modified", Value: "false"}}
 	changed := []debug.BuildSetting{checkout[0], {Key: "vcs.modified", Value: "true"}}
 	for _, test := range []struct {
 		name, release string
@@ -14,13 +15,17 @@ func TestTheVersionIsWhatTheBuildTells(t *testing.T) {
 		want          string
 	}{
 		{"nothing is known", "", debug.BuildInfo{}, "development"},
-		{"a release", "v1.2.3", debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"}, Settings: checkout},
+		{"a release", "v1.2.3", debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"},
+			Settings: checkout},
 			"v1.2.3 (commit 0123456789ab, go1.26.1)"},
-		{"a checkout with changes", "", debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"}, Settings: changed},
+		{"a checkout with changes", "",
+			debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"}, Settings: changed},
 			"development (commit 0123456789ab, with local changes, go1.26.1)"},
 		{"installed as a module", "", debug.BuildInfo{Main: debug.Module{Path: core, Version: "v1.2.3"}}, "v1.2.3"},
-		{"a provider of somebody else", "", debug.BuildInfo{Main: debug.Module{Path: "example.com/provider", Version: "v0.1.0"},
-			Deps: []*debug.Module{{Path: "example.com/other", Version: "v9.9.9"}, {Path: core, Version: "v1.2.3"}}}, "v0.1.0 (machinist v1.2.3)"},
+		{"a provider of somebody else", "",
+			debug.BuildInfo{Main: debug.Module{Path: "example.com/provider", Version: "v0.1.0"},
+				Deps: []*debug.Module{{Path: "example.com/other", Version: "v9.9.9"}, {Path: core, Version: "v1.2.3"}}},
+			"v0.1.0 (machinist v1.2.3)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := describe(test.release, &test.info); got != test.want {

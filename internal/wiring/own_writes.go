@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// OwnWrites knows a reconciler's own writes of each object whose events have yet to come. What a reconciler writes into a status
-// is no change to it; the same written by the process before it, which a late cache shows only now, is. The zero value is
-// ready to use.
+// OwnWrites knows a reconciler's own writes of each object whose events have yet to come. What a reconciler writes
+// into a status is no change to it; the same written by the process before it, which a late cache shows only now, is.
+// The zero value is ready to use.
 //
-// It knows more than the last one: where a second write is made before the event of the first has come, that event would be
-// taken for another's, the pass that it triggers would write as well, and so on for ever.
+// It knows more than the last one: where a second write is made before the event of the first has come, that event
+// would be taken for another's, the pass that it triggers would write as well, and so on for ever.
 type OwnWrites struct {
 	mu       sync.Mutex
 	versions map[types.UID][]string
@@ -52,8 +52,8 @@ func (e *OwnWrites) consume(o client.Object) bool {
 	return true
 }
 
-// Filter lets through what news lets through, and whatever else others have written. An event that overtakes the answer to
-// the write that it tells of counts as others': one check too many.
+// Filter lets through what news lets through, and whatever else others have written. An event that overtakes the
+// answer to the write that it tells of counts as others': one check too many.
 func (e *OwnWrites) Filter(changes predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: changes.Create,

@@ -21,7 +21,8 @@ func deployment(name string, generation int64) *v1beta1.MachineDeployment {
 }
 
 // send hands an update to all watches of a kind, as a manager does.
-func send(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request], watches []Watch, was, is client.Object) {
+func send(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request], watches []Watch, was,
+	is client.Object) {
 	t.Helper()
 	for _, w := range watches {
 		if was == nil {

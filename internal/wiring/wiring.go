@@ -1,4 +1,5 @@
-// Package wiring describes what triggers a controller, apart from who brings the events: a manager, or a simulated process.
+// Package wiring describes what triggers a controller, apart from who brings the events: a manager, or a simulated
+// process.
 package wiring
 
 import (
@@ -59,14 +60,16 @@ type Watch struct {
 	Predicate predicate.Predicate
 }
 
-// FirstRetry and LongestRetry bound the time between two passes over a key that fail. Every event of a key that is in trouble
-// is another failure, so that the longest is soon reached; it is short, since the trouble of an API server ends unannounced.
+// FirstRetry and LongestRetry bound the time between two passes over a key that fail. Every event of a key that is in
+// trouble is another failure, so that the longest is soon reached; it is short, since the trouble of an API server
+// ends unannounced.
 const (
 	FirstRetry   = 5 * time.Millisecond
 	LongestRetry = time.Minute
 )
 
-// retries also bounds how many passes all keys of a controller that fail make: retriesPerSecond, and retriesAtOnce before.
+// retries also bounds how many passes all keys of a controller that fail make: retriesPerSecond, and retriesAtOnce
+// before.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LongestRetry),
@@ -103,8 +106,8 @@ func (t Controller) AllWatches() []Watch {
 	return all
 }
 
-// Add makes a manager of the control cluster run the controller. Where there is no target cluster, events is nil and the
-// watches of its objects are left out.
+// Add makes a manager of the control cluster run the controller. Where there is no target cluster, events is nil and
+// the watches of its objects are left out.
 func (t Controller) Add(mgr manager.Manager, events TargetEvents) error {
 	if t.Retries == nil {
 		t.Retries = retries()

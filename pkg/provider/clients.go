@@ -10,9 +10,9 @@ import (
 // maxClients bounds Clients: rotated credentials never come back, and must not be kept for ever.
 const maxClients = 64
 
-// Clients keeps a driver's clients, one for each set of credentials and scope, so that connections and access tokens serve
-// many calls. It forgets the one that was not used for longest when it has more than 64. The zero value is empty and ready;
-// it is safe for concurrent use.
+// Clients keeps a driver's clients, one for each set of credentials and scope, so that connections and access tokens
+// serve many calls. It forgets the one that was not used for longest when it has more than 64. The zero value is
+// empty and ready; it is safe for concurrent use.
 type Clients[C any] struct {
 	mu sync.Mutex
 	// entries are in the order of their last use.
@@ -24,9 +24,9 @@ type clientEntry[C any] struct {
 	client C
 }
 
-// Get returns the client for the credentials and the scope, which is whatever else clients differ by, such as an endpoint or
-// a subscription. Where there is none it calls newClient, whose errors are passed on and not remembered. Calls at the same
-// time may each make one; all but one of those are dropped.
+// Get returns the client for the credentials and the scope, which is whatever else clients differ by, such as an
+// endpoint or a subscription. Where there is none it calls newClient, whose errors are passed on and not remembered.
+// Calls at the same time may each make one; all but one of those are dropped.
 func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func() (C, error)) (C, error) {
 	key := clientKey(credentials, scope)
 	if client, found := c.use(key); found {
@@ -48,8 +48,8 @@ func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func()
 	return client, nil
 }
 
-// Forget drops the client for the credentials and the scope, if there is one: for a cloud that no longer accepts what the
-// client has kept, such as an access token.
+// Forget drops the client for the credentials and the scope, if there is one: for a cloud that no longer accepts what
+// the client has kept, such as an access token.
 func (c *Clients[C]) Forget(credentials Credentials, scope string) {
 	key := clientKey(credentials, scope)
 	c.mu.Lock()

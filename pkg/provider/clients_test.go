@@ -15,7 +15,10 @@ func TestClientsAreSharedByThoseWithTheSameCredentialsAndScope(t *testing.T) {
 	var clients provider.Clients[*client]
 	made := 0
 	get := func(scope string, data map[string][]byte) *client {
-		c, err := clients.Get(provider.NewCredentials(data), scope, func() (*client, error) { made++; return &client{made}, nil })
+		c, err := clients.Get(provider.NewCredentials(data), scope, func() (*client, error) {
+			made++
+			return &client{made}, nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +28,8 @@ func TestClientsAreSharedByThoseWithTheSameCredentialsAndScope(t *testing.T) {
 	seen := map[*client]bool{}
 	for range 2 {
 		for _, c := range []*client{
-			get("", key("token", "a")), get("", key("token", "b")), get("", key("tokena", "")), get("eu", key("token", "a")), get("", nil),
+			get("", key("token", "a")), get("", key("token", "b")), get("", key("tokena", "")), get("eu", key("token", "a")),
+			get("", nil),
 		} {
 			seen[c] = true
 		}
@@ -39,7 +43,10 @@ func TestClientsForgetsTheOneUnusedForLongest(t *testing.T) {
 	var clients provider.Clients[int]
 	made := map[string]int{}
 	get := func(token string) {
-		_, err := clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) { made[token]++; return 0, nil })
+		_, err := clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) {
+			made[token]++
+			return 0, nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +66,9 @@ func TestClientsForgetsTheOneUnusedForLongest(t *testing.T) {
 func TestClientsDoesNotRememberErrors(t *testing.T) {
 	var clients provider.Clients[int]
 	broken := errors.New("no route")
-	if _, err := clients.Get(provider.Credentials{}, "", func() (int, error) { return 0, broken }); !errors.Is(err, broken) {
+	if _, err := clients.Get(provider.Credentials{}, "", func() (int, error) {
+		return 0, broken
+	}); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
 	if c, err := clients.Get(provider.Credentials{}, "", func() (int, error) { return 7, nil }); c != 7 || err != nil {
@@ -89,7 +98,10 @@ func TestAClientThatIsForgottenIsMadeAnew(t *testing.T) {
 	var clients provider.Clients[int]
 	made := 0
 	get := func(token string) int {
-		n, err := clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) { made++; return made, nil })
+		n, err := clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) {
+			made++
+			return made, nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

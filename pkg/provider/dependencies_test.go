@@ -28,9 +28,12 @@ func goCommand(t *testing.T, args ...string) []string {
 var cloudSDKs = []string{
 	"cloud.google.com/go", "google.golang.org/api",
 	"github.com/Azure/azure-sdk-for-go", "github.com/Azure/go-autorest", "github.com/AzureAD/",
-	"github.com/aws/", "github.com/gophercloud/", "github.com/hetznercloud/", "github.com/digitalocean/", "github.com/linode/",
-	"github.com/vmware/", "github.com/oracle/", "github.com/aliyun/", "github.com/alibabacloud-go/", "github.com/tencentcloud/",
-	"github.com/huaweicloud/", "github.com/scaleway/", "github.com/packethost/", "github.com/equinix/", "github.com/vultr/",
+	"github.com/aws/", "github.com/gophercloud/", "github.com/hetznercloud/", "github.com/digitalocean/",
+	"github.com/linode/",
+	"github.com/vmware/", "github.com/oracle/", "github.com/aliyun/", "github.com/alibabacloud-go/",
+	"github.com/tencentcloud/",
+	"github.com/huaweicloud/", "github.com/scaleway/", "github.com/packethost/", "github.com/equinix/",
+	"github.com/vultr/",
 	"github.com/exoscale/", "github.com/IBM/", "github.com/ovh/", "github.com/UpCloudLtd/", "github.com/ionos-cloud/",
 	"github.com/nutanix-cloud-native/", "k8s.io/cloud-provider-", "k8s.io/legacy-cloud-providers",
 }
@@ -54,7 +57,8 @@ func TestTheCoreModuleHasNoCloudSDK(t *testing.T) {
 
 func TestADriverDoesNotInheritTheControllers(t *testing.T) {
 	for _, dependency := range goCommand(t, "list", "-deps", ".", "./conformance") {
-		for _, heavy := range []string{"machinist.dev/machinist/internal/", "machinist.dev/machinist/api/", "k8s.io/client-go/", "sigs.k8s.io/controller-runtime"} {
+		for _, heavy := range []string{"machinist.dev/machinist/internal/", "machinist.dev/machinist/api/",
+			"k8s.io/client-go/", "sigs.k8s.io/controller-runtime"} {
 			if strings.HasPrefix(dependency, heavy) {
 				t.Errorf("package provider or its conformance suite imports %s", dependency)
 			}

@@ -16,7 +16,7 @@
 //   - Delete reports Gone only when nothing of the instance is left that costs money or blocks a name: disks, network
 //     interfaces and addresses included.
 //
-// The package depends on the standard library and Kubernetes' api and apimachinery only, so that a driver does not inherit
-// Machinist's controllers. Package conformance, below this one, proves a driver right. A provider's main calls package app,
-// beside it.
+// The package depends on the standard library and Kubernetes' api and apimachinery only, so that a driver does not
+// inherit Machinist's controllers. Package conformance, below this one, proves a driver right. A provider's main
+// calls package app, beside it.
 package provider

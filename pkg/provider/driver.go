@@ -38,14 +38,14 @@ type Driver interface {
 	// driver need not guard against reads that lag behind its own writes.
 	Create(ctx context.Context, req CreateRequest) (*Instance, error)
 
-	// Get finds one instance by provider ID or, when that is empty, by the tags for cluster and machine UID. By provider ID
-	// it returns the instance whoever's it is: its tags tell. NotFound means that the cloud answered and has no such
+	// Get finds one instance by provider ID or, when that is empty, by the tags for cluster and machine UID. By provider
+	// ID it returns the instance whoever's it is: its tags tell. NotFound means that the cloud answered and has no such
 	// instance; instances that the cloud still lists but has finished terminating count as not found.
 	//
-	// Reads may be behind by as much as CreateSettle: a new instance may be missing or lack its tags, and one that changed or
-	// went may be shown as it was. A driver need not hide that. NotFound by provider ID makes Machinist conclude that an
-	// instance has vanished only later than CreateSettle after the end of its Create or Adopt, and only if a second read some
-	// seconds later says the same.
+	// Reads may be behind by as much as CreateSettle: a new instance may be missing or lack its tags, and one that
+	// changed or went may be shown as it was. A driver need not hide that. NotFound by provider ID makes Machinist
+	// conclude that an instance has vanished only later than CreateSettle after the end of its Create or Adopt, and only
+	// if a second read some seconds later says the same.
 	//
 	// Get, Update and Delete with a provider ID find the instance by that and Scope. Get and Delete do so without
 	// Class.Spec, which is empty when the class is gone.
@@ -70,9 +70,9 @@ type Driver interface {
 	Delete(ctx context.Context, req DeleteRequest) (DeleteResult, error)
 
 	// List returns one page of the instances in the scope of the request's credentials and providerSpec that carry the
-	// cluster's tag. Instances of others are never returned. It also lists parts that carry the tag and belong to no instance.
-	// A page has no instance and no part twice. Two pages may share one, where the cloud's list repeats entries or changes its
-	// order; an error on any page is returned as one, never as an end of the list.
+	// cluster's tag. Instances of others are never returned. It also lists parts that carry the tag and belong to no
+	// instance. A page has no instance and no part twice. Two pages may share one, where the cloud's list repeats
+	// entries or changes its order; an error on any page is returned as one, never as an end of the list.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
 }
 
@@ -83,9 +83,9 @@ type Timeouter interface {
 }
 
 // Settler is implemented by drivers that know how long a Create whose answer was lost can still take effect at the
-// cloud, and how far its reads are behind. Without it Machinist assumes twice the call timeout. It is the time that must
-// pass, and at whose end a second lookup must still find nothing, before a machine without a recorded instance is forgotten;
-// and the time in which an instance that the cloud does not show counts as one that exists.
+// cloud, and how far its reads are behind. Without it Machinist assumes twice the call timeout. It is the time that
+// must pass, and at whose end a second lookup must still find nothing, before a machine without a recorded instance
+// is forgotten; and the time in which an instance that the cloud does not show counts as one that exists.
 type Settler interface {
 	// CreateSettle is counted from the end of the call of Create, or of the process that made it, until Get finds the
 	// instance, by tags and by provider ID. It must be positive.
@@ -100,13 +100,13 @@ type Adopter interface {
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 
-// Scoper is implemented by drivers whose List answers the same for many classes, such as for all of one account, region or
-// resource group. Without it Machinist lists once for each distinct providerSpec.
+// Scoper is implemented by drivers whose List answers the same for many classes, such as for all of one account,
+// region or resource group. Without it Machinist lists once for each distinct providerSpec.
 type Scoper interface {
-	// ListScope names all that List goes through for the class, apart from the credentials: for two classes with the same
-	// credentials and the same name, List returns the same. It makes no call and holds no secret. Where it is empty, or an
-	// error, the class is listed by itself. A name that covers more than List does hides orphans; one that covers less only
-	// costs calls.
+	// ListScope names all that List goes through for the class, apart from the credentials: for two classes with the
+	// same credentials and the same name, List returns the same. It makes no call and holds no secret. Where it is
+	// empty, or an error, the class is listed by itself. A name that covers more than List does hides orphans; one that
+	// covers less only costs calls.
 	ListScope(class Class) (string, error)
 }
 

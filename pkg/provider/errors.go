@@ -47,8 +47,8 @@ const (
 	Unknown Code = "Unknown"
 )
 
-// Terminal reports whether trying again soon is pointless: what was asked for is refused, and only a change of it or, of
-// InvalidArgument and FailedPrecondition, of the things at the cloud has another outcome.
+// Terminal reports whether trying again soon is pointless: what was asked for is refused, and only a change of it or,
+// of InvalidArgument and FailedPrecondition, of the things at the cloud has another outcome.
 func (c Code) Terminal() bool {
 	return c == InvalidArgument || c == FailedPrecondition || c == Unimplemented
 }

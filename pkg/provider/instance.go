@@ -32,7 +32,8 @@ type Instance struct {
 	State      InstanceState
 	// StateMessage says why, when the cloud tells; no secrets.
 	StateMessage string
-	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain; empty when it cannot be known.
+	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain; empty when it cannot be
+	// known.
 	NodeName  string
 	Addresses []corev1.NodeAddress
 
@@ -53,21 +54,23 @@ type Instance struct {
 	Scope string
 }
 
-// OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID, else FailedPrecondition: it
-// must not be changed then. An instance without one of the tags has no owner that is known.
+// OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID, else
+// FailedPrecondition: it must not be changed then. An instance without one of the tags has no owner that is known.
 func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 	if clusterID == "" || m.UID == "" {
-		return Errorf(InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty", clusterID, m.UID, m.Namespace, m.Name)
+		return Errorf(InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty", clusterID, m.UID,
+			m.Namespace, m.Name)
 	}
 	if in.ClusterID != clusterID || in.MachineUID != m.UID {
-		return Errorf(FailedPrecondition, "instance %s is tagged for machine %q of cluster %.128q, not for machine %q (%s/%s) of cluster %q",
+		return Errorf(FailedPrecondition,
+			"instance %s is tagged for machine %q of cluster %.128q, not for machine %q (%s/%s) of cluster %q",
 			in.ProviderID, in.MachineUID, in.ClusterID, m.UID, m.Namespace, m.Name, clusterID)
 	}
 	return nil
 }
 
-// Leftover is a part of a machine, such as a disk, a network interface or an address, that belongs to no instance: a Create was
-// cut short, or the instance was removed and the part stayed.
+// Leftover is a part of a machine, such as a disk, a network interface or an address, that belongs to no instance: a
+// Create was cut short, or the instance was removed and the part stayed.
 type Leftover struct {
 	// ID is the provider's name of the part, for people: unique among all parts, the same in every list, at most 1 KiB.
 	ID string

@@ -45,7 +45,8 @@ func TestNoCodeIsBothTerminalAndAmbiguous(t *testing.T) {
 			t.Errorf("%s: Terminal=%v Ambiguous=%v, want true, false", c, c.Terminal(), c.Ambiguous())
 		}
 	}
-	for _, c := range []provider.Code{provider.Throttled, provider.NotFound, provider.ResourceExhausted, provider.Unauthenticated} {
+	for _, c := range []provider.Code{provider.Throttled, provider.NotFound, provider.ResourceExhausted,
+		provider.Unauthenticated} {
 		if c.Terminal() || c.Ambiguous() {
 			t.Errorf("%s: Terminal=%v Ambiguous=%v, want false, false", c, c.Terminal(), c.Ambiguous())
 		}

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tags that every instance of Machinist's carries at the provider. A cloud that restricts the form of tag names may spell
-// them otherwise, as long as Create, Get and List agree.
+// Tags that every instance of Machinist's carries at the provider. A cloud that restricts the form of tag names may
+// spell them otherwise, as long as Create, Get and List agree.
 const (
 	// TagCluster holds the cluster id of the installation that owns the instance.
 	TagCluster = "machinist-cluster"
@@ -138,8 +138,8 @@ type DeleteRequest struct {
 
 // DeleteResult is the answer to a DeleteRequest.
 type DeleteResult struct {
-	// Gone is true when nothing of the instance is left. False: the cloud has accepted the removal, which is under way; call
-	// again.
+	// Gone is true when nothing of the instance is left. False: the cloud has accepted the removal, which is under way;
+	// call again.
 	Gone bool
 	// Found is true when this call found the instance. It matters together with Gone: then the cloud has removed the
 	// instance within the call. Gone alone may also mean that a read is behind, so Machinist confirms it by Get, and waits
@@ -167,8 +167,8 @@ type ListRequest struct {
 // ListPage is one page of instances.
 type ListPage struct {
 	Instances []Instance
-	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver lists those that its Delete without
-	// a provider ID removes; one whose parts cannot outlive their instance lists none.
+	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver lists those that its Delete
+	// without a provider ID removes; one whose parts cannot outlive their instance lists none.
 	Leftovers []Leftover
 	// Continue is empty on the last page.
 	Continue string

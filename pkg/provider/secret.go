@@ -10,8 +10,8 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret is bytes that must not be printed: every way of formatting or encoding it gives "[redacted]". Reveal is the one
-// way to the content.
+// Secret is bytes that must not be printed: every way of formatting or encoding it gives "[redacted]". Reveal is the
+// one way to the content.
 type Secret struct{ data []byte }
 
 // NewSecret wraps data; it keeps the slice.
@@ -50,8 +50,8 @@ func (c Credentials) In(namespace string) Credentials {
 	return c
 }
 
-// Namespace returns the namespace of the Secret. A driver that lends an identity of its own process to credentials without a
-// secret part needs it to tell those that it trusts.
+// Namespace returns the namespace of the Secret. A driver that lends an identity of its own process to credentials
+// without a secret part needs it to tell those that it trusts.
 func (c Credentials) Namespace() string { return c.namespace }
 
 // Get returns the entry and whether it exists.

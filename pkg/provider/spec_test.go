@@ -47,7 +47,8 @@ func TestDecodeSpecRefusesByField(t *testing.T) {
 		})
 	}
 	var into spec
-	if err := provider.DecodeSpec([]byte(" "+head+`"disk":{"sizeGiB":10}}`), "acme/v1", "Acme", &into); err != nil || into.Disk.SizeGiB != 10 {
+	if err := provider.DecodeSpec([]byte(" "+head+`"disk":{"sizeGiB":10}}`), "acme/v1", "Acme", &into); err != nil ||
+		into.Disk.SizeGiB != 10 {
 		t.Errorf("a good one: %v, %+v", err, into)
 	}
 }

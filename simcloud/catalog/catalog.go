@@ -79,11 +79,16 @@ func Default() *Catalog {
 			{Name: "sim-2", Zones: []Zone{{Name: "sim-2a"}, {Name: "sim-2b"}}},
 		},
 		InstanceTypes: []simcloud.InstanceType{
-			{Name: "small", Architecture: "amd64", CPUs: 2, MemoryMiB: 4 << 10, EphemeralStorageGiB: 20, InPlace: simcloud.InPlaceLive},
-			{Name: "medium", Architecture: "amd64", CPUs: 4, MemoryMiB: 16 << 10, EphemeralStorageGiB: 50, InPlace: simcloud.InPlaceLive},
-			{Name: "large", Architecture: "amd64", CPUs: 16, MemoryMiB: 64 << 10, EphemeralStorageGiB: 100, InPlace: simcloud.InPlaceRestart},
-			{Name: "gpu", Architecture: "amd64", CPUs: 8, MemoryMiB: 32 << 10, EphemeralStorageGiB: 100, GPUs: 1, InPlace: simcloud.InPlaceUnsupported},
-			{Name: "small-arm", Architecture: "arm64", CPUs: 2, MemoryMiB: 4 << 10, EphemeralStorageGiB: 20, InPlace: simcloud.InPlaceUnsupported},
+			{Name: "small", Architecture: "amd64", CPUs: 2, MemoryMiB: 4 << 10, EphemeralStorageGiB: 20,
+				InPlace: simcloud.InPlaceLive},
+			{Name: "medium", Architecture: "amd64", CPUs: 4, MemoryMiB: 16 << 10, EphemeralStorageGiB: 50,
+				InPlace: simcloud.InPlaceLive},
+			{Name: "large", Architecture: "amd64", CPUs: 16, MemoryMiB: 64 << 10, EphemeralStorageGiB: 100,
+				InPlace: simcloud.InPlaceRestart},
+			{Name: "gpu", Architecture: "amd64", CPUs: 8, MemoryMiB: 32 << 10, EphemeralStorageGiB: 100, GPUs: 1,
+				InPlace: simcloud.InPlaceUnsupported},
+			{Name: "small-arm", Architecture: "arm64", CPUs: 2, MemoryMiB: 4 << 10, EphemeralStorageGiB: 20,
+				InPlace: simcloud.InPlaceUnsupported},
 		},
 		Images: []simcloud.Image{
 			{Name: "sim-os-1", OSImage: "Simulated OS 1", InPlace: simcloud.InPlaceRestart},
@@ -259,9 +264,11 @@ func ValidateSettings(s simcloud.Settings) error {
 	for name, d := range map[string]simcloud.Duration{
 		"bootTime": s.BootTime, "bootJitter": s.BootJitter, "rebootTime": s.RebootTime, "shutdownTime": s.ShutdownTime,
 		"terminatedVisible": s.TerminatedVisible, "tokenRetention": s.TokenRetention, "readLag": s.ReadLag,
-		"semantics.getLag": s.Semantics.GetLag, "semantics.listLag": s.Semantics.ListLag, "semantics.tagLag": s.Semantics.TagLag,
+		"semantics.getLag": s.Semantics.GetLag, "semantics.listLag": s.Semantics.ListLag,
+		"semantics.tagLag":   s.Semantics.TagLag,
 		"semantics.quotaLag": s.Semantics.QuotaLag, "semantics.stateReturns": s.Semantics.StateReturns,
-		"host.podStartTime": s.Host.PodStartTime, "host.podStopTime": s.Host.PodStopTime, "host.nodeReadyDelay": s.Host.NodeReadyDelay,
+		"host.podStartTime": s.Host.PodStartTime, "host.podStopTime": s.Host.PodStopTime,
+		"host.nodeReadyDelay": s.Host.NodeReadyDelay,
 	} {
 		if d < 0 || d > most {
 			return fmt.Errorf("%s: %s is not between 0 and ten years", name, d)

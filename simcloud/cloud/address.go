@@ -11,8 +11,8 @@ const (
 	instancePrefix = "i-"
 )
 
-// Addresses reads a page of addresses, as late as the lag of lists says: those of instances that are not terminated, and
-// those that were kept.
+// Addresses reads a page of addresses, as late as the lag of lists says: those of instances that are not terminated,
+// and those that were kept.
 func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (*simcloud.AddressList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {
@@ -59,7 +59,8 @@ func (c *Cloud) DeleteAddress(accountName, id string) error {
 		return err
 	}
 	if inst.rec.live() {
-		return fail(simcloud.CodeConflict, "address %s is that of instance %s, which is not terminated", id, inst.rec.Instance.ID)
+		return fail(simcloud.CodeConflict, "address %s is that of instance %s, which is not terminated", id,
+			inst.rec.Instance.ID)
 	}
 	next := inst.rec.clone()
 	next.advance(c.now(), c.settings)

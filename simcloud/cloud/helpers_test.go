@@ -53,7 +53,8 @@ func newWorld(t *testing.T, configure ...func(*catalog.Catalog)) *world {
 	t.Helper()
 	cat := catalog.Default()
 	cat.Accounts = []catalog.Account{
-		{Name: "alice", Token: "a"}, {Name: "bob", Token: "b", Regions: []string{"sim-1"}}, {Name: "guest", Token: "g", ReadOnly: true},
+		{Name: "alice", Token: "a"}, {Name: "bob", Token: "b", Regions: []string{"sim-1"}},
+		{Name: "guest", Token: "g", ReadOnly: true},
 	}
 	for _, c := range configure {
 		c(cat)
@@ -61,7 +62,8 @@ func newWorld(t *testing.T, configure ...func(*catalog.Catalog)) *world {
 	if err := cat.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: t.TempDir(), catalog: cat, clock: testclock.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
+	w := &world{t: t, dir: t.TempDir(), catalog: cat,
+		clock: testclock.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
 	w.start()
 	t.Cleanup(func() { w.journal.Close() })
 	return w
@@ -96,7 +98,8 @@ func (w *world) pass(d time.Duration) {
 
 // request is a valid one.
 func request(change ...func(*simcloud.CreateInstanceRequest)) simcloud.CreateInstanceRequest {
-	req := simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small", Image: "sim-os-1", UserData: []byte("#cloud-config\n")}
+	req := simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small", Image: "sim-os-1",
+		UserData: []byte("#cloud-config\n")}
 	for _, c := range change {
 		c(&req)
 	}
@@ -121,7 +124,8 @@ func (w *world) create(change ...func(*simcloud.CreateInstanceRequest)) *simclou
 	return w.createWith(nil, change...)
 }
 
-func (w *world) createWith(faults []simcloud.InstanceFault, change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
+func (w *world) createWith(faults []simcloud.InstanceFault,
+	change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
 	w.t.Helper()
 	inst, err := w.Create("alice", request(change...), faults)
 	if err != nil {
@@ -237,7 +241,8 @@ func (w *world) check() {
 	for _, set := range w.tags {
 		indexed += len(set)
 	}
-	if w.live != live || total != (usage{instances, cpus}) || stock != instances || len(w.slots.used) != len(slots) || indexed != tags ||
+	if w.live != live || total != (usage{instances, cpus}) || stock != instances || len(w.slots.used) != len(slots) ||
+		indexed != tags ||
 		len(w.instances) != len(w.order) {
 		w.t.Errorf("books: live %d, usage %v, stock %d, slots %d, tags %d, instances %d; records: live %d, cpus %d, tags %d, instances %d",
 			w.live, total, stock, len(w.slots.used), indexed, len(w.instances), live, cpus, tags, len(w.order))

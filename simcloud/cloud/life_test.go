@@ -36,7 +36,8 @@ func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 	}
 	w.pass(500 * time.Millisecond)
 	w.wantState(inst.ID, simcloud.StateTerminated)
-	if again, err := w.Delete("alice", inst.ID); err != nil || again.State != simcloud.StateTerminated || again.TerminationTime == nil {
+	if again, err := w.Delete("alice", inst.ID); err != nil || again.State != simcloud.StateTerminated ||
+		again.TerminationTime == nil {
 		t.Errorf("delete when terminated: %+v %v", again, err)
 	}
 	w.check()
@@ -94,7 +95,8 @@ func TestFaultsOfInstances(t *testing.T) {
 	}{
 		"never boots, then triggers": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultNeverBoots}},
-			[]step{{time.Hour, "", simcloud.StatePending, false}, {time.Second, simcloud.FaultRecovers, simcloud.StateRunning, true}},
+			[]step{{time.Hour, "", simcloud.StatePending, false},
+				{time.Second, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
 		"boots late": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultBootDelay, Delay: 9 * second}},
@@ -106,11 +108,13 @@ func TestFaultsOfInstances(t *testing.T) {
 		},
 		"goes silent on its own, then triggers": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultSilent, After: 5 * second}},
-			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", simcloud.StateRunning, false}, {0, simcloud.FaultRecovers, simcloud.StateRunning, true}},
+			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", simcloud.StateRunning, false},
+				{0, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
 		"dies, then is switched on": {
 			nil,
-			[]step{{time.Second, "", simcloud.StateRunning, true}, {time.Hour, simcloud.FaultDies, simcloud.StateStopped, false}, {time.Second, simcloud.FaultRecovers, simcloud.StateRunning, true}},
+			[]step{{time.Second, "", simcloud.StateRunning, true}, {time.Hour, simcloud.FaultDies, simcloud.StateStopped, false},
+				{time.Second, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
 		"dies while booting": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultDies, After: second / 2}},
@@ -121,8 +125,10 @@ func TestFaultsOfInstances(t *testing.T) {
 			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", "", false}},
 		},
 		"several, in order of time": {
-			[]simcloud.InstanceFault{{Kind: simcloud.FaultVanishes, After: 9 * second}, {Kind: simcloud.FaultRecovers, After: 4 * second}, {Kind: simcloud.FaultSilent, After: 2 * second}},
-			[]step{{3 * time.Second, "", simcloud.StateRunning, false}, {time.Second, "", simcloud.StateRunning, true}, {5 * time.Second, "", "", false}},
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultVanishes, After: 9 * second},
+				{Kind: simcloud.FaultRecovers, After: 4 * second}, {Kind: simcloud.FaultSilent, After: 2 * second}},
+			[]step{{3 * time.Second, "", simcloud.StateRunning, false}, {time.Second, "", simcloud.StateRunning, true},
+				{5 * time.Second, "", "", false}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,17 +179,24 @@ func TestUpdateInPlace(t *testing.T) {
 		state simcloud.InstanceState
 		boots int
 	}{
-		"live":                  {simcloud.UpdateInstanceRequest{Type: "medium"}, "", simcloud.StateRunning, 1},
-		"the stricter type":     {simcloud.UpdateInstanceRequest{Type: "large"}, "", simcloud.StateRebooting, 2},
-		"unsupported type":      {simcloud.UpdateInstanceRequest{Type: "gpu"}, simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
-		"other architecture":    {simcloud.UpdateInstanceRequest{Type: "small-arm"}, simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
-		"unknown type":          {simcloud.UpdateInstanceRequest{Type: "huge"}, simcloud.CodeInvalidParameter, simcloud.StateRunning, 1},
-		"image":                 {simcloud.UpdateInstanceRequest{Image: "sim-os-2"}, "", simcloud.StateRebooting, 2},
-		"unsupported image":     {simcloud.UpdateInstanceRequest{Image: "sim-os-immutable"}, simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
-		"one of two is refused": {simcloud.UpdateInstanceRequest{Type: "medium", Image: "sim-os-immutable"}, simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
-		"version":               {simcloud.UpdateInstanceRequest{KubeletVersion: "v1.37.0"}, "", simcloud.StateRebooting, 2},
-		"bad version":           {simcloud.UpdateInstanceRequest{KubeletVersion: "1.37"}, simcloud.CodeInvalidParameter, simcloud.StateRunning, 1},
-		"nothing new":           {simcloud.UpdateInstanceRequest{Type: "small", Image: "sim-os-1"}, "", simcloud.StateRunning, 1},
+		"live":              {simcloud.UpdateInstanceRequest{Type: "medium"}, "", simcloud.StateRunning, 1},
+		"the stricter type": {simcloud.UpdateInstanceRequest{Type: "large"}, "", simcloud.StateRebooting, 2},
+		"unsupported type": {simcloud.UpdateInstanceRequest{Type: "gpu"}, simcloud.CodeUnsupportedOperation,
+			simcloud.StateRunning, 1},
+		"other architecture": {simcloud.UpdateInstanceRequest{Type: "small-arm"}, simcloud.CodeUnsupportedOperation,
+			simcloud.StateRunning, 1},
+		"unknown type": {simcloud.UpdateInstanceRequest{Type: "huge"}, simcloud.CodeInvalidParameter,
+			simcloud.StateRunning, 1},
+		"image": {simcloud.UpdateInstanceRequest{Image: "sim-os-2"}, "", simcloud.StateRebooting, 2},
+		"unsupported image": {simcloud.UpdateInstanceRequest{Image: "sim-os-immutable"},
+			simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
+		"one of two is refused": {simcloud.UpdateInstanceRequest{Type: "medium", Image: "sim-os-immutable"},
+			simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
+		"version": {simcloud.UpdateInstanceRequest{KubeletVersion: "v1.37.0"}, "", simcloud.StateRebooting, 2},
+		"bad version": {simcloud.UpdateInstanceRequest{KubeletVersion: "1.37"}, simcloud.CodeInvalidParameter,
+			simcloud.StateRunning, 1},
+		"nothing new": {simcloud.UpdateInstanceRequest{Type: "small", Image: "sim-os-1"}, "",
+			simcloud.StateRunning, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -206,10 +219,12 @@ func TestUpdateInPlace(t *testing.T) {
 				t.Errorf("booted %d times, want %d", spec.Boots, test.boots)
 			}
 			if err != nil {
-				if now, _ := w.Get("alice", inst.ID); now.Type != before.Type || now.Image != before.Image || now.KubeletVersion != before.KubeletVersion {
+				if now, _ := w.Get("alice", inst.ID); now.Type != before.Type || now.Image != before.Image ||
+					now.KubeletVersion != before.KubeletVersion {
 					t.Errorf("a refused update changed %+v", now)
 				}
-			} else if spec.Type.Name != after.Type || spec.Image.Name != after.Image || spec.KubeletVersion != after.KubeletVersion {
+			} else if spec.Type.Name != after.Type || spec.Image.Name != after.Image ||
+				spec.KubeletVersion != after.KubeletVersion {
 				t.Errorf("machine is %+v, instance %+v", spec, after)
 			}
 			w.check()
@@ -354,7 +369,8 @@ func TestBooksHoldUnderRandomOperations(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var ids []string
 		pick := func() string { return ids[r.IntN(len(ids))] }
-		kinds := []simcloud.InstanceFaultKind{simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies, simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultRecovers}
+		kinds := []simcloud.InstanceFaultKind{simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies,
+			simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultRecovers}
 		for range 300 {
 			switch n := r.IntN(20); {
 			case n < 5 || len(ids) == 0:
@@ -365,14 +381,18 @@ func TestBooksHoldUnderRandomOperations(t *testing.T) {
 			case n < 8:
 				_, _ = w.Delete("alice", pick()) // NotFound is fine
 			case n < 10:
-				_, _ = w.AddFault(pick(), simcloud.InstanceFault{Kind: kinds[r.IntN(len(kinds))], After: simcloud.Duration(r.IntN(3)) * simcloud.Duration(time.Second)})
+				_, _ = w.AddFault(pick(), simcloud.InstanceFault{Kind: kinds[r.IntN(len(kinds))],
+					After: simcloud.Duration(r.IntN(3)) * simcloud.Duration(time.Second)})
 			case n < 12:
-				_, _ = w.Update("alice", pick(), simcloud.UpdateInstanceRequest{Type: []string{"small", "medium", "large"}[r.IntN(3)]})
+				_, _ = w.Update("alice", pick(),
+					simcloud.UpdateInstanceRequest{Type: []string{"small", "medium", "large"}[r.IntN(3)]})
 			case n < 14:
-				_, _ = w.UpdateTags("alice", pick(), simcloud.UpdateTagsRequest{Set: map[string]string{"n": string(rune('a' + r.IntN(5)))}})
+				_, _ = w.UpdateTags("alice", pick(),
+					simcloud.UpdateTagsRequest{Set: map[string]string{"n": string(rune('a' + r.IntN(5)))}})
 			case n < 15:
 				keeps := r.IntN(2) == 0
-				w.set(simcloud.SettingsPatch{ReadLag: seconds(r.IntN(3)), Semantics: &simcloud.SemanticsPatch{QuotaLag: seconds(r.IntN(3)), KeepAddresses: &keeps}})
+				w.set(simcloud.SettingsPatch{ReadLag: seconds(r.IntN(3)),
+					Semantics: &simcloud.SemanticsPatch{QuotaLag: seconds(r.IntN(3)), KeepAddresses: &keeps}})
 			case n < 16:
 				w.restart()
 			case n < 17:

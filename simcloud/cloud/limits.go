@@ -36,7 +36,8 @@ func accountsOf(c *catalog.Catalog) map[string]*account {
 		for region, quota := range a.Quotas {
 			quotas[region] = quota
 		}
-		all[a.Name] = &account{name: a.Name, token: digest([]byte(a.Token)), readOnly: a.ReadOnly, regions: a.Regions, quotas: quotas}
+		all[a.Name] = &account{name: a.Name, token: digest([]byte(a.Token)), readOnly: a.ReadOnly, regions: a.Regions,
+			quotas: quotas}
 	}
 	return all
 }
@@ -158,7 +159,8 @@ func (c *Cloud) SetCapacity(region, zone, instanceType string, n *int) error {
 		return fail(simcloud.CodeInvalidParameter, "instances: %d is negative", *n)
 	}
 	key := stockKey{zone, instanceType}
-	if err := c.journal.Commit(journal.Op{Key: keyCapacity + zone + "/" + instanceType, Value: simcloud.Capacity{Instances: n}}); err != nil {
+	if err := c.journal.Commit(journal.Op{Key: keyCapacity + zone + "/" + instanceType,
+		Value: simcloud.Capacity{Instances: n}}); err != nil {
 		return failJournal(err)
 	}
 	c.setCapacity(key, n)
@@ -192,10 +194,12 @@ func (c *Cloud) count(r *record, sign int) {
 func (c *Cloud) admit(a *account, region, zone, instanceType string, instances, cpus int) error {
 	used, quota := c.usage[usageKey{a.name, region}], a.quotas[region]
 	if most := quota.MaxInstances; most != nil && instances > 0 && used.instances+instances > *most {
-		return fail(simcloud.CodeQuotaExceeded, "account %q has %d of %d instances in region %q", a.name, used.instances, *most, region)
+		return fail(simcloud.CodeQuotaExceeded, "account %q has %d of %d instances in region %q", a.name, used.instances,
+			*most, region)
 	}
 	if most := quota.MaxCPUs; most != nil && cpus > 0 && used.cpus+cpus > *most {
-		return fail(simcloud.CodeQuotaExceeded, "account %q has %d of %d CPUs in region %q, and needs %d more", a.name, used.cpus, *most, region, cpus)
+		return fail(simcloud.CodeQuotaExceeded, "account %q has %d of %d CPUs in region %q, and needs %d more", a.name,
+			used.cpus, *most, region, cpus)
 	}
 	key := stockKey{zone, instanceType}
 	if most, limited := c.capacity[key]; limited && c.stock[key]+1 > most {

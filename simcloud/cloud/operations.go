@@ -29,7 +29,8 @@ const (
 
 // Create makes an instance, or finds the one that the client token made.
 // Faults befall an instance that is made, from its launch on.
-func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest, faults []simcloud.InstanceFault) (*simcloud.Instance, error) {
+func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
+	faults []simcloud.InstanceFault) (*simcloud.Instance, error) {
 	parameters, err := parametersOf(req)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,8 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest, f
 	if req.ClientToken != "" {
 		if inst := c.tokens[tokenKey{accountName, req.ClientToken}]; inst != nil {
 			if inst.rec.Parameters != parameters {
-				return nil, fail(simcloud.CodeIdempotentParameterMismatch, "clientToken %q made instance %s with other parameters", req.ClientToken, inst.rec.Instance.ID)
+				return nil, fail(simcloud.CodeIdempotentParameterMismatch, "clientToken %q made instance %s with other parameters",
+					req.ClientToken, inst.rec.Instance.ID)
 			}
 			return c.answer(inst, inst.rec), nil
 		}
@@ -233,7 +235,8 @@ func (c *Cloud) Update(accountName, id string, req simcloud.UpdateInstanceReques
 			return fail(simcloud.CodeUnsupportedOperation, "instance %s cannot become %+v in place", id, req)
 		}
 		if next.TypeSpec.Name != old.Name {
-			if err := c.admit(c.accounts[accountName], out.Region, out.Zone, out.Type, 0, next.TypeSpec.CPUs-old.CPUs); err != nil {
+			if err := c.admit(c.accounts[accountName], out.Region, out.Zone, out.Type, 0,
+				next.TypeSpec.CPUs-old.CPUs); err != nil {
 				return err
 			}
 		}

@@ -20,7 +20,8 @@ type version struct {
 type lags struct{ get, list, tags simcloud.Duration }
 
 func lagsOf(s simcloud.Settings) lags {
-	return lags{max(s.ReadLag, s.Semantics.GetLag), max(s.ReadLag, s.Semantics.ListLag), max(s.ReadLag, s.Semantics.TagLag)}
+	return lags{max(s.ReadLag, s.Semantics.GetLag), max(s.ReadLag, s.Semantics.ListLag),
+		max(s.ReadLag, s.Semantics.TagLag)}
 }
 
 func (l lags) longest() simcloud.Duration { return max(l.get, l.list, l.tags) }
@@ -311,7 +312,8 @@ func (inst *instance) dump() *simcloud.Record {
 		AddressInUse: rec.AddressInUse,
 	}
 	for kind, acts := range map[simcloud.InstanceFaultKind]bool{
-		simcloud.FaultNeverBoots: rec.NeverBoots, simcloud.FaultSilent: rec.Silent, simcloud.FaultNeverRegisters: rec.NeverRegisters,
+		simcloud.FaultNeverBoots: rec.NeverBoots, simcloud.FaultSilent: rec.Silent,
+		simcloud.FaultNeverRegisters: rec.NeverRegisters,
 	} {
 		if acts {
 			out.Faults = append(out.Faults, simcloud.InstanceFault{Kind: kind})

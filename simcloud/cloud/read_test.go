@@ -145,14 +145,16 @@ func TestBadRequestsNameTheField(t *testing.T) {
 	}
 	long := string(make([]byte, 300))
 	for field, change := range map[string]func(*simcloud.CreateInstanceRequest){
-		"region":            func(r *simcloud.CreateInstanceRequest) { r.Region = "" },
-		"zone":              func(r *simcloud.CreateInstanceRequest) { r.Zone = "sim-2a" },
-		"type":              func(r *simcloud.CreateInstanceRequest) { r.Type = "huge" },
-		"image":             func(r *simcloud.CreateInstanceRequest) { r.Image = "win" },
-		"name":              func(r *simcloud.CreateInstanceRequest) { r.Name = "a\nb" },
-		"clientToken":       func(r *simcloud.CreateInstanceRequest) { r.ClientToken = long },
-		"hostname":          func(r *simcloud.CreateInstanceRequest) { r.Hostname = "Not_DNS" },
-		"userData":          func(r *simcloud.CreateInstanceRequest) { r.UserData = make([]byte, simcloud.MaxUserDataBytes+1) },
+		"region":      func(r *simcloud.CreateInstanceRequest) { r.Region = "" },
+		"zone":        func(r *simcloud.CreateInstanceRequest) { r.Zone = "sim-2a" },
+		"type":        func(r *simcloud.CreateInstanceRequest) { r.Type = "huge" },
+		"image":       func(r *simcloud.CreateInstanceRequest) { r.Image = "win" },
+		"name":        func(r *simcloud.CreateInstanceRequest) { r.Name = "a\nb" },
+		"clientToken": func(r *simcloud.CreateInstanceRequest) { r.ClientToken = long },
+		"hostname":    func(r *simcloud.CreateInstanceRequest) { r.Hostname = "Not_DNS" },
+		"userData": func(r *simcloud.CreateInstanceRequest) {
+			r.UserData = make([]byte, simcloud.MaxUserDataBytes+1)
+		},
 		"tags":              func(r *simcloud.CreateInstanceRequest) { r.Tags = many },
 		"tags: key":         withTags("a=b", "c"),
 		"tags: value of k":  withTags("k", long),
@@ -212,11 +214,13 @@ func TestAddressesAreUnique(t *testing.T) {
 func TestTags(t *testing.T) {
 	w := newWorld(t)
 	inst := w.create(withTags("keep", "1", "change", "1", "drop", "1"))
-	got, err := w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"change": "2", "new": ""}, Remove: []string{"drop", "absent"}})
+	got, err := w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"change": "2", "new": ""},
+		Remove: []string{"drop", "absent"}})
 	if err != nil || fmt.Sprint(got.Tags) != "map[change:2 keep:1 new:]" {
 		t.Errorf("got %v %v", got.Tags, err)
 	}
-	_, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"x": "1"}, Remove: []string{"x"}})
+	_, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"x": "1"},
+		Remove: []string{"x"}})
 	wantCode(t, err, simcloud.CodeInvalidParameter, "x")
 	_, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"a=": "1"}})
 	wantCode(t, err, simcloud.CodeInvalidParameter, "a=")
@@ -378,7 +382,8 @@ func TestSettingsOverlayTheConfiguration(t *testing.T) {
 	w.catalog.Settings.ShutdownTime = *seconds(9) // another configuration file
 	w.restart()
 	s := w.Settings()
-	if s.BootTime != *seconds(7) || s.ShutdownTime != *seconds(9) || !s.Host.Reregister || s.Host.PodStartTime != *seconds(3) ||
+	if s.BootTime != *seconds(7) || s.ShutdownTime != *seconds(9) || !s.Host.Reregister ||
+		s.Host.PodStartTime != *seconds(3) ||
 		s.Host.PodStopTime != w.catalog.Settings.Host.PodStopTime {
 		t.Errorf("got %+v", s)
 	}
@@ -398,7 +403,8 @@ func TestStatistics(t *testing.T) {
 	w.create()
 	var s simcloud.Statistics
 	w.Count(&s)
-	if s.InstancesCreated != 3 || s.InstancesLive != 2 || s.PeakLive != 2 || fmt.Sprint(s.States) != "map[pending:1 running:1 terminated:1]" {
+	if s.InstancesCreated != 3 || s.InstancesLive != 2 || s.PeakLive != 2 ||
+		fmt.Sprint(s.States) != "map[pending:1 running:1 terminated:1]" {
 		t.Errorf("got %+v", s)
 	}
 	w.befall(b.ID, simcloud.FaultDies)

@@ -159,7 +159,8 @@ func (r *record) terminate(at time.Time, s simcloud.Settings) {
 	r.BootAt, r.TerminateAt, r.Faults = time.Time{}, time.Time{}, nil
 	r.HideAt = at.Add(time.Duration(s.TerminatedVisible))
 	// Those who read late must still find it while it is visible.
-	r.ForgetAt = at.Add(time.Duration(max(s.TokenRetention, s.TerminatedVisible+lagsOf(s).longest(), s.Semantics.QuotaLag)))
+	r.ForgetAt = at.Add(time.Duration(max(s.TokenRetention, s.TerminatedVisible+lagsOf(s).longest(),
+		s.Semantics.QuotaLag)))
 	if s.Semantics.QuotaLag > 0 {
 		r.FreeAt = at.Add(time.Duration(s.Semantics.QuotaLag))
 	}

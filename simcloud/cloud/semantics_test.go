@@ -116,7 +116,8 @@ func TestNamesComeInOtherCase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.ProviderID == in.ProviderID || !strings.EqualFold(again.ProviderID, in.ProviderID) || again.Zone != "SIM-1A" || !strings.HasPrefix(again.ProviderID, "sim://") {
+	if again.ProviderID == in.ProviderID || !strings.EqualFold(again.ProviderID, in.ProviderID) ||
+		again.Zone != "SIM-1A" || !strings.HasPrefix(again.ProviderID, "sim://") {
 		t.Errorf("got %q after %q", again.ProviderID, in.ProviderID)
 	}
 	if rec := w.Dump().Records[0]; rec.ID != in.ID || rec.Zone != "sim-1a" {

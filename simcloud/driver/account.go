@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// account is a client of the cloud that spells what it is reported one way: clouds answer names in other capitals than they
-// were given, and a provider ID must be the same, byte for byte, as long as its instance lives.
+// account is a client of the cloud that spells what it is reported one way: clouds answer names in other capitals
+// than they were given, and a provider ID must be the same, byte for byte, as long as its instance lives.
 type account struct{ *simcloud.Client }
 
 func spelled(in *simcloud.Instance, err error) (*simcloud.Instance, error) {
@@ -30,11 +30,13 @@ func (a account) GetInstance(ctx context.Context, id string) (*simcloud.Instance
 	return spelled(a.Client.GetInstance(ctx, id))
 }
 
-func (a account) UpdateInstance(ctx context.Context, id string, req simcloud.UpdateInstanceRequest) (*simcloud.Instance, error) {
+func (a account) UpdateInstance(ctx context.Context, id string, req simcloud.UpdateInstanceRequest) (*simcloud.Instance,
+	error) {
 	return spelled(a.Client.UpdateInstance(ctx, id, req))
 }
 
-func (a account) UpdateTags(ctx context.Context, id string, req simcloud.UpdateTagsRequest) (*simcloud.Instance, error) {
+func (a account) UpdateTags(ctx context.Context, id string, req simcloud.UpdateTagsRequest) (*simcloud.Instance,
+	error) {
 	return spelled(a.Client.UpdateTags(ctx, id, req))
 }
 
@@ -99,8 +101,8 @@ func pages[T any](read func(next string) (page []T, after string, err error)) it
 	}
 }
 
-// current reads an instance past the lag of reads: the answer to a write, even to one that changes nothing, never lags. It
-// returns nil for an instance that is terminated.
+// current reads an instance past the lag of reads: the answer to a write, even to one that changes nothing, never
+// lags. It returns nil for an instance that is terminated.
 func (a account) current(ctx context.Context, id string) (*simcloud.Instance, error) {
 	in, err := a.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
 	if simcloud.CodeOf(err) == simcloud.CodeConflict {
@@ -109,8 +111,8 @@ func (a account) current(ctx context.Context, id string) (*simcloud.Instance, er
 	return in, err
 }
 
-// owned returns the instance if it carries the owner's tags. Where it lacks one that it may have been given a moment ago, the
-// cloud is asked what it has now.
+// owned returns the instance if it carries the owner's tags. Where it lacks one that it may have been given a moment
+// ago, the cloud is asked what it has now.
 func (a account) owned(ctx context.Context, in *simcloud.Instance, own owner) (*simcloud.Instance, error) {
 	if own.misses(in) {
 		now, err := a.current(ctx, in.ID)

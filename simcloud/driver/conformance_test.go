@@ -127,8 +127,10 @@ func (s *sim) launch(ctx context.Context, tags map[string]string) (string, func(
 	return s.launchNamed(ctx, provider.Instance{}, tags)
 }
 
-func (s *sim) launchNamed(ctx context.Context, gone provider.Instance, tags map[string]string) (string, func(context.Context) error, error) {
-	in, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Name: gone.NodeName, Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: tags})
+func (s *sim) launchNamed(ctx context.Context, gone provider.Instance, tags map[string]string) (string,
+	func(context.Context) error, error) {
+	in, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Name: gone.NodeName, Region: "sim-1",
+		Type: "small", Image: "sim-os-1", Tags: tags})
 	if err != nil {
 		return "", nil, err
 	}

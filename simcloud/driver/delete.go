@@ -34,8 +34,8 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return result, nil
 }
 
-// release deletes what the cloud keeps of an instance that is gone, its address, and reports whether nothing is left. What lists
-// say may be behind: they name addresses, and the answer to their deletion tells how it is with them.
+// release deletes what the cloud keeps of an instance that is gone, its address, and reports whether nothing is left.
+// What lists say may be behind: they name addresses, and the answer to their deletion tells how it is with them.
 func release(ctx context.Context, client account, providerID string, own owner) (released bool, err error) {
 	var ids []string
 	if providerID != "" {
@@ -83,7 +83,8 @@ func deleteByTags(ctx context.Context, client account, own owner) (provider.Dele
 	return result, nil
 }
 
-func deleteByProviderID(ctx context.Context, client account, providerID string, own owner) (provider.DeleteResult, error) {
+func deleteByProviderID(ctx context.Context, client account, providerID string,
+	own owner) (provider.DeleteResult, error) {
 	gone := provider.DeleteResult{Gone: true}
 	id, err := idOf(providerID)
 	if err != nil {
@@ -102,7 +103,8 @@ func deleteByProviderID(ctx context.Context, client account, providerID string, 
 	case in == nil, in.State == simcloud.StateTerminated:
 		return gone, nil
 	case in.ProviderID != providerID:
-		return provider.DeleteResult{}, provider.Errorf(provider.FailedPrecondition, "delete instance %s: instance %s is at %s", providerID, id, in.ProviderID)
+		return provider.DeleteResult{}, provider.Errorf(provider.FailedPrecondition,
+			"delete instance %s: instance %s is at %s", providerID, id, in.ProviderID)
 	}
 	in, err = client.owned(ctx, in, own)
 	switch {

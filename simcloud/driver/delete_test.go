@@ -13,7 +13,8 @@ func TestDeleteIsGoneOnlyWhenTheInstanceIsTerminated(t *testing.T) {
 	later := simcloud.Duration(time.Minute)
 	s.settings(simcloud.SettingsPatch{ShutdownTime: &later})
 	in := s.create("a")
-	for _, req := range []provider.DeleteRequest{{Machine: machine("a"), ProviderID: in.ProviderID}, {Machine: machine("a")}} {
+	for _, req := range []provider.DeleteRequest{{Machine: machine("a"), ProviderID: in.ProviderID},
+		{Machine: machine("a")}} {
 		for range 2 {
 			if gone, err := s.delete(req); gone || err != nil {
 				t.Errorf("gone %v, error %v while it shuts down", gone, err)
@@ -56,7 +57,8 @@ func TestDeleteByTagsTakesAllThatCarryThem(t *testing.T) {
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a")}); !gone || err != nil {
 		t.Errorf("gone %v, error %v", gone, err)
 	}
-	for id, want := range map[string]simcloud.InstanceState{one.ProviderID: simcloud.StateTerminated, two.ProviderID: simcloud.StateTerminated, other.ProviderID: simcloud.StateRunning} {
+	for id, want := range map[string]simcloud.InstanceState{one.ProviderID: simcloud.StateTerminated,
+		two.ProviderID: simcloud.StateTerminated, other.ProviderID: simcloud.StateRunning} {
 		if got := s.state(id); got != want {
 			t.Errorf("%s is %s, want %s", id, got, want)
 		}
@@ -81,7 +83,8 @@ func TestDeleteNeverTouchesWhatIsNotOurs(t *testing.T) {
 			t.Errorf("%s: state %s", name, got)
 		}
 	}
-	if _, err := s.delete(provider.DeleteRequest{Machine: provider.Machine{Namespace: "ns", Name: "a"}}); provider.CodeOf(err) != provider.InvalidArgument {
+	if _, err := s.delete(provider.DeleteRequest{Machine: provider.Machine{Namespace: "ns",
+		Name: "a"}}); provider.CodeOf(err) != provider.InvalidArgument {
 		t.Errorf("without a UID: %v", err)
 	}
 }
@@ -102,19 +105,22 @@ func TestALaggingReadDoesNotPassForGone(t *testing.T) {
 		t.Errorf("state %s: the instance leaked", got)
 	}
 	others := s.others(nil)
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: others.ProviderID}); gone || provider.CodeOf(err) != provider.FailedPrecondition {
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: others.ProviderID}); gone ||
+		provider.CodeOf(err) != provider.FailedPrecondition {
 		t.Errorf("another's: gone %v, error %v", gone, err)
 	}
 	if got := s.state(others.ProviderID); got != simcloud.StateRunning {
 		t.Errorf("another's: state %s", got)
 	}
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone || err != nil {
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone ||
+		err != nil {
 		t.Errorf("again: gone %v, error %v", gone, err)
 	}
 }
 
 func TestAWrongOrMissingProviderSpecDoesNotKeepAnInstance(t *testing.T) {
-	for name, raw := range map[string][]byte{"missing": nil, "not JSON": []byte("{"), "of another kind": spec("kind", "Other"), "another endpoint": spec("endpoint", "http://elsewhere")} {
+	for name, raw := range map[string][]byte{"missing": nil, "not JSON": []byte("{"),
+		"of another kind": spec("kind", "Other"), "another endpoint": spec("endpoint", "http://elsewhere")} {
 		s := newSim(t)
 		in := s.create("a")
 		req := provider.DeleteRequest{Machine: machine("a")}
@@ -129,7 +135,8 @@ func TestAWrongOrMissingProviderSpecDoesNotKeepAnInstance(t *testing.T) {
 }
 
 func TestAFailedDeleteIsNotGone(t *testing.T) {
-	for _, operation := range []string{simcloud.OperationGetInstance, simcloud.OperationDeleteInstance, simcloud.OperationListInstances} {
+	for _, operation := range []string{simcloud.OperationGetInstance, simcloud.OperationDeleteInstance,
+		simcloud.OperationListInstances} {
 		s := newSim(t)
 		in := s.create("a")
 		s.fault(simcloud.FaultRule{Operation: operation, Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable}})

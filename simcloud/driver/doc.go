@@ -9,8 +9,8 @@
 //	instanceType: small
 //	image: sim-os-1
 //
-// The credentials Secret holds the account's token under the key "token". Where it is sent is not the class's to say: an
-// endpoint in providerSpec only chooses among those that the provider process was started with.
+// The credentials Secret holds the account's token under the key "token". Where it is sent is not the class's to say:
+// an endpoint in providerSpec only chooses among those that the provider process was started with.
 //
 // The cloud's own error messages are not passed on. An error says in this package's words what was attempted and what
 // kind of answer came back; the cloud's error is its cause, for logs.

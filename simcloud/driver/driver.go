@@ -144,8 +144,8 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}, nil
 }
 
-// resourcesOf is what the kubelet of such an instance reports as allocatable: by default it keeps back 100 MiB of memory
-// and a tenth of the disk.
+// resourcesOf is what the kubelet of such an instance reports as allocatable: by default it keeps back 100 MiB of
+// memory and a tenth of the disk.
 func resourcesOf(t *simcloud.InstanceType) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(t.CPUs), resource.DecimalSI),
@@ -171,7 +171,8 @@ func (d *Driver) client(endpoint string, credentials provider.Credentials) (acco
 		endpoint = d.endpoints[0]
 	}
 	if !slices.Contains(d.endpoints, endpoint) {
-		return account{}, provider.Errorf(provider.FailedPrecondition, "endpoint %.128q is not one of those that this provider may use", endpoint)
+		return account{}, provider.Errorf(provider.FailedPrecondition,
+			"endpoint %.128q is not one of those that this provider may use", endpoint)
 	}
 	token, err := tokenOf(credentials)
 	if err != nil {
@@ -184,19 +185,24 @@ func (d *Driver) client(endpoint string, credentials provider.Credentials) (acco
 	return account{client}, nil
 }
 
-// tokenOf returns the account's token. White space around it is not part of it: Secrets made from files end in a newline.
+// tokenOf returns the account's token. White space around it is not part of it: Secrets made from files end in a
+// newline.
 func tokenOf(credentials provider.Credentials) (string, error) {
 	if credentials.Empty() {
-		return "", provider.Errorf(provider.Unauthenticated, "there are no credentials; a Secret with the key %q is needed", credentialsKey)
+		return "", provider.Errorf(provider.Unauthenticated, "there are no credentials; a Secret with the key %q is needed",
+			credentialsKey)
 	}
 	secret, found := credentials.Get(credentialsKey)
 	if !found {
-		return "", provider.Errorf(provider.InvalidArgument, "the credentials have no key %q, only %.256q", credentialsKey, strings.Join(credentials.Keys(), ", "))
+		return "", provider.Errorf(provider.InvalidArgument, "the credentials have no key %q, only %.256q", credentialsKey,
+			strings.Join(credentials.Keys(), ", "))
 	}
 	token := strings.TrimSpace(string(secret.Reveal()))
 	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	if token == "" || len(token) > maxTokenBytes || strings.ContainsFunc(token, unprintable) {
-		return "", provider.Errorf(provider.InvalidArgument, "the key %q of the credentials must hold 1 to %d printable ASCII characters without spaces", credentialsKey, maxTokenBytes)
+		return "", provider.Errorf(provider.InvalidArgument,
+			"the key %q of the credentials must hold 1 to %d printable ASCII characters without spaces", credentialsKey,
+			maxTokenBytes)
 	}
 	return token, nil
 }

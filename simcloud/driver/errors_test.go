@@ -54,7 +54,8 @@ func TestEveryCodeOfTheCloudHasACanonicalOne(t *testing.T) {
 
 func TestNoAnswerIsUnavailableOrTheCallersOwnDoing(t *testing.T) {
 	s := newSim(t)
-	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{DropConnection: true}})
+	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance,
+		Effect: simcloud.FaultEffect{DropConnection: true}})
 	_, err := s.driver.Create(t.Context(), createRequest("a"))
 	wantCode(t, err, provider.Unavailable)
 
@@ -84,7 +85,8 @@ func TestNoAnswerIsUnavailableOrTheCallersOwnDoing(t *testing.T) {
 	wantCode(t, err, provider.Canceled)
 }
 
-// A cloud that repeats what it was sent, in a well-formed error and in a broken one, must not get it into an error of ours.
+// A cloud that repeats what it was sent, in a well-formed error and in a broken one, must not get it into an error of
+// ours.
 func TestSecretsDoNotGetIntoErrors(t *testing.T) {
 	const userData = "bootstrap-token-abcdef"
 	for name, answer := range map[string]func(w http.ResponseWriter, echo string){
@@ -128,7 +130,9 @@ func TestSecretsDoNotGetIntoErrors(t *testing.T) {
 
 func TestConnectionsAreKept(t *testing.T) {
 	var connections atomic.Int32
-	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) }))
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{}`)
+	}))
 	web.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			connections.Add(1)

@@ -26,7 +26,8 @@ const (
 	token   = "account-token-4711"
 )
 
-// sim is a simulated cloud whose time stands still and whose instances come and go at once unless a test says otherwise.
+// sim is a simulated cloud whose time stands still and whose instances come and go at once unless a test says
+// otherwise.
 type sim struct {
 	*testing.T
 	url    string
@@ -53,7 +54,8 @@ func newSim(t *testing.T) *sim {
 	rules, err := fault.Load(j)
 	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
-	web := httptest.NewServer(server.New(ctx, server.Options{Cloud: simulated, Rules: rules, AdminToken: "admin", Clock: clock}))
+	web := httptest.NewServer(server.New(ctx, server.Options{Cloud: simulated, Rules: rules, AdminToken: "admin",
+		Clock: clock}))
 	t.Cleanup(func() { stop(); web.Close(); _ = j.Close() })
 	s := &sim{T: t, url: web.URL, driver: newDriver(t, driver.Options{Endpoints: []string{web.URL}})}
 	s.client, err = simcloud.New(simcloud.Config{Endpoint: web.URL, Token: token})
@@ -106,7 +108,8 @@ func createRequest(name string, changes ...string) provider.CreateRequest {
 	m := machine(name)
 	return provider.CreateRequest{
 		Machine: m, Class: class(changes...), ClusterID: cluster, Token: string(m.UID) + "-1",
-		Tags:     map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: string(m.UID), provider.TagMachine: "ns/" + name, "team": "blue"},
+		Tags: map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: string(m.UID),
+			provider.TagMachine: "ns/" + name, "team": "blue"},
 		UserData: provider.NewSecret([]byte("#cloud-config\n")), Version: "v1.36.3",
 	}
 }
@@ -135,7 +138,8 @@ func (s *sim) delete(req provider.DeleteRequest) (gone bool, err error) {
 // others makes an instance past the driver.
 func (s *sim) others(tags map[string]string) *simcloud.Instance {
 	s.Helper()
-	in, err := s.client.CreateInstance(s.Context(), simcloud.CreateInstanceRequest{Region: "sim-1", Zone: "sim-1a", Type: "small", Image: "sim-os-1", Tags: tags})
+	in, err := s.client.CreateInstance(s.Context(), simcloud.CreateInstanceRequest{Region: "sim-1", Zone: "sim-1a",
+		Type: "small", Image: "sim-os-1", Tags: tags})
 	must(s, err)
 	return in
 }

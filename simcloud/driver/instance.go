@@ -15,12 +15,13 @@ import (
 // liveStates are all in which there is something to find or delete. Terminated instances stay readable for a while.
 func liveStates() []simcloud.InstanceState {
 	return []simcloud.InstanceState{
-		simcloud.StatePending, simcloud.StateRunning, simcloud.StateRebooting, simcloud.StateStopped, simcloud.StateShuttingDown,
+		simcloud.StatePending, simcloud.StateRunning, simcloud.StateRebooting, simcloud.StateStopped,
+		simcloud.StateShuttingDown,
 	}
 }
 
-// convert describes an instance that is not terminated. The scope is the endpoint that providerSpec chose: the default one
-// may move without the instances becoming others.
+// convert describes an instance that is not terminated. The scope is the endpoint that providerSpec chose: the
+// default one may move without the instances becoming others.
 func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 	out := &provider.Instance{
 		ProviderID:   in.ProviderID,
@@ -69,7 +70,8 @@ type owner struct {
 // ownerOf refuses an identity that would match more than one machine.
 func ownerOf(clusterID string, machine provider.Machine) (owner, error) {
 	if clusterID == "" || machine.UID == "" {
-		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty", clusterID, machine.UID, machine.Namespace, machine.Name)
+		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty",
+			clusterID, machine.UID, machine.Namespace, machine.Name)
 	}
 	return owner{cluster: clusterID, machine: machine}, nil
 }
@@ -108,10 +110,12 @@ func (o owner) owns(in *simcloud.Instance) error {
 	for key, want := range o.tags() {
 		got, tagged := in.Tags[key]
 		if !tagged {
-			return provider.Errorf(provider.FailedPrecondition, "instance %s has no tag %s: it does not belong to machine %s/%s", in.ID, key, o.machine.Namespace, o.machine.Name)
+			return provider.Errorf(provider.FailedPrecondition, "instance %s has no tag %s: it does not belong to machine %s/%s",
+				in.ID, key, o.machine.Namespace, o.machine.Name)
 		}
 		if got != want {
-			return provider.Errorf(provider.FailedPrecondition, "tag %s of instance %s is %.128q, not %q: it belongs to somebody else", key, in.ID, got, want)
+			return provider.Errorf(provider.FailedPrecondition,
+				"tag %s of instance %s is %.128q, not %q: it belongs to somebody else", key, in.ID, got, want)
 		}
 	}
 	return nil
@@ -122,7 +126,8 @@ func idOf(providerID string) (string, error) {
 	rest, ours := strings.CutPrefix(providerID, "sim://")
 	parts := strings.Split(rest, "/")
 	if !ours || len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
-		return "", provider.Errorf(provider.InvalidArgument, "provider ID %.128q is not of the form sim://<region>/<zone>/<id>", providerID)
+		return "", provider.Errorf(provider.InvalidArgument,
+			"provider ID %.128q is not of the form sim://<region>/<zone>/<id>", providerID)
 	}
 	return parts[2], nil
 }

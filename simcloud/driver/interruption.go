@@ -7,14 +7,15 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Announcing is a Driver that also tells which instances the cloud is about to take away. It is one of its own since it has
-// Machinist list the instances every few seconds.
+// Announcing is a Driver that also tells which instances the cloud is about to take away. It is one of its own since
+// it has Machinist list the instances every few seconds.
 type Announcing struct{ *Driver }
 
 var _ provider.Interrupter = Announcing{}
 
 // Interruptions implements provider.Interrupter.
-func (d Announcing) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+func (d Announcing) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
+	error) {
 	if req.ClusterID == "" {
 		return nil, provider.Errorf(provider.InvalidArgument, "look for interruptions: the cluster id is empty")
 	}
@@ -29,7 +30,8 @@ func (d Announcing) Interruptions(ctx context.Context, req provider.Interruption
 			return nil, translate(err, "look for interruptions")
 		}
 		if in.ReclaimTime != nil {
-			found = append(found, provider.Interruption{ProviderID: in.ProviderID, At: *in.ReclaimTime, Reason: provider.Preemption})
+			found = append(found, provider.Interruption{ProviderID: in.ProviderID, At: *in.ReclaimTime,
+				Reason: provider.Preemption})
 		}
 	}
 	return found, nil

@@ -21,16 +21,19 @@ func TestAnAnnouncedEndIsReportedUntilItComes(t *testing.T) {
 		t.Errorf("%v, %v before anything was announced", found, err)
 	}
 	for after, id := range map[time.Duration]string{time.Minute: spot.ProviderID, 0: other.ProviderID} {
-		_, err := s.admin.AddInstanceFault(ctx, path.Base(id), simcloud.InstanceFault{Kind: simcloud.FaultReclaimed, After: simcloud.Duration(after)})
+		_, err := s.admin.AddInstanceFault(ctx, path.Base(id), simcloud.InstanceFault{Kind: simcloud.FaultReclaimed,
+			After: simcloud.Duration(after)})
 		must(t, err)
 	}
 	found, err := d.Interruptions(ctx, request)
 	must(t, err)
 	at := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
-	if len(found) != 1 || found[0].ProviderID != spot.ProviderID || !found[0].At.Equal(at) || found[0].Reason != provider.Preemption {
+	if len(found) != 1 || found[0].ProviderID != spot.ProviderID || !found[0].At.Equal(at) ||
+		found[0].Reason != provider.Preemption {
 		t.Errorf("announced %+v, want %s at %s", found, spot.ProviderID, at)
 	}
-	if _, err := s.get(provider.GetRequest{Machine: machine("b"), ProviderID: other.ProviderID}); !provider.IsNotFound(err) {
+	if _, err := s.get(provider.GetRequest{Machine: machine("b"),
+		ProviderID: other.ProviderID}); !provider.IsNotFound(err) {
 		t.Errorf("the one whose time has come: %v", err)
 	}
 	_, err = d.Interruptions(ctx, provider.InterruptionsRequest{Class: class()})

@@ -28,7 +28,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 		return nil, err
 	}
 	if n := len(req.UserData.Reveal()); n > simcloud.MaxUserDataBytes {
-		return nil, provider.Errorf(provider.InvalidArgument, "the user data is %d bytes long, more than the %d that the cloud takes", n, simcloud.MaxUserDataBytes)
+		return nil, provider.Errorf(provider.InvalidArgument,
+			"the user data is %d bytes long, more than the %d that the cloud takes", n, simcloud.MaxUserDataBytes)
 	}
 	client, err := d.client(spec.Endpoint, req.Class.Credentials)
 	if err != nil {
@@ -64,7 +65,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	}
 	if in.State == simcloud.StateTerminated {
 		// The token is spent: what it made came and went. The caller looks by UID, finds nothing and opens an attempt.
-		return nil, provider.Errorf(provider.AlreadyExists, "create instance: the token made instance %s, which is terminated", in.ID)
+		return nil, provider.Errorf(provider.AlreadyExists,
+			"create instance: the token made instance %s, which is terminated", in.ID)
 	}
 	if err := own.owns(in); err != nil {
 		return nil, err
@@ -78,7 +80,8 @@ func createError(err error, spec Spec) error {
 	if spec.Zone != "" {
 		position = spec.Zone
 	}
-	out := translate(err, fmt.Sprintf("create an instance of type %q from image %q in %q", spec.InstanceType, spec.Image, position))
+	out := translate(err, fmt.Sprintf("create an instance of type %q from image %q in %q", spec.InstanceType,
+		spec.Image, position))
 	rejection, ok := errors.AsType[*simcloud.Error](err)
 	if !ok || rejection.Code != simcloud.CodeInvalidParameter {
 		return out

@@ -25,7 +25,8 @@ func TestCreateMakesATaggedInstanceAndTellsAllAboutIt(t *testing.T) {
 		ProviderID: "sim://sim-1/sim-1b/" + raw.ID, State: provider.StatePending, NodeName: "worker-1",
 		Type: "small", Region: "sim-1", Zone: "sim-1b", LaunchTime: raw.LaunchTime,
 		ClusterID: cluster, MachineUID: "uid-of-worker-1", MachineKey: "ns/worker-1",
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: raw.PrivateIPs[0]}, {Type: corev1.NodeHostName, Address: "worker-1"}},
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: raw.PrivateIPs[0]},
+			{Type: corev1.NodeHostName, Address: "worker-1"}},
 	}
 	if fmt.Sprintf("%+v", *in) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %+v\nwant %+v", *in, want)
@@ -48,7 +49,8 @@ func (s *sim) raw(providerID string) *simcloud.Instance {
 // M-8.
 func TestALostAnswerThenARetryIsOneInstance(t *testing.T) {
 	s := newSim(t)
-	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1, Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
+	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1,
+		Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
 	_, err := s.driver.Create(t.Context(), createRequest("a"))
 	if code := provider.CodeOf(err); !code.Ambiguous() {
 		t.Fatalf("the lost answer is %v: code %s must count as ambiguous", err, code)
@@ -83,7 +85,8 @@ func TestALaterAttemptTakesOverWhatAnEarlierOneMade(t *testing.T) {
 	if second.ProviderID != first.ProviderID || s.created() != 1 {
 		t.Errorf("made %s beside %s", second.ProviderID, first.ProviderID)
 	}
-	if gone, err := s.delete(provider.DeleteRequest{Machine: req.Machine, ProviderID: first.ProviderID}); !gone || err != nil {
+	if gone, err := s.delete(provider.DeleteRequest{Machine: req.Machine, ProviderID: first.ProviderID}); !gone ||
+		err != nil {
 		t.Fatal(gone, err)
 	}
 	third, err := s.driver.Create(t.Context(), req)
@@ -96,7 +99,8 @@ func TestALaterAttemptTakesOverWhatAnEarlierOneMade(t *testing.T) {
 func TestASpentTokenIsAlreadyExistsAndNotADeadInstance(t *testing.T) {
 	s := newSim(t)
 	in := s.create("a")
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone || err != nil {
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone ||
+		err != nil {
 		t.Fatal(gone, err)
 	}
 	_, err := s.driver.Create(t.Context(), createRequest("a"))
@@ -158,7 +162,8 @@ func TestCapacityIsThatOfTheInstanceType(t *testing.T) {
 	s := newSim(t)
 	got, err := s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: class("instanceType", "gpu")})
 	must(t, err)
-	want := map[corev1.ResourceName]string{"cpu": "8", "memory": "32668Mi", "ephemeral-storage": "90Gi", "nvidia.com/gpu": "1", "pods": "110"}
+	want := map[corev1.ResourceName]string{"cpu": "8", "memory": "32668Mi", "ephemeral-storage": "90Gi",
+		"nvidia.com/gpu": "1", "pods": "110"}
 	if len(got.Resources) != len(want) {
 		t.Errorf("resources %v", got.Resources)
 	}
@@ -168,7 +173,8 @@ func TestCapacityIsThatOfTheInstanceType(t *testing.T) {
 		}
 	}
 	got.Resources = nil
-	if want := (provider.Capacity{InstanceType: "gpu", Region: "sim-1", Zone: "sim-1b", Architecture: "amd64", OperatingSystem: "linux"}); fmt.Sprint(got) != fmt.Sprint(want) {
+	if want := (provider.Capacity{InstanceType: "gpu", Region: "sim-1", Zone: "sim-1b", Architecture: "amd64",
+		OperatingSystem: "linux"}); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -181,10 +187,12 @@ func TestGetFindsByProviderIDWhoeversItIsAndByTagsOnlyItsOwn(t *testing.T) {
 	if got, err := s.get(provider.GetRequest{Machine: machine("a")}); err != nil || got.ProviderID != ours.ProviderID {
 		t.Errorf("by tags: %v %v", got, err)
 	}
-	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: others.ProviderID}); err != nil || got.ClusterID != "other" {
+	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: others.ProviderID}); err != nil ||
+		got.ClusterID != "other" {
 		t.Errorf("another's by provider ID: %+v %v", got, err)
 	}
-	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: untagged.ProviderID}); err != nil || got.ClusterID != "" || got.MachineUID != "" {
+	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: untagged.ProviderID}); err != nil ||
+		got.ClusterID != "" || got.MachineUID != "" {
 		t.Errorf("unassigned by provider ID: %+v %v", got, err)
 	}
 	for name, test := range map[string]struct {
@@ -192,11 +200,15 @@ func TestGetFindsByProviderIDWhoeversItIsAndByTagsOnlyItsOwn(t *testing.T) {
 		want provider.Code
 	}{
 		"another machine's tags": {provider.GetRequest{Machine: machine("b")}, provider.NotFound},
-		"unknown id":             {provider.GetRequest{Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/i-0"}, provider.NotFound},
-		"other zone":             {provider.GetRequest{Machine: machine("a"), ProviderID: strings.Replace(ours.ProviderID, "sim-1b", "sim-1a", 1)}, provider.NotFound},
-		"other provider":         {provider.GetRequest{Machine: machine("a"), ProviderID: "azure:///subscriptions/x"}, provider.InvalidArgument},
-		"path to elsewhere":      {provider.GetRequest{Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/.."}, provider.InvalidArgument},
-		"tags without a UID":     {provider.GetRequest{}, provider.InvalidArgument},
+		"unknown id": {provider.GetRequest{Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/i-0"},
+			provider.NotFound},
+		"other zone": {provider.GetRequest{Machine: machine("a"), ProviderID: strings.Replace(ours.ProviderID,
+			"sim-1b", "sim-1a", 1)}, provider.NotFound},
+		"other provider": {provider.GetRequest{Machine: machine("a"), ProviderID: "azure:///subscriptions/x"},
+			provider.InvalidArgument},
+		"path to elsewhere": {provider.GetRequest{Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/.."},
+			provider.InvalidArgument},
+		"tags without a UID": {provider.GetRequest{}, provider.InvalidArgument},
 	} {
 		if _, err := s.get(test.req); provider.CodeOf(err) != test.want {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
@@ -207,7 +219,8 @@ func TestGetFindsByProviderIDWhoeversItIsAndByTagsOnlyItsOwn(t *testing.T) {
 func TestATerminatedInstanceIsNotFound(t *testing.T) {
 	s := newSim(t)
 	in := s.create("a")
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone || err != nil {
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone ||
+		err != nil {
 		t.Fatal(gone, err)
 	}
 	if s.raw(in.ProviderID).State != simcloud.StateTerminated {
@@ -265,7 +278,8 @@ func TestOneListServesAllClassesOfAnEndpoint(t *testing.T) {
 		return name
 	}
 	small := scope(`"instanceType":"small"`)
-	if small == "" || scope(`"instanceType":"large","zone":"z"`) != small || scope(`"instanceType":"small","endpoint":"http://127.0.0.1:1"`) != small {
+	if small == "" || scope(`"instanceType":"large","zone":"z"`) != small ||
+		scope(`"instanceType":"small","endpoint":"http://127.0.0.1:1"`) != small {
 		t.Errorf("classes of the endpoint %q are of several scopes", small)
 	}
 	if other := scope(`"instanceType":"small","endpoint":"http://127.0.0.1:2"`); other == small {
@@ -276,7 +290,8 @@ func TestOneListServesAllClassesOfAnEndpoint(t *testing.T) {
 func TestAdoptTagsOnlyUntaggedInstances(t *testing.T) {
 	s := newSim(t)
 	adopt := func(in *simcloud.Instance) (*provider.Instance, error) {
-		return s.driver.Adopt(t.Context(), provider.AdoptRequest{Machine: machine("a"), Class: class(), ClusterID: cluster, ProviderID: in.ProviderID, Tags: map[string]string{"team": "blue"}})
+		return s.driver.Adopt(t.Context(), provider.AdoptRequest{Machine: machine("a"), Class: class(), ClusterID: cluster,
+			ProviderID: in.ProviderID, Tags: map[string]string{"team": "blue"}})
 	}
 	untagged := s.others(map[string]string{"owner": "carol"})
 	for range 2 { // One call reads the tags that may be late, one writes ours, and the second time there is nothing to do.

@@ -43,7 +43,8 @@ var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 func (d *Driver) parse(raw []byte) (Spec, error) {
 	var spec Spec
 	if len(raw) > maxSpecBytes {
-		return spec, provider.Errorf(provider.InvalidArgument, "providerSpec is %d bytes long, more than %d", len(raw), maxSpecBytes)
+		return spec, provider.Errorf(provider.InvalidArgument, "providerSpec is %d bytes long, more than %d", len(raw),
+			maxSpecBytes)
 	}
 	if trimmed := strings.TrimSpace(string(raw)); !strings.HasPrefix(trimmed, "{") {
 		return spec, provider.Errorf(provider.InvalidArgument, "providerSpec must be an object of kind %s", Kind)
@@ -60,7 +61,8 @@ func (d *Driver) parse(raw []byte) (Spec, error) {
 	case spec.Kind != Kind:
 		return spec, provider.InvalidField("kind", "must be %q, not %.64q", Kind, spec.Kind)
 	case isWrongType:
-		return spec, provider.InvalidField(wrongType.Field, "must be a string, not of JSON type %s", jsonType(wrongType.Value))
+		return spec, provider.InvalidField(wrongType.Field, "must be a string, not of JSON type %s",
+			jsonType(wrongType.Value))
 	case len(strict) > 0:
 		return spec, strictError(strict[0])
 	}
@@ -77,13 +79,15 @@ func (d *Driver) parse(raw []byte) (Spec, error) {
 		case field.value == "" && !field.optional:
 			return spec, provider.InvalidField(field.path, "is required")
 		case field.value != "" && !name.MatchString(field.value):
-			return spec, provider.InvalidField(field.path, "%.64q must be lower case letters, digits and '-', at most 63 characters", field.value)
+			return spec, provider.InvalidField(field.path,
+				"%.64q must be lower case letters, digits and '-', at most 63 characters", field.value)
 		}
 	}
 	if spec.Endpoint != "" {
 		spec.Endpoint = strings.TrimRight(spec.Endpoint, "/")
 		if !slices.Contains(d.endpoints, spec.Endpoint) {
-			return spec, provider.InvalidField("endpoint", "%.128q is not one of those that this provider may use", spec.Endpoint)
+			return spec, provider.InvalidField("endpoint", "%.128q is not one of those that this provider may use",
+				spec.Endpoint)
 		}
 	}
 	return spec, nil
@@ -117,9 +121,9 @@ func shorten(path string) string {
 	return strings.ToValidUTF8(path[:most], "") + "…"
 }
 
-// endpointOf is where an instance is looked for, "" for the default: where it was made, as Instance.Scope recorded, else
-// where providerSpec says. A providerSpec that is wrong in whatever way must not keep its machine from being deleted:
-// such a one never made an instance elsewhere.
+// endpointOf is where an instance is looked for, "" for the default: where it was made, as Instance.Scope recorded,
+// else where providerSpec says. A providerSpec that is wrong in whatever way must not keep its machine from being
+// deleted: such a one never made an instance elsewhere.
 func (d *Driver) endpointOf(scope string, raw []byte) string {
 	if scope != "" {
 		return scope

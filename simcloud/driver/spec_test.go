@@ -14,19 +14,20 @@ func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
 	s := newSim(t)
 	long := strings.Repeat("x", 60<<10)
 	for name, test := range map[string]struct{ raw, field string }{
-		"empty":                  {``, ""},
-		"null":                   {`null`, ""},
-		"array":                  {`[]`, ""},
-		"string":                 {`"sim"`, ""},
-		"cut short":              {`{"apiVersion":`, ""},
-		"two documents":          {string(spec()) + `{}`, ""},
-		"not UTF-8":              {"{\"apiVersion\":\"\xff\xfe\"}", "apiVersion"},
-		"1 MiB":                  {`{"region":"` + strings.Repeat("x", 1<<20) + `"}`, ""},
-		"deep":                   {`{"region":` + strings.Repeat("[", 50000) + `}`, ""},
-		"empty object":           {`{}`, "apiVersion"},
-		"another API version":    {string(spec("apiVersion", "sim.machinist.dev/v1")), "apiVersion"},
-		"another kind":           {string(spec("kind", "AzureMachine")), "kind"},
-		"another kind's fields":  {`{"apiVersion":"azure.machinist.dev/v1beta1","kind":"AzureMachine","vmSize":"x"}`, "apiVersion"},
+		"empty":               {``, ""},
+		"null":                {`null`, ""},
+		"array":               {`[]`, ""},
+		"string":              {`"sim"`, ""},
+		"cut short":           {`{"apiVersion":`, ""},
+		"two documents":       {string(spec()) + `{}`, ""},
+		"not UTF-8":           {"{\"apiVersion\":\"\xff\xfe\"}", "apiVersion"},
+		"1 MiB":               {`{"region":"` + strings.Repeat("x", 1<<20) + `"}`, ""},
+		"deep":                {`{"region":` + strings.Repeat("[", 50000) + `}`, ""},
+		"empty object":        {`{}`, "apiVersion"},
+		"another API version": {string(spec("apiVersion", "sim.machinist.dev/v1")), "apiVersion"},
+		"another kind":        {string(spec("kind", "AzureMachine")), "kind"},
+		"another kind's fields": {`{"apiVersion":"azure.machinist.dev/v1beta1","kind":"AzureMachine","vmSize":"x"}`,
+			"apiVersion"},
 		"unknown field":          {string(spec("size", "small")), "size"},
 		"field in other letters": {string(spec("Region", "sim-1")), "Region"},
 		"unknown field, long":    {string(spec(long, "x")), strings.Repeat("x", 128) + "…"},
@@ -89,9 +90,10 @@ func TestOnlyTheTokenOfTheCredentialsIsRead(t *testing.T) {
 		data map[string][]byte
 		want provider.Code
 	}{
-		"token":                 {map[string][]byte{"token": []byte(token)}, provider.OK},
-		"with a line break":     {map[string][]byte{"token": []byte(token + "\n")}, provider.OK},
-		"beside others":         {map[string][]byte{"token": []byte(token), "endpoint": []byte("http://evil"), "exec": []byte("/bin/sh")}, provider.OK},
+		"token":             {map[string][]byte{"token": []byte(token)}, provider.OK},
+		"with a line break": {map[string][]byte{"token": []byte(token + "\n")}, provider.OK},
+		"beside others": {map[string][]byte{"token": []byte(token), "endpoint": []byte("http://evil"),
+			"exec": []byte("/bin/sh")}, provider.OK},
 		"other key":             {map[string][]byte{"Token": []byte(token)}, provider.InvalidArgument},
 		"empty":                 {map[string][]byte{"token": nil}, provider.InvalidArgument},
 		"header in the token":   {map[string][]byte{"token": []byte("a\r\nX-Evil: b")}, provider.InvalidArgument},
@@ -107,7 +109,8 @@ func TestOnlyTheTokenOfTheCredentialsIsRead(t *testing.T) {
 	}
 	_, err := s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: provider.Class{Spec: spec()}})
 	wantCode(t, err, provider.Unauthenticated)
-	_, err = s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: provider.Class{Spec: spec(), Credentials: credentials("wrong")}})
+	_, err = s.driver.Capacity(t.Context(),
+		provider.CapacityRequest{Class: provider.Class{Spec: spec(), Credentials: credentials("wrong")}})
 	wantCode(t, err, provider.Unauthenticated)
 }
 
@@ -121,16 +124,21 @@ func TestTheEndpointIsChosenFromTheAllowedOnesAndRemembered(t *testing.T) {
 	}
 	// The class is gone; what was recorded has to do.
 	class := provider.Class{Credentials: credentials(token)}
-	if _, err := d.Get(t.Context(), provider.GetRequest{Machine: machine("a"), Class: class, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope}); err != nil {
+	if _, err := d.Get(t.Context(), provider.GetRequest{Machine: machine("a"), Class: class, ClusterID: cluster,
+		ProviderID: in.ProviderID, Scope: in.Scope}); err != nil {
 		t.Error(err)
 	}
-	_, err = d.Get(t.Context(), provider.GetRequest{Machine: machine("a"), Class: class, ClusterID: cluster, ProviderID: in.ProviderID, Scope: "http://127.0.0.1:1"})
+	_, err = d.Get(t.Context(), provider.GetRequest{Machine: machine("a"), Class: class, ClusterID: cluster,
+		ProviderID: in.ProviderID, Scope: "http://127.0.0.1:1"})
 	wantCode(t, err, provider.FailedPrecondition)
-	result, err := d.Update(t.Context(), provider.UpdateRequest{Machine: machine("a"), Class: provider.Class{Spec: spec(), Credentials: credentials(token)}, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope})
+	result, err := d.Update(t.Context(), provider.UpdateRequest{Machine: machine("a"),
+		Class: provider.Class{Spec: spec(), Credentials: credentials(token)}, ClusterID: cluster, ProviderID: in.ProviderID,
+		Scope: in.Scope})
 	if err != nil || result.Outcome != provider.UpdateNeedsReplacement {
 		t.Errorf("to the default endpoint: %+v %v", result, err)
 	}
-	deleted, err := d.Delete(t.Context(), provider.DeleteRequest{Machine: machine("a"), Class: class, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope})
+	deleted, err := d.Delete(t.Context(), provider.DeleteRequest{Machine: machine("a"), Class: class, ClusterID: cluster,
+		ProviderID: in.ProviderID, Scope: in.Scope})
 	if err != nil || !deleted.Gone {
 		t.Errorf("%+v %v", deleted, err)
 	}
@@ -156,7 +164,8 @@ func TestBadOptionsAreRefused(t *testing.T) {
 
 // FuzzValidate makes sure that whatever a user writes is either refused with a bounded message or means one thing.
 func FuzzValidate(f *testing.F) {
-	for _, seed := range []string{string(spec()), `{}`, `[]`, `{"apiVersion":1}`, `{"region":{"a":[1,2]},"region":null}`, "{\"a\":\"\xff\"}"} {
+	for _, seed := range []string{string(spec()), `{}`, `[]`, `{"apiVersion":1}`, `{"region":{"a":[1,2]},"region":null}`,
+		"{\"a\":\"\xff\"}"} {
 		f.Add([]byte(seed))
 	}
 	d, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1"}})

@@ -32,11 +32,13 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 		return provider.UpdateResult{}, err
 	}
 	result := func(outcome provider.UpdateOutcome, format string, args ...any) (provider.UpdateResult, error) {
-		return provider.UpdateResult{Outcome: outcome, Reason: fmt.Sprintf(format, args...), Instance: convert(in, req.Scope)}, nil
+		return provider.UpdateResult{Outcome: outcome, Reason: fmt.Sprintf(format, args...),
+			Instance: convert(in, req.Scope)}, nil
 	}
 	switch {
 	case in.State == simcloud.StateShuttingDown:
-		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update instance %s: it is being deleted", in.ProviderID)
+		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update instance %s: it is being deleted",
+			in.ProviderID)
 	case cmp.Or(spec.Endpoint, d.endpoints[0]) != cmp.Or(req.Scope, d.endpoints[0]):
 		return result(provider.UpdateNeedsReplacement, "the endpoint of an instance cannot change")
 	case spec.Region != in.Region:
@@ -70,7 +72,8 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	case rejection != "":
 		return result(provider.UpdateRefused, "%s", rejection)
 	case mode == simcloud.InPlaceUnsupported:
-		return result(provider.UpdateNeedsReplacement, "the cloud cannot change the instance in place from %s to %s", describe(in.Type, in.Image, versionOf(in)), describe(spec.InstanceType, spec.Image, req.Version))
+		return result(provider.UpdateNeedsReplacement, "the cloud cannot change the instance in place from %s to %s",
+			describe(in.Type, in.Image, versionOf(in)), describe(spec.InstanceType, spec.Image, req.Version))
 	case mode == simcloud.InPlaceRestart && !req.Drained:
 		return result(provider.UpdateNeedsDrain, "the instance has to restart")
 	}
@@ -92,7 +95,8 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 
 // leftToAgent shows whether the version may have to change and the image that is wanted has an agent, which does so
 // without the cloud.
-func leftToAgent(ctx context.Context, client account, in *simcloud.Instance, spec Spec, req provider.UpdateRequest) (bool, error) {
+func leftToAgent(ctx context.Context, client account, in *simcloud.Instance, spec Spec,
+	req provider.UpdateRequest) (bool, error) {
 	if req.Version == "" || versionOf(in) == req.Version && cmp.Or(req.NodeVersion, req.Version) == req.Version {
 		return false, nil
 	}
@@ -129,7 +133,8 @@ func describe(instanceType, image, version string) string {
 }
 
 // modeOf is how the cloud makes the change: the strictest of its parts. A rejection says that it cannot be made at all.
-func modeOf(ctx context.Context, client account, in *simcloud.Instance, change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, rejection string, err error) {
+func modeOf(ctx context.Context, client account, in *simcloud.Instance,
+	change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, rejection string, err error) {
 	mode = simcloud.InPlaceLive
 	stricter := func(m simcloud.InPlaceMode) {
 		if m == simcloud.InPlaceUnsupported || mode == simcloud.InPlaceLive {

@@ -52,7 +52,8 @@ func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
 				if err != nil || result.Outcome != step.want || result.Instance == nil {
 					t.Fatalf("step %d: %+v %v, want %s", i, result, err, step.want)
 				}
-				if needsReason := step.want == provider.UpdateNeedsReplacement || step.want == provider.UpdateRefused; needsReason && result.Reason == "" {
+				if needsReason := step.want == provider.UpdateNeedsReplacement ||
+					step.want == provider.UpdateRefused; needsReason && result.Reason == "" {
 					t.Errorf("step %d: no reason", i)
 				}
 			}
@@ -62,7 +63,8 @@ func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
 			if last := test.steps[len(test.steps)-1]; last.want == provider.UpdateDone {
 				after := s.raw(in.ProviderID)
 				for i := 0; i < len(test.changes); i += 2 {
-					if got := map[string]string{"instanceType": after.Type, "image": after.Image}[test.changes[i]]; got != test.changes[i+1] {
+					if got := map[string]string{"instanceType": after.Type,
+						"image": after.Image}[test.changes[i]]; got != test.changes[i+1] {
 						t.Errorf("%s = %s", test.changes[i], got)
 					}
 				}
@@ -78,7 +80,8 @@ func TestAnUpdateThatRestartsIsInProgressUntilItRuns(t *testing.T) {
 	s.settings(simcloud.SettingsPatch{RebootTime: &later})
 	for range 2 {
 		result, err := s.driver.Update(t.Context(), provider.UpdateRequest{
-			Machine: machine("a"), Class: class("instanceType", "large"), ClusterID: cluster, ProviderID: in.ProviderID, Drained: true,
+			Machine: machine("a"), Class: class("instanceType", "large"), ClusterID: cluster, ProviderID: in.ProviderID,
+			Drained: true,
 		})
 		if err != nil || result.Outcome != provider.UpdateInProgress || result.Instance.State != provider.StateRunning {
 			t.Errorf("%+v %v", result, err)
@@ -94,7 +97,8 @@ func TestUpdateLeavesOthersAloneAndFindsOnlyWhatExists(t *testing.T) {
 	others := s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
 	update := func(providerID string) error {
 		_, err := s.driver.Update(t.Context(), provider.UpdateRequest{
-			Machine: machine("a"), Class: class("instanceType", "medium", "zone", "sim-1a"), ClusterID: cluster, ProviderID: providerID,
+			Machine: machine("a"), Class: class("instanceType", "medium", "zone", "sim-1a"), ClusterID: cluster,
+			ProviderID: providerID,
 		})
 		return err
 	}
@@ -106,7 +110,8 @@ func TestUpdateLeavesOthersAloneAndFindsOnlyWhatExists(t *testing.T) {
 	in := s.create("a")
 	later := simcloud.Duration(time.Minute)
 	s.settings(simcloud.SettingsPatch{ShutdownTime: &later})
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); gone || err != nil {
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); gone ||
+		err != nil {
 		t.Fatal(gone, err)
 	}
 	wantCode(t, update(in.ProviderID), provider.Aborted)

@@ -149,7 +149,8 @@ func uniform(seed, n uint64) float64 {
 
 func (r *rule) matches(c Call) bool {
 	m := r.Match
-	of := r.Operation == "*" || r.Operation == c.Operation || r.Operation == simcloud.ChangesOnly && slices.Contains(simcloud.Changes(), c.Operation)
+	of := r.Operation == "*" || r.Operation == c.Operation || r.Operation == simcloud.ChangesOnly &&
+		slices.Contains(simcloud.Changes(), c.Operation)
 	if !of || (m.Account != "" && m.Account != c.Account) {
 		return false
 	}

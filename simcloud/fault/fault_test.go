@@ -120,7 +120,8 @@ func TestProbabilityIsSeeded(t *testing.T) {
 }
 
 func TestWhatRulesMatch(t *testing.T) {
-	inst := &simcloud.Instance{ID: "i-1", Name: "worker-7", Type: "small", Region: "r", Zone: "z", Tags: map[string]string{"a": "1", "b": "2"}}
+	inst := &simcloud.Instance{ID: "i-1", Name: "worker-7", Type: "small", Region: "r", Zone: "z",
+		Tags: map[string]string{"a": "1", "b": "2"}}
 	for name, test := range map[string]struct {
 		match    simcloud.FaultMatch
 		instance *simcloud.Instance
@@ -161,9 +162,11 @@ func TestRulesAddUp(t *testing.T) {
 	d := newDesk(t)
 	second := simcloud.Duration(time.Second)
 	d.add(simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Latency: second, ResponseLatency: second}})
-	first := d.add(simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable, Latency: second, AfterEffect: true}})
+	first := d.add(simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable,
+		Latency: second, AfterEffect: true}})
 	drop := d.add(simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{DropConnection: true}})
-	d.add(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{Instance: []simcloud.InstanceFault{{Kind: simcloud.FaultSilent}}}})
+	d.add(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance,
+		Effect: simcloud.FaultEffect{Instance: []simcloud.InstanceFault{{Kind: simcloud.FaultSilent}}}})
 	c := Call{Operation: simcloud.OperationCreateInstance}
 	got := d.decide(c)
 	if got.Before != 2*time.Second || got.After != time.Second || !got.Fails || !got.Effective || got.Drop ||
@@ -197,20 +200,24 @@ func TestRulesAddUp(t *testing.T) {
 func TestBadRulesAreRefused(t *testing.T) {
 	d := newDesk(t)
 	for mention, r := range map[string]simcloud.FaultRule{
-		"operation":                {Operation: "Create", Effect: throttle},
-		"skip":                     {Operation: "*", Skip: -1, Effect: throttle},
-		"probability":              {Operation: "*", Probability: 1.5, Effect: throttle},
-		"effect.error":             {Operation: "*", Effect: simcloud.FaultEffect{Error: "Nope"}},
-		"exclude":                  {Operation: "*", Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled, DropConnection: true}},
-		"retryAfter":               {Operation: "*", Effect: simcloud.FaultEffect{DropConnection: true, RetryAfter: 1}},
-		"afterEffect":              {Operation: "*", Effect: simcloud.FaultEffect{Latency: 1, AfterEffect: true}},
-		"negative":                 {Operation: "*", Effect: simcloud.FaultEffect{Latency: -1}},
-		"empty":                    {Operation: "*"},
-		"operation CreateInstance": {Operation: "*", Effect: simcloud.FaultEffect{Instance: []simcloud.InstanceFault{{Kind: simcloud.FaultDies}}}},
-		"match.name":               {Operation: "*", Match: simcloud.FaultMatch{Name: "[a"}, Effect: throttle},
-		"kind":                     {Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{Instance: []simcloud.InstanceFault{{Kind: "Burns"}}}},
+		"operation":    {Operation: "Create", Effect: throttle},
+		"skip":         {Operation: "*", Skip: -1, Effect: throttle},
+		"probability":  {Operation: "*", Probability: 1.5, Effect: throttle},
+		"effect.error": {Operation: "*", Effect: simcloud.FaultEffect{Error: "Nope"}},
+		"exclude": {Operation: "*", Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled,
+			DropConnection: true}},
+		"retryAfter":  {Operation: "*", Effect: simcloud.FaultEffect{DropConnection: true, RetryAfter: 1}},
+		"afterEffect": {Operation: "*", Effect: simcloud.FaultEffect{Latency: 1, AfterEffect: true}},
+		"negative":    {Operation: "*", Effect: simcloud.FaultEffect{Latency: -1}},
+		"empty":       {Operation: "*"},
+		"operation CreateInstance": {Operation: "*",
+			Effect: simcloud.FaultEffect{Instance: []simcloud.InstanceFault{{Kind: simcloud.FaultDies}}}},
+		"match.name": {Operation: "*", Match: simcloud.FaultMatch{Name: "[a"}, Effect: throttle},
+		"kind": {Operation: simcloud.OperationCreateInstance,
+			Effect: simcloud.FaultEffect{Instance: []simcloud.InstanceFault{{Kind: "Burns"}}}},
 	} {
-		if _, err := d.Add(r); simcloud.CodeOf(err) != simcloud.CodeInvalidParameter || !strings.Contains(err.Error(), mention) {
+		if _, err := d.Add(r); simcloud.CodeOf(err) != simcloud.CodeInvalidParameter ||
+			!strings.Contains(err.Error(), mention) {
 			t.Errorf("%s: got %v", mention, err)
 		}
 	}

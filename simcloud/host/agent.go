@@ -21,8 +21,8 @@ const (
 	updateResult    = "machinist.dev/update-result"
 )
 
-// obey is the agent of machines whose image has one: it installs the kubelet that the Node asks for, starts it and answers.
-// What was answered is done. The answer tests in the same patch that this is still what is asked for.
+// obey is the agent of machines whose image has one: it installs the kubelet that the Node asks for, starts it and
+// answers. What was answered is done. The answer tests in the same patch that this is still what is asked for.
 func (m *machine) obey(ctx context.Context, node *corev1.Node) error {
 	version, asked := node.Annotations[updateRequested]
 	if _, answered := node.Annotations[updateResult]; !m.spec.Image.NodeAgent || !asked || answered {

@@ -25,16 +25,19 @@ func TestAnAgentObeysItsNode(t *testing.T) {
 		version     string // of the kubelet afterwards
 		answer      string
 	}{
-		"asked":                     {map[string]string{asks: "v1.37.0"}, false, "v1.37.0", "succeeded"},
-		"asked for what it is":      {map[string]string{asks: "v1.36.3"}, false, "v1.36.3", "succeeded"},
-		"asked and answered":        {map[string]string{asks: "v1.37.0", updateResult: "failed"}, false, "v1.36.3", ""},
-		"asked for nonsense":        {map[string]string{asks: "latest"}, false, "v1.36.3", `failed: version "latest" is not of the form v1.2.3`},
-		"reported to fail":          {map[string]string{asks: "v1.37.0", simcloud.AnnotationUpdateFails: "no space"}, false, "v1.36.3", "failed: no space"},
+		"asked":                {map[string]string{asks: "v1.37.0"}, false, "v1.37.0", "succeeded"},
+		"asked for what it is": {map[string]string{asks: "v1.36.3"}, false, "v1.36.3", "succeeded"},
+		"asked and answered":   {map[string]string{asks: "v1.37.0", updateResult: "failed"}, false, "v1.36.3", ""},
+		"asked for nonsense": {map[string]string{asks: "latest"}, false, "v1.36.3",
+			`failed: version "latest" is not of the form v1.2.3`},
+		"reported to fail": {map[string]string{asks: "v1.37.0", simcloud.AnnotationUpdateFails: "no space"}, false,
+			"v1.36.3", "failed: no space"},
 		"not asked":                 {nil, false, "v1.36.3", ""},
 		"an image without an agent": {map[string]string{asks: "v1.37.0"}, true, "v1.36.3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "h", UID: "u", Annotations: test.annotations}}
+			node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+				ObjectMeta: metav1.ObjectMeta{Name: "h", UID: "u", Annotations: test.annotations}}
 			var answered []map[string]string
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodPatch && !strings.HasSuffix(r.URL.Path, "/status") {
@@ -52,7 +55,8 @@ func TestAnAgentObeysItsNode(t *testing.T) {
 			s := &screen{}
 			spec := specFor(server)
 			spec.Image.NodeAgent = !test.without
-			m := &machine{spec: spec, reporter: s, clock: clock.RealClock{}, boot: &bootstrap{server: server.URL, token: "t", version: "v1.36.3"}}
+			m := &machine{spec: spec, reporter: s, clock: clock.RealClock{}, boot: &bootstrap{server: server.URL, token: "t",
+				version: "v1.36.3"}}
 			var err error
 			if m.conn, err = connect(m.boot, pool, nil); err != nil {
 				t.Fatal(err)

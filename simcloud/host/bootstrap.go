@@ -63,7 +63,8 @@ func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
 	if !ok {
 		return nil, notes, fmt.Errorf("user data has no %s", pathKubeconfig)
 	}
-	b = &bootstrap{labels: map[string]string{}, leaseDuration: defaultLeaseDuration, statusCheck: defaultStatusCheck, statusReport: defaultStatusReport}
+	b = &bootstrap{labels: map[string]string{}, leaseDuration: defaultLeaseDuration, statusCheck: defaultStatusCheck,
+		statusReport: defaultStatusReport}
 	if err := b.readKubeconfig(kubeconfig); err != nil {
 		return nil, notes, fmt.Errorf("%s: %w", pathKubeconfig, err)
 	}
@@ -81,7 +82,8 @@ func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
 		notes = append(notes, "kubelet flags without effect here: "+strings.Join(ignored, " "))
 	}
 	for _, candidate := range []string{
-		spec.Disk.KubeletVersion, spec.KubeletVersion, strings.TrimSpace(string(f[pathVersion])), defaults["KUBELET_VERSION"], spec.Image.KubeletVersion, defaultKubeletVersion,
+		spec.Disk.KubeletVersion, spec.KubeletVersion, strings.TrimSpace(string(f[pathVersion])), defaults["KUBELET_VERSION"],
+		spec.Image.KubeletVersion, defaultKubeletVersion,
 	} {
 		if candidate != "" {
 			b.version = "v" + strings.TrimPrefix(candidate, "v")
@@ -323,7 +325,8 @@ func kubeletMaySet(key string) bool {
 	switch key {
 	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable,
 		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceType,
-		corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, "beta.kubernetes.io/os", "beta.kubernetes.io/arch":
+		corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, "beta.kubernetes.io/os",
+		"beta.kubernetes.io/arch":
 		return true
 	}
 	return within("kubelet.kubernetes.io", "node.kubernetes.io")

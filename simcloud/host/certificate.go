@@ -134,7 +134,8 @@ func (m *machine) key() (*ecdsa.PrivateKey, error) {
 
 // postRequest posts the request for a key, or finds the one posted before. Its
 // name is made from the key, as kubelets do.
-func (m *machine) postRequest(ctx context.Context, conn *connection, key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
+func (m *machine) postRequest(ctx context.Context, conn *connection,
+	key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return nil, err
@@ -171,7 +172,8 @@ func (m *machine) postRequest(ctx context.Context, conn *connection, key *ecdsa.
 }
 
 // await watches a request until it has a certificate.
-func (m *machine) await(ctx context.Context, conn *connection, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+func (m *machine) await(ctx context.Context, conn *connection, csr *certificatesv1.CertificateSigningRequest) ([]byte,
+	error) {
 	requests := conn.certificates.CertificateSigningRequests()
 	for {
 		if certificate, err := issued(csr); certificate != nil || err != nil {
@@ -211,7 +213,8 @@ var errRefused = errors.New("refused")
 // issued is the certificate of a request, nil if it must still be waited for.
 func issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
-		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) && c.Status != corev1.ConditionFalse {
+		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) &&
+			c.Status != corev1.ConditionFalse {
 			return nil, fmt.Errorf("%w: %s: %s: %s", errRefused, c.Type, c.Reason, c.Message)
 		}
 	}

@@ -24,7 +24,8 @@ type Fleet struct {
 // NewFleet makes an empty fleet. Its machines live by the clock, which is that
 // of the cluster's too, so anything but the real one serves tests only.
 func NewFleet(c clock.Clock) *Fleet {
-	return &Fleet{clock: c, running: map[string]context.CancelFunc{}, roots: roots{pools: map[[sha256.Size]byte]weak.Pointer[x509.CertPool]{}}}
+	return &Fleet{clock: c, running: map[string]context.CancelFunc{},
+		roots: roots{pools: map[[sha256.Size]byte]weak.Pointer[x509.CertPool]{}}}
 }
 
 // Start switches a machine on. It returns at once.

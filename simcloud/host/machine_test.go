@@ -88,7 +88,8 @@ func specFor(server *httptest.Server) Spec {
 	}
 	return Spec{
 		ID: "i-1", Hostname: "h", ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z",
-		Type:    simcloud.InstanceType{Name: "small", Architecture: "amd64", CPUs: 1, MemoryMiB: 1024, EphemeralStorageGiB: 10},
+		Type: simcloud.InstanceType{Name: "small", Architecture: "amd64", CPUs: 1, MemoryMiB: 1024,
+			EphemeralStorageGiB: 10},
 		Address: netip.MustParseAddr("10.0.0.1"), PodNet: netip.MustParsePrefix("100.64.0.0/24"),
 		UserData: cloudConfig(pathKubeconfig, b.String()),
 	}
@@ -206,18 +207,23 @@ func TestMachinesShareTheirAuthority(t *testing.T) {
 
 func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	m := &machine{
-		spec: Spec{ID: "i-1", Hostname: "h", ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z", Address: netip.MustParseAddr("10.0.0.1"),
-			Type: simcloud.InstanceType{Name: "small", Architecture: "amd64", CPUs: 1, MemoryMiB: 1024, EphemeralStorageGiB: 10}},
-		boot: &bootstrap{version: "v1.36.3", labels: map[string]string{"pool": "blue"}, taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}},
+		spec: Spec{ID: "i-1", Hostname: "h", ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z",
+			Address: netip.MustParseAddr("10.0.0.1"),
+			Type: simcloud.InstanceType{Name: "small", Architecture: "amd64", CPUs: 1, MemoryMiB: 1024,
+				EphemeralStorageGiB: 10}},
+		boot: &bootstrap{version: "v1.36.3", labels: map[string]string{"pool": "blue"},
+			taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}},
 	}
 	existing := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{"others": "1", corev1.LabelInstanceTypeStable: "gpu"}, Annotations: map[string]string{"a": "b"}},
-		Spec:       corev1.NodeSpec{ProviderID: "other", Unschedulable: true},
+		ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{"others": "1",
+			corev1.LabelInstanceTypeStable: "gpu"}, Annotations: map[string]string{"a": "b"}},
+		Spec: corev1.NodeSpec{ProviderID: "other", Unschedulable: true},
 	}
 	old := m.node(dawn)
 	existing.Status = old.Status
 	existing.Status.Capacity[resourceGPU] = existing.Status.Capacity[corev1.ResourceCPU]
-	existing.Status.Conditions = append([]corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue}}, existing.Status.Conditions...)
+	existing.Status.Conditions = append([]corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue}},
+		existing.Status.Conditions...)
 	for i := range existing.Status.Conditions {
 		if existing.Status.Conditions[i].Type == corev1.NodeReady {
 			existing.Status.Conditions[i].Status = corev1.ConditionUnknown
@@ -240,8 +246,10 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Labels["others"] != "1" || got.Labels["pool"] != "blue" || got.Labels[corev1.LabelInstanceTypeStable] != "small" ||
-		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable || len(got.Spec.Taints) != 0 {
+	if got.Labels["others"] != "1" || got.Labels["pool"] != "blue" ||
+		got.Labels[corev1.LabelInstanceTypeStable] != "small" ||
+		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable ||
+		len(got.Spec.Taints) != 0 {
 		t.Errorf("got %+v", got)
 	}
 	if _, stale := got.Status.Capacity[resourceGPU]; stale {
@@ -259,7 +267,8 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	if !equality.Semantic.DeepEqual(got.Status, again.Status) {
 		t.Error("a node that is as it should be is changed again")
 	}
-	if report := updated(&got, m.node(now.Add(time.Minute)), true); equality.Semantic.DeepEqual(got.Status, report.Status) {
+	if report := updated(&got, m.node(now.Add(time.Minute)), true); equality.Semantic.DeepEqual(got.Status,
+		report.Status) {
 		t.Error("the heartbeat is not reported")
 	}
 	if strings.Contains(string(patch), "spec") {
@@ -268,8 +277,10 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 }
 
 func TestANodeMayTakeAWhileToBeReady(t *testing.T) {
-	m := &machine{spec: Spec{Settings: simcloud.HostSettings{NodeReadyDelay: simcloud.Duration(time.Minute)}}, boot: &bootstrap{}, registered: dawn}
-	for after, want := range map[time.Duration]corev1.ConditionStatus{0: corev1.ConditionFalse, 59 * time.Second: corev1.ConditionFalse, time.Minute: corev1.ConditionTrue} {
+	m := &machine{spec: Spec{Settings: simcloud.HostSettings{NodeReadyDelay: simcloud.Duration(time.Minute)}},
+		boot: &bootstrap{}, registered: dawn}
+	for after, want := range map[time.Duration]corev1.ConditionStatus{0: corev1.ConditionFalse,
+		59 * time.Second: corev1.ConditionFalse, time.Minute: corev1.ConditionTrue} {
 		node := m.node(dawn.Add(after))
 		if got := node.Status.Conditions[len(node.Status.Conditions)-1]; got.Type != corev1.NodeReady || got.Status != want {
 			t.Errorf("after %s: %+v", after, got)

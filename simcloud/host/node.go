@@ -80,7 +80,8 @@ func (m *machine) syncNode(ctx context.Context, report bool) (*corev1.Node, erro
 		return nil, err
 	}
 	// The status endpoint takes labels too, and a kubelet needs it anyway.
-	node, err = m.conn.core.Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	node, err = m.conn.core.Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("update node: %w", err)
 	}
@@ -157,10 +158,12 @@ func (m *machine) node(now time.Time) *corev1.Node {
 		capacity[resourceGPU] = *resource.NewQuantity(int64(t.GPUs), resource.DecimalSI)
 	}
 	allocatable := maps.Clone(capacity)
-	allocatable[corev1.ResourceMemory] = *resource.NewQuantity(max(0, t.MemoryMiB-evictionMemoryMiB)<<20, resource.BinarySI)
+	allocatable[corev1.ResourceMemory] = *resource.NewQuantity(max(0, t.MemoryMiB-evictionMemoryMiB)<<20,
+		resource.BinarySI)
 	allocatable[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(t.EphemeralStorageGiB<<30*(100-evictionStoragePercent)/100, resource.BinarySI)
 
-	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason,
+		message string) corev1.NodeCondition {
 		return corev1.NodeCondition{
 			Type: kind, Status: status, Reason: reason, Message: message,
 			LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
@@ -168,7 +171,8 @@ func (m *machine) node(now time.Time) *corev1.Node {
 	}
 	readiness := condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 	if !m.ready(now) {
-		readiness = condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready")
+		readiness = condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady",
+			"container runtime network not ready")
 	}
 	osImage := s.Image.OSImage
 	if osImage == "" {
@@ -197,9 +201,12 @@ func (m *machine) node(now time.Time) *corev1.Node {
 				KubeletVersion: m.boot.version, OperatingSystem: "linux", Architecture: t.Architecture,
 			},
 			Conditions: []corev1.NodeCondition{
-				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory",
+					"kubelet has sufficient memory available"),
+				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure",
+					"kubelet has no disk pressure"),
+				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID",
+					"kubelet has sufficient PID available"),
 				readiness,
 			},
 		},

@@ -15,12 +15,14 @@ import (
 
 var (
 	dawn     = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	settings = simcloud.HostSettings{PodStartTime: simcloud.Duration(time.Second), PodStopTime: simcloud.Duration(2 * time.Second)}
+	settings = simcloud.HostSettings{PodStartTime: simcloud.Duration(time.Second),
+		PodStopTime: simcloud.Duration(2 * time.Second)}
 )
 
 // bound is a pod as the scheduler leaves it.
 func bound(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Generation: 3, Annotations: map[string]string{}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Generation: 3,
+		Annotations: map[string]string{}}}
 	for i := 0; i < len(annotations); i += 2 {
 		p.Annotations["simcloud/"+annotations[i]] = annotations[i+1]
 	}
@@ -91,18 +93,29 @@ func TestPodsAreAPlay(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"service":             {bound(corev1.RestartPolicyAlways), "0s Pending ContainerCreating; 1s Running ready"},
-		"slow":                {bound(corev1.RestartPolicyAlways, "ready-after", "5s"), "0s Pending ContainerCreating; 1s Running; 6s Running ready"},
-		"never ready":         {bound(corev1.RestartPolicyAlways, "ready-after", "never"), "0s Pending ContainerCreating; 1s Running"},
-		"job":                 {bound(corev1.RestartPolicyNever, "complete-after", "5s"), "0s Pending ContainerCreating; 1s Running ready; 6s Succeeded exit=0"},
-		"job on failure":      {bound(corev1.RestartPolicyOnFailure, "complete-after", "5s"), "0s Pending ContainerCreating; 1s Running ready; 6s Succeeded exit=0"},
-		"failing job":         {bound(corev1.RestartPolicyNever, "crash-after", "5s"), "0s Pending ContainerCreating; 1s Running ready; 6s Failed exit=1"},
-		"crashing service":    {bound(corev1.RestartPolicyAlways, "crash-after", "5s"), "0s Pending ContainerCreating; 1s Running ready; 6s Running CrashLoopBackOff; 16s Running ready restarts=1; 21s Running CrashLoopBackOff restarts=1; 41s Running ready restarts=2; 46s Running CrashLoopBackOff restarts=2"},
-		"ending service":      {bound(corev1.RestartPolicyAlways, "complete-after", "50s"), "0s Pending ContainerCreating; 1s Running ready; 51s Running CrashLoopBackOff"},
-		"crashing before":     {bound(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"), "0s Pending ContainerCreating; 1s Running ready; 6s Failed exit=1"},
-		"crashing at once":    {bound(corev1.RestartPolicyNever, "crash-after", "0s"), "0s Pending ContainerCreating; 1s Failed exit=1"},
-		"unreadable":          {bound(corev1.RestartPolicyAlways, "ready-after", "soon"), "0s Pending ContainerCreating; 1s Running ready"},
-		"deleted while bound": {deleted(bound(corev1.RestartPolicyAlways), 0, 30*time.Second), "0s Pending ContainerCreating over"},
+		"service": {bound(corev1.RestartPolicyAlways), "0s Pending ContainerCreating; 1s Running ready"},
+		"slow": {bound(corev1.RestartPolicyAlways, "ready-after", "5s"),
+			"0s Pending ContainerCreating; 1s Running; 6s Running ready"},
+		"never ready": {bound(corev1.RestartPolicyAlways, "ready-after", "never"),
+			"0s Pending ContainerCreating; 1s Running"},
+		"job": {bound(corev1.RestartPolicyNever, "complete-after", "5s"),
+			"0s Pending ContainerCreating; 1s Running ready; 6s Succeeded exit=0"},
+		"job on failure": {bound(corev1.RestartPolicyOnFailure, "complete-after", "5s"),
+			"0s Pending ContainerCreating; 1s Running ready; 6s Succeeded exit=0"},
+		"failing job": {bound(corev1.RestartPolicyNever, "crash-after", "5s"),
+			"0s Pending ContainerCreating; 1s Running ready; 6s Failed exit=1"},
+		"crashing service": {bound(corev1.RestartPolicyAlways, "crash-after", "5s"),
+			"0s Pending ContainerCreating; 1s Running ready; 6s Running CrashLoopBackOff; 16s Running ready restarts=1; 21s Running CrashLoopBackOff restarts=1; 41s Running ready restarts=2; 46s Running CrashLoopBackOff restarts=2"},
+		"ending service": {bound(corev1.RestartPolicyAlways, "complete-after", "50s"),
+			"0s Pending ContainerCreating; 1s Running ready; 51s Running CrashLoopBackOff"},
+		"crashing before": {bound(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"),
+			"0s Pending ContainerCreating; 1s Running ready; 6s Failed exit=1"},
+		"crashing at once": {bound(corev1.RestartPolicyNever, "crash-after", "0s"),
+			"0s Pending ContainerCreating; 1s Failed exit=1"},
+		"unreadable": {bound(corev1.RestartPolicyAlways, "ready-after", "soon"),
+			"0s Pending ContainerCreating; 1s Running ready"},
+		"deleted while bound": {deleted(bound(corev1.RestartPolicyAlways), 0, 30*time.Second),
+			"0s Pending ContainerCreating over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, complaint := newPod(test.pod, dawn, settings)
@@ -123,19 +136,21 @@ func TestPodsAreStopped(t *testing.T) {
 		again       time.Duration // grace period of a second request, one second later
 		want        string
 	}{
-		"by default":            {nil, 30 * time.Second, 0, "12s Succeeded exit=0 over"},
-		"slowly":                {[]string{"stop-after", "20s"}, 30 * time.Second, 0, "30s Succeeded exit=0 over"},
-		"within its grace":      {[]string{"stop-after", "never"}, 5 * time.Second, 0, "15s Succeeded exit=0 over"},
-		"at once":               {[]string{"stop-after", "0s"}, 30 * time.Second, 0, "10s Succeeded exit=0 over"},
-		"without grace":         {[]string{"stop-after", "never"}, 0, 0, "10s Succeeded exit=0 over"},
-		"sooner on second call": {[]string{"stop-after", "never"}, 30 * time.Second, 2 * time.Second, "13s Succeeded exit=0 over"},
-		"before it crashes":     {[]string{"crash-after", "9.5s"}, 30 * time.Second, 0, "12s Succeeded exit=0 over"},
+		"by default":       {nil, 30 * time.Second, 0, "12s Succeeded exit=0 over"},
+		"slowly":           {[]string{"stop-after", "20s"}, 30 * time.Second, 0, "30s Succeeded exit=0 over"},
+		"within its grace": {[]string{"stop-after", "never"}, 5 * time.Second, 0, "15s Succeeded exit=0 over"},
+		"at once":          {[]string{"stop-after", "0s"}, 30 * time.Second, 0, "10s Succeeded exit=0 over"},
+		"without grace":    {[]string{"stop-after", "never"}, 0, 0, "10s Succeeded exit=0 over"},
+		"sooner on second call": {[]string{"stop-after", "never"}, 30 * time.Second, 2 * time.Second,
+			"13s Succeeded exit=0 over"},
+		"before it crashes": {[]string{"crash-after", "9.5s"}, 30 * time.Second, 0, "12s Succeeded exit=0 over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := bound(corev1.RestartPolicyAlways, test.annotations...)
 			p, _ := newPod(from, dawn, settings)
 			play(t, p, dawn, 10*time.Second)
-			if complaint := p.update(deleted(from, 10*time.Second, test.grace), dawn.Add(10*time.Second), settings); complaint != nil {
+			if complaint := p.update(deleted(from, 10*time.Second, test.grace), dawn.Add(10*time.Second),
+				settings); complaint != nil {
 				t.Error(complaint)
 			}
 			now := dawn.Add(10 * time.Second)
@@ -179,7 +194,8 @@ func TestPodsAreResumed(t *testing.T) {
 		"ended":           {bound(corev1.RestartPolicyNever, "complete-after", "1s"), 3 * time.Second, ""},
 		"failed":          {bound(corev1.RestartPolicyNever, "crash-after", "1s"), 3 * time.Second, ""},
 		"crash while off": {bound(corev1.RestartPolicyNever, "crash-after", "5s"), 3 * time.Second, "13s Failed exit=1"},
-		"in backoff":      {bound(corev1.RestartPolicyAlways, "crash-after", "1s"), 50 * time.Second, "1m0s Pending ContainerCreating restarts=2; 1m1s Running ready restarts=2; 1m2s Running CrashLoopBackOff restarts=2"},
+		"in backoff": {bound(corev1.RestartPolicyAlways, "crash-after", "1s"), 50 * time.Second,
+			"1m0s Pending ContainerCreating restarts=2; 1m1s Running ready restarts=2; 1m2s Running CrashLoopBackOff restarts=2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, _ := newPod(test.pod, dawn, settings)
@@ -217,7 +233,8 @@ func TestThePatchNamesThePodAndItsGeneration(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.UID != "u" || got.Status.ObservedGeneration != 3 || got.Status.PodIPs[0].IP != "100.64.0.7" || got.Status.HostIP != "10.0.0.1" {
+	if got.UID != "u" || got.Status.ObservedGeneration != 3 || got.Status.PodIPs[0].IP != "100.64.0.7" ||
+		got.Status.HostIP != "10.0.0.1" {
 		t.Errorf("got %s", data)
 	}
 	if strings.Contains(string(data), "PodScheduled") {

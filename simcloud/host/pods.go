@@ -225,7 +225,8 @@ func (p *player) report(ctx context.Context, known *pod) error {
 		if err != nil {
 			return err
 		}
-		if _, err := pods.Patch(ctx, known.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := pods.Patch(ctx, known.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+			"status"); err != nil {
 			return fmt.Errorf("update status: %w", err)
 		}
 		known.reported = true

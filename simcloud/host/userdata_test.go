@@ -28,7 +28,8 @@ var testCA = sync.OnceValue(func() []byte {
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		panic(err)
@@ -51,16 +52,20 @@ func TestUserData(t *testing.T) {
 		complaints int
 		err        string
 	}{
-		"plain":            {"#cloud-config\nwrite_files: [{path: /a, content: x, permissions: '0600', owner: root}]\nruncmd: [ls]", "/a=x", 0, ""},
-		"text with BOM":    {"\xef\xbb\xbf#cloud-config\r\nwrite_files:\n- {path: /a, content: \"x\\n\"}", "/a=x\n", 0, ""},
-		"base64":           {"#cloud-config\nwrite_files: [{path: /a, encoding: b64, content: eA==}]", "/a=x", 0, ""},
-		"base64 in lines":  {"#cloud-config\nwrite_files:\n- path: /a\n  encoding: base64\n  content: |\n    eH\n    h4", "/a=xxx", 0, ""},
-		"gzip":             {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + packed("hello") + "}]", "/a=hello", 0, ""},
-		"append":           {"#cloud-config\nwrite_files: [{path: /a, content: x},{path: /a, content: z, append: true}]", "/a=xz", 0, ""},
-		"the last wins":    {"#cloud-config\nwrite_files: [{path: /a, content: x},{path: //a, content: z}]", "/a=z", 0, ""},
-		"bad entries":      {"#cloud-config\nwrite_files: [{path: a}, 7, {path: /b, encoding: rot13}, {path: /c, content: [1]}, {path: /ok, content: x}]", "/ok=x", 4, ""},
-		"bad gzip":         {"#cloud-config\nwrite_files: [{path: /b, encoding: gz+b64, content: eA==},{path: /c, encoding: b64, content: '!'}]", "", 2, ""},
-		"gzip bomb":        {"#cloud-config\nwrite_files: [{path: /b, encoding: gz+b64, content: " + packed(strings.Repeat("x", 8<<20)) + "}]", "", 1, ""},
+		"plain":         {"#cloud-config\nwrite_files: [{path: /a, content: x, permissions: '0600', owner: root}]\nruncmd: [ls]", "/a=x", 0, ""},
+		"text with BOM": {"\xef\xbb\xbf#cloud-config\r\nwrite_files:\n- {path: /a, content: \"x\\n\"}", "/a=x\n", 0, ""},
+		"base64":        {"#cloud-config\nwrite_files: [{path: /a, encoding: b64, content: eA==}]", "/a=x", 0, ""},
+		"base64 in lines": {"#cloud-config\nwrite_files:\n- path: /a\n  encoding: base64\n  content: |\n    eH\n    h4",
+			"/a=xxx", 0, ""},
+		"gzip": {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + packed("hello") +
+			"}]", "/a=hello", 0, ""},
+		"append": {"#cloud-config\nwrite_files: [{path: /a, content: x},{path: /a, content: z, append: true}]",
+			"/a=xz", 0, ""},
+		"the last wins": {"#cloud-config\nwrite_files: [{path: /a, content: x},{path: //a, content: z}]", "/a=z", 0, ""},
+		"bad entries":   {"#cloud-config\nwrite_files: [{path: a}, 7, {path: /b, encoding: rot13}, {path: /c, content: [1]}, {path: /ok, content: x}]", "/ok=x", 4, ""},
+		"bad gzip":      {"#cloud-config\nwrite_files: [{path: /b, encoding: gz+b64, content: eA==},{path: /c, encoding: b64, content: '!'}]", "", 2, ""},
+		"gzip bomb": {"#cloud-config\nwrite_files: [{path: /b, encoding: gz+b64, content: " +
+			packed(strings.Repeat("x", 8<<20)) + "}]", "", 1, ""},
 		"nothing to do":    {"#cloud-config\n", "", 0, ""},
 		"empty":            {" \n", "", 0, "no user data"},
 		"a script":         {"#!/bin/sh\nrm -rf /", "", 0, "#cloud-config"},
@@ -132,7 +137,8 @@ func cloudConfig(pairs ...string) []byte {
 	var b strings.Builder
 	b.WriteString("#cloud-config\nwrite_files:\n")
 	for i := 0; i < len(pairs); i += 2 {
-		fmt.Fprintf(&b, "- path: %s\n  encoding: b64\n  content: %s\n", pairs[i], base64.StdEncoding.EncodeToString([]byte(pairs[i+1])))
+		fmt.Fprintf(&b, "- path: %s\n  encoding: b64\n  content: %s\n", pairs[i],
+			base64.StdEncoding.EncodeToString([]byte(pairs[i+1])))
 	}
 	return []byte(b.String())
 }
@@ -174,8 +180,10 @@ func TestHowOftenTheStatusIsReported(t *testing.T) {
 		"{nodeStatusUpdateFrequency: 1ms, nodeStatusReportFrequency: 1m}": "1s 1m0s",
 		"nodeStatusUpdateFrequency: 0s":                                   "10s 5m0s",
 	} {
-		config := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + strings.NewReplacer("{", "", "}", "", ", ", "\n").Replace(text)
-		b, _, err := parseBootstrap(Spec{UserData: cloudConfig(pathKubeconfig, kubeconfig("", ""), pathKubeletConfig, config)})
+		config := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
+			strings.NewReplacer("{", "", "}", "", ", ", "\n").Replace(text)
+		b, _, err := parseBootstrap(Spec{UserData: cloudConfig(pathKubeconfig, kubeconfig("", ""),
+			pathKubeletConfig, config)})
 		if err != nil {
 			t.Error(err)
 		} else if got := fmt.Sprint(b.statusCheck, " ", b.statusReport); got != want {
@@ -197,7 +205,8 @@ func TestWhereTheVersionComesFrom(t *testing.T) {
 	} {
 		b, _, err := parseBootstrap(Spec{
 			KubeletVersion: test.asked, Image: simcloud.Image{KubeletVersion: test.image},
-			UserData: cloudConfig(pathKubeconfig, kubeconfig("", ""), pathVersion, test.file, pathDefaults, "KUBELET_VERSION='"+test.defaults+"'"),
+			UserData: cloudConfig(pathKubeconfig, kubeconfig("", ""), pathVersion, test.file, pathDefaults, "KUBELET_VERSION='"+
+				test.defaults+"'"),
 		})
 		if test.want == "" {
 			if err == nil || !strings.Contains(err.Error(), "latest") {
@@ -218,7 +227,8 @@ func TestBootstrapDataThatIsRefused(t *testing.T) {
 		return strings.ReplaceAll(ok, old, new)
 	}
 	kubelet := func(text string) []string {
-		return []string{pathKubeconfig, ok, pathKubeletConfig, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + text}
+		return []string{pathKubeconfig, ok, pathKubeletConfig,
+			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + text}
 	}
 	args := func(text string) []string {
 		return []string{pathKubeconfig, ok, pathDefaults, "KUBELET_EXTRA_ARGS=" + text}
@@ -241,19 +251,22 @@ func TestBootstrapDataThatIsRefused(t *testing.T) {
 		"leads to no cluster":              {pathKubeconfig, with("current-context: c", "current-context: x")},
 		"leads to no user":                 {pathKubeconfig, with("user: u}", "user: nobody}")},
 		"characters":                       {pathKubeconfig, with("abcdef.0123456789abcdef", `"a\nb"`)},
-		"is not base64":                    {pathKubeconfig, with("certificate-authority-data: ", "certificate-authority-data: '!' #")},
-		"not a certificate":                {pathKubeconfig, with("certificate-authority-data: ", "certificate-authority-data: eA== #")},
-		"server is not text":               {pathKubeconfig, with("https://127.0.0.1:6443", "{}")},
-		"cannot be read":                   {pathKubeconfig, "clusters: 7"},
-		"bootstrap-kubeconfig: kind":       {pathKubeconfig, ""},
-		"is v1 KubeletConfiguration":       {pathKubeconfig, ok, pathKubeletConfig, "apiVersion: v1\nkind: KubeletConfiguration"},
-		"nodeLeaseDurationSeconds":         kubelet("nodeLeaseDurationSeconds: -1"),
-		"nodeStatusUpdateFrequency":        kubelet("nodeStatusUpdateFrequency: 10 minutes"),
-		"config.yaml: cannot":              kubelet("registerWithTaints: yes please"),
-		"is not a label":                   args("--node-labels=/=x"),
-		"may not set \"node-role":          args("--node-labels=node-role.kubernetes.io/control-plane="),
-		"may not set \"node-restriction":   args("--node-labels=node-restriction.kubernetes.io/a=b"),
-		"may not set \"k8s.io":             args("--node-labels=k8s.io/a=b"),
+		"is not base64": {pathKubeconfig,
+			with("certificate-authority-data: ", "certificate-authority-data: '!' #")},
+		"not a certificate": {pathKubeconfig,
+			with("certificate-authority-data: ", "certificate-authority-data: eA== #")},
+		"server is not text":         {pathKubeconfig, with("https://127.0.0.1:6443", "{}")},
+		"cannot be read":             {pathKubeconfig, "clusters: 7"},
+		"bootstrap-kubeconfig: kind": {pathKubeconfig, ""},
+		"is v1 KubeletConfiguration": {pathKubeconfig, ok, pathKubeletConfig,
+			"apiVersion: v1\nkind: KubeletConfiguration"},
+		"nodeLeaseDurationSeconds":       kubelet("nodeLeaseDurationSeconds: -1"),
+		"nodeStatusUpdateFrequency":      kubelet("nodeStatusUpdateFrequency: 10 minutes"),
+		"config.yaml: cannot":            kubelet("registerWithTaints: yes please"),
+		"is not a label":                 args("--node-labels=/=x"),
+		"may not set \"node-role":        args("--node-labels=node-role.kubernetes.io/control-plane="),
+		"may not set \"node-restriction": args("--node-labels=node-restriction.kubernetes.io/a=b"),
+		"may not set \"k8s.io":           args("--node-labels=k8s.io/a=b"),
 	} {
 		_, _, err := parseBootstrap(Spec{UserData: cloudConfig(files...)})
 		if err == nil || !strings.Contains(err.Error(), mention) {
@@ -282,7 +295,8 @@ func FuzzBootstrap(f *testing.F) {
 
 // The parts are reached more easily without the base64 around them.
 func FuzzBootstrapParts(f *testing.F) {
-	f.Add(kubeconfig("", ""), "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nregisterWithTaints: [{key: a, effect: NoSchedule, timeAdded: null}]", "--node-labels=a=b --node-labels c=d --node-labels")
+	f.Add(kubeconfig("", ""),
+		"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nregisterWithTaints: [{key: a, effect: NoSchedule, timeAdded: null}]", "--node-labels=a=b --node-labels c=d --node-labels")
 	f.Fuzz(func(t *testing.T, kubeconfig, config, args string) {
 		b := &bootstrap{labels: map[string]string{}}
 		if b.readKubeconfig([]byte(kubeconfig)) == nil && (b.server == "" || b.token == "" || len(b.caPEM) == 0) {

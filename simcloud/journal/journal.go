@@ -74,7 +74,8 @@ func Open(dir string) (*Journal, error) {
 		lock.Close()
 		return nil, fmt.Errorf("state directory %s is in use by another process: %w", dir, err)
 	}
-	j := &Journal{path: filepath.Join(dir, "journal.jsonl"), lock: lock, positions: map[string]position{}, compactAt: compactAbove}
+	j := &Journal{path: filepath.Join(dir, "journal.jsonl"), lock: lock, positions: map[string]position{},
+		compactAt: compactAbove}
 	if err := j.load(); err != nil {
 		if j.file != nil {
 			j.file.Close()

@@ -162,7 +162,8 @@ func TestCompactionUnbindsLines(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	slices.Sort(lines)
-	if got := strings.Join(lines, " "); got != `{"k":"x","v":{"a":1,"more":true}} {"k":"y","v":{"a":1,"more":true}} {"k":"z","v":"plain"}` {
+	if got := strings.Join(lines,
+		" "); got != `{"k":"x","v":{"a":1,"more":true}} {"k":"y","v":{"a":1,"more":true}} {"k":"z","v":"plain"}` {
 		t.Errorf("got %s", got)
 	}
 }

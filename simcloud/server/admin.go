@@ -95,7 +95,8 @@ func (s *Server) setCapacity(r *http.Request) (any, error) {
 	if err := decode(r, &capacity); err != nil {
 		return nil, err
 	}
-	return nil, s.cloud.SetCapacity(r.PathValue("region"), r.PathValue("zone"), r.PathValue("instance_type"), capacity.Instances)
+	return nil, s.cloud.SetCapacity(r.PathValue("region"), r.PathValue("zone"), r.PathValue("instance_type"),
+		capacity.Instances)
 }
 
 func (s *Server) getStatistics(*http.Request) (any, error) {

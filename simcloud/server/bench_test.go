@@ -38,7 +38,8 @@ func BenchmarkCalls(b *testing.B) {
 		},
 		"get": func() error { _, err := s.client.GetInstance(ctx, id); return err },
 		"list by uid": func() error {
-			_, err := s.client.ListInstances(ctx, simcloud.ListInstancesOptions{Tags: map[string]string{"cluster": "c", "uid": "77"}})
+			_, err := s.client.ListInstances(ctx,
+				simcloud.ListInstancesOptions{Tags: map[string]string{"cluster": "c", "uid": "77"}})
 			return err
 		},
 		"list 1000": func() error { _, err := s.client.ListInstances(ctx, simcloud.ListInstancesOptions{}); return err },

@@ -109,7 +109,8 @@ func (s *Server) createInstance(r *http.Request, account string) (call, error) {
 	if err := decode(r, &req); err != nil {
 		return call{}, err
 	}
-	return call{account, &simcloud.Instance{Name: req.Name, Type: req.Type, Region: req.Region, Zone: req.Zone, Tags: req.Tags},
+	return call{account, &simcloud.Instance{Name: req.Name, Type: req.Type, Region: req.Region, Zone: req.Zone,
+		Tags: req.Tags},
 		func(faults []simcloud.InstanceFault) (any, error) { return s.cloud.Create(account, req, faults) }}, nil
 }
 
@@ -150,7 +151,8 @@ func (s *Server) listAddresses(r *http.Request, account string) (call, error) {
 		return call{}, err
 	}
 	if o.Name != "" || len(o.States) > 0 {
-		return call{}, failf(simcloud.CodeInvalidParameter, "name: %q and state: %q are not parameters of a list of addresses", o.Name, o.States)
+		return call{}, failf(simcloud.CodeInvalidParameter,
+			"name: %q and state: %q are not parameters of a list of addresses", o.Name, o.States)
 	}
 	return call{account, &simcloud.Instance{Region: o.Region, Zone: o.Zone, Tags: o.Tags},
 		func([]simcloud.InstanceFault) (any, error) { return s.cloud.Addresses(account, o) }}, nil
@@ -158,7 +160,9 @@ func (s *Server) listAddresses(r *http.Request, account string) (call, error) {
 
 func (s *Server) deleteAddress(r *http.Request, account string) (call, error) {
 	id := strings.ToLower(r.PathValue("id"))
-	return call{account, nil, func([]simcloud.InstanceFault) (any, error) { return nil, s.cloud.DeleteAddress(account, id) }}, nil
+	return call{account, nil, func([]simcloud.InstanceFault) (any, error) {
+		return nil, s.cloud.DeleteAddress(account, id)
+	}}, nil
 }
 
 func (s *Server) consoleOutput(r *http.Request, account string) (call, error) {

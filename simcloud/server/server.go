@@ -140,7 +140,8 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	if e.Code == simcloud.CodeUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	s.write(w, e.Code.HTTPStatus(), simcloud.ErrorBody{Code: e.Code, Message: e.Message, RetryAfter: simcloud.Duration(e.RetryAfter)}, 0)
+	s.write(w, e.Code.HTTPStatus(), simcloud.ErrorBody{Code: e.Code, Message: e.Message,
+		RetryAfter: simcloud.Duration(e.RetryAfter)}, 0)
 }
 
 // space may come before any JSON.

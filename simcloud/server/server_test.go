@@ -80,7 +80,8 @@ func (s *service) asAdmin(token string) *simcloud.Admin {
 	return a
 }
 
-var wanted = simcloud.CreateInstanceRequest{Name: "w", Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: map[string]string{"k": "v=w"}, ClientToken: "t"}
+var wanted = simcloud.CreateInstanceRequest{Name: "w", Region: "sim-1", Type: "small", Image: "sim-os-1",
+	Tags: map[string]string{"k": "v=w"}, ClientToken: "t"}
 
 func (s *service) create() *simcloud.Instance {
 	s.t.Helper()
@@ -110,11 +111,13 @@ func (s *service) created() int {
 func TestEveryCallOverTheWire(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	inst := s.create()
-	if got, err := s.client.GetInstance(ctx, inst.ID); err != nil || got.ProviderID != inst.ProviderID || got.Tags["k"] != "v=w" {
+	if got, err := s.client.GetInstance(ctx, inst.ID); err != nil || got.ProviderID != inst.ProviderID ||
+		got.Tags["k"] != "v=w" {
 		t.Errorf("get: %+v %v", got, err)
 	}
 	for range 4 {
-		if _, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: map[string]string{"k": ""}}); err != nil {
+		if _, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small",
+			Image: "sim-os-1", Tags: map[string]string{"k": ""}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,10 +141,12 @@ func TestEveryCallOverTheWire(t *testing.T) {
 			t.Errorf("%+v: %d", o, got)
 		}
 	}
-	if got, err := s.client.UpdateTags(ctx, inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"n": "1"}, Remove: []string{"k"}}); err != nil || len(got.Tags) != 1 {
+	if got, err := s.client.UpdateTags(ctx, inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"n": "1"},
+		Remove: []string{"k"}}); err != nil || len(got.Tags) != 1 {
 		t.Errorf("tags: %+v %v", got, err)
 	}
-	if _, err := s.client.UpdateInstance(ctx, inst.ID, simcloud.UpdateInstanceRequest{Type: "medium"}); simcloud.CodeOf(err) != simcloud.CodeConflict {
+	if _, err := s.client.UpdateInstance(ctx, inst.ID,
+		simcloud.UpdateInstanceRequest{Type: "medium"}); simcloud.CodeOf(err) != simcloud.CodeConflict {
 		t.Errorf("update of a pending instance: %v", err)
 	}
 	if out, err := s.client.ConsoleOutput(ctx, inst.ID); err != nil || out != "" {
@@ -165,7 +170,8 @@ func TestEveryCallOverTheWire(t *testing.T) {
 
 	stats, err := s.admin.Statistics(ctx)
 	if err != nil || stats.InstancesCreated != 5 || stats.Calls[simcloud.OperationCreateInstance].Total != 5 ||
-		stats.Calls[simcloud.OperationGetInstance].Errors["NotFound"] != 1 || stats.Calls[simcloud.OperationListInstances].Total != 6 {
+		stats.Calls[simcloud.OperationGetInstance].Errors["NotFound"] != 1 ||
+		stats.Calls[simcloud.OperationListInstances].Total != 6 {
 		t.Errorf("statistics: %+v %v", stats, err)
 	}
 }
@@ -173,12 +179,14 @@ func TestEveryCallOverTheWire(t *testing.T) {
 func TestAdministrationOverTheWire(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	inst := s.create()
-	rec, err := s.admin.AddInstanceFault(ctx, inst.ID, simcloud.InstanceFault{Kind: simcloud.FaultSilent, After: simcloud.Duration(time.Minute)})
+	rec, err := s.admin.AddInstanceFault(ctx, inst.ID, simcloud.InstanceFault{Kind: simcloud.FaultSilent,
+		After: simcloud.Duration(time.Minute)})
 	if err != nil || len(rec.Faults) != 1 || rec.Sequence != 1 || rec.Account != "alice" {
 		t.Errorf("fault: %+v %v", rec, err)
 	}
 	lag := simcloud.Duration(time.Second)
-	if got, err := s.admin.PatchSettings(ctx, simcloud.SettingsPatch{ReadLag: &lag}); err != nil || got.ReadLag != lag || got.BootTime == 0 {
+	if got, err := s.admin.PatchSettings(ctx, simcloud.SettingsPatch{ReadLag: &lag}); err != nil || got.ReadLag != lag ||
+		got.BootTime == 0 {
 		t.Errorf("settings: %+v %v", got, err)
 	}
 	if got, err := s.admin.Settings(ctx); err != nil || got.ReadLag != lag {
@@ -301,7 +309,8 @@ func TestAFaultBeforeTheEffectPreventsIt(t *testing.T) {
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1, Effect: simcloud.FaultEffect{
 		Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(1500 * time.Millisecond)}})
 	_, err := s.client.CreateInstance(t.Context(), wanted)
-	if e, ok := errors.AsType[*simcloud.Error](err); !ok || e.Code != simcloud.CodeThrottled || e.RetryAfter != 1500*time.Millisecond {
+	if e, ok := errors.AsType[*simcloud.Error](err); !ok || e.Code != simcloud.CodeThrottled ||
+		e.RetryAfter != 1500*time.Millisecond {
 		t.Errorf("got %v", err)
 	}
 	if n := s.created(); n != 0 {
@@ -317,7 +326,8 @@ func TestAFaultAfterTheEffectHidesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t)
-			s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Match: simcloud.FaultMatch{Tags: wanted.Tags}, Count: 1, Effect: effect})
+			s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance,
+				Match: simcloud.FaultMatch{Tags: wanted.Tags}, Count: 1, Effect: effect})
 			_, err := s.client.CreateInstance(t.Context(), wanted)
 			_, connection := errors.AsType[*simcloud.ConnectionError](err)
 			if err == nil || connection != effect.DropConnection {
@@ -331,7 +341,8 @@ func TestAFaultAfterTheEffectHidesIt(t *testing.T) {
 				t.Errorf("%d instances after the same token again", n)
 			}
 			stats, err := s.admin.Statistics(t.Context())
-			if err != nil || stats.Calls[simcloud.OperationCreateInstance].Total != 2 || len(stats.Calls[simcloud.OperationCreateInstance].Errors) != 1 {
+			if err != nil || stats.Calls[simcloud.OperationCreateInstance].Total != 2 ||
+				len(stats.Calls[simcloud.OperationCreateInstance].Errors) != 1 {
 				t.Errorf("statistics: %+v %v", stats, err)
 			}
 		})
@@ -341,7 +352,8 @@ func TestAFaultAfterTheEffectHidesIt(t *testing.T) {
 // A caller that gives up does not stop what it asked for.
 func TestALateCallTakesEffectWithoutItsCaller(t *testing.T) {
 	s := newService(t)
-	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{Latency: simcloud.Duration(time.Minute)}})
+	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance,
+		Effect: simcloud.FaultEffect{Latency: simcloud.Duration(time.Minute)}})
 	ctx, giveUp := context.WithCancel(t.Context())
 	answered := make(chan error)
 	go func() {
@@ -381,7 +393,8 @@ func TestACallTakesEffectAfterItsError(t *testing.T) {
 func TestAHugeAnswerIsCutOff(t *testing.T) {
 	s := newService(t)
 	huge := 256 << 20
-	if _, err := s.admin.PatchSettings(t.Context(), simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{AnswerPadding: &huge}}); err != nil {
+	if _, err := s.admin.PatchSettings(t.Context(),
+		simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{AnswerPadding: &huge}}); err != nil {
 		t.Fatal(err)
 	}
 	var before, after runtime.MemStats
@@ -395,7 +408,8 @@ func TestAHugeAnswerIsCutOff(t *testing.T) {
 		t.Errorf("%d bytes were taken for an answer of which %d are too many", read, huge)
 	}
 	small := 1 << 10
-	if _, err := s.admin.PatchSettings(t.Context(), simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{AnswerPadding: &small}}); err != nil {
+	if _, err := s.admin.PatchSettings(t.Context(),
+		simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{AnswerPadding: &small}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.client.ListInstances(t.Context(), simcloud.ListInstancesOptions{}); err != nil {
@@ -406,18 +420,21 @@ func TestAHugeAnswerIsCutOff(t *testing.T) {
 func TestAddressesOverTheWire(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	keep := true
-	if _, err := s.admin.PatchSettings(ctx, simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{KeepAddresses: &keep}}); err != nil {
+	if _, err := s.admin.PatchSettings(ctx,
+		simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{KeepAddresses: &keep}}); err != nil {
 		t.Fatal(err)
 	}
 	in, err := s.client.CreateInstance(ctx, wanted)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := s.client.ListAddresses(ctx, simcloud.ListInstancesOptions{Name: "is not used", States: []simcloud.InstanceState{simcloud.StateTerminated}})
+	list, err := s.client.ListAddresses(ctx, simcloud.ListInstancesOptions{Name: "is not used",
+		States: []simcloud.InstanceState{simcloud.StateTerminated}})
 	if err != nil || len(list.Addresses) != 1 || list.Addresses[0].InstanceID != in.ID {
 		t.Fatalf("addresses %+v, error %v", list, err)
 	}
-	if err := s.client.DeleteAddress(ctx, strings.ToUpper(list.Addresses[0].ID)); simcloud.CodeOf(err) != simcloud.CodeConflict {
+	if err := s.client.DeleteAddress(ctx,
+		strings.ToUpper(list.Addresses[0].ID)); simcloud.CodeOf(err) != simcloud.CodeConflict {
 		t.Errorf("deleting one in use: %v", err)
 	}
 	if got, err := s.client.GetInstance(ctx, strings.ToUpper(in.ID)); err != nil || got.ID != in.ID {
@@ -452,7 +469,8 @@ func TestARuleForOneInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.fault(simcloud.FaultRule{Operation: "*", Match: simcloud.FaultMatch{InstanceID: inst.ID}, Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable}})
+	s.fault(simcloud.FaultRule{Operation: "*", Match: simcloud.FaultMatch{InstanceID: inst.ID},
+		Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable}})
 	if _, err := s.client.DeleteInstance(ctx, inst.ID); simcloud.CodeOf(err) != simcloud.CodeUnavailable {
 		t.Errorf("got %v", err)
 	}
@@ -463,11 +481,13 @@ func TestARuleForOneInstance(t *testing.T) {
 
 func TestALaunchFaultBefallsTheInstance(t *testing.T) {
 	s, ctx := newService(t), t.Context()
-	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Match: simcloud.FaultMatch{Name: "w*"}, Effect: simcloud.FaultEffect{
-		Instance: []simcloud.InstanceFault{{Kind: simcloud.FaultNeverBoots}}}})
+	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Match: simcloud.FaultMatch{Name: "w*"},
+		Effect: simcloud.FaultEffect{
+			Instance: []simcloud.InstanceFault{{Kind: simcloud.FaultNeverBoots}}}})
 	s.create()
 	d, err := s.admin.Dump(ctx)
-	if err != nil || len(d.Records) != 1 || len(d.Records[0].Faults) != 1 || d.Records[0].Faults[0].Kind != simcloud.FaultNeverBoots {
+	if err != nil || len(d.Records) != 1 || len(d.Records[0].Faults) != 1 ||
+		d.Records[0].Faults[0].Kind != simcloud.FaultNeverBoots {
 		t.Errorf("dump: %+v %v", d, err)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// Every bad manifest is refused with a message that names the field, by the guard that it is said to be refused by. Of the
-// guards this control plane has no webhooks, so it admits what only those refuse: what the controllers must get along with.
+// Every bad manifest is refused with a message that names the field, by the guard that it is said to be refused by.
+// Of the guards this control plane has no webhooks, so it admits what only those refuse: what the controllers must
+// get along with.
 //
 //
 func TestBadManifests(t *testing.T) {

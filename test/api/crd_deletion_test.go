@@ -42,7 +42,8 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 	await(t, "policy for CRDs", func() bool { return refusedBy("customresourcedefinition", dryDelete(crds[0])) })
 	for _, crd := range crds {
 		err := dryDelete(crd)
-		if want := "kubectl annotate crd " + crd.Name + " " + machinistv1.AnnotationAllowDeletion + "=true"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "kubectl annotate crd " + crd.Name + " " + machinistv1.AnnotationAllowDeletion + "=true"; err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("delete %s: %v, want a rejection that says %q", crd.Name, err, want)
 		}
 		annotate(crd, `"yes"`)
@@ -50,9 +51,12 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 		annotate(crd, `"true"`)
 		await(t, "that "+crd.Name+" may be deleted", func() bool { return dryDelete(crd) == nil })
 		annotate(crd, "null")
-		await(t, "that "+crd.Name+" is protected again", func() bool { return refusedBy("customresourcedefinition", dryDelete(crd)) })
+		await(t, "that "+crd.Name+" is protected again", func() bool {
+			return refusedBy("customresourcedefinition", dryDelete(crd))
+		})
 	}
-	if err := c.DeleteAllOf(t.Context(), &apiextensionsv1.CustomResourceDefinition{}, client.DryRunAll); !refusedBy("customresourcedefinition", err) {
+	if err := c.DeleteAllOf(t.Context(), &apiextensionsv1.CustomResourceDefinition{},
+		client.DryRunAll); !refusedBy("customresourcedefinition", err) {
 		t.Errorf("delete all CRDs: %v, want a rejection", err)
 	}
 

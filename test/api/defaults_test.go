@@ -25,7 +25,8 @@ func TestDefaults(t *testing.T) {
 		want    any
 	}{
 		{"adoption", class, nil, []string{"spec", "adoption"}, "Forbid"},
-		{"key of user data", class, []change{{"spec/userDataRef", ref("boot")}}, []string{"spec", "userDataRef", "key"}, "userData"},
+		{"key of user data", class, []change{{"spec/userDataRef", ref("boot")}}, []string{"spec", "userDataRef", "key"},
+			"userData"},
 		{"timeouts", machine, nil, []string{"spec", "timeouts"}, timeouts},
 		{"timeouts, partly", machine, []change{{"spec/timeouts/drain", "1h"}}, []string{"spec", "timeouts"},
 			map[string]any{"creation": "20m", "update": "20m", "drain": "1h", "volumeDetach": "5m"}},
@@ -37,14 +38,18 @@ func TestDefaults(t *testing.T) {
 		{"replicas of a deployment", deployment, nil, []string{"spec", "replicas"}, int64(1)},
 		{"delete policy of a deployment", deployment, nil, []string{"spec", "deletePolicy"}, "Random"},
 		{"strategy", deployment, nil, []string{"spec", "strategy"}, map[string]any{"type": "RollingUpdate"}},
-		{"rolling update, partly", deployment, []change{{"spec/strategy/rollingUpdate", map[string]any{}}}, []string{"spec", "strategy", "rollingUpdate"},
+		{"rolling update, partly", deployment, []change{{"spec/strategy/rollingUpdate", map[string]any{}}},
+			[]string{"spec", "strategy", "rollingUpdate"},
 			map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)}},
-		{"in place, partly", deployment, []change{{"spec/strategy/inPlace", map[string]any{}}}, []string{"spec", "strategy", "inPlace"},
+		{"in place, partly", deployment, []change{{"spec/strategy/inPlace", map[string]any{}}},
+			[]string{"spec", "strategy", "inPlace"},
 			map[string]any{"maxUnavailable": int64(1), "orchestration": "Auto"}},
 		{"history", deployment, nil, []string{"spec", "revisionHistoryLimit"}, int64(10)},
 		{"progress deadline", deployment, nil, []string{"spec", "progressDeadline"}, "10m"},
-		{"remediation of a deployment", deployment, nil, []string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
-		{"remediation of a set, partly", set, []change{{"spec/remediation", map[string]any{}}}, []string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
+		{"remediation of a deployment", deployment, nil, []string{"spec", "remediation"},
+			map[string]any{"maxInFlight": int64(1)}},
+		{"remediation of a set, partly", set, []change{{"spec/remediation", map[string]any{}}},
+			[]string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
 		{"maxUnhealthy", healthCheck, nil, []string{"spec", "maxUnhealthy"}, "40%"},
 		{"remediation of a check", healthCheck, nil, []string{"spec", "remediation"}, map[string]any{"type": "Replace"}},
 	} {
@@ -69,7 +74,8 @@ func TestDefaults(t *testing.T) {
 //
 func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 	var persisted machinistv1.MachineDeployment
-	get(t, deployment, &persisted, change{"spec/strategy", map[string]any{"rollingUpdate": map[string]any{}, "inPlace": map[string]any{}}})
+	get(t, deployment, &persisted,
+		change{"spec/strategy", map[string]any{"rollingUpdate": map[string]any{}, "inPlace": map[string]any{}}})
 	var check machinistv1.MachineHealthCheck
 	get(t, healthCheck, &check)
 	var pool machinistv1.MachineSet
@@ -88,15 +94,17 @@ func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 		"deletePolicy of a set": {pool.Spec.DeletePolicy, new(machinistv1.MachineSet).DeletePolicyOrDefault()},
 		"strategy":              {persisted.Spec.Strategy.Type, bare.Spec.Strategy.TypeOrDefault()},
 		"maxSurge":              {*persisted.Spec.Strategy.RollingUpdate.MaxSurge, bare.Spec.Strategy.MaxSurgeOrDefault()},
-		"maxUnavailable":        {*persisted.Spec.Strategy.RollingUpdate.MaxUnavailable, bare.Spec.Strategy.MaxUnavailableOrDefault()},
-		"inPlace":               {*persisted.Spec.Strategy.InPlace.MaxUnavailable, bare.Spec.Strategy.InPlaceMaxUnavailableOrDefault()},
-		"orchestration":         {persisted.Spec.Strategy.InPlace.Orchestration, bare.Spec.Strategy.OrchestrationOrDefault()},
-		"revisionHistoryLimit":  {*persisted.Spec.RevisionHistoryLimit, bare.RevisionHistoryLimitOrDefault()},
-		"progressDeadline":      {persisted.Spec.ProgressDeadline.Duration, bare.ProgressDeadlineOrDefault()},
-		"maxInFlight":           {*persisted.Spec.Remediation.MaxInFlight, bare.Spec.Remediation.MaxInFlightOrDefault()},
-		"maxUnhealthy":          {*check.Spec.MaxUnhealthy, new(machinistv1.MachineHealthCheck).MaxUnhealthyOrDefault()},
-		"remediation":           {check.Spec.Remediation.Type, machinistv1.HealthCheckRemediation{}.TypeOrDefault()},
-		"key":                   {machinistv1.DefaultUserDataKey, machinistv1.UserDataRef{}.KeyOrDefault()},
+		"maxUnavailable": {*persisted.Spec.Strategy.RollingUpdate.MaxUnavailable,
+			bare.Spec.Strategy.MaxUnavailableOrDefault()},
+		"inPlace": {*persisted.Spec.Strategy.InPlace.MaxUnavailable,
+			bare.Spec.Strategy.InPlaceMaxUnavailableOrDefault()},
+		"orchestration":        {persisted.Spec.Strategy.InPlace.Orchestration, bare.Spec.Strategy.OrchestrationOrDefault()},
+		"revisionHistoryLimit": {*persisted.Spec.RevisionHistoryLimit, bare.RevisionHistoryLimitOrDefault()},
+		"progressDeadline":     {persisted.Spec.ProgressDeadline.Duration, bare.ProgressDeadlineOrDefault()},
+		"maxInFlight":          {*persisted.Spec.Remediation.MaxInFlight, bare.Spec.Remediation.MaxInFlightOrDefault()},
+		"maxUnhealthy":         {*check.Spec.MaxUnhealthy, new(machinistv1.MachineHealthCheck).MaxUnhealthyOrDefault()},
+		"remediation":          {check.Spec.Remediation.Type, machinistv1.HealthCheckRemediation{}.TypeOrDefault()},
+		"key":                  {machinistv1.DefaultUserDataKey, machinistv1.UserDataRef{}.KeyOrDefault()},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: the API server says %v, Go says %v", name, pair[0], pair[1])
@@ -162,11 +170,15 @@ func TestScale(t *testing.T) {
 func TestColumns(t *testing.T) {
 	namespace := env.Namespace(t)
 	for plural, want := range map[string][]string{
-		"machines":            {"Name", "Phase", "Node", "Ready", "Up-to-date", "Version", "Age", "|", "ProviderID", "Class", "Zone", "Internal-IP", "Last-Operation"},
-		"machineclasses":      {"Name", "Provider", "Ready", "Reason", "Age", "|", "Instance-Type", "Credentials"},
-		"machinesets":         {"Name", "Desired", "Replicas", "Ready", "Available", "Up-to-date", "Age", "|", "Class", "Version", "Frozen"},
-		"machinedeployments":  {"Name", "Desired", "Replicas", "Up-to-date", "Ready", "Available", "Age", "|", "Strategy", "Paused", "Revision", "Class", "Version", "Progressing"},
-		"machinehealthchecks": {"Name", "Expected", "Healthy", "Max-Unhealthy", "Allowed", "Age", "|", "Remediation", "Reason"},
+		"machines": {"Name", "Phase", "Node", "Ready", "Up-to-date", "Version", "Age", "|", "ProviderID", "Class",
+			"Zone", "Internal-IP", "Last-Operation"},
+		"machineclasses": {"Name", "Provider", "Ready", "Reason", "Age", "|", "Instance-Type", "Credentials"},
+		"machinesets": {"Name", "Desired", "Replicas", "Ready", "Available", "Up-to-date", "Age", "|", "Class",
+			"Version", "Frozen"},
+		"machinedeployments": {"Name", "Desired", "Replicas", "Up-to-date", "Ready", "Available", "Age", "|", "Strategy",
+			"Paused", "Revision", "Class", "Version", "Progressing"},
+		"machinehealthchecks": {"Name", "Expected", "Healthy", "Max-Unhealthy", "Allowed", "Age", "|",
+			"Remediation", "Reason"},
 	} {
 		table := tableOf(t, namespace, plural)
 		var narrow, wide []string
@@ -187,13 +199,15 @@ func TestColumns(t *testing.T) {
 func TestMachineColumnsShowValues(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	condition := func(name string) map[string]any {
-		return map[string]any{"type": name, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-08-01T12:00:00Z"}
+		return map[string]any{"type": name, "status": "True", "reason": "Test", "message": "",
+			"lastTransitionTime": "2026-08-01T12:00:00Z"}
 	}
 	apply(t, object, change{"status", map[string]any{
-		"phase":         "Running",
-		"nodeRef":       ref("node-1"),
-		"version":       "v1.36.3",
-		"addresses":     []any{map[string]any{"type": "Hostname", "address": "vm-1"}, map[string]any{"type": "InternalIP", "address": "10.0.0.1"}},
+		"phase":   "Running",
+		"nodeRef": ref("node-1"),
+		"version": "v1.36.3",
+		"addresses": []any{map[string]any{"type": "Hostname", "address": "vm-1"},
+			map[string]any{"type": "InternalIP", "address": "10.0.0.1"}},
 		"instance":      map[string]any{"zone": "zone-a"},
 		"lastOperation": map[string]any{"type": "Create"},
 		"conditions":    []any{condition("Ready"), condition("UpToDate")},
@@ -210,7 +224,8 @@ func TestMachineColumnsShowValues(t *testing.T) {
 	}
 	want := map[string]any{
 		"Name": "one", "Phase": "Running", "Node": "node-1", "Ready": "True", "Up-to-date": "True", "Version": "v1.36.3",
-		"ProviderID": "sim:///vm-1", "Class": "small", "Zone": "zone-a", "Internal-IP": "10.0.0.1", "Last-Operation": "Create",
+		"ProviderID": "sim:///vm-1", "Class": "small", "Zone": "zone-a", "Internal-IP": "10.0.0.1",
+		"Last-Operation": "Create",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

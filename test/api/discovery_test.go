@@ -28,7 +28,8 @@ func TestShortNamesAndCategory(t *testing.T) {
 		found[r.Name] = r
 	}
 	for plural, short := range map[string]string{
-		"machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md", "machinehealthchecks": "mhc",
+		"machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
+		"machinehealthchecks": "mhc",
 	} {
 		r := found[plural]
 		if !slices.Contains(r.ShortNames, short) || !slices.Contains(r.Categories, "machinist") || !r.Namespaced {

@@ -41,7 +41,8 @@ func TestSelectors(t *testing.T) {
 
 func TestStrategy(t *testing.T) {
 	rolling := func(surge, unavailable any) []change {
-		return []change{{"spec/strategy/rollingUpdate/maxSurge", surge}, {"spec/strategy/rollingUpdate/maxUnavailable", unavailable}}
+		return []change{{"spec/strategy/rollingUpdate/maxSurge", surge}, {"spec/strategy/rollingUpdate/maxUnavailable",
+			unavailable}}
 	}
 	judge(t, []legal{
 		{"numbers", deployment, rolling(3, 2)},
@@ -50,7 +51,8 @@ func TestStrategy(t *testing.T) {
 		{"2^31-1", deployment, rolling(math.MaxInt32, 0)},
 		{"only unavailable", deployment, rolling(0, 1)},
 		{"OnDelete", deployment, []change{{"spec/strategy/type", "OnDelete"}}},
-		{"in place", deployment, []change{{"spec/strategy", map[string]any{"type": "InPlace", "inPlace": map[string]any{"maxUnavailable": "20%", "orchestration": "Manual"}}}}},
+		{"in place", deployment, []change{{"spec/strategy",
+			map[string]any{"type": "InPlace", "inPlace": map[string]any{"maxUnavailable": "20%", "orchestration": "Manual"}}}}},
 		{"no remediation", deployment, []change{{"spec/remediation/maxInFlight", 0}}},
 		{"remediation in percent", deployment, []change{{"spec/remediation/maxInFlight", "20%"}}},
 		{"no remediation by a set", set, []change{{"spec/remediation/maxInFlight", 0}}},
@@ -61,7 +63,8 @@ func TestStrategy(t *testing.T) {
 
 func TestHealthCheck(t *testing.T) {
 	condition := func(name, status string, timeout any) []change {
-		return []change{{"spec/unhealthyNodeConditions", []any{map[string]any{"type": name, "status": status, "timeout": timeout}}}}
+		return []change{{"spec/unhealthyNodeConditions",
+			[]any{map[string]any{"type": name, "status": status, "timeout": timeout}}}}
 	}
 	judge(t, []legal{
 		{"with an empty selector", healthCheck, []change{{"spec/selector", map[string]any{}}}},

@@ -48,7 +48,8 @@ func TestEachRequestIsQueuedWhereItBelongs(t *testing.T) {
 		{"machinist-provider-sim", "machinist-processes", node, "machinist", "machinist"},
 		{"machinist-provider-sim", "machinist-processes", lease, "machinist-leader-election", "leader-election"},
 		{"machinist-provider-sim", "machinist-processes", ready, "probes", "exempt"},
-		{"system:serviceaccount:elsewhere:machinist-manager", "system:serviceaccounts", machines, "service-accounts", "workload-low"},
+		{"system:serviceaccount:elsewhere:machinist-manager", "system:serviceaccounts", machines, "service-accounts",
+			"workload-low"},
 		{"machinist-manager", "others", machines, "global-default", "global-default"},
 	} {
 		t.Run(fmt.Sprintf("%s as %s: %s", test.user, test.group, test.request), func(t *testing.T) {
@@ -56,7 +57,8 @@ func TestEachRequestIsQueuedWhereItBelongs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := [2]string{string(uid(&flowcontrolv1.FlowSchema{}, test.schema)), string(uid(&flowcontrolv1.PriorityLevelConfiguration{}, test.level))}
+			want := [2]string{string(uid(&flowcontrolv1.FlowSchema{}, test.schema)),
+				string(uid(&flowcontrolv1.PriorityLevelConfiguration{}, test.level))}
 			// The API server heeds what was installed a moment later.
 			deadline, tick := time.After(env.Patience), time.NewTicker(50*time.Millisecond)
 			defer tick.Stop()
@@ -75,8 +77,8 @@ func TestEachRequestIsQueuedWhereItBelongs(t *testing.T) {
 	}
 }
 
-// queue returns the UIDs of the flow schema and of the priority level of a request, which the API server tells whatever it
-// answers.
+// queue returns the UIDs of the flow schema and of the priority level of a request, which the API server tells
+// whatever it answers.
 func queue(t *testing.T, user *rest.Config, request string) [2]string {
 	t.Helper()
 	h, err := rest.HTTPClientFor(user)
@@ -96,7 +98,8 @@ func queue(t *testing.T, user *rest.Config, request string) [2]string {
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		t.Fatal(err)
 	}
-	return [2]string{response.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), response.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)}
+	return [2]string{response.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID),
+		response.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)}
 }
 
 // A burst of ours leaves most of the API server to others, and has a share that nobody takes away.

@@ -28,7 +28,8 @@ func TestInstallWithoutPermissionSaysWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = install.Install(t.Context(), noOne)
-	if err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition") || !strings.Contains(err.Error(), "forbidden") {
+	if err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition") ||
+		!strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("got %v", err)
 	}
 }

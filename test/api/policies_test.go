@@ -38,9 +38,11 @@ func TestPoliciesAdmitWhatMeansSomething(t *testing.T) {
 			{kind + " with a template priority", sample, []change{{"spec/template/" + priority, "1"}}},
 			{kind + " of a deployment, with its labels", sample, []change{
 				{"metadata/ownerReferences", []any{map[string]any{
-					"apiVersion": machinistv1.GroupVersion.String(), "kind": "MachineDeployment", "name": "d", "uid": "1", "controller": true,
+					"apiVersion": machinistv1.GroupVersion.String(), "kind": "MachineDeployment", "name": "d", "uid": "1",
+					"controller": true,
 				}}},
-				{"spec/template/metadata/labels", map[string]any{"pool": "a", machinistv1.LabelTemplateHash: "x", machinistv1.LabelMachineDeployment: "d"}},
+				{"spec/template/metadata/labels", map[string]any{"pool": "a", machinistv1.LabelTemplateHash: "x",
+					machinistv1.LabelMachineDeployment: "d"}},
 			}},
 			{kind + " with a template that preserves", sample, []change{{"spec/template/" + preserve, "when-failed"}}},
 		})
@@ -66,7 +68,8 @@ func TestProviderSpecKeyCannotBeRenamed(t *testing.T) {
 }
 
 func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unstructured.Unstructured {
-	return apply(t, class.DeepCopy(), change{"spec/providerSpec/instanceType", nil}, change{"spec/providerSpec/instanceTyp", "small"})
+	return apply(t, class.DeepCopy(), change{"spec/providerSpec/instanceType", nil},
+		change{"spec/providerSpec/instanceTyp", "small"})
 }
 
 // An object from before the policies must remain workable.
@@ -87,13 +90,15 @@ func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
 	awaitPolicies(t, true)
 
 	for name, err := range map[string]error{
-		"spec":                 tryUpdate(t, apply(t, bad.DeepCopy(), change{"spec/version", "v1.36.3"})),
-		"another annotation":   tryUpdate(t, apply(t, bad.DeepCopy(), change{"metadata/annotations/machinist.dev~1paused", ""})),
+		"spec": tryUpdate(t, apply(t, bad.DeepCopy(), change{"spec/version", "v1.36.3"})),
+		"another annotation": tryUpdate(t,
+			apply(t, bad.DeepCopy(), change{"metadata/annotations/machinist.dev~1paused", ""})),
 		"finalizers":           tryUpdate(t, apply(t, bad.DeepCopy(), change{"metadata/finalizers", nil})),
 		"the value made right": tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "1"})),
 		"the value removed":    tryUpdate(t, apply(t, bad.DeepCopy(), change{preserve, nil})),
-		"status":               c.Status().Update(t.Context(), apply(t, bad.DeepCopy(), change{"status/phase", "Pending"}), client.DryRunAll),
-		"replicas of a set":    tryUpdate(t, apply(t, badSet.DeepCopy(), change{"spec/replicas", 3})),
+		"status": c.Status().Update(t.Context(), apply(t, bad.DeepCopy(), change{"status/phase", "Pending"}),
+			client.DryRunAll),
+		"replicas of a set":                       tryUpdate(t, apply(t, badSet.DeepCopy(), change{"spec/replicas", 3})),
 		"a set's max made right, min still wrong": tryUpdate(t, apply(t, badSet.DeepCopy(), change{maxSize, "3"})),
 	} {
 		if err != nil {
@@ -101,7 +106,8 @@ func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
 		}
 	}
 	requireRejection(t, tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "lower"})), "machinist.dev/delete-priority")
-	requireRejection(t, tryUpdate(t, apply(t, badSet.DeepCopy(), change{minSize, "more"})), machinistv1.AutoscalerMinSizeAnnotation)
+	requireRejection(t, tryUpdate(t, apply(t, badSet.DeepCopy(), change{minSize, "more"})),
+		machinistv1.AutoscalerMinSizeAnnotation)
 
 	// While it is being deleted, everything goes.
 	if err := c.Delete(t.Context(), bad); err != nil {
@@ -155,9 +161,10 @@ func refusedBy(policy string, err error) bool {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, env.Patience, true, func(context.Context) (bool, error) {
-		return done(), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, env.Patience, true,
+		func(context.Context) (bool, error) {
+			return done(), nil
+		})
 	if err != nil {
 		t.Fatalf("wait for the %s: %v", what, err)
 	}
@@ -184,7 +191,8 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 	trusted.Name = "trusted"
 	trusted.Rules[0].Verbs = append(trusted.Rules[0].Verbs, "set-restricted-node-labels")
 	for _, r := range []*rbacv1.Role{role, trusted} {
-		binding := &rbacv1.RoleBinding{ObjectMeta: r.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.Name},
+		binding := &rbacv1.RoleBinding{ObjectMeta: r.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName,
+			Kind: "Role", Name: r.Name},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: r.Name}}}
 		for _, o := range []client.Object{r, binding} {
 			if err := c.Create(t.Context(), o); err != nil {
@@ -217,8 +225,10 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 		return refusedBy("node-labels", try(author, labelled(machine, "spec", "node-role.kubernetes.io/control-plane")))
 	})
 	for sample, path := range samples {
-		for _, key := range []string{"node-role.kubernetes.io/ingress", "node-restriction.kubernetes.io/tier", "team.node-restriction.kubernetes.io/tier"} {
-			requireRejection(t, try(author, labelled(sample, path, key)), ".node.labels["+key+"]", "set-restricted-node-labels", namespace)
+		for _, key := range []string{"node-role.kubernetes.io/ingress", "node-restriction.kubernetes.io/tier",
+			"team.node-restriction.kubernetes.io/tier"} {
+			requireRejection(t, try(author, labelled(sample, path, key)), ".node.labels["+key+
+				"]", "set-restricted-node-labels", namespace)
 			if err := try(as("trusted"), labelled(sample, path, key)); err != nil {
 				t.Errorf("who is allowed is refused: %v", err)
 			}
@@ -227,13 +237,17 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 			t.Errorf("an ordinary label is refused: %v", err)
 		}
 	}
-	if err := try(as("author", "machinist-processes", "system:authenticated"), labelled(machine, "spec", "node-role.kubernetes.io/ingress")); err != nil {
+	if err := try(as("author", "machinist-processes", "system:authenticated"),
+		labelled(machine, "spec", "node-role.kubernetes.io/ingress")); err != nil {
 		t.Errorf("a process of Machinist is refused: %v", err)
 	}
 	// What is there already does not hold up other changes.
 	there := create(t, labelled(machine, "spec", "node-role.kubernetes.io/ingress"))
-	if err := author.Update(t.Context(), apply(t, there.DeepCopy(), change{"spec/version", "v1.36.3"}), client.DryRunAll); err != nil {
+	if err := author.Update(t.Context(), apply(t, there.DeepCopy(), change{"spec/version", "v1.36.3"}),
+		client.DryRunAll); err != nil {
 		t.Errorf("a change beside the label is refused: %v", err)
 	}
-	requireRejection(t, author.Update(t.Context(), apply(t, there, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll), "spec.node.labels")
+	requireRejection(t, author.Update(t.Context(),
+		apply(t, there, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll),
+		"spec.node.labels")
 }

@@ -49,7 +49,8 @@ func TestNames(t *testing.T) {
 func TestMachineSpec(t *testing.T) {
 	spec := func(field string, value any) []change { return []change{{"spec/" + field, value}} }
 	judge(t, []legal{
-		{"inline with everything", inlineMachine, []change{{"spec/credentialsRef", ref("cloud")}, {"spec/userDataRef", ref("boot")}}},
+		{"inline with everything", inlineMachine, []change{{"spec/credentialsRef", ref("cloud")},
+			{"spec/userDataRef", ref("boot")}}},
 		{"providerSpec of 1 MiB", inlineMachine, spec("providerSpec", map[string]any{"blob": strings.Repeat("x", 1<<20)})},
 		{"version", machine, spec("version", "v1.36.3")},
 		{"version with a build", machine, spec("version", "v1.36.3-rc.1+k3s1")},
@@ -67,7 +68,8 @@ func TestDurations(t *testing.T) {
 		{"fraction", machine, drain("1.5h")},
 		{"milliseconds", machine, drain("300ms")},
 		{"nothing", machine, drain("0s")},
-		{"progress longer than minReadySeconds", deployment, []change{{"spec/progressDeadline", "61s"}, {"spec/minReadySeconds", 60}}},
+		{"progress longer than minReadySeconds", deployment, []change{{"spec/progressDeadline", "61s"},
+			{"spec/minReadySeconds", 60}}},
 	})
 }
 
@@ -89,7 +91,8 @@ func TestNodeTemplate(t *testing.T) {
 		{"labels", machine, node("labels", map[string]any{"pool": "a", "example.com/tier": ""})},
 		{"annotation", machine, node("annotations", map[string]any{"example.com/note": "größer 🚀 <<MACHINE_NAME>>"})},
 		{"taint", machine, node("taints", []any{taint("example.com/gpu", "yes", "NoSchedule")})},
-		{"taint with two effects", machine, node("taints", []any{taint("gpu", "", "NoSchedule"), taint("gpu", "", "NoExecute")})},
+		{"taint with two effects", machine,
+			node("taints", []any{taint("gpu", "", "NoSchedule"), taint("gpu", "", "NoExecute")})},
 		{"hook", machine, []change{{"spec/lifecycleHooks/preDrain", []any{hook("backup.example.com/flush", "backup")}}}},
 	})
 }

@@ -21,11 +21,15 @@ func TestWhatMayChange(t *testing.T) {
 		after   []change
 		refused string
 	}{
-		{"class: providerSpec, deep down", class, []change{disk}, []change{{"spec/providerSpec/disk/type", "hdd"}}, "spec.providerSpec:"},
-		{"class: userDataRef, the default key", class, []change{userData}, []change{{"spec/userDataRef/key", "userData"}}, ""},
-		{"class: credentialsRef", class, []change{{"spec/credentialsRef", ref("old")}}, []change{{"spec/credentialsRef/name", "new"}}, ""},
+		{"class: providerSpec, deep down", class, []change{disk}, []change{{"spec/providerSpec/disk/type", "hdd"}},
+			"spec.providerSpec:"},
+		{"class: userDataRef, the default key", class, []change{userData}, []change{{"spec/userDataRef/key", "userData"}},
+			""},
+		{"class: credentialsRef", class, []change{{"spec/credentialsRef", ref("old")}},
+			[]change{{"spec/credentialsRef/name", "new"}}, ""},
 		{"class: adoption", class, nil, []change{{"spec/adoption", "Allow"}}, ""},
-		{"set: replicas and template", set, nil, []change{{"spec/replicas", 3}, {"spec/template/spec/classRef", ref("large")}}, ""},
+		{"set: replicas and template", set, nil,
+			[]change{{"spec/replicas", 3}, {"spec/template/spec/classRef", ref("large")}}, ""},
 		{"machine: class, version", machine, nil, []change{{"spec/classRef", ref("large")}, {"spec/version", "v1.36.3"}}, ""},
 		{"health check: selector", healthCheck, nil, []change{{"spec/selector", labels("pool", "b")}}, ""},
 	} {
@@ -138,8 +142,10 @@ func TestStatusValues(t *testing.T) {
 		refused string
 	}{
 		{"condition", change{"status/conditions", condition("2026-08-01T12:00:00Z", 1)}, ""},
-		{"condition with a date", change{"status/conditions", condition("2026-01-01", 1)}, "status.conditions[0].lastTransitionTime"},
-		{"condition of generation 2^53", change{"status/conditions", condition("2026-08-01T12:00:00Z", 1<<53)}, "status.conditions[0].observedGeneration"},
+		{"condition with a date", change{"status/conditions", condition("2026-01-01", 1)},
+			"status.conditions[0].lastTransitionTime"},
+		{"condition of generation 2^53", change{"status/conditions", condition("2026-08-01T12:00:00Z", 1<<53)},
+			"status.conditions[0].observedGeneration"},
 		{"phase that is none", change{"status/phase", "Dancing"}, "status.phase"},
 		{"failureReason that is none", change{"status/failureReason", "BadLuck"}, "status.failureReason"},
 		{"step that is none", change{"status/launch/step", "Waiting"}, "status.launch.step"},

@@ -14,14 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func (c *liveClient) Apply(ctx context.Context, configuration runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+func (c *liveClient) Apply(ctx context.Context, configuration runtime.ApplyConfiguration,
+	options ...client.ApplyOption) error {
 	var opts client.ApplyOptions
 	opts.ApplyOptions(options)
 	return c.apply(ctx, configuration, "", opts)
 }
 
 // apply sends a configuration and puts the answer into it.
-func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfiguration, sub string, opts client.ApplyOptions) error {
+func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfiguration, sub string,
+	opts client.ApplyOptions) error {
 	data, err := json.Marshal(configuration)
 	if err != nil {
 		return fmt.Errorf("encode what must be applied: %w", err)

@@ -34,7 +34,8 @@ const (
 	finishForeground
 	// countPods brings the status of a disruption budget up to date.
 	countPods
-	// deleteContent deletes an object since its Namespace is being deleted, and finishNamespace lets that go when it is empty.
+	// deleteContent deletes an object since its Namespace is being deleted, and finishNamespace lets that go when it is
+	// empty.
 	deleteContent
 	finishNamespace
 )
@@ -106,12 +107,15 @@ func (s *Server) run(p step, r *record) (string, error) {
 			})
 		})
 	case finishOrphaning:
-		return GarbageCollector + " has orphaned the dependents of " + what, change(withoutFinalizer(metav1.FinalizerOrphanDependents))
+		return GarbageCollector + " has orphaned the dependents of " +
+			what, change(withoutFinalizer(metav1.FinalizerOrphanDependents))
 	case finishForeground:
-		return GarbageCollector + " has deleted the dependents of " + what, change(withoutFinalizer(metav1.FinalizerDeleteDependents))
+		return GarbageCollector + " has deleted the dependents of " +
+			what, change(withoutFinalizer(metav1.FinalizerDeleteDependents))
 	case deleteContent:
 		policy := metav1.DeletePropagationBackground
-		return NamespaceController + " deletes " + what, s.delete(p.kind, request{actor: NamespaceController, verb: "delete"}, r, &metav1.DeleteOptions{PropagationPolicy: &policy})
+		return NamespaceController + " deletes " + what, s.delete(p.kind, request{actor: NamespaceController, verb: "delete"},
+			r, &metav1.DeleteOptions{PropagationPolicy: &policy})
 	case finishNamespace:
 		s.finishNamespace(p.kind, request{actor: NamespaceController, verb: "delete"}, r)
 		return NamespaceController + " lets go " + what, nil
@@ -156,7 +160,8 @@ func (s *Server) matters(c Change) bool {
 		return true
 	}
 	before, after := metaOf(c.Old), metaOf(c.New)
-	return !slices.Equal(before.Finalizers, after.Finalizers) || !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
+	return !slices.Equal(before.Finalizers, after.Finalizers) ||
+		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
 		!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 }
 

@@ -25,7 +25,8 @@ func (s statusStrategy) unconditionally() bool { return s.unconditional }
 
 func (statusStrategy) has(sub string) bool { return sub == "status" }
 
-func (s statusStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+func (s statusStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
 	if !s.born {
 		delete(body, "status")
 	}
@@ -35,7 +36,8 @@ func (s statusStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[
 	return body, nil
 }
 
-func (s statusStrategy) update(_ metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (s statusStrategy) update(_ metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	if sub == "status" {
 		if s.bare {
 			meta = old.meta
@@ -84,10 +86,12 @@ func allocatable(body map[string]any) map[string]any {
 	return body
 }
 
-func (s nodeStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (s nodeStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	meta, body, errs := s.statusStrategy.update(now, sub, old, meta, allocatable(body))
 	if before := textAt(old.body, "spec", "providerID"); before != "" && textAt(body, "spec", "providerID") != before {
-		errs = append(errs, field.Forbidden(field.NewPath("spec"), "node updates may not change providerID except from \"\" to valid"))
+		errs = append(errs, field.Forbidden(field.NewPath("spec"),
+			"node updates may not change providerID except from \"\" to valid"))
 	}
 	return meta, body, errs
 }
@@ -100,7 +104,8 @@ func (leaseStrategy) upserts() bool { return true }
 // attachmentStrategy adds that the spec of a VolumeAttachment never changes.
 type attachmentStrategy struct{ statusStrategy }
 
-func (s attachmentStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (s attachmentStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	meta, body, errs := s.statusStrategy.update(now, sub, old, meta, body)
 	if !sameJSON(body["spec"], old.body["spec"]) {
 		errs = append(errs, field.Invalid(field.NewPath("spec"), body["spec"], "field is immutable"))

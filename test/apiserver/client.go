@@ -133,7 +133,8 @@ func (c *liveClient) update(ctx context.Context, o client.Object, req request) e
 	k, old, err := c.target(ctx, o)
 	if apierrors.IsNotFound(err) && k.strategy.upserts() {
 		if o.GetUID() != "" {
-			return conflict(k, o.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: ", o.GetUID()))
+			return conflict(k, o.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: ",
+				o.GetUID()))
 		}
 		return c.Create(ctx, o)
 	}
@@ -145,7 +146,8 @@ func (c *liveClient) update(ctx context.Context, o client.Object, req request) e
 		return err
 	}
 	if meta.UID != "" && meta.UID != old.meta.UID {
-		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", meta.UID, old.meta.UID))
+		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
+			meta.UID, old.meta.UID))
 	}
 	r, err := c.server.update(k, req, old, meta, body, old.applied)
 	if err != nil {
@@ -155,14 +157,16 @@ func (c *liveClient) update(ctx context.Context, o client.Object, req request) e
 	return c.answer(k, r, o)
 }
 
-func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	options ...client.PatchOption) error {
 	var opts client.PatchOptions
 	opts.ApplyOptions(options)
 	return c.patch(ctx, o, o, patch, c.request("patch", "", opts.DryRun), opts)
 }
 
 // patch sends the patch that follows from body to the object of o and puts the answer into body.
-func (c *liveClient) patch(ctx context.Context, o, body client.Object, patch client.Patch, req request, opts client.PatchOptions) error {
+func (c *liveClient) patch(ctx context.Context, o, body client.Object, patch client.Patch, req request,
+	opts client.PatchOptions) error {
 	k, err := c.kindOf(ctx, o)
 	if err != nil {
 		return err
@@ -207,7 +211,8 @@ func (c *liveClient) DeleteAllOf(ctx context.Context, o client.Object, options .
 		return err
 	}
 	for _, r := range records {
-		if err := c.server.delete(k, c.request("deletecollection", "", opts.DryRun), r, opts.AsDeleteOptions()); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.server.delete(k, c.request("deletecollection", "", opts.DryRun), r, opts.AsDeleteOptions()); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return err
 		}
 	}

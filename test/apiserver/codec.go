@@ -112,11 +112,12 @@ func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any
 
 // undecodable is the answer to a patch that leads to something of the wrong form.
 func undecodable(k *kind, name string, err error) error {
-	return apierrors.NewInvalid(k.gvk.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath("patch"), name, err.Error())})
+	return apierrors.NewInvalid(k.gvk.GroupKind(), name,
+		field.ErrorList{field.Invalid(field.NewPath("patch"), name, err.Error())})
 }
 
-// canonicalize makes the JSON of a record that of its Go value, which is what the server stores of a built-in kind: what
-// the type does not know is gone, and numbers and times have their one form.
+// canonicalize makes the JSON of a record that of its Go value, which is what the server stores of a built-in kind:
+// what the type does not know is gone, and numbers and times have their one form.
 func (k *kind) canonicalize(r, old *record) error {
 	bare := k.shallow(r.object)
 	*metaOf(bare) = metav1.ObjectMeta{}

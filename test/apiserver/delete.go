@@ -20,10 +20,12 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 	}
 	if p := opts.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != old.meta.UID {
-			return conflict(k, old.key.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, old.meta.UID))
+			return conflict(k, old.key.Name,
+				fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, old.meta.UID))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != old.meta.ResourceVersion {
-			return conflict(k, old.key.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, old.meta.ResourceVersion))
+			return conflict(k, old.key.Name,
+				fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, old.meta.ResourceVersion))
 		}
 	}
 	if done, err := s.terminate(k, req, old); done || err != nil {

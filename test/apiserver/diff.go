@@ -9,21 +9,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mergePatchOf returns the merge patch that client.MergeFrom would send for a typed object, already decoded: the way over
-// JSON text costs more than all that the server then does. ok is false if the patch is another one or not to be seen
-// through.
+// mergePatchOf returns the merge patch that client.MergeFrom would send for a typed object, already decoded: the way
+// over JSON text costs more than all that the server then does. ok is false if the patch is another one or not to be
+// seen through.
 func (k *kind) mergePatchOf(patch client.Patch, o client.Object) (result map[string]any, ok bool) {
 	v := reflect.ValueOf(patch)
 	if patch.Type() != types.MergePatchType || v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		return nil, false
 	}
 	from, opts := v.Elem().FieldByName("from"), v.Elem().FieldByName("opts")
-	if !from.IsValid() || from.Type() != reflect.TypeFor[client.Object]() || !opts.IsValid() || opts.Type() != reflect.TypeFor[client.MergeFromOptions]() {
+	if !from.IsValid() || from.Type() != reflect.TypeFor[client.Object]() || !opts.IsValid() ||
+		opts.Type() != reflect.TypeFor[client.MergeFromOptions]() {
 		return nil, false
 	}
 	before := *(*client.Object)(unsafe.Pointer(from.UnsafeAddr()))
 	lock := (*client.MergeFromOptions)(unsafe.Pointer(opts.UnsafeAddr())).OptimisticLock
-	if reflect.TypeOf(before) != reflect.TypeOf(o) || reflect.TypeOf(o).Elem() != k.goType() || lock && before.GetResourceVersion() == "" {
+	if reflect.TypeOf(before) != reflect.TypeOf(o) || reflect.TypeOf(o).Elem() != k.goType() || lock &&
+		before.GetResourceVersion() == "" {
 		return nil, false
 	}
 	old, changed, err := k.differing(before, o)

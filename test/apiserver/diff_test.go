@@ -40,7 +40,8 @@ func TestMergePatchOfIsMergeFrom(t *testing.T) {
 			live(before)
 			after := before.DeepCopy()
 			change(after)
-			for _, patch := range []client.Patch{client.MergeFrom(before), client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})} {
+			for _, patch := range []client.Patch{client.MergeFrom(before),
+				client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})} {
 				data, err := patch.Data(after)
 				if err != nil {
 					t.Fatal(err)

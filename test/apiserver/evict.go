@@ -50,8 +50,10 @@ func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Evi
 func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error) {
 	pod := old.object.(*corev1.Pod)
 	conditions := slices.Clone(pod.Status.Conditions)
-	mark := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
-		Message: "Eviction API: evicting", LastTransitionTime: s.timestamp(), ObservedGeneration: pod.Status.ObservedGeneration}
+	mark := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason:  "EvictionByEvictionAPI",
+		Message: "Eviction API: evicting", LastTransitionTime: s.timestamp(),
+		ObservedGeneration: pod.Status.ObservedGeneration}
 	i := slices.IndexFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == mark.Type })
 	switch {
 	case req.dry:
@@ -91,7 +93,8 @@ func (s *Server) budgetOf(pod *corev1.Pod) (*record, error) {
 			continue
 		}
 		if found != nil {
-			return nil, apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+			return nil,
+				apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
 		}
 		found = r
 	}
@@ -107,14 +110,16 @@ func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 func (s *Server) spend(req request, r *record, pod *corev1.Pod) error {
 	budget := r.object.(*policyv1.PodDisruptionBudget)
 	if !ready(pod) {
-		always := budget.Spec.UnhealthyPodEvictionPolicy != nil && *budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
+		always := budget.Spec.UnhealthyPodEvictionPolicy != nil &&
+			*budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
 		if always || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0 {
 			return nil
 		}
 	}
 	refused := func(message string, retryAfter int) error {
 		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
-		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
 		return err
 	}
 	const busy = 10 // seconds

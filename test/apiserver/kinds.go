@@ -153,19 +153,25 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	add(core, "nodes", false, of(func(l *corev1.NodeList) *[]corev1.Node { return &l.Items }), newNodeStrategy())
 	add(core, "pods", true, of(func(l *corev1.PodList) *[]corev1.Pod { return &l.Items }), newPodStrategy())
 	add(core, "secrets", true, of(func(l *corev1.SecretList) *[]corev1.Secret { return &l.Items }), secretStrategy{})
-	add(core, "configmaps", true, of(func(l *corev1.ConfigMapList) *[]corev1.ConfigMap { return &l.Items }), contentStrategy{})
-	add(core, "namespaces", false, of(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }), namespaceStrategy{statusStrategy{unconditional: true}})
+	add(core, "configmaps", true, of(func(l *corev1.ConfigMapList) *[]corev1.ConfigMap { return &l.Items }),
+		contentStrategy{})
+	add(core, "namespaces", false, of(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }),
+		namespaceStrategy{statusStrategy{unconditional: true}})
 	add(policyv1.SchemeGroupVersion, "poddisruptionbudgets", true,
-		of(func(l *policyv1.PodDisruptionBudgetList) *[]policyv1.PodDisruptionBudget { return &l.Items }), statusStrategy{generations: true})
+		of(func(l *policyv1.PodDisruptionBudgetList) *[]policyv1.PodDisruptionBudget { return &l.Items }),
+		statusStrategy{generations: true})
 	add(storagev1.SchemeGroupVersion, "volumeattachments", false,
-		of(func(l *storagev1.VolumeAttachmentList) *[]storagev1.VolumeAttachment { return &l.Items }), attachmentStrategy{statusStrategy{bare: true}})
+		of(func(l *storagev1.VolumeAttachmentList) *[]storagev1.VolumeAttachment { return &l.Items }),
+		attachmentStrategy{statusStrategy{bare: true}})
 	add(certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false,
 		of(func(l *certificatesv1.CertificateSigningRequestList) *[]certificatesv1.CertificateSigningRequest {
 			return &l.Items
 		}), signingStrategy{})
 	add(coordinationv1.SchemeGroupVersion, "leases", true,
 		of(func(l *coordinationv1.LeaseList) *[]coordinationv1.Lease { return &l.Items }), leaseStrategy{})
-	add(appsv1.SchemeGroupVersion, "daemonsets", true, of(func(l *appsv1.DaemonSetList) *[]appsv1.DaemonSet { return &l.Items }), statusStrategy{generations: true})
+	add(appsv1.SchemeGroupVersion, "daemonsets", true, of(func(l *appsv1.DaemonSetList) *[]appsv1.DaemonSet {
+		return &l.Items
+	}), statusStrategy{generations: true})
 	r.mapper = mapper
 	r.pods, r.budgets = r.byType[reflect.TypeFor[corev1.Pod]()], r.byType[reflect.TypeFor[policyv1.PodDisruptionBudget]()]
 	r.namespaces = r.byType[reflect.TypeFor[corev1.Namespace]()]

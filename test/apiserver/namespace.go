@@ -10,11 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaceStrategy is the one of Namespaces: the namespace controller's finalizer is in the spec, and until it is taken
-// off, a Namespace that is deleted only ends what is in it.
+// namespaceStrategy is the one of Namespaces: the namespace controller's finalizer is in the spec, and until it is
+// taken off, a Namespace that is deleted only ends what is in it.
 type namespaceStrategy struct{ statusStrategy }
 
-func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
 	labels := map[string]string{corev1.LabelMetadataName: meta.Name}
 	for k, v := range meta.Labels {
 		if k != corev1.LabelMetadataName {
@@ -49,7 +50,8 @@ func (s *Server) terminate(k *kind, req request, old *record) (done bool, err er
 	return true, nil
 }
 
-// terminating refuses what would be made in a Namespace that is being deleted. One that does not exist is not asked for.
+// terminating refuses what would be made in a Namespace that is being deleted. One that does not exist is not asked
+// for.
 func (s *Server) terminating(k *kind, namespace, name string) error {
 	if !k.namespaced {
 		return nil
@@ -58,15 +60,17 @@ func (s *Server) terminating(k *kind, namespace, name string) error {
 	if r == nil || r.meta.DeletionTimestamp == nil {
 		return nil
 	}
-	err := apierrors.NewForbidden(k.resource(), name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", namespace))
+	err := apierrors.NewForbidden(k.resource(), name,
+		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", namespace))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", namespace), Field: "metadata.namespace",
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", namespace),
+		Field: "metadata.namespace",
 	})
 	return err
 }
 
-// findEnds adds what the namespace controller would do: it deletes all that is in a Namespace that is being deleted, in any
-// order, and when nothing is left lets that go.
+// findEnds adds what the namespace controller would do: it deletes all that is in a Namespace that is being deleted,
+// in any order, and when nothing is left lets that go.
 func (s *Server) findEnds() {
 	for _, n := range s.tables[s.registry.namespaces.index] {
 		if n.meta.DeletionTimestamp == nil {

@@ -18,7 +18,8 @@ func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
 	s := New(clientgoscheme.Scheme, func() time.Time { return time.Unix(2_000_000_000, 0) })
 	c := s.Client("person")
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	protected := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "held", Finalizers: []string{"example.com/hold"}}}
+	protected := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "held",
+		Finalizers: []string{"example.com/hold"}}}
 	for _, o := range []client.Object{
 		ns, protected, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "loose"}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "elsewhere"}},

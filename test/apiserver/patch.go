@@ -37,10 +37,13 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 		return nil, err
 	}
 	if meta.Name != key.Name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", meta.Name, key.Name))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)",
+			meta.Name, key.Name))
 	}
 	if meta.Namespace != key.Namespace {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the URL (%s)", meta.Namespace, key.Namespace))
+		return nil,
+			apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the URL (%s)",
+				meta.Namespace, key.Namespace))
 	}
 	return s.update(k, req, old, meta, body, old.applied)
 }

@@ -42,7 +42,8 @@ func (podStrategy) grace(o client.Object, wanted *int64) (int64, bool) {
 // evictionTolerance is for how many seconds a pod stays on a node in trouble if it does not say.
 const evictionTolerance = 300
 
-func (podStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+func (podStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
 	meta.Generation = 1
 	body["status"] = map[string]any{"phase": string(corev1.PodPending), "qosClass": string(corev1.PodQOSBestEffort)}
 	given, _ := body["spec"].(map[string]any)
@@ -81,9 +82,11 @@ func tolerates(t any, key string) bool {
 
 // mutablePodFields are what an update may change of a pod's spec. The real server allows further images and tolerations
 // only, which nobody here changes.
-var mutablePodFields = [...]string{"containers", "initContainers", "activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"}
+var mutablePodFields = [...]string{"containers", "initContainers", "activeDeadlineSeconds", "tolerations",
+	"terminationGracePeriodSeconds"}
 
-func (s podStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (s podStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	if sub == "status" {
 		meta.OwnerReferences = old.meta.OwnerReferences
 		body = withDefault(body, "qosClass", textAt(old.body, "status", "qosClass"))

@@ -35,14 +35,16 @@ func intAt(in map[string]any, below, name string) int32 {
 // real server makes a write of some calls that change nothing, in the managedFields.
 func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1.Scale) error {
 	if scale.UID != "" && scale.UID != old.meta.UID {
-		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, old.meta.UID))
+		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
+			scale.UID, old.meta.UID))
 	}
 	if scale.ResourceVersion != "" && scale.ResourceVersion != old.meta.ResourceVersion {
 		return modified(k, old)
 	}
 	if scale.Spec.Replicas < 0 {
-		return apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, field.ErrorList{
-			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
+		return apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name,
+			field.ErrorList{
+				field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
 	}
 	meta := *old.meta
 	replicas := map[string]any{"spec": map[string]any{"replicas": int64(scale.Spec.Replicas)}}

@@ -14,7 +14,8 @@ type contentStrategy struct{ plainStrategy }
 
 func (contentStrategy) unconditionally() bool { return true }
 
-func (contentStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (contentStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	return meta, body, frozen(old, body)
 }
 
@@ -33,7 +34,8 @@ func frozen(old *record, body map[string]any) (errs field.ErrorList) {
 // secretStrategy adds the type of a Secret, which never changes, and its stringData.
 type secretStrategy struct{ contentStrategy }
 
-func (secretStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+func (secretStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
 	body = folded(body)
 	if textAt(body, "type") == "" {
 		body["type"] = string(corev1.SecretTypeOpaque)
@@ -41,7 +43,8 @@ func (secretStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[strin
 	return body, nil
 }
 
-func (secretStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (secretStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	body = folded(body)
 	if textAt(body, "type") == "" {
 		body = withField(body, "type", old.body)

@@ -94,7 +94,8 @@ func TestWrites(t *testing.T) {
 				w.must(t, w.Patch(t.Context(), m, client.MergeFrom(before)))
 			}
 			stored := reload(t, w, machine("a"))
-			if stored.ResourceVersion != test.version || stored.Generation != test.generation || stored.Status.Phase != test.phase {
+			if stored.ResourceVersion != test.version || stored.Generation != test.generation ||
+				stored.Status.Phase != test.phase {
 				t.Errorf("version %s generation %d phase %q", stored.ResourceVersion, stored.Generation, stored.Status.Phase)
 			}
 			if want := int(w.Revision()) - firstRevision; len(w.Changes(0)) != want {
@@ -106,7 +107,8 @@ func TestWrites(t *testing.T) {
 
 // What the schema does not know is not stored, and what it demands has its default back.
 func TestPruningAndDefaults(t *testing.T) {
-	for _, patch := range []string{`{"unknown":1}`, `{"spec":{"unknown":1}}`, `{"spec":{"timeouts":null}}`, `{"spec":{"timeouts":{"drain":null,"x":{}}}}`} {
+	for _, patch := range []string{`{"unknown":1}`, `{"spec":{"unknown":1}}`, `{"spec":{"timeouts":null}}`,
+		`{"spec":{"timeouts":{"drain":null,"x":{}}}}`} {
 		w := newWorld()
 		w.must(t, w.Create(t.Context(), machine("a")))
 		revision := w.Revision()
@@ -130,17 +132,20 @@ func TestStaleWritesConflict(t *testing.T) {
 	}
 	locked := stale.DeepCopy()
 	locked.Labels = map[string]string{"x": "y"}
-	if err := w.Patch(t.Context(), locked.DeepCopy(), client.MergeFromWithOptions(stale, client.MergeFromWithOptimisticLock{})); !apierrors.IsConflict(err) {
+	if err := w.Patch(t.Context(), locked.DeepCopy(),
+		client.MergeFromWithOptions(stale, client.MergeFromWithOptimisticLock{})); !apierrors.IsConflict(err) {
 		t.Errorf("patch with lock: %v", err)
 	}
 	w.must(t, w.Patch(t.Context(), locked, client.MergeFrom(stale)))
 	if locked.Spec.Version != "v1.2.3" || locked.Labels["x"] != "y" {
 		t.Errorf("a patch without lock did not merge: %+v", locked)
 	}
-	if err := w.Delete(t.Context(), stale, client.Preconditions{ResourceVersion: &stale.ResourceVersion}); !apierrors.IsConflict(err) {
+	if err := w.Delete(t.Context(), stale,
+		client.Preconditions{ResourceVersion: &stale.ResourceVersion}); !apierrors.IsConflict(err) {
 		t.Errorf("delete: %v", err)
 	}
-	if err := w.Delete(t.Context(), stale, client.Preconditions{UID: ptr.To(types.UID("other"))}); !apierrors.IsConflict(err) {
+	if err := w.Delete(t.Context(), stale,
+		client.Preconditions{UID: ptr.To(types.UID("other"))}); !apierrors.IsConflict(err) {
 		t.Errorf("delete of another: %v", err)
 	}
 }
@@ -179,7 +184,8 @@ func TestFinalizers(t *testing.T) {
 	w.now = epoch.Add(time.Minute)
 	w.must(t, w.Delete(t.Context(), m))
 	m = reload(t, w, m)
-	if m.DeletionTimestamp == nil || !m.DeletionTimestamp.Time.Equal(w.now) || *m.DeletionGracePeriodSeconds != 0 || m.Generation != 2 {
+	if m.DeletionTimestamp == nil || !m.DeletionTimestamp.Time.Equal(w.now) || *m.DeletionGracePeriodSeconds != 0 ||
+		m.Generation != 2 {
 		t.Errorf("deleted %+v", m.ObjectMeta)
 	}
 	revision := w.Revision()
@@ -198,7 +204,8 @@ func TestFinalizers(t *testing.T) {
 		t.Errorf("the answer is %+v", m.ObjectMeta)
 	}
 	changes := w.Changes(revision)
-	if len(changes) != 1 || changes[0].Type != watch.Deleted || changes[0].New.GetResourceVersion() != formatRevision(w.Revision()) ||
+	if len(changes) != 1 || changes[0].Type != watch.Deleted ||
+		changes[0].New.GetResourceVersion() != formatRevision(w.Revision()) ||
 		len(changes[0].New.GetFinalizers()) != 1 {
 		t.Errorf("changes %+v", changes)
 	}
@@ -211,7 +218,8 @@ func TestFinalizers(t *testing.T) {
 }
 
 func pod(name, node string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "a"}},
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		Labels: map[string]string{"app": "a"}},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 }
 
@@ -235,8 +243,10 @@ func TestPodsGoGracefully(t *testing.T) {
 
 func TestEvictionKeepsTheBudget(t *testing.T) {
 	w := newWorld()
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}, MinAvailable: ptr.To(intstr.FromInt32(1))}}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
+			MinAvailable: ptr.To(intstr.FromInt32(1))}}
 	w.must(t, w.Create(t.Context(), budget))
 	for _, name := range []string{"a", "b"} {
 		p := pod(name, "n")
@@ -248,7 +258,8 @@ func TestEvictionKeepsTheBudget(t *testing.T) {
 	evict := func(name string) error {
 		return w.SubResource("eviction").Create(t.Context(), pod(name, "n"), &policyv1.Eviction{})
 	}
-	if err := evict("a"); !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) || !apierrors.IsTooManyRequests(err) {
+	if err := evict("a"); !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) ||
+		!apierrors.IsTooManyRequests(err) {
 		t.Errorf("evicted while the budget is unknown: %v", err)
 	}
 	for w.Pending() > 0 {
@@ -272,7 +283,8 @@ func TestEvictionKeepsTheBudget(t *testing.T) {
 }
 
 func owned(o client.Object, by client.Object, block bool) client.Object {
-	o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "machinist.dev/v1beta1", Kind: "Machine",
+	o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "machinist.dev/v1beta1",
+		Kind: "Machine",
 		Name: by.GetName(), UID: by.GetUID(), BlockOwnerDeletion: &block}))
 	return o
 }
@@ -294,8 +306,9 @@ func TestGarbageCollection(t *testing.T) {
 		steps int
 		left  []string
 	}{
-		"background":       {metav1.DeletePropagationBackground, nil, 2, nil},
-		"background, held": {metav1.DeletePropagationBackground, []string{"example.com/a"}, 1, []string{"child", "grandchild"}},
+		"background": {metav1.DeletePropagationBackground, nil, 2, nil},
+		"background, held": {metav1.DeletePropagationBackground, []string{"example.com/a"}, 1,
+			[]string{"child", "grandchild"}},
 		"foreground":       {metav1.DeletePropagationForeground, nil, 4, nil},
 		"foreground, held": {metav1.DeletePropagationForeground, []string{"example.com/a"}, 3, []string{"child", "owner"}},
 		"orphans":          {metav1.DeletePropagationOrphan, nil, 2, []string{"child", "grandchild"}},
@@ -396,7 +409,8 @@ func TestApplyMergesConditions(t *testing.T) {
 	apply := func(kind, manager string) {
 		t.Helper()
 		c := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "machinist.dev/v1beta1", "kind": "Machine", "metadata": map[string]any{"namespace": namespace, "name": "a"},
+			"apiVersion": "machinist.dev/v1beta1", "kind": "Machine", "metadata": map[string]any{"namespace": namespace,
+				"name": "a"},
 			"status": map[string]any{"conditions": []any{map[string]any{
 				"type": kind, "status": "True", "reason": "A", "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z"}}},
 		}})

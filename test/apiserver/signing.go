@@ -23,14 +23,16 @@ func (signingStrategy) fields(o client.Object) fields.Set {
 	return fields.Set{"spec.signerName": o.(*certificatesv1.CertificateSigningRequest).Spec.SignerName}
 }
 
-func (signingStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+func (signingStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
 	delete(body, "status")
 	return body, nil
 }
 
 // update takes nothing but metadata with a write to the object, nothing but conditions with one to approval, and with
 // one to status all but the decision.
-func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	status, _ := body["status"].(map[string]any)
 	before, _ := old.body["status"].(map[string]any)
 	body = withField(body, "spec", old.body)
@@ -54,7 +56,8 @@ func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *me
 	body["status"] = status
 	var errs field.ErrorList
 	path := field.NewPath("status", "conditions")
-	for _, decision := range []string{string(certificatesv1.CertificateApproved), string(certificatesv1.CertificateDenied)} {
+	for _, decision := range []string{string(certificatesv1.CertificateApproved),
+		string(certificatesv1.CertificateDenied)} {
 		was, is := has(before["conditions"], decision), has(conditions, decision)
 		switch {
 		case was && !is:
@@ -63,7 +66,8 @@ func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *me
 			errs = append(errs, field.Forbidden(path, "updates may not add a condition of type "+decision))
 		}
 	}
-	if has(conditions, string(certificatesv1.CertificateApproved)) && has(conditions, string(certificatesv1.CertificateDenied)) {
+	if has(conditions, string(certificatesv1.CertificateApproved)) &&
+		has(conditions, string(certificatesv1.CertificateDenied)) {
 		errs = append(errs, field.Invalid(path, conditions, "Approved and Denied conditions are mutually exclusive"))
 	}
 	return meta, body, errs
@@ -94,7 +98,8 @@ func stamped(now metav1.Time, conditions, before any) []any {
 		}
 		if c["lastTransitionTime"] == nil {
 			c["lastTransitionTime"] = at
-			if was := condition(before, textAt(c, "type")); was != nil && was["status"] == c["status"] && was["lastTransitionTime"] != nil {
+			if was := condition(before, textAt(c, "type")); was != nil && was["status"] == c["status"] &&
+				was["lastTransitionTime"] != nil {
 				c["lastTransitionTime"] = was["lastTransitionTime"]
 			}
 		}

@@ -1,15 +1,18 @@
-// Package apiserver is the API server of a deterministic world: an in-memory, versioned log of objects with the semantics of
-// kube-apiserver, single-threaded, without wall clock, randomness, goroutines or locks, and cheap to copy.
+// Package apiserver is the API server of a deterministic world: an in-memory, versioned log of objects with the
+// semantics of kube-apiserver, single-threaded, without wall clock, randomness, goroutines or locks, and cheap to
+// copy.
 //
-// What it keeps of the real one: resource versions and conflicts, generated names, generations, no-op writes that leave
-// no trace, the status, scale, eviction and approval subresources, finalizers and graceful deletion, propagation policies
-// with the garbage collector, the defaults, pruning, schema and rules of Machinist's CustomResourceDefinitions, disruption
-// budgets, the end of a namespace with all that is in it, and the error that a client gets in each case.
+// What it keeps of the real one: resource versions and conflicts, generated names, generations, no-op writes that
+// leave no trace, the status, scale, eviction and approval subresources, finalizers and graceful deletion,
+// propagation policies with the garbage collector, the defaults, pruning, schema and rules of Machinist's
+// CustomResourceDefinitions, disruption budgets, the end of a namespace with all that is in it, and the error that a
+// client gets in each case.
 //
-// What it leaves out: namespaces need not exist, though one that does refuses what is new when it is being deleted; managedFields are never shown, and server-side apply knows a field's
-// owner only by what each manager last applied; lists are never paged; admission policies do not run; built-in kinds get
-// no more of their defaults and validation than builtin.go names; a response replaces the caller's object wholly, where
-// a real client leaves fields that the response lacks as they were.
+// What it leaves out: namespaces need not exist, though one that does refuses what is new when it is being deleted;
+// managedFields are never shown, and server-side apply knows a field's owner only by what each manager last applied;
+// lists are never paged; admission policies do not run; built-in kinds get no more of their defaults and validation
+// than builtin.go names; a response replaces the caller's object wholly, where a real client leaves fields that the
+// response lacks as they were.
 package apiserver
 
 import (
@@ -175,7 +178,8 @@ func (s *Server) remove(k *kind, req request, old *record) {
 	s.tables[k.index] = slices.Delete(s.tables[k.index], i, i+1)
 	last := k.shallow(old.object)
 	metaOf(last).ResourceVersion = formatRevision(s.Revision() + 1)
-	s.commit(Change{Type: watch.Deleted, GVK: k.gvk, Key: old.key, Old: old.object, New: last, Actor: req.actor, Verb: req.name()})
+	s.commit(Change{Type: watch.Deleted, GVK: k.gvk, Key: old.key, Old: old.object, New: last, Actor: req.actor,
+		Verb: req.name()})
 }
 
 func (s *Server) commit(c Change) {

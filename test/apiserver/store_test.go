@@ -67,7 +67,8 @@ func node(name string) *corev1.Node {
 // live gives a machine the status that one has whose Node is there.
 func live(m *v1beta1.Machine) {
 	m.Status = v1beta1.MachineStatus{
-		ObservedGeneration: m.Generation, Phase: v1beta1.MachineRunning, NodeRef: &v1beta1.NodeRef{Name: m.Name, UID: "node-uid"},
+		ObservedGeneration: m.Generation, Phase: v1beta1.MachineRunning,
+		NodeRef:   &v1beta1.NodeRef{Name: m.Name, UID: "node-uid"},
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 		Instance:  &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Zone: "a", Provider: "sim"},
 	}

@@ -25,7 +25,8 @@ type strategy interface {
 	create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList)
 	// update prepares the next state of an object, for a write to it or to one of its subresources. It must not change
 	// the maps below body. Metadata returned as old.meta itself did not change.
-	update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList)
+	update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta,
+		map[string]any, field.ErrorList)
 	// grace returns for how many seconds an object lives on that is deleted with this grace, false if the kind has none.
 	grace(o client.Object, wanted *int64) (int64, bool)
 	// fields are what field selectors can select by beside name and namespace.
@@ -47,11 +48,13 @@ func (plainStrategy) fields(client.Object) fields.Set           { return nil }
 func (plainStrategy) scales() bool                              { return false }
 func (plainStrategy) has(string) bool                           { return false }
 
-func (plainStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+func (plainStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
 	return body, nil
 }
 
-func (plainStrategy) update(_ metav1.Time, _ string, _ *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (plainStrategy) update(_ metav1.Time, _ string, _ *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	return meta, body, nil
 }
 
@@ -73,13 +76,15 @@ func (c customStrategy) scales() bool { return c.scale }
 
 func (customStrategy) has(sub string) bool { return sub == "status" }
 
-func (c customStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+func (c customStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
 	delete(body, "status")
 	meta.Generation = 1
 	return c.schema.Admit(meta.Name, body, nil)
 }
 
-func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	if sub == "status" {
 		body, errs := c.schema.Admit(old.key.Name, withField(old.body, "status", body), old.body)
 		return old.meta, body, errs
@@ -91,7 +96,8 @@ func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
-// withField returns a copy of body in which one field is that of another object. The copy is body itself if they share it.
+// withField returns a copy of body in which one field is that of another object. The copy is body itself if they
+// share it.
 func withField(body map[string]any, name string, from map[string]any) map[string]any {
 	value, ok := from[name]
 	if current, present := body[name]; present == ok && sameJSON(current, value) {

@@ -26,7 +26,8 @@ type subResource struct {
 
 // missing is the answer to a request for a subresource that the kind does not have.
 func (r *subResource) missing(k *kind) error {
-	return apierrors.NewGenericServerResponse(404, "", k.resource(), "", "the server could not find the requested resource", 0, true)
+	return apierrors.NewGenericServerResponse(404, "", k.resource(), "",
+		"the server could not find the requested resource", 0, true)
 }
 
 func (r *subResource) Get(ctx context.Context, o, into client.Object, _ ...client.SubResourceGetOption) error {
@@ -48,7 +49,8 @@ func (r *subResource) Get(ctx context.Context, o, into client.Object, _ ...clien
 	return r.missing(k)
 }
 
-func (r *subResource) Create(ctx context.Context, o, sub client.Object, options ...client.SubResourceCreateOption) error {
+func (r *subResource) Create(ctx context.Context, o, sub client.Object,
+	options ...client.SubResourceCreateOption) error {
 	k, old, err := r.client.target(ctx, o)
 	if err != nil {
 		return err
@@ -91,7 +93,8 @@ func (r *subResource) Update(ctx context.Context, o client.Object, options ...cl
 	return r.client.update(ctx, body, req)
 }
 
-func (r *subResource) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+func (r *subResource) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	options ...client.SubResourcePatchOption) error {
 	var opts client.SubResourcePatchOptions
 	opts.ApplyOptions(options)
 	req := r.client.request("patch", r.name, opts.DryRun)
@@ -137,7 +140,8 @@ func (r *subResource) patchScale(k *kind, req request, o, body client.Object, pa
 	return nil
 }
 
-func (r *subResource) Apply(ctx context.Context, configuration runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+func (r *subResource) Apply(ctx context.Context, configuration runtime.ApplyConfiguration,
+	options ...client.SubResourceApplyOption) error {
 	var opts client.SubResourceApplyOptions
 	opts.ApplyOpts(options)
 	if opts.SubResourceBody != nil {

@@ -23,9 +23,11 @@ func (s *Server) create(k *kind, req request, o client.Object) (*record, error) 
 }
 
 // insert stores a new object of this metadata and content, both of which it may change.
-func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[string]any, applied map[string]map[string]any) (*record, error) {
+func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[string]any,
+	applied map[string]map[string]any) (*record, error) {
 	if !k.namespaced && meta.Namespace != "" {
-		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return nil,
+			apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	if err := s.terminating(k, meta.Namespace, meta.Name); err != nil {
 		return nil, err
@@ -37,7 +39,8 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 	meta.CreationTimestamp = now
 	meta.DeletionTimestamp, meta.DeletionGracePeriodSeconds, meta.ManagedFields, meta.SelfLink = nil, nil, nil, ""
 	body, errs := k.strategy.create(now, meta, body)
-	errs = append(errs, validation.ValidateObjectMeta(meta, k.namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	errs = append(errs, validation.ValidateObjectMeta(meta, k.namespaced, validation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))...)
 	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), meta.Name, errs)
 	}
@@ -63,7 +66,8 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 }
 
 // update replaces a stored object, or what the subresource covers of it, by this metadata and content.
-func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any, applied map[string]map[string]any) (*record, error) {
+func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
+	applied map[string]map[string]any) (*record, error) {
 	switch {
 	case meta.ResourceVersion == "" && !k.strategy.unconditionally():
 		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), old.key.Name, field.ErrorList{
@@ -75,7 +79,8 @@ func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMe
 }
 
 // replace does an update whose resource version was checked.
-func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any, applied map[string]map[string]any) (*record, error) {
+func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
+	applied map[string]map[string]any) (*record, error) {
 	now := s.timestamp()
 	meta.ResourceVersion, meta.Generation = old.meta.ResourceVersion, old.meta.Generation
 	meta.ManagedFields, meta.SelfLink = nil, ""
@@ -127,9 +132,11 @@ func keepSystemFields(meta, old *metav1.ObjectMeta) {
 // sameMeta compares all that is stored of metadata, but the resource version.
 func sameMeta(a, b *metav1.ObjectMeta) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.GenerateName == b.GenerateName && a.UID == b.UID &&
-		a.Generation == b.Generation && a.CreationTimestamp.Equal(&b.CreationTimestamp) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		a.Generation == b.Generation && a.CreationTimestamp.Equal(&b.CreationTimestamp) &&
+		a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 		samePointed(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds) &&
-		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		slices.Equal(a.Finalizers, b.Finalizers) &&
 		slices.EqualFunc(a.OwnerReferences, b.OwnerReferences, sameOwner)
 }
 
@@ -154,5 +161,6 @@ func conflict(k *kind, name string, why error) error {
 
 // modified is the answer to a write of another version than the newest.
 func modified(k *kind, old *record) error {
-	return conflict(k, old.key.Name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+	return conflict(k, old.key.Name,
+		fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 }

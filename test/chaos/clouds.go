@@ -28,25 +28,32 @@ func (w *world) cloudChances() []chance {
 	}
 	return []chance{
 		{2, func(r *rand.Rand) disturbance {
-			return w.fault(r, "the cloud throttles", simcloud.FaultRule{Operation: "*", Probability: 0.7, Effect: simcloud.FaultEffect{
-				Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(time.Second),
-			}})
+			return w.fault(r, "the cloud throttles", simcloud.FaultRule{Operation: "*", Probability: 0.7,
+				Effect: simcloud.FaultEffect{
+					Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(time.Second),
+				}})
 		}},
 		{4, func(r *rand.Rand) disturbance {
-			code, operation := pick(r, rejections), pick(r, []string{"*", simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance, simcloud.OperationListInstances})
-			return w.fault(r, "the cloud fails", simcloud.FaultRule{Operation: operation, Probability: 0.7, Effect: simcloud.FaultEffect{Error: code}})
+			code, operation := pick(r, rejections), pick(r, []string{"*", simcloud.OperationCreateInstance,
+				simcloud.OperationDeleteInstance, simcloud.OperationListInstances})
+			return w.fault(r, "the cloud fails", simcloud.FaultRule{Operation: operation, Probability: 0.7,
+				Effect: simcloud.FaultEffect{Error: code}})
 		}},
 		{4, func(r *rand.Rand) disturbance {
-			operation := pick(r, []string{simcloud.OperationCreateInstance, simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance, simcloud.OperationUpdateTags})
-			return w.fault(r, "answers are lost", simcloud.FaultRule{Operation: operation, Probability: 0.8, Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
+			operation := pick(r, []string{simcloud.OperationCreateInstance, simcloud.OperationCreateInstance,
+				simcloud.OperationDeleteInstance, simcloud.OperationUpdateTags})
+			return w.fault(r, "answers are lost", simcloud.FaultRule{Operation: operation, Probability: 0.8,
+				Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
 		}},
 		{2, func(r *rand.Rand) disturbance {
-			return w.fault(r, "calls succeed and are said to fail", simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{
-				Error: simcloud.CodeInternalError, AfterEffect: true,
-			}})
+			return w.fault(r, "calls succeed and are said to fail",
+				simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{
+					Error: simcloud.CodeInternalError, AfterEffect: true,
+				}})
 		}},
 		{3, func(r *rand.Rand) disturbance {
-			return w.fault(r, "the cloud is slow", simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Latency: short(r), ResponseLatency: short(r)}})
+			return w.fault(r, "the cloud is slow",
+				simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Latency: short(r), ResponseLatency: short(r)}})
 		}},
 		{2, w.noCapacity},
 		{2, func(r *rand.Rand) disturbance {
@@ -100,8 +107,8 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 	}
 }
 
-// renewCredentials is what somebody does when the cloud refused them. Otherwise it would be minutes until they are tried
-// again.
+// renewCredentials is what somebody does when the cloud refused them. Otherwise it would be minutes until they are
+// tried again.
 func (w *world) renewCredentials(ctx context.Context) error {
 	s := &corev1.Secret{}
 	if err := w.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, s); err != nil {

@@ -11,8 +11,8 @@ import (
 // most is how many disturbances there are at the same time at most.
 const most = 4
 
-// The weather changes: for a while everything may happen, and then nothing but what the cloud does, so that our processes
-// come to work while it misbehaves.
+// The weather changes: for a while everything may happen, and then nothing but what the cloud does, so that our
+// processes come to work while it misbehaves.
 const weather = 25 * time.Second
 
 // mending is how long it is tried to undo a disturbance while another one is in the way.

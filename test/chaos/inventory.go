@@ -39,16 +39,18 @@ func (w *world) check(ctx context.Context) (*inventory, error) {
 	if err := w.target.List(ctx, &nodes); err != nil {
 		return nil, err
 	}
-	if err := w.target.List(ctx, &tokens, client.InNamespace("kube-system"), client.MatchingFields{"type": "bootstrap.kubernetes.io/token"}); err != nil {
+	if err := w.target.List(ctx, &tokens, client.InNamespace("kube-system"),
+		client.MatchingFields{"type": "bootstrap.kubernetes.io/token"}); err != nil {
 		return nil, err
 	}
 	dump, err := w.cloud.Dump(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &inventory{deployments.Items, sets.Items, machines.Items, nodes.Items, slices.DeleteFunc(dump.Records, func(r simcloud.Record) bool {
-		return r.State == simcloud.StateTerminated
-	}), tokens.Items}, nil
+	return &inventory{deployments.Items, sets.Items, machines.Items, nodes.Items,
+		slices.DeleteFunc(dump.Records, func(r simcloud.Record) bool {
+			return r.State == simcloud.StateTerminated
+		}), tokens.Items}, nil
 }
 
 // asWanted returns what is not as people asked for.
@@ -68,7 +70,8 @@ func (all *inventory) unlikeWanted() (problems []string) {
 		d := &all.deployments[i]
 		n, s := d.ReplicasOrDefault(), d.Status
 		wanted += int(n)
-		if !d.DeletionTimestamp.IsZero() || s.ObservedGeneration != d.Generation || s.Replicas != n || s.UpdatedReplicas != n || s.UpToDateReplicas != n || s.AvailableReplicas != n {
+		if !d.DeletionTimestamp.IsZero() || s.ObservedGeneration != d.Generation || s.Replicas != n ||
+			s.UpdatedReplicas != n || s.UpToDateReplicas != n || s.AvailableReplicas != n {
 			problem("deployment %s wants %d: %d, %d updated, %d up to date, %d available, generation %d of %d", d.Name, n,
 				s.Replicas, s.UpdatedReplicas, s.UpToDateReplicas, s.AvailableReplicas, s.ObservedGeneration, d.Generation)
 		}

@@ -97,7 +97,8 @@ func (w *world) stealLease(program string) disturbance {
 
 func (w *world) etcdDies(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
 	return disturbance{
-		kind: "etcd of " + name + " killed", needs: []string{name}, lasts: between(random, 100*time.Millisecond, 5*time.Second),
+		kind: "etcd of " + name + " killed", needs: []string{name}, lasts: between(random, 100*time.Millisecond,
+			5*time.Second),
 		text: "kill -9 etcd of " + name + ", away",
 		do:   func(context.Context) error { return cp.StopEtcd() },
 		undo: cp.StartEtcd,
@@ -106,7 +107,8 @@ func (w *world) etcdDies(random *rand.Rand, name string, cp *controlplane.Contro
 
 func (w *world) apiServerDies(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
 	return disturbance{
-		kind: "API server of " + name + " killed", needs: []string{name}, lasts: between(random, 100*time.Millisecond, 5*time.Second),
+		kind: "API server of " + name + " killed", needs: []string{name}, lasts: between(random, 100*time.Millisecond,
+			5*time.Second),
 		text: "kill -9 API server of " + name + ", away",
 		do:   func(context.Context) error { return cp.StopAPIServer() },
 		undo: cp.StartAPIServer,
@@ -132,7 +134,8 @@ func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturba
 		}
 	}
 	return disturbance{
-		kind: fmt.Sprintf("%s %s for %d", to, said, len(replicas)), needs: needs, lasts: between(random, 500*time.Millisecond, 10*time.Second),
+		kind: fmt.Sprintf("%s %s for %d", to, said, len(replicas)), needs: needs, lasts: between(random, 500*time.Millisecond,
+			10*time.Second),
 		text: fmt.Sprintf("the %s of %s %s", to, strings.Join(names(replicas), " "), said),
 		do:   become(how), undo: become(link.Whole),
 	}

@@ -1,6 +1,7 @@
-// Command chaos beats a whole Machinist up while people use it: real API servers and etcds, two replicas of the manager and
-// of the provider, and the simulated cloud. Judges check every revision of every object and at every state of every
-// instance. In the end everything heals, and the fleet must be what was asked for, when settled, and then gone without a trace.
+// Command chaos beats a whole Machinist up while people use it: real API servers and etcds, two replicas of the
+// manager and of the provider, and the simulated cloud. Judges check every revision of every object and at every
+// state of every instance. In the end everything heals, and the fleet must be what was asked for, when settled, and
+// then gone without a trace.
 //
 // It ends with 1 if a promise was broken, and keeps all logs then.
 package main
@@ -31,10 +32,12 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 10*time.Minute, "how long to disturb and to use it")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "what is chosen by chance; when things happen is up to the machine")
 	flag.DurationVar(&o.gap, "gap", 3*time.Second, "time from one disturbance to the next, on average")
-	flag.DurationVar(&o.patience, "patience", 12*time.Minute, "time within which all must be well after the last disturbance; what the cloud had no room for is tried again within ten")
+	flag.DurationVar(&o.patience, "patience", 12*time.Minute,
+		"time within which all must be well after the last disturbance; what the cloud had no room for is tried again within ten")
 	flag.DurationVar(&o.rest, "rest", time.Minute, "how long nothing may be written when all is well")
 	flag.StringVar(&o.binaries, "bin", "bin", "folder of the programs (make build)")
-	flag.StringVar(&o.dir, "dir", "", "folder for logs and data, new or empty, and of a short name; by default a temporary one that is kept if a promise was broken")
+	flag.StringVar(&o.dir, "dir", "",
+		"folder for logs and data, new or empty, and of a short name; by default a temporary one that is kept if a promise was broken")
 	flag.Parse()
 	switch err := run(ctx, o); {
 	case errors.Is(err, errBroken):

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// Nobody is disturbed here, and somebody does in the processes' name what they must never do: the watchers see each of it
-// in a fleet that runs, and nothing but that.
+// Nobody is disturbed here, and somebody does in the processes' name what they must never do: the watchers see each
+// of it in a fleet that runs, and nothing but that.
 func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(options{patience: 3 * time.Minute, binaries: "../../bin", dir: filepath.Join(t.TempDir(), "stack")})
@@ -39,7 +39,8 @@ func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
 		t.Fatalf("a fleet that nobody disturbs is said to be broken: %v", broken)
 	}
 	machines := &v1beta1.MachineList{}
-	if err := w.control.List(ctx, machines, client.InNamespace(namespace), client.MatchingLabels{"pool": "calm"}); err != nil {
+	if err := w.control.List(ctx, machines, client.InNamespace(namespace),
+		client.MatchingLabels{"pool": "calm"}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := w.check(ctx)
@@ -91,7 +92,8 @@ func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
 	_, err = w.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ShutdownTime: &slow})
 	do(err)
 	do(w.control.Delete(ctx, lost))
-	do(w.control.Patch(ctx, lost.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	do(w.control.Patch(ctx, lost.DeepCopy(), client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"finalizers":null}}`))))
 	w.finds(t, "machine "+lost.Name+" ("+string(lost.UID)+") is gone, its instance "+id(lost)+" is not")
 
 	t.Log("a node is gone before its instance")

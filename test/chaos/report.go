@@ -20,7 +20,8 @@ func (w *world) report() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	fmt.Printf("\nseed %d, %s of disturbances and %s in all\n", w.options.seed, w.options.duration, time.Since(w.began).Round(time.Second))
+	fmt.Printf("\nseed %d, %s of disturbances and %s in all\n", w.options.seed, w.options.duration,
+		time.Since(w.began).Round(time.Second))
 	total := 0
 	for _, kind := range slices.SortedFunc(maps.Keys(w.counts), func(a, b string) int {
 		return cmp.Or(strings.Compare(group(a), group(b)), cmp.Compare(w.counts[b], w.counts[a]), strings.Compare(a, b))

@@ -20,7 +20,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// settle ends all that is wrong with the world, and looks whether the fleet becomes what was asked for, stays so, and goes.
+// settle ends all that is wrong with the world, and looks whether the fleet becomes what was asked for, stays so, and
+// goes.
 func (w *world) settle(ctx context.Context) {
 	if ctx.Err() != nil {
 		w.breach("it was broken off")
@@ -32,7 +33,8 @@ func (w *world) settle(ctx context.Context) {
 	}
 	begun := time.Now()
 	if problems := w.await(ctx, w.asWanted); len(problems) > 0 {
-		w.breach("the fleet is not what was asked for, %s after the last disturbance:\n  %s", w.options.patience, strings.Join(problems, "\n  "))
+		w.breach("the fleet is not what was asked for, %s after the last disturbance:\n  %s", w.options.patience,
+			strings.Join(problems, "\n  "))
 	} else {
 		w.result("all is as wanted %s after the last disturbance", time.Since(begun).Round(time.Second))
 	}
@@ -43,7 +45,8 @@ func (w *world) settle(ctx context.Context) {
 	}
 	begun = time.Now()
 	if problems := w.await(ctx, w.asNever); len(problems) > 0 {
-		w.breach("something is left of the fleet %s after it was deleted:\n  %s", w.options.patience, strings.Join(problems, "\n  "))
+		w.breach("something is left of the fleet %s after it was deleted:\n  %s", w.options.patience,
+			strings.Join(problems, "\n  "))
 	} else {
 		w.result("nothing is left of the fleet %s after it was deleted", time.Since(begun).Round(time.Second))
 	}
@@ -122,8 +125,8 @@ func (w *world) clear(ctx context.Context) error {
 	return nil
 }
 
-// rests looks whether our processes write nothing for as long as is asked, once all is well; what was left to do then may
-// be done first.
+// rests looks whether our processes write nothing for as long as is asked, once all is well; what was left to do then
+// may be done first.
 func (w *world) rests(ctx context.Context) {
 	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
 	var last []string

@@ -21,7 +21,8 @@ import (
 func whole() *inventory {
 	d := v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "pool", Generation: 4}}
 	d.Spec.Replicas = new(int32(3))
-	d.Status = v1beta1.MachineDeploymentStatus{ObservedGeneration: 4, Replicas: 3, UpdatedReplicas: 3, UpToDateReplicas: 3, AvailableReplicas: 3}
+	d.Status = v1beta1.MachineDeploymentStatus{ObservedGeneration: 4, Replicas: 3, UpdatedReplicas: 3, UpToDateReplicas: 3,
+		AvailableReplicas: 3}
 	all := &inventory{deployments: []v1beta1.MachineDeployment{d}, sets: make([]v1beta1.MachineSet, 1)}
 	for i := range 3 {
 		name := fmt.Sprintf("m%d", i)
@@ -43,22 +44,32 @@ func TestWhatIsNotAsWantedIsNamed(t *testing.T) {
 		change func(*inventory)
 		want   []string // parts of the problems, in their order
 	}{
-		"whole":                    {func(*inventory) {}, nil},
-		"not acted upon":           {func(a *inventory) { a.deployments[0].Generation = 5 }, []string{"generation 4 of 5"}},
-		"one of the last revision": {func(a *inventory) { a.deployments[0].Status.UpdatedReplicas = 2 }, []string{"2 updated"}},
-		"one not available":        {func(a *inventory) { a.deployments[0].Status.AvailableReplicas = 2 }, []string{"2 available"}},
-		"deleted":                  {func(a *inventory) { a.deployments[0].DeletionTimestamp = new(metav1.Now()) }, []string{"deployment pool wants 3"}},
+		"whole":          {func(*inventory) {}, nil},
+		"not acted upon": {func(a *inventory) { a.deployments[0].Generation = 5 }, []string{"generation 4 of 5"}},
+		"one of the last revision": {func(a *inventory) { a.deployments[0].Status.UpdatedReplicas = 2 },
+			[]string{"2 updated"}},
+		"one not available": {func(a *inventory) { a.deployments[0].Status.AvailableReplicas = 2 },
+			[]string{"2 available"}},
+		"deleted": {func(a *inventory) { a.deployments[0].DeletionTimestamp = new(metav1.Now()) },
+			[]string{"deployment pool wants 3"}},
 		"a leaked instance": {func(a *inventory) {
 			a.machines, a.nodes = a.machines[:2], a.nodes[:2]
 			a.deployments[0].Spec.Replicas = new(int32(2))
 		}, []string{"deployment pool wants 2", "instance i-m2"}},
-		"a twin":                    {func(a *inventory) { a.instances[2].Tags = a.instances[1].Tags }, []string{"instances i-m1 and i-m2 are of one machine", "machine m1 has no instance", "machine m2 has no instance"}},
-		"an instance that is gone":  {func(a *inventory) { a.instances = a.instances[:2] }, []string{"machine m2 has no instance"}},
-		"a machine too many":        {func(a *inventory) { a.machines = append(a.machines, v1beta1.Machine{}) }, []string{"4 machines, 3 are wanted", "machine  is "}},
-		"one that goes":             {func(a *inventory) { a.machines[0].DeletionTimestamp = new(metav1.Now()) }, []string{"machine m0 is Running, deleted: true"}},
-		"a node that is gone":       {func(a *inventory) { a.nodes = a.nodes[1:] }, []string{"machine m0 has no node", "2 nodes, 3 are wanted"}},
-		"a node of nobody":          {func(a *inventory) { a.nodes = append(a.nodes, corev1.Node{}) }, []string{"4 nodes, 3 are wanted"}},
-		"a token that nobody needs": {func(a *inventory) { a.tokens = make([]corev1.Secret, 1) }, []string{"1 bootstrap tokens are left"}},
+		"a twin": {func(a *inventory) { a.instances[2].Tags = a.instances[1].Tags },
+			[]string{"instances i-m1 and i-m2 are of one machine", "machine m1 has no instance", "machine m2 has no instance"}},
+		"an instance that is gone": {func(a *inventory) { a.instances = a.instances[:2] },
+			[]string{"machine m2 has no instance"}},
+		"a machine too many": {func(a *inventory) { a.machines = append(a.machines, v1beta1.Machine{}) },
+			[]string{"4 machines, 3 are wanted", "machine  is "}},
+		"one that goes": {func(a *inventory) { a.machines[0].DeletionTimestamp = new(metav1.Now()) },
+			[]string{"machine m0 is Running, deleted: true"}},
+		"a node that is gone": {func(a *inventory) { a.nodes = a.nodes[1:] },
+			[]string{"machine m0 has no node", "2 nodes, 3 are wanted"}},
+		"a node of nobody": {func(a *inventory) { a.nodes = append(a.nodes, corev1.Node{}) },
+			[]string{"4 nodes, 3 are wanted"}},
+		"a token that nobody needs": {func(a *inventory) { a.tokens = make([]corev1.Secret, 1) },
+			[]string{"1 bootstrap tokens are left"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := whole()
@@ -90,14 +101,16 @@ func TestEverythingIsLeftThatIsThere(t *testing.T) {
 func TestASecretInALogIsFound(t *testing.T) {
 	clean, dirty := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{
-		filepath.Join(clean, "a.log"): "nothing", filepath.Join(dirty, "b.log"): "the token is 12345!", filepath.Join(dirty, "c.kubeconfig"): "12345",
+		filepath.Join(clean, "a.log"): "nothing", filepath.Join(dirty, "b.log"): "the token is 12345!",
+		filepath.Join(dirty, "c.kubeconfig"): "12345",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	read, found, err := secretsIn(map[string]string{"the token": "12345", "the rest": "67890"}, clean, dirty)
-	if want := []string{"the token is in " + filepath.Join(dirty, "b.log")}; read != 2 || !slices.Equal(found, want) || err != nil {
+	if want := []string{"the token is in " + filepath.Join(dirty, "b.log")}; read != 2 || !slices.Equal(found, want) ||
+		err != nil {
 		t.Errorf("read %d, found %q, %v; want %q", read, found, err, want)
 	}
 }

@@ -32,8 +32,8 @@ type users struct {
 	made   int
 }
 
-// pools are the deployments that stay. Nobody scales "calm" or changes its bounds, so that the judge is always strict with
-// it.
+// pools are the deployments that stay. Nobody scales "calm" or changes its bounds, so that the judge is always strict
+// with it.
 func pools() []*v1beta1.MachineDeployment {
 	rolling := func(surge, unavailable int32) v1beta1.DeploymentStrategy {
 		return v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{
@@ -160,7 +160,9 @@ func (u *users) scale(ctx context.Context) (string, error) {
 	if name == "fresh" {
 		n = int32(u.random.IntN(7))
 	}
-	return fmt.Sprintf("scales %s to %d", name, n), u.change(ctx, name, func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = &n })
+	return fmt.Sprintf("scales %s to %d", name, n), u.change(ctx, name, func(d *v1beta1.MachineDeployment) {
+		d.Spec.Replicas = &n
+	})
 }
 
 func (u *users) roll(ctx context.Context) (string, error) {
@@ -179,9 +181,10 @@ func (u *users) rollBack(ctx context.Context) (string, error) {
 	if !ok {
 		return "", errNothing
 	}
-	return fmt.Sprintf("rolls %s back to %s %s", name, before.ClassRef.Name, before.Version), u.change(ctx, name, func(d *v1beta1.MachineDeployment) {
-		u.before[name], d.Spec.Template.Spec = *d.Spec.Template.Spec.DeepCopy(), before
-	})
+	return fmt.Sprintf("rolls %s back to %s %s", name, before.ClassRef.Name, before.Version),
+		u.change(ctx, name, func(d *v1beta1.MachineDeployment) {
+			u.before[name], d.Spec.Template.Spec = *d.Spec.Template.Spec.DeepCopy(), before
+		})
 }
 
 func (u *users) pause(ctx context.Context) (text string, err error) {
@@ -220,7 +223,9 @@ func (u *users) temporary(ctx context.Context) ([]v1beta1.MachineDeployment, err
 	err := u.world.control.List(ctx, list, client.InNamespace(namespace))
 	stay := pools()
 	return slices.DeleteFunc(list.Items, func(d v1beta1.MachineDeployment) bool {
-		return !d.DeletionTimestamp.IsZero() || slices.ContainsFunc(stay, func(p *v1beta1.MachineDeployment) bool { return p.Name == d.Name })
+		return !d.DeletionTimestamp.IsZero() || slices.ContainsFunc(stay, func(p *v1beta1.MachineDeployment) bool {
+			return p.Name == d.Name
+		})
 	}), err
 }
 
@@ -246,6 +251,8 @@ func (u *users) remove(ctx context.Context) (string, error) {
 		return "", errNothing
 	}
 	d := &there[u.random.IntN(len(there))]
-	how := pick(u.random, []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground})
-	return fmt.Sprintf("deletes %s, %s", d.Name, how), client.IgnoreNotFound(u.world.control.Delete(ctx, d, client.PropagationPolicy(how)))
+	how := pick(u.random, []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
+		metav1.DeletePropagationForeground})
+	return fmt.Sprintf("deletes %s, %s", d.Name, how),
+		client.IgnoreNotFound(u.world.control.Delete(ctx, d, client.PropagationPolicy(how)))
 }

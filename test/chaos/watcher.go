@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// window is how old what a process goes by may be: after an outage, a cache is behind for as long as it waits between two
-// tries.
+// window is how old what a process goes by may be: after an outage, a cache is behind for as long as it waits between
+// two tries.
 const window = time.Minute
 
 // Keys of both clusters' databases.
@@ -57,7 +57,9 @@ func newWatcher(w *world) *watcher {
 func (o *watcher) start(ctx context.Context) {
 	for name, dir := range map[string]string{"control": o.world.Control.Dir(), "target": o.world.Target.Dir()} {
 		o.ended.Go(func() {
-			err := history.Follow(ctx, filepath.Join(dir, "etcd.sock:0"), registry, 1, func(c history.Change) { o.change(name, c) })
+			err := history.Follow(ctx, filepath.Join(dir, "etcd.sock:0"), registry, 1, func(c history.Change) {
+				o.change(name, c)
+			})
 			if err != nil {
 				o.world.breach("the watcher of the %s cluster is blind: %v", name, err)
 			}

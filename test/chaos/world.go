@@ -66,7 +66,8 @@ func newWorld(o options) *world {
 func (w *world) logf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	fmt.Printf("%7.2fs %s  %s\n", time.Since(w.began).Seconds(), time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+	fmt.Printf("%7.2fs %s  %s\n", time.Since(w.began).Seconds(), time.Now().Format("15:04:05.000"),
+		fmt.Sprintf(format, args...))
 }
 
 // count notes that something of a kind happened.

@@ -63,7 +63,8 @@ func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
 	honest := m.readNode(node.Name).Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
 	record := `{"labels":{"node-restriction.kubernetes.io/quarantine":"true"},"taints":[{"key":"security.example.com/quarantine","effect":"NoSchedule"}],"inService":true}`
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.NodeAnnotationLastAppliedNodeTemplate, record)
-	if err := m.asKubelet(node.Name).Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	if err := m.asKubelet(node.Name).Patch(ctx, node.DeepCopy(),
+		client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatalf("the attack itself: %v", err)
 	}
 	eventually(t, "the provider has checked the node", func() (bool, string) {
@@ -71,7 +72,8 @@ func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
 		return got == honest, got
 	})
 	after := m.readNode(node.Name)
-	if !slices.ContainsFunc(after.Spec.Taints, func(t corev1.Taint) bool { return t.Key == quarantine.Key }) || after.Labels["node-restriction.kubernetes.io/quarantine"] == "" {
+	if !slices.ContainsFunc(after.Spec.Taints, func(t corev1.Taint) bool { return t.Key == quarantine.Key }) ||
+		after.Labels["node-restriction.kubernetes.io/quarantine"] == "" {
 		t.Errorf("the node has left its quarantine: taints %v, labels %v", after.Spec.Taints, after.Labels)
 	}
 }
@@ -91,7 +93,9 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 	m.scale(2)
 	var victim v1beta1.Machine
 	m.await("a machine that boots", func(machines []v1beta1.Machine) bool {
-		i := slices.IndexFunc(machines, func(m v1beta1.Machine) bool { return m.UID != hostile.UID && m.Spec.ProviderID != "" })
+		i := slices.IndexFunc(machines, func(m v1beta1.Machine) bool {
+			return m.UID != hostile.UID && m.Spec.ProviderID != ""
+		})
 		if i >= 0 {
 			victim = machines[i]
 		}
@@ -142,7 +146,8 @@ func TestAttackAForgedNodeRef(t *testing.T) {
 	m.fleet(1, nil)
 	machine := m.running(1)[0]
 	ctx := context.Background()
-	controlPlane := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "control-plane-1", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+	controlPlane := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "control-plane-1",
+		Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
 	if err := m.target.Create(ctx, controlPlane); err != nil {
 		t.Fatal(err)
 	}

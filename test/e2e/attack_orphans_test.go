@@ -45,9 +45,11 @@ func (m *machinist) extensions() client.Client {
 // letOrphansGo has a person confirm that the instances without a Machine are left over.
 func (m *machinist) letOrphansGo() {
 	m.t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.AnnotationRemoveOrphansUntil, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.AnnotationRemoveOrphansUntil,
+		time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: examples.SmallClass}}
-	if err := m.control.Patch(context.Background(), class, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	if err := m.control.Patch(context.Background(), class,
+		client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -55,29 +57,33 @@ func (m *machinist) letOrphansGo() {
 // orphansBlocked waits until a class reports that orphans wait for a person, for one of the reasons.
 func (m *machinist) orphansBlocked(reasons ...string) {
 	m.t.Helper()
-	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class that says that orphans wait for a person", func(l *v1beta1.MachineClassList) (bool, string) {
-		for i := range l.Items {
-			c := meta.FindStatusCondition(l.Items[i].Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
-			if c != nil && slices.Contains(reasons, c.Reason) {
-				return true, ""
+	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class that says that orphans wait for a person",
+		func(l *v1beta1.MachineClassList) (bool, string) {
+			for i := range l.Items {
+				c := meta.FindStatusCondition(l.Items[i].Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
+				if c != nil && slices.Contains(reasons, c.Reason) {
+					return true, ""
+				}
 			}
-		}
-		return false, fmt.Sprintf("%d classes", len(l.Items))
-	}, client.InNamespace(namespace))
+			return false, fmt.Sprintf("%d classes", len(l.Items))
+		}, client.InNamespace(namespace))
 }
 
 // nodesGone waits until no Node has the provider ID of one of the instances.
 func (m *machinist) nodesGone(instances ...simcloud.Instance) {
 	m.t.Helper()
-	env.Await(m.t, m.target, &corev1.NodeList{}, "no Node of the removed instances", func(l *corev1.NodeList) (bool, string) {
-		var left []string
-		for _, node := range l.Items {
-			if slices.ContainsFunc(instances, func(in simcloud.Instance) bool { return in.ProviderID == node.Spec.ProviderID }) {
-				left = append(left, node.Name)
+	env.Await(m.t, m.target, &corev1.NodeList{}, "no Node of the removed instances",
+		func(l *corev1.NodeList) (bool, string) {
+			var left []string
+			for _, node := range l.Items {
+				if slices.ContainsFunc(instances, func(in simcloud.Instance) bool {
+					return in.ProviderID == node.Spec.ProviderID
+				}) {
+					left = append(left, node.Name)
+				}
 			}
-		}
-		return len(left) == 0, strings.Join(left, ", ")
-	})
+			return len(left) == 0, strings.Join(left, ", ")
+		})
 }
 
 // Kubernetes' garbage collector deletes the Machines of a kind that is gone, and a Machine takes its instance along.
@@ -90,7 +96,8 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 	m.fleet(3, nil)
 	before := m.running(3)
 	for _, crd := range config.CRDs() {
-		if err := m.extensions().Delete(context.Background(), crd); err == nil || !strings.Contains(err.Error(), v1beta1.AnnotationAllowDeletion) {
+		if err := m.extensions().Delete(context.Background(), crd); err == nil ||
+			!strings.Contains(err.Error(), v1beta1.AnnotationAllowDeletion) {
 			t.Errorf("delete %s: %v, want a rejection that names the annotation", crd.Name, err)
 		}
 	}
@@ -99,14 +106,17 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 	if err := m.control.Create(context.Background(), owner); err != nil {
 		t.Fatal(err)
 	}
-	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owned", OwnerReferences: []metav1.OwnerReference{
-		{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
-	}}}
-	if err := errors.Join(m.control.Create(context.Background(), owned), m.control.Delete(context.Background(), owner)); err != nil {
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owned",
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
+		}}}
+	if err := errors.Join(m.control.Create(context.Background(), owned),
+		m.control.Delete(context.Background(), owner)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the garbage collector was running", func() (bool, string) {
-		return apierrors.IsNotFound(m.control.Get(context.Background(), client.ObjectKeyFromObject(owned), &corev1.ConfigMap{})), ""
+		return apierrors.IsNotFound(m.control.Get(context.Background(), client.ObjectKeyFromObject(owned),
+			&corev1.ConfigMap{})), ""
 	})
 	after := m.running(3)
 	for i := range before {
@@ -116,8 +126,8 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 	}
 }
 
-// An administrator deletes the kind of Machines by force, finalizers too, and applies it again. Sets make new Machines; the
-// instances of the old ones are Ready Nodes, and stay until a person lets them go.
+// An administrator deletes the kind of Machines by force, finalizers too, and applies it again. Sets make new
+// Machines; the instances of the old ones are Ready Nodes, and stay until a person lets them go.
 //
 // F-41, F-42, F-43, F-45.
 func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
@@ -137,7 +147,9 @@ func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 	}
 
 	extensions := m.extensions()
-	at := slices.IndexFunc(config.CRDs(), func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Spec.Names.Kind == "Machine" })
+	at := slices.IndexFunc(config.CRDs(), func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+		return crd.Spec.Names.Kind == "Machine"
+	})
 	crd := config.CRDs()[at]
 	allow := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1beta1.AnnotationAllowDeletion)
 	if err := extensions.Patch(ctx, crd.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(allow))); err != nil {
@@ -151,7 +163,8 @@ func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 		list := &v1beta1.MachineList{}
 		if err := m.control.List(ctx, list); err == nil {
 			for i := range list.Items {
-				_ = m.control.Patch(ctx, &list.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				_ = m.control.Patch(ctx, &list.Items[i],
+					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			}
 		}
 		err := extensions.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})

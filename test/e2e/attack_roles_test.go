@@ -33,9 +33,11 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 		return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}
 	}
 	token := func(group string, annotations map[string]string) *corev1.Secret {
-		s := &corev1.Secret{ObjectMeta: inSystem("bootstrap-token-abcdef"), Type: "bootstrap.kubernetes.io/token", StringData: map[string]string{
-			"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true", "auth-extra-groups": group,
-		}}
+		s := &corev1.Secret{ObjectMeta: inSystem("bootstrap-token-abcdef"), Type: "bootstrap.kubernetes.io/token",
+			StringData: map[string]string{
+				"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+				"auth-extra-groups": group,
+			}}
 		s.Annotations = annotations
 		return s
 	}
@@ -51,26 +53,31 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 	for name, attack := range map[string]func() error{
 		"a token of a controller's ServiceAccount": func() error {
 			return thief.Create(ctx, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "mint", Annotations: map[string]string{corev1.ServiceAccountNameKey: "generic-garbage-collector"}},
-				Type:       corev1.SecretTypeServiceAccountToken,
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "mint",
+					Annotations: map[string]string{corev1.ServiceAccountNameKey: "generic-garbage-collector"}},
+				Type: corev1.SecretTypeServiceAccountToken,
 			})
 		},
 		"a bootstrap token of another group": func() error {
 			return thief.Create(ctx, token("system:bootstrappers:kubeadm:default-node-token", ours))
 		},
-		"a bootstrap token that has no owner": func() error { return thief.Create(ctx, token("system:bootstrappers:machinist", nil)) },
-		"deleting a Secret of the system":     func() error { return thief.Delete(ctx, others.DeepCopy()) },
-		"changing credentials":                patch(credentials, `{"stringData":{"token":"mine"}}`),
-		"labelling credentials":               patch(credentials, `{"metadata":{"labels":{"a":"b"}}}`),
-		"holding credentials for ever":        patch(credentials, `{"metadata":{"finalizers":["example.com/mine"]}}`),
+		"a bootstrap token that has no owner": func() error {
+			return thief.Create(ctx, token("system:bootstrappers:machinist", nil))
+		},
+		"deleting a Secret of the system": func() error { return thief.Delete(ctx, others.DeepCopy()) },
+		"changing credentials":            patch(credentials, `{"stringData":{"token":"mine"}}`),
+		"labelling credentials":           patch(credentials, `{"metadata":{"labels":{"a":"b"}}}`),
+		"holding credentials for ever":    patch(credentials, `{"metadata":{"finalizers":["example.com/mine"]}}`),
 		"a Secret beside the webhook's": func() error {
-			return thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: "mine"}})
+			return thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace,
+				Name: "mine"}})
 		},
 		"a Secret in a namespace of users": func() error {
 			return thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}})
 		},
 		"a ConfigMap beside the records": func() error {
-			return thief.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: "mine"}})
+			return thief.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace,
+				Name: "mine"}})
 		},
 		"the manager's lease":                 func() error { return m.takeLease(thief, "machinist-manager") },
 		"switching the manager's webhook off": patch(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
@@ -91,7 +98,9 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 	if err := patch(mine.DeepCopy(), `{"stringData":{"expiration":"2030-01-01T00:00:00Z"}}`)(); err != nil {
 		t.Errorf("extending it: %v", err)
 	}
-	if err := patch(mine.DeepCopy(), `{"stringData":{"auth-extra-groups":"system:bootstrappers:others"}}`)(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+	if err := patch(mine.DeepCopy(),
+		`{"stringData":{"auth-extra-groups":"system:bootstrappers:others"}}`)(); !apierrors.IsForbidden(err) &&
+		!apierrors.IsInvalid(err) {
 		t.Errorf("giving it another group: %v; want it refused", err)
 	}
 	if err := thief.Delete(ctx, mine); err != nil {
@@ -150,7 +159,8 @@ func errorText(err error) string {
 
 func (m *machinist) takeLease(c client.Client, name string) error {
 	lease := &coordinationv1.Lease{}
-	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: stack.SystemNamespace, Name: name}, lease); err != nil {
+	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: stack.SystemNamespace, Name: name},
+		lease); err != nil {
 		m.t.Fatal(err)
 	}
 	return c.Update(context.Background(), lease)

@@ -21,8 +21,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A tenant who may write fleets gives the template the label of another provider, so that no process would ever serve or
-// delete the machines. The policy refuses it. With policies and webhook gone no machine is made, and the deployment says why.
+// A tenant who may write fleets gives the template the label of another provider, so that no process would ever serve
+// or delete the machines. The policy refuses it. With policies and webhook gone no machine is made, and the
+// deployment says why.
 //
 //
 func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
@@ -41,7 +42,8 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 		change(d)
 		return m.control.Patch(ctx, d, client.MergeFrom(before))
 	}
-	if err := update(attack); err == nil || !strings.Contains(err.Error(), "spec.template.metadata.labels[machinist.dev/provider]") {
+	if err := update(attack); err == nil ||
+		!strings.Contains(err.Error(), "spec.template.metadata.labels[machinist.dev/provider]") {
 		t.Fatalf("the policy answered %v", err)
 	}
 	for _, admission := range append([]client.Object{config.ManagerWebhook()}, config.Policies()...) {
@@ -53,11 +55,12 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 		err := update(attack)
 		return err == nil, fmt.Sprint(err)
 	})
-	env.Await(t, m.control, &v1beta1.MachineDeploymentList{}, "the deployment to say what is wrong", func(l *v1beta1.MachineDeploymentList) (bool, string) {
-		c := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionProgressing)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonInvalidConfiguration &&
-			strings.Contains(c.Message, v1beta1.LabelProvider), fmt.Sprint(l.Items[0].Status.Conditions)
-	}, client.InNamespace(namespace))
+	env.Await(t, m.control, &v1beta1.MachineDeploymentList{}, "the deployment to say what is wrong",
+		func(l *v1beta1.MachineDeploymentList) (bool, string) {
+			c := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionProgressing)
+			return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonInvalidConfiguration &&
+				strings.Contains(c.Message, v1beta1.LabelProvider), fmt.Sprint(l.Items[0].Status.Conditions)
+		}, client.InNamespace(namespace))
 	machines := &v1beta1.MachineList{}
 	if err := m.control.List(ctx, machines); err != nil || len(machines.Items) > 0 {
 		t.Fatalf("machines that nobody serves: %v %v", machines.Items, err)
@@ -73,8 +76,8 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 }
 
 // A tenant who may write classes and fleets but may not read Secrets names another's Secret as user data and as
-// credentials, to find its content on an instance. Nothing is read from it, nothing is launched, no finalizer is put on it,
-// and the tenant's objects can be deleted.
+// credentials, to find its content on an instance. Nothing is read from it, nothing is launched, no finalizer is put
+// on it, and the tenant's objects can be deleted.
 //
 // C-5, C-6.
 func TestAttackTenantNamesAnothersSecret(t *testing.T) {
@@ -83,7 +86,8 @@ func TestAttackTenantNamesAnothersSecret(t *testing.T) {
 	m := start(t, stack.Options{})
 	m.quick()
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"},
-		StringData: map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\n# their password", "token": "their password"}}
+		StringData: map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\n# their password",
+			"token": "their password"}}
 	if err := m.control.Create(ctx, theirs); err != nil {
 		t.Fatal(err)
 	}
@@ -100,15 +104,17 @@ func TestAttackTenantNamesAnothersSecret(t *testing.T) {
 	m.await("a machine that says what is wrong", func(machines []v1beta1.Machine) bool {
 		return len(machines) == 1 && refusedBy(&machines[0], v1beta1.ReasonSecretNotLabelled, "kubectl label secret theirs")
 	})
-	env.Await(t, m.control, &v1beta1.MachineClassList{}, "both classes to say what is wrong", func(l *v1beta1.MachineClassList) (bool, string) {
-		n := 0
-		for _, class := range l.Items {
-			if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Reason == v1beta1.ReasonSecretNotLabelled {
-				n++
+	env.Await(t, m.control, &v1beta1.MachineClassList{}, "both classes to say what is wrong",
+		func(l *v1beta1.MachineClassList) (bool, string) {
+			n := 0
+			for _, class := range l.Items {
+				if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady); c != nil &&
+					c.Reason == v1beta1.ReasonSecretNotLabelled {
+					n++
+				}
 			}
-		}
-		return n == 2, fmt.Sprint(l.Items)
-	}, client.InNamespace(namespace))
+			return n == 2, fmt.Sprint(l.Items)
+		}, client.InNamespace(namespace))
 	if err := m.control.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); err != nil || len(theirs.Finalizers) > 0 {
 		t.Errorf("the Secret has the finalizers %v, error %v", theirs.Finalizers, err)
 	}

@@ -78,7 +78,8 @@ func (b *badInput) flat(before, after map[string]size) {
 	b.t.Helper()
 	for program, was := range before {
 		is := after[program]
-		b.t.Logf("%s: %.0f goroutines and %.0f MiB, then %.0f and %.0f", program, was.goroutines, was.bytes/(1<<20), is.goroutines, is.bytes/(1<<20))
+		b.t.Logf("%s: %.0f goroutines and %.0f MiB, then %.0f and %.0f", program, was.goroutines, was.bytes/(1<<20),
+			is.goroutines, is.bytes/(1<<20))
 		if is.goroutines > was.goroutines+20 {
 			b.t.Errorf("%s has %.0f goroutines, and had %.0f", program, is.goroutines, was.goroutines)
 		}

@@ -31,9 +31,10 @@ const badNamespace = "bad"
 // strictly is how kubectl asks for it.
 const strictly = client.FieldValidation(metav1.FieldValidationStrict)
 
-// What the door is there to refuse it refuses, and names the field. With the door off, every object that the schema admits
-// is there beside a healthy fleet: the fleet does what it is reported as ever, no process ends or grows or writes on and on,
-// whoever owns a bad object reads in it what is wrong, and all of them can be deleted without a trace.
+// What the door is there to refuse it refuses, and names the field. With the door off, every object that the schema
+// admits is there beside a healthy fleet: the fleet does what it is reported as ever, no process ends or grows or
+// writes on and on, whoever owns a bad object reads in it what is wrong, and all of them can be deleted without a
+// trace.
 //
 //
 func TestBadInputHarmsNobody(t *testing.T) {
@@ -157,11 +158,12 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 	}
 }
 
-// complete has machines say what they need to become Nodes, and to be deleted: then a mistake elsewhere is acted upon to the
-// end.
+// complete has machines say what they need to become Nodes, and to be deleted: then a mistake elsewhere is acted upon
+// to the end.
 func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad) {
 	b.t.Helper()
-	at := map[string]string{"Machine": "spec", "MachineSet": "spec/template/spec", "MachineDeployment": "spec/template/spec"}[object.GetKind()]
+	at := map[string]string{"Machine": "spec", "MachineSet": "spec/template/spec",
+		"MachineDeployment": "spec/template/spec"}[object.GetKind()]
 	spec, found, err := unstructured.NestedMap(object.Object, strings.Split(at, "/")...)
 	if err != nil || !found {
 		return
@@ -249,7 +251,8 @@ func (b *badInput) create() map[string]manifests.Bad {
 	return admitted
 }
 
-// reported expects that what is wrong with an object can be read in it or in its machines, and that nothing is reported twice.
+// reported expects that what is wrong with an object can be read in it or in its machines, and that nothing is
+// reported twice.
 func (b *badInput) reported(admitted map[string]manifests.Bad) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -297,10 +300,9 @@ func (b *badInput) reported(admitted map[string]manifests.Bad) {
 	}
 }
 
-// acted says whether what is wrong with an object is Machinist's to act upon. The bounds of an autoscaler and the labels of
-// its nodes are for the autoscaler; a malformed priority counts as none, a provider of another name as another's, and
-// labels that Machinist sets it sets anyway, but for
-// the provider's in a template, which it refuses.
+// acted says whether what is wrong with an object is Machinist's to act upon. The bounds of an autoscaler and the
+// labels of its nodes are for the autoscaler; a malformed priority counts as none, a provider of another name as
+// another's, and labels that Machinist sets it sets anyway, but for the provider's in a template, which it refuses.
 func acted(bad manifests.Bad) bool {
 	switch bad.By {
 	case manifests.ByPolicy:
@@ -331,14 +333,16 @@ func inCondition(part string) string {
 	return strings.TrimPrefix(part, "spec.template.")
 }
 
-// deleteAll deletes first what names its credentials itself, for which nobody holds the Secret. Then it deletes the namespace
-// with all that is in it: Kubernetes deletes in no order, the classes and Secrets that machines use among the first.
+// deleteAll deletes first what names its credentials itself, for which nobody holds the Secret. Then it deletes the
+// namespace with all that is in it: Kubernetes deletes in no order, the classes and Secrets that machines use among
+// the first.
 func (b *badInput) deleteAll() {
 	b.t.Helper()
 	ctx := context.Background()
 	inline := func(s *v1beta1.MachineSpec) bool { return s.ClassRef == nil }
 	remove := func(o client.Object) {
-		if err := b.control.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+		if err := b.control.Delete(ctx, o,
+			client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
 			b.t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
 		}
 	}
@@ -363,10 +367,11 @@ func (b *badInput) deleteAll() {
 			remove(&machines.Items[i])
 		}
 	}
-	env.Await(b.t, b.control, &v1beta1.MachineList{}, "no machine without a class", func(l *v1beta1.MachineList) (bool, string) {
-		left := slices.DeleteFunc(slices.Clone(l.Items), func(m v1beta1.Machine) bool { return !inline(&m.Spec) })
-		return len(left) == 0, describe(left)
-	}, client.InNamespace(badNamespace))
+	env.Await(b.t, b.control, &v1beta1.MachineList{}, "no machine without a class",
+		func(l *v1beta1.MachineList) (bool, string) {
+			left := slices.DeleteFunc(slices.Clone(l.Items), func(m v1beta1.Machine) bool { return !inline(&m.Spec) })
+			return len(left) == 0, describe(left)
+		}, client.InNamespace(badNamespace))
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: badNamespace}}
 	remove(namespace)

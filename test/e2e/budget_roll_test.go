@@ -18,8 +18,9 @@ import (
 	"machinist.dev/machinist/internal/stack"
 )
 
-// What a rolling update costs the API server for each machine that is replaced, at a cloud that answers at once: the old
-// machine's end, the new one's beginning, one mark on the old Node, and a share of what the sets and the deployment write.
+// What a rolling update costs the API server for each machine that is replaced, at a cloud that answers at once: the
+// old machine's end, the new one's beginning, one mark on the old Node, and a share of what the sets and the
+// deployment write.
 //
 // D-20
 func TestWritesPerMachineReplacedAreWithinTheBudget(t *testing.T) {
@@ -40,7 +41,8 @@ func TestWritesPerMachineReplacedAreWithinTheBudget(t *testing.T) {
 				replaceUserData(o, "<<BOOTSTRAP_TOKEN>>", token)
 			}
 		case *v1beta1.MachineDeployment:
-			o.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}
+			o.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(surge)),
+				MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 		}
 	})
 	m.running(machines)
@@ -58,8 +60,11 @@ func TestWritesPerMachineReplacedAreWithinTheBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	writes, events := float64(counts.Writes)/machines, float64(counts.Events)/machines
-	t.Logf("%.2f writes, %.2f events and %.2f conflicts per machine replaced\n%s", writes, events, float64(counts.Conflicts)/machines, counts)
-	conflicts, err := log.Requests(auditlog.Filter{Users: users, Match: func(r auditlog.Request) bool { return r.Code == http.StatusConflict }})
+	t.Logf("%.2f writes, %.2f events and %.2f conflicts per machine replaced\n%s", writes, events,
+		float64(counts.Conflicts)/machines, counts)
+	conflicts, err := log.Requests(auditlog.Filter{Users: users, Match: func(r auditlog.Request) bool {
+		return r.Code == http.StatusConflict
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,9 @@ func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conflicts, err := log.Requests(auditlog.Filter{Users: ours.Users, Match: func(r auditlog.Request) bool { return r.Code == http.StatusConflict }})
+		conflicts, err := log.Requests(auditlog.Filter{Users: ours.Users, Match: func(r auditlog.Request) bool {
+			return r.Code == http.StatusConflict
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,8 @@ func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
 			byKind[r.User+" "+r.Verb+" "+r.Resource+"/"+r.Subresource]++
 		}
 		t.Logf("conflicts: %v", byKind)
-		t.Logf("%s: %.2f writes and %.2f events per machine\n%s", what, float64(counts.Writes)/machines, float64(counts.Events)/machines, counts)
+		t.Logf("%s: %.2f writes and %.2f events per machine\n%s", what, float64(counts.Writes)/machines,
+			float64(counts.Events)/machines, counts)
 		return counts
 	}
 	mark := func() {

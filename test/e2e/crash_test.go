@@ -16,15 +16,17 @@ import (
 )
 
 // shortLease lets a successor of a killed leader start soon; what is tested does not depend on it.
-var shortLease = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
+var shortLease = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s",
+	"--leader-election-retry-period=500ms"}
 
-// Whatever a provider process was doing when it was killed, its successor ends up with one instance for each Machine, and
-// in the end with none.
+// Whatever a provider process was doing when it was killed, its successor ends up with one instance for each Machine,
+// and in the end with none.
 //
 // M-8, M-33.
 func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 	const replicas = 50
-	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: append([]string{"--concurrent-machines=4"}, shortLease...)})
+	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: append([]string{"--concurrent-machines=4"},
+		shortLease...)})
 	boot, shutdown := simcloud.Duration(500*time.Millisecond), simcloud.Duration(500*time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot, ShutdownTime: &shutdown})
 	seed := rand.Uint64()
@@ -65,9 +67,12 @@ func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 func (m *machinist) slowCloud() {
 	m.t.Helper()
 	for _, rule := range []simcloud.FaultRule{
-		{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{Latency: simcloud.Duration(100 * time.Millisecond)}},
-		{Operation: simcloud.OperationDeleteInstance, Effect: simcloud.FaultEffect{Latency: simcloud.Duration(100 * time.Millisecond)}},
-		{Operation: simcloud.OperationCreateInstance, Count: 5, Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}},
+		{Operation: simcloud.OperationCreateInstance,
+			Effect: simcloud.FaultEffect{Latency: simcloud.Duration(100 * time.Millisecond)}},
+		{Operation: simcloud.OperationDeleteInstance,
+			Effect: simcloud.FaultEffect{Latency: simcloud.Duration(100 * time.Millisecond)}},
+		{Operation: simcloud.OperationCreateInstance, Count: 5, Effect: simcloud.FaultEffect{DropConnection: true,
+			AfterEffect: true}},
 	} {
 		if _, err := m.cloud.AddFault(context.Background(), rule); err != nil {
 			m.t.Fatalf("make the cloud slow: %v", err)

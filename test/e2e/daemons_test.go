@@ -38,9 +38,10 @@ func TestDaemonsAndTheirVolumesHoldNoRolloutUp(t *testing.T) {
 	m.daemonWithVolume(old.Status.NodeRef.Name)
 	m.rollTo(examples.LargeClass)
 	m.classes("rolled out", map[string]int{examples.LargeClass: 1})
-	env.Await(t, m.control, &v1beta1.MachineSetList{}, "no set but the new one", func(l *v1beta1.MachineSetList) (bool, string) {
-		return len(l.Items) == 1, fmt.Sprintf("%d sets", len(l.Items))
-	}, client.InNamespace(namespace))
+	env.Await(t, m.control, &v1beta1.MachineSetList{}, "no set but the new one",
+		func(l *v1beta1.MachineSetList) (bool, string) {
+			return len(l.Items) == 1, fmt.Sprintf("%d sets", len(l.Items))
+		}, client.InNamespace(namespace))
 	m.scale(0)
 	m.none()
 	if n := m.live(); n != 0 {
@@ -60,19 +61,22 @@ func (m *machinist) daemonWithVolume(node string) {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.PersistentVolumeSpec{
 				Capacity: size, AccessModes: modes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: name},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}},
+				ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: name},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver,
+					VolumeHandle: name}},
 			},
 		},
 		&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: modes, VolumeName: name, StorageClassName: ptr.To(""), Resources: corev1.VolumeResourceRequirements{Requests: size},
+				AccessModes: modes, VolumeName: name, StorageClassName: ptr.To(""),
+				Resources: corev1.VolumeResourceRequirements{Requests: size},
 			},
 		},
 		&storagev1.VolumeAttachment{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(name)}},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node,
+				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(name)}},
 		},
 		&appsv1.DaemonSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -95,10 +99,12 @@ func (m *machinist) daemonWithVolume(node string) {
 			m.t.Fatalf("create %T: %v", o, err)
 		}
 	}
-	env.Await(m.t, m.target, &corev1.PodList{}, "the DaemonSet's pod on node "+node, func(l *corev1.PodList) (bool, string) {
+	env.Await(m.t, m.target, &corev1.PodList{}, "the DaemonSet's pod on node "+
+		node, func(l *corev1.PodList) (bool, string) {
 		state := ""
 		for i := range l.Items {
-			state += fmt.Sprintf("%s on %q: %s %v\n", l.Items[i].Name, l.Items[i].Spec.NodeName, l.Items[i].Status.Phase, l.Items[i].Status.Conditions)
+			state += fmt.Sprintf("%s on %q: %s %v\n", l.Items[i].Name, l.Items[i].Spec.NodeName, l.Items[i].Status.Phase,
+				l.Items[i].Status.Conditions)
 		}
 		return len(l.Items) == 1 && l.Items[0].Spec.NodeName == node, state
 	}, client.InNamespace(namespace), client.MatchingLabels(labels))

@@ -93,8 +93,8 @@ func binDir(t *testing.T) string {
 	return dir
 }
 
-// keepLogs shows the end of the logs of our own processes and the last of what went wrong, and copies all of them where a
-// person can read them.
+// keepLogs shows the end of the logs of our own processes and the last of what went wrong, and copies all of them
+// where a person can read them.
 func keepLogs(t *testing.T, s *stack.Stack) {
 	for _, name := range []string{stack.Manager, stack.Provider} {
 		content, err := os.ReadFile(filepath.Join(s.Dir(), name+".log"))
@@ -123,7 +123,9 @@ type logsOnly struct{ fs.FS }
 
 func (l logsOnly) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(l.FS, name)
-	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !e.IsDir() && !strings.HasSuffix(e.Name(), ".log") }), err
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return !e.IsDir() && !strings.HasSuffix(e.Name(), ".log")
+	}), err
 }
 
 type testWriter struct{ t *testing.T }
@@ -168,7 +170,8 @@ func (m *machinist) fleet(replicas int32, change func(client.Object)) {
 		if change != nil {
 			change(o)
 		}
-		if err := m.control.Create(context.Background(), o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		if err := m.control.Create(context.Background(), o,
+			client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
@@ -232,7 +235,8 @@ func describe(machines []v1beta1.Machine) string {
 			b.WriteString("\n  …")
 			break
 		}
-		fmt.Fprintf(&b, "\n  %s phase=%s deleted=%v providerID=%s", m.Name, m.Status.Phase, !m.DeletionTimestamp.IsZero(), m.Spec.ProviderID)
+		fmt.Fprintf(&b, "\n  %s phase=%s deleted=%v providerID=%s", m.Name, m.Status.Phase, !m.DeletionTimestamp.IsZero(),
+			m.Spec.ProviderID)
 		for _, c := range m.Status.Conditions {
 			if c.Status != metav1.ConditionTrue {
 				fmt.Fprintf(&b, " %s=%s(%s: %s)", c.Type, c.Status, c.Reason, c.Message)
@@ -250,7 +254,8 @@ func (m *machinist) instances() []simcloud.Record {
 		m.t.Fatalf("ask the cloud for its instances: %v", err)
 	}
 	if dump.InstancesCreated != len(dump.Records) {
-		m.t.Fatalf("the cloud made %d instances and remembers %d: too late to judge", dump.InstancesCreated, len(dump.Records))
+		m.t.Fatalf("the cloud made %d instances and remembers %d: too late to judge", dump.InstancesCreated,
+			len(dump.Records))
 	}
 	return dump.Records
 }

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/stack"
 )
 
-// What the real processes ask goes to the priority level that is theirs, and the renewals of their leases where those of
-// Kubernetes' own controllers go.
+// What the real processes ask goes to the priority level that is theirs, and the renewals of their leases where those
+// of Kubernetes' own controllers go.
 //
 // P-12.
 func TestRequestsOfTheProcessesHaveAShareOfTheirOwn(t *testing.T) {

@@ -35,7 +35,8 @@ import (
 //
 // P-9.
 func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
-	bare := newShell(t, "", filepath.Join(binDir(t), "machinist")+" demo --bare --separate-target --dir "+filepath.Join(t.TempDir(), "bare"), nil)
+	bare := newShell(t, "", filepath.Join(binDir(t), "machinist")+" demo --bare --separate-target --dir "+
+		filepath.Join(t.TempDir(), "bare"), nil)
 	text := bare.until("Ctrl-C ends everything")
 
 	commands := regexp.MustCompile(`(?s)  (/\S*bin/machinist-(?:manager|provider-sim) .*?)\n\n`).FindAllStringSubmatch(text, -1)
@@ -46,7 +47,9 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 	var processes []*shell
 	for i, c := range commands {
 		// The user gives them addresses to be checked.
-		processes = append(processes, newShell(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure", c[1], health[i], metrics[i]), nil))
+		processes = append(processes,
+			newShell(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure",
+				c[1], health[i], metrics[i]), nil))
 	}
 
 	_, fleet, _ := strings.Cut(text, "and give them a fleet, in the folder of the repository:")
@@ -68,7 +71,9 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 		return running == 3 && len(l.Items) == 3, describe(l.Items)
 	})
 	listNodes, rest, _ := strings.Cut(rest, "\n")
-	if out, err := exec.Command("bash", "-c", script[:strings.Index(script, "  kubectl apply")]+listNodes).CombinedOutput(); err != nil || strings.Count(string(out), " Ready ") != 3 {
+	if out, err := exec.Command("bash", "-c",
+		script[:strings.Index(script, "  kubectl apply")]+listNodes).CombinedOutput(); err != nil ||
+		strings.Count(string(out), " Ready ") != 3 {
 		t.Errorf("%s: %v, and not three nodes:\n%s", listNodes, err, out)
 	}
 	if n := strings.Count(rest, ": curl http://127.0.0.1:"); n != 2 {
@@ -93,7 +98,8 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 		if code, _ := get(t, "https://"+metrics[i]+"/metrics", ""); code != http.StatusUnauthorized {
 			t.Errorf("/metrics answers a stranger with %d, want %d", code, http.StatusUnauthorized)
 		}
-		if code, body := get(t, "https://"+metrics[i]+"/metrics", token); code != http.StatusOK || !strings.Contains(body, "workqueue_depth") {
+		if code, body := get(t, "https://"+metrics[i]+"/metrics", token); code != http.StatusOK ||
+			!strings.Contains(body, "workqueue_depth") {
 			t.Errorf("/metrics answers who may read it with %d: %.200s", code, body)
 		}
 	}
@@ -215,7 +221,8 @@ func clientFor(t *testing.T, kubeconfig string) client.WithWatch {
 func get(t *testing.T, url, token string) (int, string) {
 	t.Helper()
 	// The certificate is self-signed; who asks here is on the same machine.
-	h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second}
+	h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		Timeout: 10 * time.Second}
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,8 @@ func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
 			return !slices.ContainsFunc(fleet, func(o v1beta1.Machine) bool { return o.UID == n.UID })
 		})
 		if want := fmt.Sprintf("%d/%s", i+1, victim.UID); after[at].Annotations[v1beta1.AnnotationRemediationRetry] != want {
-			t.Fatalf("machine %s has %q, want %q", after[at].Name, after[at].Annotations[v1beta1.AnnotationRemediationRetry], want)
+			t.Fatalf("machine %s has %q, want %q", after[at].Name, after[at].Annotations[v1beta1.AnnotationRemediationRetry],
+				want)
 		}
 		if i == 0 {
 			// Another process counts on.
@@ -145,7 +146,8 @@ func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
 	m.awaitCheck(v1beta1.ReasonRetriesExhausted)
 	m.reportedLast(v1beta1.ReasonRetriesExhausted)
 	protected := m.machine(victim.Name)
-	if c := meta.FindStatusCondition(protected.Status.Conditions, v1beta1.ConditionRemediationRequested); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonRetriesExhausted {
+	if c := meta.FindStatusCondition(protected.Status.Conditions, v1beta1.ConditionRemediationRequested); c == nil ||
+		c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonRetriesExhausted {
 		t.Errorf("machine %s says %+v", protected.Name, c)
 	}
 	if n := len(m.instances()); n != 6 {
@@ -170,7 +172,8 @@ func (m *machinist) healthCheck(change func(*v1beta1.MachineHealthCheck)) {
 // awaitCheck waits until the check gives a reason for what it does.
 func (m *machinist) awaitCheck(reason string) {
 	m.t.Helper()
-	env.Await(m.t, m.control, &v1beta1.MachineHealthCheckList{}, "a health check that says "+reason, func(l *v1beta1.MachineHealthCheckList) (bool, string) {
+	env.Await(m.t, m.control, &v1beta1.MachineHealthCheckList{}, "a health check that says "+
+		reason, func(l *v1beta1.MachineHealthCheckList) (bool, string) {
 		if len(l.Items) != 1 {
 			return false, fmt.Sprintf("%d checks", len(l.Items))
 		}
@@ -183,7 +186,8 @@ func (m *machinist) awaitCheck(reason string) {
 func (m *machinist) befall(fault simcloud.InstanceFaultKind, machines ...v1beta1.Machine) {
 	m.t.Helper()
 	for i := range machines {
-		if _, err := m.cloud.AddInstanceFault(context.Background(), m.instanceOf(&machines[i]).ID, simcloud.InstanceFault{Kind: fault}); err != nil {
+		if _, err := m.cloud.AddInstanceFault(context.Background(), m.instanceOf(&machines[i]).ID,
+			simcloud.InstanceFault{Kind: fault}); err != nil {
 			m.t.Fatalf("%s of machine %s: %v", fault, machines[i].Name, err)
 		}
 	}
@@ -229,7 +233,8 @@ func (m *machinist) unchanged(machines []v1beta1.Machine) {
 		m.t.Fatal(err)
 	}
 	if !slices.EqualFunc(machines, list.Items, func(a, b v1beta1.Machine) bool {
-		return a.UID == b.UID && b.DeletionTimestamp.IsZero() && !meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.ConditionRemediationRequested)
+		return a.UID == b.UID && b.DeletionTimestamp.IsZero() &&
+			!meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	}) {
 		m.t.Fatalf("the machines are other ones:\n%s\nand before:\n%s", describe(list.Items), describe(machines))
 	}
@@ -243,7 +248,9 @@ func (m *machinist) replaced(before []v1beta1.Machine, victim v1beta1.Machine) [
 	})
 	after := m.running(len(before))
 	for i := range before {
-		if uid := before[i].UID; uid != victim.UID && !slices.ContainsFunc(after, func(n v1beta1.Machine) bool { return n.UID == uid }) {
+		if uid := before[i].UID; uid != victim.UID && !slices.ContainsFunc(after, func(n v1beta1.Machine) bool {
+			return n.UID == uid
+		}) {
 			m.t.Fatalf("machine %s was replaced as well", before[i].Name)
 		}
 	}
@@ -267,7 +274,10 @@ func (m *machinist) markOf(machine types.UID) reported {
 // reportedLast returns the last event of a check with a reason.
 func (m *machinist) reportedLast(reason string) time.Time {
 	m.t.Helper()
-	return m.lastEvent(func(e corev1.Event) bool { return e.InvolvedObject.Kind == "MachineHealthCheck" && e.Reason == reason }).at
+	return m.lastEvent(func(e corev1.Event) bool {
+		return e.InvolvedObject.Kind == "MachineHealthCheck" &&
+			e.Reason == reason
+	}).at
 }
 
 func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last reported) {

@@ -57,7 +57,8 @@ func TestWhoComesFirstRecordsTheClusterID(t *testing.T) {
 	// Who has another id than the recorded one reports it there, and leaves the cloud alone.
 	other := &corev1.ConfigMap{}
 	other.Namespace, other.Name = key.Namespace, key.Name
-	if err := m.control.Patch(context.Background(), other, client.RawPatch(types.MergePatchType, []byte(`{"data":{"all.namespaces":"another-id"}}`))); err != nil {
+	if err := m.control.Patch(context.Background(), other,
+		client.RawPatch(types.MergePatchType, []byte(`{"data":{"all.namespaces":"another-id"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	p, err := m.NewProvider("provider-of-another-id", orphanChecks()...)

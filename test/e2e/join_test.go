@@ -40,7 +40,8 @@ func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 			t.Fatal(err)
 		}
 		if node.UID != ref.UID || node.Spec.ProviderID != machines[i].Spec.ProviderID {
-			t.Errorf("machine %s refers to node %v with provider ID %s; the node is %s with %s", machines[i].Name, ref, machines[i].Spec.ProviderID, node.UID, node.Spec.ProviderID)
+			t.Errorf("machine %s refers to node %v with provider ID %s; the node is %s with %s", machines[i].Name, ref,
+				machines[i].Spec.ProviderID, node.UID, node.Spec.ProviderID)
 		}
 		for _, taint := range node.Spec.Taints {
 			if taint.Key == v1beta1.NodeTaintUninitialized {
@@ -67,7 +68,8 @@ func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node string) bool {
 	user := regexp.MustCompile(`^system:bootstrap:[a-z0-9]{6}$`)
 	for _, csr := range csrs {
-		if user.MatchString(csr.Spec.Username) && csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName &&
+		if user.MatchString(csr.Spec.Username) &&
+			csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName &&
 			len(csr.Status.Certificate) > 0 && strings.Contains(commonName(csr.Spec.Request), "system:node:"+node) {
 			return true
 		}
@@ -75,7 +77,8 @@ func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node stri
 	return false
 }
 
-// Kubelets do not tell their provider IDs by themselves. Where nobody else does it for them, the Nodes get them from us.
+// Kubelets do not tell their provider IDs by themselves. Where nobody else does it for them, the Nodes get them from
+// us.
 //
 // M-50.
 func TestNodesWithoutAProviderIDJoin(t *testing.T) {
@@ -87,8 +90,10 @@ func TestNodesWithoutAProviderIDJoin(t *testing.T) {
 	machines := m.running(3)
 	for i := range machines {
 		node := m.node(&machines[i])
-		if node.UID != machines[i].Status.NodeRef.UID || node.Spec.ProviderID == "" || node.Spec.ProviderID != machines[i].Spec.ProviderID {
-			t.Errorf("machine %s has the provider ID %s; its node %s has %q", machines[i].Name, machines[i].Spec.ProviderID, node.Name, node.Spec.ProviderID)
+		if node.UID != machines[i].Status.NodeRef.UID || node.Spec.ProviderID == "" ||
+			node.Spec.ProviderID != machines[i].Spec.ProviderID {
+			t.Errorf("machine %s has the provider ID %s; its node %s has %q", machines[i].Name, machines[i].Spec.ProviderID,
+				node.Name, node.Spec.ProviderID)
 		}
 		for _, field := range node.ManagedFields {
 			if field.Manager == "kubelet" && strings.Contains(string(field.FieldsV1.Raw), "f:providerID") {

@@ -31,7 +31,8 @@ func TestJourneys(t *testing.T) {
 	m.quick()
 	m.fleet(6, func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
-			d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}
+			d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(2)),
+				MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 		}
 	})
 	m.running(6)
@@ -41,7 +42,8 @@ func TestJourneys(t *testing.T) {
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"paused":true}}`)
 	m.kubectl("wait", "md/workers", "--for=condition=Paused", "--timeout=60s")
 	m.liftBudget("pause")
-	m.classes("the old machines that were leaving are gone, and the others stay", map[string]int{examples.SmallClass: 4, examples.LargeClass: 4})
+	m.classes("the old machines that were leaving are gone, and the others stay",
+		map[string]int{examples.SmallClass: 4, examples.LargeClass: 4})
 	m.kubectl("scale", "md/workers", "--replicas=8")
 	// 8 and a surge of 2, in proportion.
 	m.classes("both revisions grow", map[string]int{examples.SmallClass: 5, examples.LargeClass: 5})
@@ -119,7 +121,8 @@ func TestJourneys(t *testing.T) {
 // rollTo makes the deployment one of another class.
 func (m *machinist) rollTo(class string) {
 	m.t.Helper()
-	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+class+`"}}}}}`)
+	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
+		class+`"}}}}}`)
 }
 
 // rollHalfway rolls 6 running machines to another class until pods of an app hold it up: 2 old machines are leaving, 4

@@ -15,7 +15,8 @@ import (
 // kubectl runs kubectl as a user of the control cluster would.
 func (m *machinist) kubectl(args ...string) string {
 	m.t.Helper()
-	cmd := exec.Command(m.Control.Kubectl(), append([]string{"--kubeconfig", m.Control.Kubeconfig(), "-n", namespace}, args...)...)
+	cmd := exec.Command(m.Control.Kubectl(), append([]string{"--kubeconfig", m.Control.Kubeconfig(), "-n", namespace},
+		args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		m.t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -50,7 +51,8 @@ func TestKubectl(t *testing.T) {
 	m.running(3)
 
 	// As kubectl edit does it, without an editor.
-	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+examples.LargeClass+`"}}}}}`)
+	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
+		examples.LargeClass+`"}}}}}`)
 	m.await("three machines of the other class", func(machines []v1beta1.Machine) bool {
 		for i := range machines {
 			if machines[i].Spec.ClassRef.Name != examples.LargeClass || machines[i].Status.Phase != v1beta1.MachineRunning {
@@ -62,10 +64,12 @@ func TestKubectl(t *testing.T) {
 	m.kubectl("wait", "md/workers", "--for=condition=Available", "--timeout=60s")
 	contains(t, m.kubectl("describe", "md/workers"), "Progressing", "Available", "Events:")
 	machine := "ma/" + m.running(3)[0].Name
-	contains(t, m.kubectl("describe", machine), "Launched", "Registered", "NodeHealthy", "Phase:                Running", "Events:", "The machine is a Ready node.")
+	contains(t, m.kubectl("describe", machine), "Launched", "Registered", "NodeHealthy", "Phase:                Running",
+		"Events:", "The machine is a Ready node.")
 
 	// A class that does not exist explains itself, and harms nothing.
-	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"missing"}}}}}`)
+	m.kubectl("patch", "md/workers", "--type=merge", "-p",
+		`{"spec":{"template":{"spec":{"classRef":{"name":"missing"}}}}}`)
 	machines := m.await("a machine that misses its class", func(machines []v1beta1.Machine) bool {
 		for i := range machines {
 			for _, c := range machines[i].Status.Conditions {
@@ -86,7 +90,8 @@ func TestKubectl(t *testing.T) {
 		t.Errorf("%d machines run beside the one without a class, want 3", running)
 	}
 	contains(t, m.kubectl("describe", "ma"), "ClassNotFound", "missing")
-	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+examples.LargeClass+`"}}}}}`)
+	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
+		examples.LargeClass+`"}}}}}`)
 	m.running(3)
 
 	m.kubectl("delete", "md/workers", "--wait=false")

@@ -79,7 +79,9 @@ func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 	m.quick()
 	m.slowCloud()
 	m.fleet(replicas, nil)
-	eventually(t, "creation is under way", func() (bool, string) { return len(m.instances()) >= 5, "fewer than 5 instances" })
+	eventually(t, "creation is under way", func() (bool, string) {
+		return len(m.instances()) >= 5, "fewer than 5 instances"
+	})
 
 	signal(t, m.Provider, syscall.SIGSTOP)
 	other, err := m.NewProvider("machinist-provider-sim-2", shortLease...)
@@ -93,7 +95,9 @@ func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 	if err := m.AwaitLeader(context.Background(), other); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new leader is running", func() (bool, string) { return len(m.instances()) >= 15, "fewer than 15 instances" })
+	eventually(t, "the new leader is running", func() (bool, string) {
+		return len(m.instances()) >= 15, "fewer than 15 instances"
+	})
 
 	resumed := time.Now()
 	signal(t, m.Provider, syscall.SIGCONT)
@@ -123,7 +127,9 @@ func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
 	m.quick()
 	m.slowCloud()
 	m.fleet(replicas, nil)
-	eventually(t, "creation is under way", func() (bool, string) { return len(m.instances()) >= 3, "fewer than 3 instances" })
+	eventually(t, "creation is under way", func() (bool, string) {
+		return len(m.instances()) >= 3, "fewer than 3 instances"
+	})
 
 	m.steal(stack.Provider)
 	mustEndFenced(t, m.Provider)
@@ -148,7 +154,8 @@ func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
 func (m *machinist) steal(name string) {
 	m.t.Helper()
 	lease := &coordinationv1.Lease{}
-	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: stack.SystemNamespace, Name: name}, lease); err != nil {
+	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: stack.SystemNamespace, Name: name},
+		lease); err != nil {
 		m.t.Fatal(err)
 	}
 	before := lease.DeepCopy()

@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/test/e2e/authorized"
 )
 
-// grants is the environment variable that names the folder in which each test records what the processes used of their
-// roles. By default it is a temporary one. If it is given, what is there already counts as well: the suite may be run in
-// parts, and then with -run '^$' to see what no part used.
+// grants is the environment variable that names the folder in which each test records what the processes used of
+// their roles. By default it is a temporary one. If it is given, what is there already counts as well: the suite may
+// be run in parts, and then with -run '^$' to see what no part used.
 const grants = "E2E_GRANTS"
 
 func TestMain(m *testing.M) {

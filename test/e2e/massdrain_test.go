@@ -89,7 +89,8 @@ func blockedDrains(machines []v1beta1.Machine) int {
 	n := 0
 	for i := range machines {
 		c := meta.FindStatusCondition(machines[i].Status.Conditions, v1beta1.ConditionDrained)
-		if !machines[i].DeletionTimestamp.IsZero() && c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonBlockedByDisruptionBudget {
+		if !machines[i].DeletionTimestamp.IsZero() && c != nil && c.Status == metav1.ConditionFalse &&
+			c.Reason == v1beta1.ReasonBlockedByDisruptionBudget {
 			n++
 		}
 	}

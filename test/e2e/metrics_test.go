@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/internal/stack"
 )
 
-// Both processes ask the control cluster who reads their metrics, and what it may. When there is nobody to be asked, they
-// show nothing, and go on.
+// Both processes ask the control cluster who reads their metrics, and what it may. When there is nobody to be asked,
+// they show nothing, and go on.
 //
 // P-9.
 func TestMetricsAreShownToWhomTheClusterAllows(t *testing.T) {
@@ -52,20 +52,24 @@ func TestMetricsAreShownToWhomTheClusterAllows(t *testing.T) {
 			t.Errorf("%s with a token of nobody: answered with %d", program, code)
 		}
 		answers(t, program+" with a token of one who may not", url, newToken(t, m.control, "stranger"), http.StatusForbidden)
-		if body := answers(t, program+" with a token of one who may", url, newToken(t, m.control, "prometheus"), http.StatusOK); !strings.Contains(body, "rest_client_requests_total") {
+		if body := answers(t, program+" with a token of one who may", url, newToken(t, m.control, "prometheus"),
+			http.StatusOK); !strings.Contains(body, "rest_client_requests_total") {
 			t.Errorf("the metrics of %s lack those of its requests: %.300s", program, body)
 		}
-		if body := answers(t, program+" without encryption", "http://"+address+"/metrics", "", http.StatusBadRequest); strings.Contains(body, "# HELP") {
+		if body := answers(t, program+" without encryption", "http://"+address+"/metrics", "",
+			http.StatusBadRequest); strings.Contains(body, "# HELP") {
 			t.Errorf("%s shows its metrics without encryption", program)
 		}
-		answers(t, "what else "+program+" may serve there", "https://"+address+"/debug/pprof/", newToken(t, m.control, "prometheus"), http.StatusNotFound)
+		answers(t, "what else "+program+" may serve there", "https://"+address+"/debug/pprof/",
+			newToken(t, m.control, "prometheus"), http.StatusNotFound)
 	}
 
 	if err := m.Control.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
 	for program, address := range addresses {
-		answers(t, program+" while there is nobody to ask", "https://"+address+"/metrics", unseen, http.StatusInternalServerError)
+		answers(t, program+" while there is nobody to ask", "https://"+address+"/metrics", unseen,
+			http.StatusInternalServerError)
 	}
 	if err := m.Control.StartAPIServer(context.Background()); err != nil {
 		t.Fatal(err)
@@ -101,7 +105,8 @@ func newAccount(t *testing.T, c client.Client, name string, reads bool) {
 		objects = append(objects, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: config.MetricsReader.Objects()[0].GetName()},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+				Name: config.MetricsReader.Objects()[0].GetName()},
 		})
 	}
 	for _, o := range objects {

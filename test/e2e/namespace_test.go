@@ -30,7 +30,8 @@ func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: others.Namespace}},
 		&corev1.Secret{ObjectMeta: others, StringData: map[string]string{"token": "theirs"}},
-		&v1beta1.Machine{ObjectMeta: others, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}}},
+		&v1beta1.Machine{ObjectMeta: others,
+			Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}}},
 	} {
 		if err := m.control.Create(context.Background(), o); err != nil {
 			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
@@ -56,7 +57,8 @@ func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
 	m.scale(0)
 	m.none()
 	untouched := &v1beta1.Machine{}
-	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: others.Namespace, Name: others.Name}, untouched); err != nil {
+	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: others.Namespace, Name: others.Name},
+		untouched); err != nil {
 		t.Fatal(err)
 	}
 	if len(untouched.Finalizers) > 0 || untouched.Status.Phase != "" {

@@ -32,7 +32,8 @@ func TestWithoutATargetClusterMachinesBecomeAvailable(t *testing.T) {
 		if machine.Status.NodeRef != nil {
 			t.Errorf("machine %s refers to node %v", machine.Name, machine.Status.NodeRef)
 		}
-		for kind, want := range map[string]string{v1beta1.ConditionReady: v1beta1.ReasonMachineReady, v1beta1.ConditionRegistered: v1beta1.ReasonNoTargetCluster} {
+		for kind, want := range map[string]string{v1beta1.ConditionReady: v1beta1.ReasonMachineReady,
+			v1beta1.ConditionRegistered: v1beta1.ReasonNoTargetCluster} {
 			if c := meta.FindStatusCondition(machine.Status.Conditions, kind); c == nil || c.Reason != want {
 				t.Errorf("machine %d: condition %s is %v, want reason %s", i, kind, c, want)
 			}
@@ -111,7 +112,9 @@ func TestControlAndTargetAreTwoClusters(t *testing.T) {
 		t.Fatalf("delete machine %s: %v", machine.Name, err)
 	}
 	m.await("a drain that the budget holds up", func(machines []v1beta1.Machine) bool {
-		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == machine.UID && blockedBy(&m, pod.Name, "web") })
+		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+			return m.UID == machine.UID && blockedBy(&m, pod.Name, "web")
+		})
 	})
 	m.liftBudget("web")
 	m.await("the end of the drained machine", func(machines []v1beta1.Machine) bool {
@@ -136,7 +139,8 @@ func (m *machinist) available(n int) []v1beta1.Machine {
 	m.t.Helper()
 	return m.await("available machines", func(machines []v1beta1.Machine) bool {
 		return len(machines) == n && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
-			return m.Status.Phase != v1beta1.MachineAvailable || !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
+			return m.Status.Phase != v1beta1.MachineAvailable ||
+				!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
 		})
 	})
 }

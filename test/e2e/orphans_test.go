@@ -54,7 +54,8 @@ func (m *machinist) abandonWith(tags map[string]string) simcloud.Instance {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	in, err := c.CreateInstance(context.Background(), simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: tags})
+	in, err := c.CreateInstance(context.Background(), simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small",
+		Image: "sim-os-1", Tags: tags})
 	if err != nil {
 		m.t.Fatalf("make an instance by hand: %v", err)
 	}
@@ -67,7 +68,9 @@ func (m *machinist) untilTerminated(instances ...simcloud.Instance) {
 	eventually(m.t, "the orphans are gone", func() (bool, string) {
 		var left []string
 		for _, r := range m.instances() {
-			if r.State != simcloud.StateTerminated && slices.ContainsFunc(instances, func(in simcloud.Instance) bool { return in.ID == r.ID }) {
+			if r.State != simcloud.StateTerminated && slices.ContainsFunc(instances, func(in simcloud.Instance) bool {
+				return in.ID == r.ID
+			}) {
 				left = append(left, r.ID)
 			}
 		}
@@ -104,7 +107,8 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 		m.abandonWith(map[string]string{provider.TagCluster: id, provider.TagMachineUID: string(uuid.NewUUID())}),
 		m.abandonWith(nil),
 	}
-	ghosts := []simcloud.Instance{m.abandon(id, namespace+"/ghost-0"), m.abandon(id, "elsewhere/ghost-1"), m.abandon(id, namespace+"/ghost-2")}
+	ghosts := []simcloud.Instance{m.abandon(id, namespace+"/ghost-0"), m.abandon(id, "elsewhere/ghost-1"),
+		m.abandon(id, namespace+"/ghost-2")}
 	m.untilTerminated(ghosts...)
 	m.wantUntouched(strangers...)
 	env.Await(t, m.control, &corev1.EventList{}, "an event about orphans", func(l *corev1.EventList) (bool, string) {
@@ -123,7 +127,8 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 	if err := m.control.Update(context.Background(), &lost); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.control.Delete(context.Background(), &lost, client.Preconditions{UID: &lost.UID}); client.IgnoreNotFound(err) != nil {
+	if err := m.control.Delete(context.Background(), &lost,
+		client.Preconditions{UID: &lost.UID}); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 	m.running(4)
@@ -168,7 +173,8 @@ func TestAVanishedInstanceIsMissedInTheList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.DeleteInstance(context.Background(), gone.Spec.ProviderID[strings.LastIndex(gone.Spec.ProviderID, "/")+1:]); err != nil {
+	if _, err := c.DeleteInstance(context.Background(),
+		gone.Spec.ProviderID[strings.LastIndex(gone.Spec.ProviderID, "/")+1:]); err != nil {
 		t.Fatal(err)
 	}
 	m.await("the replacement of the machine without an instance", func(machines []v1beta1.Machine) bool {
@@ -195,7 +201,9 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 		cloudURL = cloud
 		return cloud
 	}})
-	b := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks(), CloudProxy: func(string) string { return cloudURL }})
+	b := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks(), CloudProxy: func(string) string {
+		return cloudURL
+	}})
 	a.quick()
 	a.fleet(2, plainUserData)
 	b.fleet(2, func(o client.Object) {
@@ -205,7 +213,8 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 		}
 	})
 	machines := append(a.available(2), b.available(2)...)
-	ghosts := []simcloud.Instance{a.abandon(a.clusterID(), namespace+"/ghost"), a.abandon(b.clusterID(), namespace+"/ghost")}
+	ghosts := []simcloud.Instance{a.abandon(a.clusterID(), namespace+"/ghost"),
+		a.abandon(b.clusterID(), namespace+"/ghost")}
 	a.untilTerminated(ghosts...)
 
 	// With one of them away, its orphan stays, however often the other one checks.
@@ -273,7 +282,8 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 			stop = append(stop, end)
 		}
 		for _, ns := range tc.namespaces {
-			list := env.Await(t, m.control, &v1beta1.MachineList{}, "the machine of namespace "+ns, func(l *v1beta1.MachineList) (bool, string) {
+			list := env.Await(t, m.control, &v1beta1.MachineList{}, "the machine of namespace "+
+				ns, func(l *v1beta1.MachineList) (bool, string) {
 				return len(l.Items) == 1 && l.Items[0].Status.Phase == v1beta1.MachineAvailable, describe(l.Items)
 			}, client.InNamespace(ns))
 			machines = append(machines, list.Items[0].UID)
@@ -304,7 +314,8 @@ func (m *machinist) allowLease(program, namespace string) {
 	meta := metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: program + "-" + namespace}
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{meta.Name}, Verbs: []string{"get", "update"},
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{meta.Name},
+			Verbs: []string{"get", "update"},
 		}}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},

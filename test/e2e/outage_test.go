@@ -30,9 +30,10 @@ import (
 // watchful lets a process notice an outage, and its end, within seconds.
 var watchful = []string{"--apiserver-check-period=1s", "--apiserver-check-timeout=3s"}
 
-// The target cluster is unreachable for longer than anything may take: nothing is made or replaced, and what is being made or
-// deleted waits. When it is back all of that goes on by itself, and clocks that judge machines begin anew. One that joins
-// right after the outage is seen in time, although watches that failed for so long would be silent for longer than it has.
+// The target cluster is unreachable for longer than anything may take: nothing is made or replaced, and what is being
+// made or deleted waits. When it is back all of that goes on by itself, and clocks that judge machines begin anew.
+// One that joins right after the outage is seen in time, although watches that failed for so long would be silent for
+// longer than it has.
 //
 // F-2, F-3, F-4, F-27, H-3, H-10, M-15, M-53.
 func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
@@ -45,8 +46,9 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	)
 	manager, provider := freeAddress(t), freeAddress(t)
 	m := start(t, stack.Options{
-		SeparateTarget:             true,
-		ManagerArgs:                append([]string{"--health-timeout=" + health.String(), "--health-probe-bind-address=" + manager}, watchful...),
+		SeparateTarget: true,
+		ManagerArgs: append([]string{"--health-timeout=" + health.String(), "--health-probe-bind-address=" +
+			manager}, watchful...),
 		ProviderArgs:               append([]string{"--health-probe-bind-address=" + provider}, watchful...),
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=10s", "--node-monitor-period=1s"},
 	})
@@ -59,7 +61,8 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 			const kind = "kind: KubeletConfiguration"
 			before, after, _ := strings.Cut(s.StringData[v1beta1.DefaultUserDataKey], kind)
 			indent := before[strings.LastIndex(before, "\n"):]
-			s.StringData[v1beta1.DefaultUserDataKey] = before + kind + indent + "nodeLeaseDurationSeconds: 8" + indent + "nodeStatusUpdateFrequency: 2s" + after
+			s.StringData[v1beta1.DefaultUserDataKey] = before + kind + indent + "nodeLeaseDurationSeconds: 8" + indent +
+				"nodeStatusUpdateFrequency: 2s" + after
 		}
 	})
 	before := m.running(4)
@@ -72,7 +75,9 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(5)
 	asked := m.await("a machine whose instance boots", func(machines []v1beta1.Machine) bool {
-		return len(machines) == 5 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.Spec.ProviderID == "" })
+		return len(machines) == 5 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+			return m.Spec.ProviderID == ""
+		})
 	})
 
 	m.do(m.Target.StopAPIServer)
@@ -114,13 +119,16 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	m.awaitFreeze(metav1.ConditionFalse, v1beta1.ReasonThawed)
 	after := m.await("six machines without the deleted and the silent", func(machines []v1beta1.Machine) bool {
 		return len(machines) == 6 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
-			return m.UID == deleted.UID || m.UID == silent.UID || m.Status.Phase != v1beta1.MachineRunning || !m.DeletionTimestamp.IsZero()
+			return m.UID == deleted.UID || m.UID == silent.UID || m.Status.Phase != v1beta1.MachineRunning ||
+				!m.DeletionTimestamp.IsZero()
 		})
 	})
 	mark := m.markOf(silent.UID)
-	t.Logf("the silent machine was marked %s after the outage had begun to end, and replaced after %s", mark.at.Sub(back), time.Since(back))
+	t.Logf("the silent machine was marked %s after the outage had begun to end, and replaced after %s", mark.at.Sub(back),
+		time.Since(back))
 	if mark.at.Before(back.Add(health)) {
-		t.Errorf("machine %s was marked at %s; the target cluster was unreachable until %s at least", silent.Name, mark.at, back)
+		t.Errorf("machine %s was marked at %s; the target cluster was unreachable until %s at least", silent.Name,
+			mark.at, back)
 	}
 	if gone := without(uids(asked), append(uids(after), deleted.UID, silent.UID)); len(gone) > 0 {
 		t.Errorf("the machines %s were replaced for no reason; left is\n%s", gone, describe(after))
@@ -185,7 +193,8 @@ func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 	}
 	// The API keeps whole seconds.
 	due := began.Add(hold).Add(back.Sub(unreachable)).Add(-time.Second)
-	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was asked to end at %s", began, unreachable, back, asked)
+	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was asked to end at %s", began, unreachable,
+		back, asked)
 	if asked.Before(due) {
 		t.Errorf("the pod was killed at %s; without the outage its budget holds until %s", asked, due)
 	}
@@ -196,8 +205,8 @@ func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 	m.noTwins()
 }
 
-// API server and database of the control cluster go away in the middle of work. Each process ends once, for its lease; and
-// those that follow finish the work, and make nothing twice.
+// API server and database of the control cluster go away in the middle of work. Each process ends once, for its
+// lease; and those that follow finish the work, and make nothing twice.
 //
 // M-8, M-33, P-2, P-4.
 func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {

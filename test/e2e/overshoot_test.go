@@ -27,8 +27,9 @@ import (
 // frozenFor is how long a freeze lasts at least in this test: long enough to check it.
 const frozenFor = 20 * time.Second
 
-// Somebody makes machines in the name of a set faster than it can delete them. It is frozen with its deployment, for all to
-// see: there are none made, too many are deleted as ever, and when they are gone it goes on by itself. A person may end it sooner.
+// Somebody makes machines in the name of a set faster than it can delete them. It is frozen with its deployment, for
+// all to see: there are none made, too many are deleted as ever, and when they are gone it goes on by itself. A
+// person may end it sooner.
 //
 // F-3, F-20, F-21, F-23, F-24, S-12.
 func TestAFloodOfMachinesFreezesTheirOwners(t *testing.T) {
@@ -119,12 +120,14 @@ func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
 	for range 8 {
 		makers.Go(func() {
 			for !enough.Load() {
-				others := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "others-", Labels: map[string]string{}}}
+				others := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "others-",
+					Labels: map[string]string{}}}
 				for key, value := range set.Spec.Selector.MatchLabels {
 					others.Labels[key] = value
 				}
 				others.Labels[v1beta1.LabelProvider] = "elsewhere"
-				others.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
+				others.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set,
+					v1beta1.GroupVersion.WithKind("MachineSet"))}
 				others.Spec = *set.Spec.Template.Spec.DeepCopy()
 				if err := m.control.Create(context.Background(), others); err != nil {
 					m.t.Errorf("make another machine: %v", err)
@@ -148,8 +151,8 @@ func (m *machinist) ownerOf(machine *v1beta1.Machine) *v1beta1.MachineSet {
 	return set
 }
 
-// awaitOvershoot waits until label and condition of an owner say that it is frozen for too many machines, or neither does
-// and the condition says that it was.
+// awaitOvershoot waits until label and condition of an owner say that it is frozen for too many machines, or neither
+// does and the condition says that it was.
 func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	m.t.Helper()
 	is := func(o client.Object, conditions []metav1.Condition) (bool, string) {
@@ -157,16 +160,18 @@ func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 		c := meta.FindStatusCondition(conditions, v1beta1.ConditionFrozen)
 		state := fmt.Sprintf("label %q, condition %v", label, c)
 		if frozen {
-			return label == v1beta1.ReasonOvershoot && c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonOvershoot, state
+			return label == v1beta1.ReasonOvershoot && c != nil && c.Status == metav1.ConditionTrue &&
+				c.Reason == v1beta1.ReasonOvershoot, state
 		}
 		return label == "" && c != nil && c.Status == metav1.ConditionFalse, state
 	}
 	what := fmt.Sprintf("%T %s frozen=%t", owner, owner.GetName(), frozen)
 	if _, deployment := owner.(*v1beta1.MachineDeployment); deployment {
-		env.Await(m.t, m.control, &v1beta1.MachineDeploymentList{}, what, func(l *v1beta1.MachineDeploymentList) (bool, string) {
-			at := slices.IndexFunc(l.Items, func(d v1beta1.MachineDeployment) bool { return d.Name == owner.GetName() })
-			return is(&l.Items[at], l.Items[at].Status.Conditions)
-		}, client.InNamespace(namespace))
+		env.Await(m.t, m.control, &v1beta1.MachineDeploymentList{}, what,
+			func(l *v1beta1.MachineDeploymentList) (bool, string) {
+				at := slices.IndexFunc(l.Items, func(d v1beta1.MachineDeployment) bool { return d.Name == owner.GetName() })
+				return is(&l.Items[at], l.Items[at].Status.Conditions)
+			}, client.InNamespace(namespace))
 		return
 	}
 	env.Await(m.t, m.control, &v1beta1.MachineSetList{}, what, func(l *v1beta1.MachineSetList) (bool, string) {
@@ -199,7 +204,10 @@ func (m *machinist) showsOvershoots(address string, want int) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("the metric counts %d", want), func() (bool, string) {
 		code, body := get(m.t, "http://"+address+"/metrics", "")
-		lines := slices.DeleteFunc(strings.Split(body, "\n"), func(l string) bool { return !strings.HasPrefix(l, "machinist_frozen{") })
-		return code == http.StatusOK && slices.Contains(lines, fmt.Sprintf(`machinist_frozen{reason="Overshoot"} %d`, want)), strings.Join(lines, "; ")
+		lines := slices.DeleteFunc(strings.Split(body, "\n"), func(l string) bool {
+			return !strings.HasPrefix(l, "machinist_frozen{")
+		})
+		return code == http.StatusOK && slices.Contains(lines, fmt.Sprintf(`machinist_frozen{reason="Overshoot"} %d`, want)),
+			strings.Join(lines, "; ")
 	})
 }

@@ -26,8 +26,8 @@ func (m *machinist) protectedPod(app, node string) *corev1.Pod {
 	return &m.protectedPods(app, node)[0]
 }
 
-// protectedPods runs a pod of the app on each of the nodes, with a PodDisruptionBudget that lets none go. It returns when
-// the budget counts them all.
+// protectedPods runs a pod of the app on each of the nodes, with a PodDisruptionBudget that lets none go. It returns
+// when the budget counts them all.
 func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 	m.t.Helper()
 	ctx := context.Background()
@@ -57,15 +57,16 @@ func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 	if err := m.target.Create(ctx, budget); err != nil {
 		m.t.Fatalf("create budget %s: %v", app, err)
 	}
-	env.Await(m.t, m.target, &policyv1.PodDisruptionBudgetList{}, "a budget that counts the pods", func(l *policyv1.PodDisruptionBudgetList) (bool, string) {
-		for i := range l.Items {
-			if b := &l.Items[i]; b.Name == app {
-				return int(b.Status.CurrentHealthy) == len(nodes) && b.Status.ObservedGeneration == b.Generation,
-					fmt.Sprintf("%d of %d pods are healthy", b.Status.CurrentHealthy, b.Status.ExpectedPods)
+	env.Await(m.t, m.target, &policyv1.PodDisruptionBudgetList{}, "a budget that counts the pods",
+		func(l *policyv1.PodDisruptionBudgetList) (bool, string) {
+			for i := range l.Items {
+				if b := &l.Items[i]; b.Name == app {
+					return int(b.Status.CurrentHealthy) == len(nodes) && b.Status.ObservedGeneration == b.Generation,
+						fmt.Sprintf("%d of %d pods are healthy", b.Status.CurrentHealthy, b.Status.ExpectedPods)
+				}
 			}
-		}
-		return false, "there is no budget " + app
-	}, client.InNamespace(namespace))
+			return false, "there is no budget " + app
+		}, client.InNamespace(namespace))
 	pods := &corev1.PodList{}
 	if err := m.target.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels(labels)); err != nil {
 		m.t.Fatalf("list the pods of app %s: %v", app, err)

@@ -12,8 +12,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// A cloud that answers reads from the past makes exactly the instances that were asked for, keeps them, and is left with
-// none when the fleet goes, whether its machines had come up or were deleted while the cloud did not show them yet.
+// A cloud that answers reads from the past makes exactly the instances that were asked for, keeps them, and is left
+// with none when the fleet goes, whether its machines had come up or were deleted while the cloud did not show them
+// yet.
 func TestReadsThatLag(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -37,7 +38,9 @@ func TestReadsThatLag(t *testing.T) {
 
 			m.scale(3)
 			m.await("three machines that were asked for", func(machines []v1beta1.Machine) bool {
-				return len(machines) == 3 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.Spec.ProviderID == "" })
+				return len(machines) == 3 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+					return m.Spec.ProviderID == ""
+				})
 			})
 			made += 3
 			m.scale(0)

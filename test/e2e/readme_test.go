@@ -35,10 +35,10 @@ var notRun = map[string]string{
 // whileRunning are the programs whose blocks README.md gives terminals of their own: they run until somebody ends them.
 var whileRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machinist-provider-sim "}
 
-// Every command of README.md is run by a real bash, as it is written and in its order, all on this host. What a reader
-// brings is there: two clusters and their kubeconfigs in the folder of the repository, which is a copy of this one, and a PATH
-// with kubectl and the bin/ that `make build` fills. Two things differ: the console's commands on the fleet come when there
-// is one, and name a machine that exists.
+// Every command of README.md is run by a real bash, as it is written and in its order, all on this host. What a
+// reader brings is there: two clusters and their kubeconfigs in the folder of the repository, which is a copy of this
+// one, and a PATH with kubectl and the bin/ that `make build` fills. Two things differ: the console's commands on the
+// fleet come when there is one, and name a machine that exists.
 //
 // P-60.
 func TestRunningByHandAsTheREADMESays(t *testing.T) {
@@ -52,7 +52,9 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	control := controlPlane(t, filepath.Join(folder, "control.yaml"))
 	controlPlane(t, filepath.Join(folder, "target.yaml"))
 	c := clientFor(t, control.Kubeconfig())
-	environment := []string{"PATH=" + strings.Join([]string{filepath.Join(folder, "bin"), filepath.Dir(kubectlPath(t)), os.Getenv("PATH")}, ":"), "KUBECONFIG="}
+	environment := []string{"PATH=" +
+		strings.Join([]string{filepath.Join(folder, "bin"), filepath.Dir(kubectlPath(t)), os.Getenv("PATH")}, ":"),
+		"KUBECONFIG="}
 	terminal := newTerminal(t, folder, environment)
 
 	var processes []*shell
@@ -94,7 +96,8 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	for _, page := range []struct{ path, begins, message string }{
 		{"docs/reference/metrics.md", "kubectl apply -f config/rbac/metrics-reader.yaml", "machinist_frozen{"},
 		{"docs/admission.md", "kubectl annotate crd", "annotated"},
-		{"docs/azure.md", "sed s/PROVIDER/azure/g", "clusterrole.rbac.authorization.k8s.io/machinist-provider-azure-control created"},
+		{"docs/azure.md", "sed s/PROVIDER/azure/g",
+			"clusterrole.rbac.authorization.k8s.io/machinist-provider-azure-control created"},
 		{"docs/health-and-safety.md", "kubectl annotate machineclass small", "annotated"},
 		{"docs/security.md", "kubectl label secret sim-credentials", "sim-credentials"},
 		{"docs/security.md", "kubectl apply -f config/optional", "created"},
@@ -131,8 +134,8 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	}
 }
 
-// The simulated cloud answers as its page says, in the demo, whose folder only is another one; and an instance that somebody
-// asks it for is adopted as the page on existing instances says.
+// The simulated cloud answers as its page says, in the demo, whose folder only is another one; and an instance that
+// somebody asks it for is adopted as the page on existing instances says.
 func TestTheDemosCloudIsUsedAsItsPageSays(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/simulated-cloud.md")
@@ -147,7 +150,8 @@ func TestTheDemosCloudIsUsedAsItsPageSays(t *testing.T) {
 	demo := newShell(t, root, "exec "+strings.ReplaceAll(blocks[0], "/tmp/demo", dir), nil)
 	demo.until("Ctrl-C ends everything")
 	terminal := newTerminal(t, root, []string{
-		"PATH=" + filepath.Dir(kubectlPath(t)) + ":" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(dir, "control", "admin.kubeconfig"),
+		"PATH=" + filepath.Dir(kubectlPath(t)) + ":" + os.Getenv("PATH"), "KUBECONFIG=" +
+			filepath.Join(dir, "control", "admin.kubeconfig"),
 	})
 	providerID := ""
 	for _, block := range blocks[1:] {
@@ -196,8 +200,8 @@ kubectl get machine db-1 -o jsonpath='{.status.conditions[?(@.type=="Launched")]
 	}
 }
 
-// The example of a provider runs as the guide for authors says; only the folders below /tmp are others, and the programs have
-// been built.
+// The example of a provider runs as the guide for authors says; only the folders below /tmp are others, and the
+// programs have been built.
 func TestTheExampleProviderIsRunAsTheGuideSays(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/provider-guide.md")
@@ -206,7 +210,8 @@ func TestTheExampleProviderIsRunAsTheGuideSays(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(page), "\n## Running it by hand\n")
 	tmp, root := t.TempDir(), filepath.Dir(binDir(t))
-	blocks := fenced(strings.NewReplacer("/tmp/bare", filepath.Join(tmp, "bare"), "/tmp/machines", filepath.Join(tmp, "machines")).Replace(section), "sh")
+	blocks := fenced(strings.NewReplacer("/tmp/bare", filepath.Join(tmp, "bare"), "/tmp/machines",
+		filepath.Join(tmp, "machines")).Replace(section), "sh")
 	if len(blocks) != 3 || !strings.HasPrefix(blocks[0], "make build controlplane ") {
 		t.Fatalf("the section's blocks for a shell are %q", blocks)
 	}
@@ -221,7 +226,8 @@ func TestTheExampleProviderIsRunAsTheGuideSays(t *testing.T) {
 		}
 	})
 	terminal := newTerminal(t, root, []string{"PATH=" + filepath.Dir(kubectlPath(t)) + ":" + os.Getenv("PATH")})
-	if out := terminal.run(blocks[2]); !strings.Contains(out, `"first"`) || !strings.Contains(out, `machine.machinist.dev "first" deleted`) {
+	if out := terminal.run(blocks[2]); !strings.Contains(out, `"first"`) ||
+		!strings.Contains(out, `machine.machinist.dev "first" deleted`) {
 		t.Errorf("no instance was shown, or the machine is not gone:\n%s", out)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// A fleet comes, changes and goes at a cloud with the ways of real ones: exactly the instances that were asked for are made,
-// there is none taken for gone, and nothing is left of any.
+// A fleet comes, changes and goes at a cloud with the ways of real ones: exactly the instances that were asked for
+// are made, there is none taken for gone, and nothing is left of any.
 func TestWaysOfClouds(t *testing.T) {
 	t.Parallel()
 	const second, often, sometimes = simcloud.Duration(time.Second), 0.5, 0.1
@@ -31,17 +31,22 @@ func TestWaysOfClouds(t *testing.T) {
 		semantics simcloud.Semantics
 		rules     []simcloud.FaultRule
 	}{
-		{name: "reads, lists and tags lag", semantics: simcloud.Semantics{GetLag: 2 * second, ListLag: 3 * second, TagLag: 4 * second}},
+		{name: "reads, lists and tags lag", semantics: simcloud.Semantics{GetLag: 2 * second, ListLag: 3 * second,
+			TagLag: 4 * second}},
 		{name: "lists omit and repeat", semantics: simcloud.Semantics{ListOmits: 2, ListRepeats: true}},
 		{name: "states return in other case", semantics: simcloud.Semantics{StateReturns: 2 * second, OtherCase: true}},
-		{name: "addresses remain, answers are long", semantics: simcloud.Semantics{KeepAddresses: true, AnswerPadding: 1 << 20}},
-		{name: "quota is free late, the clock is ahead", semantics: simcloud.Semantics{QuotaLag: 5 * second, ClockOffset: 600 * second}},
+		{name: "addresses remain, answers are long", semantics: simcloud.Semantics{KeepAddresses: true,
+			AnswerPadding: 1 << 20}},
+		{name: "quota is free late, the clock is ahead", semantics: simcloud.Semantics{QuotaLag: 5 * second,
+			ClockOffset: 600 * second}},
 		{name: "the clock is behind", semantics: simcloud.Semantics{ClockOffset: -600 * second}},
 		{name: "answers are lost", rules: onChanges(simcloud.FaultEffect{DropConnection: true, AfterEffect: true})},
-		{name: "actions are done late", rules: onChanges(simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: 3 * second})},
+		{name: "actions are done late",
+			rules: onChanges(simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: 3 * second})},
 		{name: "calls are too many", rules: []simcloud.FaultRule{
 			{Operation: "*", Probability: sometimes, Seed: 1, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled}},
-			{Operation: "*", Probability: sometimes, Seed: 2, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled, RetryAfter: second}},
+			{Operation: "*", Probability: sometimes, Seed: 2, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled,
+				RetryAfter: second}},
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {

@@ -29,18 +29,19 @@ func TestNodesServeUnderCertificatesOfTheCluster(t *testing.T) {
 		}
 	})
 	machines := m.running(2)
-	list := env.Await(t, m.target, &certificatesv1.CertificateSigningRequestList{}, "two serving certificates", func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
-		signed, state := 0, ""
-		for _, csr := range l.Items {
-			if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
-				state += fmt.Sprintf("%s by %s: %v\n", csr.Name, csr.Spec.Username, csr.Status.Conditions)
-				if len(csr.Status.Certificate) > 0 {
-					signed++
+	list := env.Await(t, m.target, &certificatesv1.CertificateSigningRequestList{}, "two serving certificates",
+		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
+			signed, state := 0, ""
+			for _, csr := range l.Items {
+				if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+					state += fmt.Sprintf("%s by %s: %v\n", csr.Name, csr.Spec.Username, csr.Status.Conditions)
+					if len(csr.Status.Certificate) > 0 {
+						signed++
+					}
 				}
 			}
-		}
-		return signed == 2, state
-	})
+			return signed == 2, state
+		})
 	for i := range machines {
 		name := machines[i].Status.NodeRef.Name
 		found := false

@@ -27,8 +27,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Classes beside those of the example. The simulated cloud changes small to medium live, to large with a restart, and to
-// gpu not at all; the last is a type that it does not have.
+// Classes beside those of the example. The simulated cloud changes small to medium live, to large with a restart, and
+// to gpu not at all; the last is a type that it does not have.
 const (
 	mediumClass  = "medium"
 	gpuClass     = "gpu"
@@ -49,15 +49,18 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 		now := m.updated("hand", class, version)
 		r := m.instanceOf(now)
 		if r.ID != instance.ID || now.Spec.ProviderID != first.Spec.ProviderID || now.LaunchAttempt() != 1 {
-			t.Errorf("%s: instance %s became %s (%s, attempt %d)", what, instance.ID, r.ID, now.Spec.ProviderID, now.LaunchAttempt())
+			t.Errorf("%s: instance %s became %s (%s, attempt %d)", what, instance.ID, r.ID, now.Spec.ProviderID,
+				now.LaunchAttempt())
 		}
 		if r.Type != instanceType || r.State != simcloud.StateRunning || now.Status.Instance.Type != instanceType {
-			t.Errorf("%s: the instance is %s of type %s and reported as %s, want type %s", what, r.State, r.Type, now.Status.Instance.Type, instanceType)
+			t.Errorf("%s: the instance is %s of type %s and reported as %s, want type %s", what, r.State, r.Type,
+				now.Status.Instance.Type, instanceType)
 		}
 		if now.Status.NodeRef.UID != first.Status.NodeRef.UID {
 			t.Errorf("%s: the node is another one", what)
 		}
-		if op := now.Status.LastOperation; op == nil || op.Type != v1beta1.OperationUpdate || op.State != v1beta1.OperationSucceeded {
+		if op := now.Status.LastOperation; op == nil || op.Type != v1beta1.OperationUpdate ||
+			op.State != v1beta1.OperationSucceeded {
 			t.Errorf("%s: the last operation is %+v", what, op)
 		}
 		return now
@@ -79,7 +82,8 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 	blocked := m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool {
 		return blockedBy(m, pod.Name, "web") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUpdating)
 	})
-	if blocked.Status.Phase != v1beta1.MachineUpdating || meta.IsStatusConditionTrue(blocked.Status.Conditions, v1beta1.ConditionReady) {
+	if blocked.Status.Phase != v1beta1.MachineUpdating || meta.IsStatusConditionTrue(blocked.Status.Conditions,
+		v1beta1.ConditionReady) {
 		t.Errorf("while its node is drained the machine is %s: %+v", blocked.Status.Phase, blocked.Status.Conditions)
 	}
 	if r := m.instanceOf(blocked); r.Type != "medium" || r.State != simcloud.StateRunning {
@@ -99,7 +103,9 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 	for _, version := range []string{"v1.37.0", "v1.36.3"} {
 		m.change("hand", func(m *v1beta1.Machine) { m.Spec.Version = version })
 		same(version, examples.LargeClass, "large", version)
-		m.awaitMachine("hand", "a node of version "+version, func(m *v1beta1.Machine) bool { return m.Status.Version == version })
+		m.awaitMachine("hand", "a node of version "+version, func(m *v1beta1.Machine) bool {
+			return m.Status.Version == version
+		})
 		m.inService("hand")
 	}
 
@@ -108,10 +114,12 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 	refused := m.awaitMachine("hand", "a refused update", func(m *v1beta1.Machine) bool {
 		return isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange)
 	})
-	if c := meta.FindStatusCondition(refused.Status.Conditions, v1beta1.ConditionUpToDate); !strings.Contains(c.Message, "no-such-type") {
+	if c := meta.FindStatusCondition(refused.Status.Conditions, v1beta1.ConditionUpToDate); !strings.Contains(c.Message,
+		"no-such-type") {
 		t.Errorf("the rejection does not name the type: %q", c.Message)
 	}
-	if refused.Status.Phase != v1beta1.MachineRunning || !meta.IsStatusConditionTrue(refused.Status.Conditions, v1beta1.ConditionReady) {
+	if refused.Status.Phase != v1beta1.MachineRunning || !meta.IsStatusConditionTrue(refused.Status.Conditions,
+		v1beta1.ConditionReady) {
 		t.Errorf("a refused update made the machine %s: %+v", refused.Status.Phase, refused.Status.Conditions)
 	}
 	if a := refused.Status.Applied; a.ClassName != examples.LargeClass {
@@ -126,7 +134,8 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 	blocked = m.awaitMachine("hand", "a replacement whose drain the budget holds up", func(m *v1beta1.Machine) bool {
 		return blockedBy(m, pod.Name, "db") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonReplacing)
 	})
-	if l := blocked.Status.Launch; l == nil || l.Step != v1beta1.LaunchStepReplacing || l.OldProviderID != first.Spec.ProviderID {
+	if l := blocked.Status.Launch; l == nil || l.Step != v1beta1.LaunchStepReplacing ||
+		l.OldProviderID != first.Spec.ProviderID {
 		t.Errorf("the replacement that is under way is recorded as %+v", l)
 	}
 	if r := m.instanceOf(blocked); r.ID != instance.ID || r.State != simcloud.StateRunning {
@@ -141,14 +150,16 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 	case r.ID == instance.ID || r.Type != "gpu":
 		t.Errorf("the instance is %s of type %s, and was %s", r.ID, r.Type, instance.ID)
 	case replaced.Spec.ProviderID != r.ProviderID || replaced.Spec.ProviderID == first.Spec.ProviderID:
-		t.Errorf("the provider ID is %s, the instance's %s, and it was %s", replaced.Spec.ProviderID, r.ProviderID, first.Spec.ProviderID)
+		t.Errorf("the provider ID is %s, the instance's %s, and it was %s", replaced.Spec.ProviderID, r.ProviderID,
+			first.Spec.ProviderID)
 	case replaced.LaunchAttempt() != 2 || replaced.Replacing():
 		t.Errorf("the launch is recorded as %+v, want attempt 2", replaced.Status.Launch)
 	case replaced.Status.NodeRef.UID == first.Status.NodeRef.UID:
 		t.Error("the node of the old instance is still that of the machine")
 	}
 	if node := m.node(replaced); node.Spec.ProviderID != r.ProviderID || node.Spec.Unschedulable {
-		t.Errorf("node %s has the provider ID %s and unschedulable=%v", node.Name, node.Spec.ProviderID, node.Spec.Unschedulable)
+		t.Errorf("node %s has the provider ID %s and unschedulable=%v", node.Name, node.Spec.ProviderID,
+			node.Spec.Unschedulable)
 	}
 	if nodes := m.nodes(m.target); len(nodes) != 1 {
 		t.Errorf("nodes %v are there, want that of the new instance only", nodes)
@@ -183,7 +194,8 @@ func TestAnInlineMachineFollowsItsSpecification(t *testing.T) {
 		hash := m.machine("inline").Status.Applied.ProviderSpecHash
 		m.change("inline", func(machine *v1beta1.Machine) { machine.Spec.ProviderSpec = providerSpec(m.t, instanceType) })
 		m.awaitMachine("inline", "an instance of type "+instanceType, func(m *v1beta1.Machine) bool {
-			return m.Status.Applied != nil && m.Status.Applied.ProviderSpecHash != hash && isUpToDate(m, metav1.ConditionTrue, v1beta1.ReasonUpToDate) &&
+			return m.Status.Applied != nil && m.Status.Applied.ProviderSpecHash != hash &&
+				isUpToDate(m, metav1.ConditionTrue, v1beta1.ReasonUpToDate) &&
 				meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
 		})
 		if r := m.instanceOf(m.machine("inline")); r.Type != instanceType {
@@ -215,7 +227,9 @@ func TestAnUpdateTakenBackEndsItsDrain(t *testing.T) {
 		app := "app-" + back.class
 		pod := m.protectedPod(app, machine.Status.NodeRef.Name)
 		m.setClass("hand", examples.LargeClass)
-		m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool { return blockedBy(m, pod.Name, app) })
+		m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool {
+			return blockedBy(m, pod.Name, app)
+		})
 		m.setClass("hand", back.class)
 		m.awaitMachine("hand", "the end of the drain: back "+back.how, func(m *v1beta1.Machine) bool {
 			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
@@ -257,7 +271,8 @@ func TestAnUpdateTakenBackInTheMiddleIsUndone(t *testing.T) {
 	m.setClass("hand", examples.SmallClass)
 	now := m.instanceOf(m.updated("hand", examples.SmallClass, "v1.36.3"))
 	if now.ID != before.ID || now.Type != before.Type || now.Image != before.Image {
-		t.Errorf("the machine is said to be up to date; its instance is %s (%s, %s), want %s (%s, %s)", now.ID, now.Type, now.Image, before.ID, before.Type, before.Image)
+		t.Errorf("the machine is said to be up to date; its instance is %s (%s, %s), want %s (%s, %s)", now.ID, now.Type,
+			now.Image, before.ID, before.Type, before.Image)
 	}
 	m.inService("hand")
 	m.delete("hand")
@@ -269,7 +284,8 @@ func TestAnUpdateTakenBackInTheMiddleIsUndone(t *testing.T) {
 func (m *machinist) handMade(name string) {
 	m.t.Helper()
 	m.fleet(0, nil)
-	for class, instanceType := range map[string]string{mediumClass: "medium", gpuClass: "gpu", unknownClass: "no-such-type"} {
+	for class, instanceType := range map[string]string{mediumClass: "medium", gpuClass: "gpu",
+		unknownClass: "no-such-type"} {
 		m.create(&v1beta1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Name: class},
 			Spec: v1beta1.MachineClassSpec{
@@ -296,7 +312,8 @@ func (m *machinist) create(o client.Object) {
 // providerSpec describes an instance of a type as the example's small class describes its own.
 func providerSpec(t *testing.T, instanceType string) *runtime.RawExtension {
 	t.Helper()
-	raw, err := json.Marshal(driver.Spec{APIVersion: driver.APIVersion, Kind: driver.Kind, Region: "sim-1", InstanceType: instanceType, Image: "sim-os-1"})
+	raw, err := json.Marshal(driver.Spec{APIVersion: driver.APIVersion, Kind: driver.Kind, Region: "sim-1",
+		InstanceType: instanceType, Image: "sim-os-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +323,8 @@ func providerSpec(t *testing.T, instanceType string) *runtime.RawExtension {
 func (m *machinist) machine(name string) *v1beta1.Machine {
 	m.t.Helper()
 	machine := &v1beta1.Machine{}
-	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, machine); err != nil {
+	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name},
+		machine); err != nil {
 		m.t.Fatalf("read machine %s: %v", name, err)
 	}
 	return machine
@@ -345,11 +363,13 @@ func (m *machinist) awaitMachine(name, what string, done func(*v1beta1.Machine) 
 // updated waits until a machine was made from a class and a version and is a Ready node.
 func (m *machinist) updated(name, class, version string) *v1beta1.Machine {
 	m.t.Helper()
-	return m.awaitMachine(name, fmt.Sprintf("machine %s of class %q and version %s", name, class, version), func(m *v1beta1.Machine) bool {
-		a := m.Status.Applied
-		return a != nil && a.ClassName == class && a.Version == version && isUpToDate(m, metav1.ConditionTrue, v1beta1.ReasonUpToDate) &&
-			m.Status.Phase == v1beta1.MachineRunning && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
-	})
+	return m.awaitMachine(name, fmt.Sprintf("machine %s of class %q and version %s", name, class, version),
+		func(m *v1beta1.Machine) bool {
+			a := m.Status.Applied
+			return a != nil && a.ClassName == class && a.Version == version &&
+				isUpToDate(m, metav1.ConditionTrue, v1beta1.ReasonUpToDate) &&
+				m.Status.Phase == v1beta1.MachineRunning && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
+		})
 }
 
 func isUpToDate(m *v1beta1.Machine, status metav1.ConditionStatus, reason string) bool {
@@ -363,7 +383,8 @@ func (m *machinist) inService(name string) {
 	eventually(m.t, "the node is back in service", func() (bool, string) {
 		node := m.node(m.machine(name))
 		_, excluded := node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers]
-		return !node.Spec.Unschedulable && !excluded, fmt.Sprintf("unschedulable=%v, excluded from load balancers=%v", node.Spec.Unschedulable, excluded)
+		return !node.Spec.Unschedulable && !excluded, fmt.Sprintf("unschedulable=%v, excluded from load balancers=%v",
+			node.Spec.Unschedulable, excluded)
 	})
 }
 
@@ -413,7 +434,8 @@ func (m *machinist) neverTwoAtOnce() {
 	for _, r := range m.instances() {
 		uid := types.UID(r.Tags[provider.TagMachineUID])
 		if before, ok := last[uid]; ok && (before.TerminationTime == nil || r.LaunchTime.Before(*before.TerminationTime)) {
-			m.t.Errorf("machine %s had two instances at once: %s, terminated at %v, and %s, launched at %s", uid, before.ID, before.TerminationTime, r.ID, r.LaunchTime)
+			m.t.Errorf("machine %s had two instances at once: %s, terminated at %v, and %s, launched at %s", uid, before.ID,
+				before.TerminationTime, r.ID, r.LaunchTime)
 		}
 		last[uid] = r
 	}

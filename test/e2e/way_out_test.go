@@ -50,9 +50,10 @@ func TestWhyNamesAWayOutThatWorks(t *testing.T) {
 			t.Errorf("machine %s is of class %s", machine.Name, class)
 		}
 	}
-	env.Await(t, m.control, &v1beta1.MachineClassList{}, "the end of the class", func(l *v1beta1.MachineClassList) (bool, string) {
-		return len(l.Items) == 1, fmt.Sprintf("%d classes", len(l.Items))
-	}, client.InNamespace(namespace))
+	env.Await(t, m.control, &v1beta1.MachineClassList{}, "the end of the class",
+		func(l *v1beta1.MachineClassList) (bool, string) {
+			return len(l.Items) == 1, fmt.Sprintf("%d classes", len(l.Items))
+		}, client.InNamespace(namespace))
 
 	t.Log("the class names a provider that does not exist")
 	m.apply(strings.ReplaceAll(classManifest("elsewhere", "large"), "provider: sim", "provider: nowhere"))
@@ -83,7 +84,8 @@ func TestWhyNamesAWayOutThatWorks(t *testing.T) {
 	d := m.deployment()
 	victim := m.running(2)[0]
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: examples.CredentialsSecret}}
-	if err := m.control.Patch(ctx, secret, client.RawPatch("application/merge-patch+json", []byte(`{"stringData":{"token":"of-a-closed-account"}}`))); err != nil {
+	if err := m.control.Patch(ctx, secret, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"stringData":{"token":"of-a-closed-account"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	m.kubectl("delete", "ma/"+victim.Name, "--wait=false")
@@ -146,7 +148,8 @@ func (m *machinist) letGo() {
 // why asks machinist why.
 func (m *machinist) why(machine string) (view why.View) {
 	m.t.Helper()
-	cmd := exec.Command(filepath.Join(binDir(m.t), "machinist"), "why", "machine/"+machine, "-n", namespace, "-o", "json", "--kubeconfig", m.Control.Kubeconfig())
+	cmd := exec.Command(filepath.Join(binDir(m.t), "machinist"), "why", "machine/"+machine, "-n", namespace, "-o", "json",
+		"--kubeconfig", m.Control.Kubeconfig())
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		err = json.Unmarshal(out, &view)
@@ -168,7 +171,8 @@ func (m *machinist) follow(machine v1beta1.Machine, class string) {
 			continue
 		}
 		cmd := exec.Command("bash", "-c", strings.ReplaceAll(command, "CLASS", class))
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+m.Control.Kubeconfig(), "PATH="+filepath.Dir(m.Control.Kubectl())+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+m.Control.Kubeconfig(), "PATH="+filepath.Dir(m.Control.Kubectl())+":"+
+			os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		m.t.Logf("%s\n%s", command, out)
 		if err != nil {

@@ -29,9 +29,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Two replicas of the manager stand behind a proxy that knows of connections only. While somebody applies Machines, good
-// ones and bad ones, the certificate and its authority are replaced and each replica ends and comes back. The webhook may be
-// away without harm, so a request that does not reach it shows as a bad Machine that is admitted.
+// Two replicas of the manager stand behind a proxy that knows of connections only. While somebody applies Machines,
+// good ones and bad ones, the certificate and its authority are replaced and each replica ends and comes back. The
+// webhook may be away without harm, so a request that does not reach it shows as a bad Machine that is admitted.
 //
 //
 func TestNoRequestForAdmissionIsLost(t *testing.T) {
@@ -65,7 +65,10 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 		}
 		ending = w.useAuthorityThatEnds()
 		w.presented(first, second)
-		eventually(t, "the webhook is trusted again", func() (bool, string) { err := w.try(0, true); return err == nil, fmt.Sprint(err) })
+		eventually(t, "the webhook is trusted again", func() (bool, string) {
+			err := w.try(0, true)
+			return err == nil, fmt.Sprint(err)
+		})
 	}
 	front.Add(second)
 
@@ -175,7 +178,8 @@ func (w *webhook) stream(hands int) *stream {
 	return s
 }
 
-// uncertainty is an API server that connects anew all the time, and is as late in hearing of another bundle as a request takes.
+// uncertainty is an API server that connects anew all the time, and is as late in hearing of another bundle as a
+// request takes.
 func (w *webhook) uncertain(s *stream) {
 	s.all.Go(func() {
 		for {
@@ -310,12 +314,13 @@ func (w *webhook) presented(replicas ...string) {
 	}
 }
 
-// useAuthorityThatEnds puts another authority into the Secret, with a certificate signed by it. It ends so soon that the next
-// one is due. It returns the authority.
+// useAuthorityThatEnds puts another authority into the Secret, with a certificate signed by it. It ends so soon that
+// the next one is due. It returns the authority.
 func (w *webhook) useAuthorityThatEnds() []byte {
 	w.t.Helper()
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	maker := &rotator.CertRotator{CAName: "machinist-webhooks", CAOrganization: "machinist", DNSName: "localhost", ExtKeyUsages: &usage}
+	maker := &rotator.CertRotator{CAName: "machinist-webhooks", CAOrganization: "machinist", DNSName: "localhost",
+		ExtKeyUsages: &usage}
 	begin, end := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
 	authority, err := maker.CreateCACert(begin, end)
 	if err != nil {

@@ -100,8 +100,8 @@ func Namespace(t testing.TB) string {
 	return ns.Name
 }
 
-// Manager starts a controller-runtime manager on the control plane for the time of the test. register adds controllers to
-// it before it starts. The client reads its own writes, as that of the real processes does.
+// Manager starts a controller-runtime manager on the control plane for the time of the test. register adds
+// controllers to it before it starts. The client reads its own writes, as that of the real processes does.
 func Manager(t testing.TB, register func(context.Context, manager.Manager) error) manager.Manager {
 	t.Helper()
 	yes := true
@@ -139,7 +139,8 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 
 // Await reads a list again at each event of its kind until done says true, and fails the test with what done last
 // observed if that does not come.
-func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string), options ...client.ListOption) L {
+func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string),
+	options ...client.ListOption) L {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -169,7 +170,8 @@ func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what s
 	}
 }
 
-func listThenWatch(ctx context.Context, c client.WithWatch, list client.ObjectList, options []client.ListOption) (watch.Interface, error) {
+func listThenWatch(ctx context.Context, c client.WithWatch, list client.ObjectList,
+	options []client.ListOption) (watch.Interface, error) {
 	if err := c.List(ctx, list, options...); err != nil {
 		return nil, err
 	}

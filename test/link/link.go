@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Link knows of TCP connections only, and gives each to the next server that accepts one, as a load balancer does. It is
-// safe for use by several goroutines.
+// Link knows of TCP connections only, and gives each to the next server that accepts one, as a load balancer does. It
+// is safe for use by several goroutines.
 type Link struct {
 	listener net.Listener
 

@@ -56,7 +56,8 @@ func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
 
 // All returns the table.
 func All() []Bad {
-	all := slices.Concat(names(), machines(), inline(), durations(), nodes(), classes(), deployments(), times(), healthChecks(), updates())
+	all := slices.Concat(names(), machines(), inline(), durations(), nodes(), classes(), deployments(), times(),
+		healthChecks(), updates())
 	for kind, sample := range fleets {
 		all = append(all, fleet(kind, sample)...)
 	}

@@ -13,7 +13,8 @@ import (
 // wrongTypes puts into each field of each kind, one at a time, what is of another type.
 func wrongTypes() []Bad {
 	samples := map[string]string{
-		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment, "MachineHealthCheck": HealthCheck,
+		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment,
+		"MachineHealthCheck": HealthCheck,
 	}
 	var all []Bad
 	for _, crd := range config.CRDs() {

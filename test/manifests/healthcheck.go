@@ -8,8 +8,11 @@ func healthChecks() []Bad {
 	const field, first = "spec.unhealthyNodeConditions", "spec.unhealthyNodeConditions[0]"
 	all := table(BySchema, "MachineHealthCheck", HealthCheck,
 		row{"without a selector", spec("selector", nil), reports("spec.selector")},
-		row{"with a selector that is none", spec("selector", MatchLabels("my pool", "a")), reports("spec.selector.matchLabels")},
-		row{"with a selector with an operator that is none", spec("selector", map[string]any{"matchExpressions": []any{map[string]any{"key": "pool", "operator": "Gt", "values": []string{"1"}}}}), reports("spec.selector.matchExpressions[0].operator")},
+		row{"with a selector that is none", spec("selector", MatchLabels("my pool", "a")),
+			reports("spec.selector.matchLabels")},
+		row{"with a selector with an operator that is none",
+			spec("selector", map[string]any{"matchExpressions": []any{map[string]any{"key": "pool", "operator": "Gt",
+				"values": []string{"1"}}}}), reports("spec.selector.matchExpressions[0].operator")},
 		row{"with maxUnhealthy over 100 percent", spec("maxUnhealthy", "101%"), reports("spec.maxUnhealthy")},
 		row{"with a negative maxUnhealthy", spec("maxUnhealthy", -1), reports("spec.maxUnhealthy")},
 		row{"with maxUnhealthy of 2^31", spec("maxUnhealthy", int64(1)<<31), reports("spec.maxUnhealthy")},
@@ -18,11 +21,14 @@ func healthChecks() []Bad {
 		row{"with a condition without a type", condition("", "True", "1m"), reports(first + ".type")},
 		row{"with a condition with a type that is too long", condition(a(317), "True", "1m"), reports(first + ".type")},
 		row{"with Ready in small letters", condition("ready", "False", "1m"), reports(first+".type", "write Ready")},
-		row{"with PIDPressure in another case", condition("PidPressure", "True", "1m"), reports(first+".type", "PIDPressure")},
-		row{"with a condition with a timeout in words", condition("Ready", "True", "10 minutes"), reports(first + ".timeout")},
+		row{"with PIDPressure in another case", condition("PidPressure", "True", "1m"),
+			reports(first+".type", "PIDPressure")},
+		row{"with a condition with a timeout in words", condition("Ready", "True", "10 minutes"),
+			reports(first + ".timeout")},
 		row{"with a condition with a negative timeout", condition("Ready", "False", "-1m"), reports(first + ".timeout")},
 		row{"with a condition twice", spec("unhealthyNodeConditions", []any{
-			map[string]any{"type": "Ready", "status": "False", "timeout": "1m"}, map[string]any{"type": "Ready", "status": "False", "timeout": "2m"},
+			map[string]any{"type": "Ready", "status": "False", "timeout": "1m"},
+			map[string]any{"type": "Ready", "status": "False", "timeout": "2m"},
 		}), reports(field)},
 		row{"with too many conditions", spec("unhealthyNodeConditions", many(65, func(i int) any {
 			return map[string]any{"type": a(i + 1), "status": "True", "timeout": "1m"}

@@ -45,7 +45,8 @@ func machines() []Bad {
 	const priority, preserve = "metadata.annotations[machinist.dev/delete-priority]", "metadata.annotations[machinist.dev/preserve]"
 	const label = "metadata.labels[machinist.dev/provider]"
 	all := table(BySchema, "Machine", Machine,
-		row{"with neither class nor provider", spec("classRef", nil), reports("spec", "exactly one of classRef and provider")},
+		row{"with neither class nor provider", spec("classRef", nil),
+			reports("spec", "exactly one of classRef and provider")},
 		row{"with class and providerSpec", spec("providerSpec", map[string]any{}), reports("spec.providerSpec")},
 		row{"with class and credentialsRef", spec("credentialsRef", Ref("cloud")), reports("spec.credentialsRef")},
 		row{"with class and userDataRef", spec("userDataRef", Ref("boot")), reports("spec.userDataRef")},
@@ -61,10 +62,15 @@ func machines() []Bad {
 		row{"with a providerID without a scheme", spec("providerID", "vm-1"), reports(providerID)},
 		row{"with a providerID with a blank", spec("providerID", "sim:///vm 1"), reports(providerID)},
 		row{"with a providerID that is too long", spec("providerID", "sim:///"+a(1024)), reports(providerID)},
-		row{"with a hook without a domain", hooks("preDrain", hook("backup", "backup")), reports("spec.lifecycleHooks.preDrain[0].name")},
-		row{"with a hook without an owner", hooks("preTerminate", hook("backup.example.com", "")), reports("spec.lifecycleHooks.preTerminate[0].owner")},
-		row{"with a hook twice", hooks("preDrain", hook("a.example.com", "x"), hook("a.example.com", "y")), reports("spec.lifecycleHooks.preDrain[1]")},
-		row{"with too many hooks", hooks("preDrain", many(17, func(i int) any { return hook(a(i+1)+".example.com", "x") })...), reports("spec.lifecycleHooks.preDrain")},
+		row{"with a hook without a domain", hooks("preDrain", hook("backup", "backup")),
+			reports("spec.lifecycleHooks.preDrain[0].name")},
+		row{"with a hook without an owner", hooks("preTerminate", hook("backup.example.com", "")),
+			reports("spec.lifecycleHooks.preTerminate[0].owner")},
+		row{"with a hook twice", hooks("preDrain", hook("a.example.com", "x"), hook("a.example.com", "y")),
+			reports("spec.lifecycleHooks.preDrain[1]")},
+		row{"with too many hooks",
+			hooks("preDrain", many(17, func(i int) any { return hook(a(i+1)+".example.com", "x") })...),
+			reports("spec.lifecycleHooks.preDrain")},
 	)
 	all = append(all, table(ByPolicy, "Machine", Machine,
 		row{"with a priority in words", annotation("delete-priority", "low"), reports(priority, "low")},
@@ -78,7 +84,8 @@ func machines() []Bad {
 	)...)
 	all = append(all, reserved("Machine", Machine, "spec")...)
 	return append(all, table(ByManager, "Machine", Machine,
-		row{"with an instance that its class does not allow to adopt", spec("providerID", "sim://sim-1/nobody"), reports(providerID, "adoption")},
+		row{"with an instance that its class does not allow to adopt", spec("providerID", "sim://sim-1/nobody"),
+			reports(providerID, "adoption")},
 	)...)
 }
 
@@ -108,13 +115,18 @@ func inline() []Bad {
 		row{"with a provider that is too long", spec("provider", a(64)), reports("spec.provider")},
 		row{"with a providerSpec that is a list", spec("providerSpec", []string{"small"}), reports("spec.providerSpec")},
 		row{"with credentials without a name", spec("credentialsRef", map[string]any{}), reports("spec.credentialsRef.name")},
-		row{"with credentials of another namespace", spec("credentialsRef", Ref("kube-system/cloud")), reports("spec.credentialsRef.name")},
-		row{"with user data without a name", spec("userDataRef", map[string]any{"key": "x"}), reports("spec.userDataRef.name")},
-		row{"with user data with a key that is none", spec("userDataRef", map[string]any{"name": "boot", "key": "a/b"}), reports("spec.userDataRef.key")},
-		row{"with user data with an empty key", spec("userDataRef", map[string]any{"name": "boot", "key": ""}), reports("spec.userDataRef.key")},
+		row{"with credentials of another namespace", spec("credentialsRef", Ref("kube-system/cloud")),
+			reports("spec.credentialsRef.name")},
+		row{"with user data without a name", spec("userDataRef", map[string]any{"key": "x"}),
+			reports("spec.userDataRef.name")},
+		row{"with user data with a key that is none", spec("userDataRef", map[string]any{"name": "boot", "key": "a/b"}),
+			reports("spec.userDataRef.key")},
+		row{"with user data with an empty key", spec("userDataRef", map[string]any{"name": "boot", "key": ""}),
+			reports("spec.userDataRef.key")},
 	)
 	all = append(all, table(ByPolicy, "inline Machine", InlineMachine,
-		row{"with another provider label", Changes{"metadata/labels/machinist.dev~1provider": "azure"}, reports("metadata.labels[machinist.dev/provider]", "azure", "spec.provider")},
+		row{"with another provider label", Changes{"metadata/labels/machinist.dev~1provider": "azure"},
+			reports("metadata.labels[machinist.dev/provider]", "azure", "spec.provider")},
 	)...)
 	all = append(all, providerSpecs("MachineClass", Class, nil, "spec")...)
 	all = append(all, providerSpecs("inline Machine", InlineMachine, nil, "spec")...)
@@ -135,7 +147,8 @@ func inline() []Bad {
 // simMachine is a providerSpec that the simulated cloud takes, with changes to it.
 func simMachine(changes map[string]any) map[string]any {
 	spec := map[string]any{
-		"apiVersion": "sim.machinist.dev/v1beta1", "kind": "SimMachine", "region": "sim-1", "instanceType": "small", "image": "sim-os-1",
+		"apiVersion": "sim.machinist.dev/v1beta1", "kind": "SimMachine", "region": "sim-1", "instanceType": "small",
+		"image": "sim-os-1",
 	}
 	for field, value := range changes {
 		if spec[field] = value; value == nil {
@@ -211,7 +224,8 @@ func durations() []Bad {
 		row{"with a duration as in ISO 8601", drain("PT5M"), reports(field)},
 		row{"with no time to create", Changes{"spec/timeouts/creation": "0s"}, reports("spec.timeouts.creation")},
 		row{"with no time to update", Changes{"spec/timeouts/update": "0s"}, reports("spec.timeouts.update")},
-		row{"with a volumeDetach in words", Changes{"spec/timeouts/volumeDetach": "soon"}, reports("spec.timeouts.volumeDetach")},
+		row{"with a volumeDetach in words", Changes{"spec/timeouts/volumeDetach": "soon"},
+			reports("spec.timeouts.volumeDetach")},
 	)
 }
 
@@ -232,16 +246,27 @@ func nodes() []Bad {
 		row{"with a node label value of 64", labels("pool", a(64)), reports(inLabels)},
 		row{"with a node label value that is a boolean", labels("pool", true), reports(inLabels + ".pool")},
 		row{"with too many node labels", node("labels", dictionary(65)), reports(inLabels)},
-		row{"with a node annotation key with a blank", node("annotations", map[string]any{"my note": "a"}), reports(inAnnotations)},
-		row{"with a node annotation of 16 KiB", node("annotations", map[string]any{"note": a(16385)}), reports(inAnnotations)},
+		row{"with a node annotation key with a blank", node("annotations", map[string]any{"my note": "a"}),
+			reports(inAnnotations)},
+		row{"with a node annotation of 16 KiB", node("annotations", map[string]any{"note": a(16385)}),
+			reports(inAnnotations)},
 		row{"with too many node annotations", node("annotations", dictionary(65)), reports(inAnnotations)},
-		row{"with a taint twice", taints("taints", taint("gpu", "a", "NoSchedule"), taint("gpu", "b", "NoSchedule")), reports("spec.node.taints")},
-		row{"with a taint with an effect that is none", taints("taints", taint("gpu", "", "Maybe")), reports("spec.node.taints[0].effect")},
-		row{"with a taint without an effect", taints("taints", map[string]any{"key": "gpu"}), reports("spec.node.taints[0].effect")},
-		row{"with a taint with a bad key", taints("taints", taint("g p u", "", "NoSchedule")), reports("spec.node.taints[0].key")},
-		row{"with a startup taint with a bad value", taints("startupTaints", taint("gpu", "a b", "NoSchedule")), reports("spec.node.startupTaints[0].value")},
-		row{"with too many taints", taints("taints", many(65, func(i int) any { return taint(a(i%60+1)+"b", "", []string{"NoSchedule", "NoExecute"}[i/60]) })...), reports("spec.node.taints")},
-		row{"with a taint both lasting and at startup", merged(taints("taints", taint("gpu", "", "NoSchedule")), taints("startupTaints", taint("gpu", "", "NoSchedule"))), reports("spec.node.startupTaints")},
+		row{"with a taint twice", taints("taints", taint("gpu", "a", "NoSchedule"), taint("gpu", "b", "NoSchedule")),
+			reports("spec.node.taints")},
+		row{"with a taint with an effect that is none", taints("taints", taint("gpu", "", "Maybe")),
+			reports("spec.node.taints[0].effect")},
+		row{"with a taint without an effect", taints("taints", map[string]any{"key": "gpu"}),
+			reports("spec.node.taints[0].effect")},
+		row{"with a taint with a bad key", taints("taints", taint("g p u", "", "NoSchedule")),
+			reports("spec.node.taints[0].key")},
+		row{"with a startup taint with a bad value", taints("startupTaints", taint("gpu", "a b", "NoSchedule")),
+			reports("spec.node.startupTaints[0].value")},
+		row{"with too many taints",
+			taints("taints", many(65, func(i int) any {
+				return taint(a(i%60+1)+"b", "", []string{"NoSchedule", "NoExecute"}[i/60])
+			})...), reports("spec.node.taints")},
+		row{"with a taint both lasting and at startup", merged(taints("taints", taint("gpu", "", "NoSchedule")),
+			taints("startupTaints", taint("gpu", "", "NoSchedule"))), reports("spec.node.startupTaints")},
 	)
 }
 
@@ -249,17 +274,26 @@ func nodes() []Bad {
 func reserved(kind, sample, at string) []Bad {
 	field := strings.ReplaceAll(at, "/", ".") + ".node"
 	all := table(ByManager, kind, sample,
-		row{"with a node label of Machinist's", Changes{at + "/node/labels": map[string]any{v1beta1.NodeLabelMachine: "other"}}, reports(field+".labels", v1beta1.NodeLabelMachine)},
-		row{"with a taint of Machinist's", Changes{at + "/node/taints": []any{taint(v1beta1.NodeTaintUninitialized, "", "NoSchedule")}}, reports(field + ".taints[0].key")},
-		row{"with the taint of outdated nodes", Changes{at + "/node/taints": []any{taint(v1beta1.NodeTaintOutdated, "", "NoExecute")}}, reports(field + ".taints[0].key")},
-		row{"with a startup taint of Machinist's", Changes{at + "/node/startupTaints": []any{taint(v1beta1.NodeTaintUninitialized, "", "NoSchedule")}}, reports(field + ".startupTaints[0].key")},
+		row{"with a node label of Machinist's",
+			Changes{at + "/node/labels": map[string]any{v1beta1.NodeLabelMachine: "other"}},
+			reports(field+".labels", v1beta1.NodeLabelMachine)},
+		row{"with a taint of Machinist's",
+			Changes{at + "/node/taints": []any{taint(v1beta1.NodeTaintUninitialized, "", "NoSchedule")}},
+			reports(field + ".taints[0].key")},
+		row{"with the taint of outdated nodes",
+			Changes{at + "/node/taints": []any{taint(v1beta1.NodeTaintOutdated, "", "NoExecute")}},
+			reports(field + ".taints[0].key")},
+		row{"with a startup taint of Machinist's",
+			Changes{at + "/node/startupTaints": []any{taint(v1beta1.NodeTaintUninitialized, "", "NoSchedule")}},
+			reports(field + ".startupTaints[0].key")},
 	)
 	for _, key := range []string{
 		v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace, v1beta1.NodeAnnotationLastAppliedNodeTemplate,
 		v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult, v1beta1.NodeAnnotationCordoned,
 	} {
 		all = append(all, table(ByManager, kind, sample,
-			row{"with the node annotation " + key, Changes{at + "/node/annotations": map[string]any{key: "v9.9.9"}}, reports(field+".annotations", key)})...)
+			row{"with the node annotation " + key, Changes{at + "/node/annotations": map[string]any{key: "v9.9.9"}},
+				reports(field+".annotations", key)})...)
 	}
 	return all
 }

@@ -72,8 +72,8 @@ func Samples() []string {
 	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck}
 }
 
-// Changes are parts of an object in another state, by their paths. The parts of a path are separated by slashes; a slash
-// within one is written ~1. A value may be of any type that JSON has a form for; nil removes the part.
+// Changes are parts of an object in another state, by their paths. The parts of a path are separated by slashes; a
+// slash within one is written ~1. A value may be of any type that JSON has a form for; nil removes the part.
 type Changes map[string]any
 
 // Parse reads a sample and puts it into a namespace.

@@ -141,7 +141,8 @@ func process(t *testing.T, registerer prometheus.Registerer) *operator.Operator 
 	c.ControlKubeconfig, c.TargetKubeconfig, c.LeaderElect = kubeconfig, operator.None, false
 	c.MetricsBindAddress, c.HealthProbeBindAddress = "0", "127.0.0.1:0"
 	c.LeaderElectionNamespace = "default"
-	op, err := operator.New(c, operator.Options{Scheme: runtime.NewScheme(), Registerer: registerer, Logger: logr.Discard()})
+	op, err := operator.New(c, operator.Options{Scheme: runtime.NewScheme(), Registerer: registerer,
+		Logger: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"unicode"
 )
 
-// mutantRuns bounds how long a mutant is looked for at random: the rarest shows in one run of three thousand. mutantPlans
-// is how many plans are tried before, for those that plans find.
+// mutantRuns bounds how long a mutant is looked for at random: the rarest shows in one run of three thousand.
+// mutantPlans is how many plans are tried before, for those that plans find.
 const (
 	mutantRuns  = 20_000
 	mutantPlans = 4_000
@@ -33,9 +33,9 @@ type build struct {
 	err    error
 }
 
-// detectAll plants each bug in a build of this command of its own and lets that check for violations, while the next one is
-// built. match selects mutants by name, and every one of so many of those. With a kind cloud, those that only semantics of clouds
-// show must survive the sweep without them.
+// detectAll plants each bug in a build of this command of its own and lets that check for violations, while the next
+// one is built. match selects mutants by name, and every one of so many of those. With a kind cloud, those that only
+// semantics of clouds show must survive the sweep without them.
 func detectAll(ctx context.Context, match string, every int, kind bool) error {
 	if every < 1 {
 		return fmt.Errorf("--every is %d; it must be at least 1", every)
@@ -95,7 +95,8 @@ func detectAll(ctx context.Context, match string, every int, kind bool) error {
 		default:
 			oracle := oracleOf(found)
 			by[oracle]++
-			fmt.Printf("found     %-34s by %-12s built in %4.1f s, found in %4.1f s: %.160s\n", b.mutant.name, oracle, b.took.Seconds(), time.Since(began).Seconds(), found)
+			fmt.Printf("found     %-34s by %-12s built in %4.1f s, found in %4.1f s: %.160s\n", b.mutant.name, oracle,
+				b.took.Seconds(), time.Since(began).Seconds(), found)
 		}
 	}
 	for _, oracle := range slices.Sorted(maps.Keys(by)) {
@@ -122,7 +123,8 @@ func oracleOf(violation string) string {
 	text := seedOf.ReplaceAllString(violation, "")
 	for _, rule := range []struct{ text, name string }{
 		{"calls of the cloud when settled", "rest"}, {"the end", "end"},
-		{"settled, but", "convergence"}, {"after the last disturbance", "convergence"}, {"not settled after", "convergence"}, {"steps from the last fault", "convergence"},
+		{"settled, but", "convergence"}, {"after the last disturbance", "convergence"}, {"not settled after", "convergence"},
+		{"steps from the last fault", "convergence"},
 	} {
 		if strings.Contains(text, rule.text) {
 			return rule.name
@@ -216,7 +218,8 @@ func (m mutant) build(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	// Without what a debugger needs there is half as much to link, which is what takes the time.
-	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary, "./test/simulate").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary,
+		"./test/simulate").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, out)
 	}

@@ -1,5 +1,5 @@
-// Command simulate runs the controllers in the deterministic world, many times, each time with other interleavings, lags,
-// crashes and lost answers. It ends with 1 if a run broke a rule, did not converge or wrote when settled.
+// Command simulate runs the controllers in the deterministic world, many times, each time with other interleavings,
+// lags, crashes and lost answers. It ends with 1 if a run broke a rule, did not converge or wrote when settled.
 package main
 
 import (
@@ -30,10 +30,12 @@ type usual struct {
 
 var (
 	short = usual{plans: 10_500, runs: map[simulation.Group]int{
-		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500, simulation.HealthChecks: 200, simulation.Safety: 200,
+		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500,
+		simulation.HealthChecks: 200, simulation.Safety: 200,
 	}, faults: 3}
 	full = usual{plans: 270_000, runs: map[simulation.Group]int{
-		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000, simulation.HealthChecks: 2_000, simulation.Safety: 2_000,
+		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000,
+		simulation.HealthChecks: 2_000, simulation.Safety: 2_000,
 	}, faults: 60}
 )
 
@@ -62,19 +64,28 @@ func main() {
 		SilenceErrors: true,
 		RunE:          func(*cobra.Command, []string) error { return run(s) },
 	}
-	cmd.Flags().BoolVar(&s.full, "full", false, "many more of everything, pairs of faults and of semantics included: most of an hour")
-	cmd.Flags().IntVar(&s.plans, "plans", -1, "number of fault plans: up to the number of single faults an even sample of those, then pairs; -1 for the usual ones")
-	cmd.Flags().IntVar(&s.variants, "variants", 0, "multiplies the undisturbed runs of each scenario that plans are made for")
+	cmd.Flags().BoolVar(&s.full, "full", false,
+		"many more of everything, pairs of faults and of semantics included: most of an hour")
+	cmd.Flags().IntVar(&s.plans, "plans", -1,
+		"number of fault plans: up to the number of single faults an even sample of those, then pairs; -1 for the usual ones")
+	cmd.Flags().IntVar(&s.variants, "variants", 0,
+		"multiplies the undisturbed runs of each scenario that plans are made for")
 	cmd.Flags().IntVar(&s.runs, "runs", -1, "number of random runs of each group of scenarios; -1 for the usual ones")
 	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "runs side by side; each is single-threaded")
 	cmd.Flags().Uint64Var(&s.seed, "seed", 1, "seed of the first run")
 	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run this scenario only: "+strings.Join(names(), ", "))
-	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v", simulation.Groups()))
+	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v",
+		simulation.Groups()))
 	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
-	cmd.Flags().StringVar(&s.plan, "plan", "", "run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else")
-	cmd.Flags().StringVar(&s.cloud, "cloud", "", fmt.Sprintf("run under these semantics of the cloud only, several joined by +: %v; \"none\" for none", simulation.AllSemantics()))
-	cmd.Flags().IntVar(&s.faults, "faults", -1, "number of single faults for each scenario under each of the cloud's semantics; -1 for the usual ones")
-	cmd.Flags().StringVar(&s.until, "until", "", "stop at the first violation that matches this regular expression, and only there")
+	cmd.Flags().StringVar(&s.plan, "plan", "",
+		"run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else")
+	cmd.Flags().StringVar(&s.cloud, "cloud", "",
+		fmt.Sprintf("run under these semantics of the cloud only, several joined by +: %v; \"none\" for none",
+			simulation.AllSemantics()))
+	cmd.Flags().IntVar(&s.faults, "faults", -1,
+		"number of single faults for each scenario under each of the cloud's semantics; -1 for the usual ones")
+	cmd.Flags().StringVar(&s.until, "until", "",
+		"stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
 	cmd.Flags().StringVar(&s.report, "json", "", "write what came of the plans to this file")
 	cmd.AddCommand(mutantsCommand(), soakCommand())
@@ -93,7 +104,8 @@ func mutantsCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return detectAll(cmd.Context(), match, every, kind) },
 	}
 	cmd.Flags().StringVar(&match, "match", "", "only the bugs whose names match this regular expression")
-	cmd.Flags().BoolVar(&kind, "kind-cloud", false, "only the bugs that semantics of clouds show, each in the usual sweep without any: it must survive, or the semantics were not needed for it")
+	cmd.Flags().BoolVar(&kind, "kind-cloud", false,
+		"only the bugs that semantics of clouds show, each in the usual sweep without any: it must survive, or the semantics were not needed for it")
 	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked anyway")
 	return cmd
 }
@@ -211,7 +223,8 @@ func run(s settings) error {
 
 // plans runs plans and reports on them. It returns how many went wrong.
 func plans(scenarios []simulation.Scenario, s settings, enough func([]simulation.Failure) bool) (int, error) {
-	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, MoreVariants: s.variants, Seed: s.seed, Workers: s.workers, Enough: enough}
+	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, MoreVariants: s.variants, Seed: s.seed,
+		Workers: s.workers, Enough: enough}
 	sweep.Progress = func(done int) { fmt.Printf("%d plans\n", done) }
 	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
@@ -250,8 +263,10 @@ func inPairs() (all []simulation.Habits) {
 }
 
 // semantics runs the scenarios under the semantics of clouds and reports on them. It returns how many runs went wrong.
-func semantics(scenarios []simulation.Scenario, habits []simulation.Habits, s settings, enough func([]simulation.Failure) bool) (int, error) {
-	sweep := simulation.SemanticsSweep{Scenarios: scenarios, Habits: habits, Faults: s.faults, Seed: s.seed, Workers: s.workers, Enough: enough}
+func semantics(scenarios []simulation.Scenario, habits []simulation.Habits, s settings,
+	enough func([]simulation.Failure) bool) (int, error) {
+	sweep := simulation.SemanticsSweep{Scenarios: scenarios, Habits: habits, Faults: s.faults, Seed: s.seed,
+		Workers: s.workers, Enough: enough}
 	sweep.Progress = func(done int) { fmt.Printf("cloud semantics: %d runs\n", done) }
 	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
@@ -262,7 +277,8 @@ func semantics(scenarios []simulation.Scenario, habits []simulation.Habits, s se
 }
 
 // random runs a group of scenarios in which things go wrong at random. It returns how many went wrong.
-func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s settings, enough func([]simulation.Failure) bool) (int, error) {
+func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s settings,
+	enough func([]simulation.Failure) bool) (int, error) {
 	of := slices.DeleteFunc(slices.Clone(scenarios), func(x simulation.Scenario) bool { return x.Group != group })
 	if len(of) == 0 || runs == 0 {
 		return 0, nil
@@ -304,7 +320,8 @@ func replay(scenarios []simulation.Scenario, s settings) error {
 	result := p.Run(s.seed, plan, story)
 	fmt.Printf("%d steps, %d effects, %d crashes, path %x\n", result.Steps, result.Effects, result.Crashes, result.Path)
 	if result.Err != nil {
-		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Habits: habits, Plan: plan, Err: result.Err})
+		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Habits: habits,
+			Plan: plan, Err: result.Err})
 	}
 	return result.Err
 }

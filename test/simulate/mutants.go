@@ -24,7 +24,8 @@ type mutant struct {
 }
 
 // withoutCapacityCheck lets a set make what it was reported, whatever room its deployment has (S-19).
-var withoutCapacityCheck = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {", to: "	if len(siblings) >= 0 {"}
+var withoutCapacityCheck = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {",
+	to: "	if len(siblings) >= 0 {"}
 
 // mutants are the planted bugs.
 var mutants = []mutant{
@@ -41,7 +42,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "stale-sets", file: "internal/machinedeployment/claim.go",
-		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {", to: "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
+		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {",
+		to:   "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
 		scenario: "roll", finds: "I3",
 	},
 	{
@@ -51,7 +53,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "finalizer-removed-early", file: "internal/machine/teardown.go",
-		from: "LastOperation.LastUpdateTime.Time)))\n		return wait, nil", to: "LastOperation.LastUpdateTime.Time)))\n		return next, nil",
+		from:     "LastOperation.LastUpdateTime.Time)))\n		return wait, nil",
+		to:       "LastOperation.LastUpdateTime.Time)))\n		return next, nil",
 		scenario: "scale-down", finds: "I1|order",
 	},
 	{
@@ -66,7 +69,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-settling", file: "internal/machine/teardown.go",
-		from: "	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)\n	if left <= 0 {\n		return next", to: "	left := since.Sub(since)\n	if left <= 0 {\n		return next",
+		from:     "	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)\n	if left <= 0 {\n		return next",
+		to:       "	left := since.Sub(since)\n	if left <= 0 {\n		return next",
 		scenario: "create-then-delete", finds: "I1",
 	},
 	{
@@ -101,7 +105,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "mark-ignored-by-the-deployment", file: "internal/machinedeployment/plan_resize.go",
-		from: "owed = d.releaseMarked(active, d.SizedFor-d.Replicas)", to: "owed = d.releaseMarked(nil, d.SizedFor-d.Replicas)",
+		from:     "owed = d.releaseMarked(active, d.SizedFor-d.Replicas)",
+		to:       "owed = d.releaseMarked(nil, d.SizedFor-d.Replicas)",
 		scenario: "autoscaler-roll", finds: "autoscaler: the manager deleted",
 	},
 	{
@@ -116,7 +121,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "stale-answer-of-an-agent", file: "internal/machine/update_agent.go",
-		from: "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)", to: "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
+		from:     "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)",
+		to:       "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
 		scenario: "update-by-agent", finds: "settled, but|after the last disturbance", last: 1489,
 	},
 	{
@@ -131,7 +137,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "size-not-remembered", file: "internal/machinedeployment/apply.go",
-		from: "othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })", to: "othersActive := len(v.activeSets()) > 1",
+		from:     "othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })",
+		to:       "othersActive := len(v.activeSets()) > 1",
 		scenario: "autoscaler-roll", finds: "after the last disturbance|not settled",
 	},
 	{

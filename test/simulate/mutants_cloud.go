@@ -5,12 +5,14 @@ func cloudMutants() []mutant {
 	return []mutant{
 		{
 			name: "settling-not-waited-for", file: "internal/machine/absence.go",
-			from: "	if left := p.showsWithin(); left > 0 {\n		p.undecided", to: "	if left := p.showsWithin(); left > time.Hour {\n		p.undecided",
+			from:  "	if left := p.showsWithin(); left > 0 {\n		p.undecided",
+			to:    "	if left := p.showsWithin(); left > time.Hour {\n		p.undecided",
 			cloud: "reads-late", finds: "vanished",
 		},
 		{
 			name: "one-read-is-enough", file: "internal/machine/absence.go",
-			from: "	if first.IsZero() {\n		first = p.Clock.Now()", to: "	if first.IsZero() && recheck < 0 {\n		first = p.Clock.Now()",
+			from:  "	if first.IsZero() {\n		first = p.Clock.Now()",
+			to:    "	if first.IsZero() && recheck < 0 {\n		first = p.Clock.Now()",
 			cloud: "reads-flicker", finds: "vanished",
 		},
 		{
@@ -30,7 +32,8 @@ func cloudMutants() []mutant {
 		},
 		{
 			name: "settling-not-waited-for-in-a-deletion", file: "internal/machine/absence.go",
-			from: "	if left := p.showsWithin(); left > 0 {\n		p.deleting", to: "	if left := p.showsWithin(); left > time.Hour {\n		p.deleting",
+			from:  "	if left := p.showsWithin(); left > 0 {\n		p.deleting",
+			to:    "	if left := p.showsWithin(); left > time.Hour {\n		p.deleting",
 			cloud: "reads-late", finds: "I1",
 		},
 		{
@@ -46,17 +49,20 @@ func cloudMutants() []mutant {
 		},
 		{
 			name: "quota-taken-for-bad-input", file: "internal/machine/retry_policy.go",
-			from: "		return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}", to: "		return retryPolicy{reason: v1beta1.ReasonInsufficientResources}",
+			from:  "		return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}",
+			to:    "		return retryPolicy{reason: v1beta1.ReasonInsufficientResources}",
 			cloud: "quota-frees-late", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "expired-credentials-taken-for-gone", file: "internal/machine/teardown.go",
-			from: "		p.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:", to: "		if provider.CodeOf(err) == provider.Unauthenticated {\n			return next, nil\n		}\n		p.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
+			from:  "		p.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
+			to:    "		if provider.CodeOf(err) == provider.Unauthenticated {\n			return next, nil\n		}\n		p.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
 			cloud: "credentials-expire", finds: "I1|order",
 		},
 		{
 			name: "throttled-with-no-hint-not-tried-again", file: "internal/machine/retry_policy.go",
-			from: "	return max(d, retryAfter)", to: "	if retryAfter == 0 && c.reason == v1beta1.ReasonProviderUnavailable {\n		return 24 * time.Hour\n	}\n	return max(d, retryAfter)",
+			from:  "	return max(d, retryAfter)",
+			to:    "	if retryAfter == 0 && c.reason == v1beta1.ReasonProviderUnavailable {\n		return 24 * time.Hour\n	}\n	return max(d, retryAfter)",
 			cloud: "throttled", finds: "",
 		},
 	}

@@ -15,17 +15,20 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "no-grace", file: "internal/machine/drain/evict.go",
-			from: "client.GracePeriodSeconds(s.Grace), client.Preconditions{UID: &s.UID})", to: "client.GracePeriodSeconds(0), client.Preconditions{UID: &s.UID})",
+			from:     "client.GracePeriodSeconds(s.Grace), client.Preconditions{UID: &s.UID})",
+			to:       "client.GracePeriodSeconds(0), client.Preconditions{UID: &s.UID})",
 			scenario: "drain-never-allowed", finds: "I7: .* gives pod|without any grace",
 		},
 		{
 			name: "drain-skipped", file: "internal/machine/teardown.go",
-			from: "p.noteInterruptionInDeletion, p.drain, p.awaitPreTerminateHooks,", to: "p.noteInterruptionInDeletion, p.awaitPreTerminateHooks,",
+			from:     "p.noteInterruptionInDeletion, p.drain, p.awaitPreTerminateHooks,",
+			to:       "p.noteInterruptionInDeletion, p.awaitPreTerminateHooks,",
 			scenario: "drain-beside-others", finds: "I7: instance .* is disturbed",
 		},
 		{
 			name: "drained-too-early", file: "internal/machine/drain/plan.go",
-			from: "	return s.Action != Skip && s.Action != Ignore\n", to: "	return s.Action != Skip && s.Action != Ignore && s.Action != Await\n",
+			from:     "	return s.Action != Skip && s.Action != Ignore\n",
+			to:       "	return s.Action != Skip && s.Action != Ignore && s.Action != Await\n",
 			scenario: "drain-one-at-a-time", finds: "I7: instance .* is disturbed",
 		},
 		{
@@ -50,7 +53,8 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "node-of-a-dead-instance-dropped", file: "internal/machine/teardown.go",
-			from: "	if proceed, err := p.detachByForce(ctx); err != nil || !bool(proceed) {", to: "	if proceed, err := next, error(nil); err != nil || !bool(proceed) {",
+			from:     "	if proceed, err := p.detachByForce(ctx); err != nil || !bool(proceed) {",
+			to:       "	if proceed, err := next, error(nil); err != nil || !bool(proceed) {",
 			scenario: "drain-silent-node", finds: "volumes: node",
 		},
 		{
@@ -60,7 +64,8 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "evictions-go-on-after-the-update", file: "internal/machine/update.go",
-			from: "	if p.Drainer != nil {\n		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))\n	}\n}\n\n// suspendDrain", to: "}\n\n// suspendDrain",
+			from:     "	if p.Drainer != nil {\n		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))\n	}\n}\n\n// suspendDrain",
+			to:       "}\n\n// suspendDrain",
 			scenario: "drain-update-withdrawn", finds: "I7: ",
 		},
 		{
@@ -85,7 +90,8 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "inline-secret-not-held", file: "internal/machineclass/secrets.go",
-			from: "	for i := range machines.Items {\n		if m := &machines.Items[i]; slices.Contains", to: "	for i := range machines.Items[:0] {\n		if m := &machines.Items[i]; slices.Contains",
+			from:     "	for i := range machines.Items {\n		if m := &machines.Items[i]; slices.Contains",
+			to:       "	for i := range machines.Items[:0] {\n		if m := &machines.Items[i]; slices.Contains",
 			scenario: "inline-secret-deleted", finds: "settled, but|after the last disturbance",
 		},
 	}

@@ -10,17 +10,20 @@ func planMutants() []mutant {
 		},
 		{
 			name: "throttled-taken-for-gone", file: "internal/machine/teardown.go",
-			from: "		p.deleteFailed(err)\n		return wait, nil", to: "		if provider.CodeOf(err) == provider.Throttled {\n			return next, nil\n		}\n		p.deleteFailed(err)\n		return wait, nil",
+			from:     "		p.deleteFailed(err)\n		return wait, nil",
+			to:       "		if provider.CodeOf(err) == provider.Throttled {\n			return next, nil\n		}\n		p.deleteFailed(err)\n		return wait, nil",
 			scenario: "delete", finds: "I1|order", planned: true,
 		},
 		{
 			name: "forbidden-taken-for-done", file: "internal/machine/health.go",
-			from: "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!(apierrors.IsForbidden(err) || errors.Is(err, bootstrap.ErrMayNotRead))",
+			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
+			to:       "!(apierrors.IsForbidden(err) || errors.Is(err, bootstrap.ErrMayNotRead))",
 			scenario: "create-with-token", finds: "tokens are left", planned: true,
 		},
 		{
 			name: "conflict-taken-for-success", file: "internal/machine/controller.go",
-			from: "	if errors.Is(err, errStale) || apierrors.IsConflict(err) {", to: "	if apierrors.IsConflict(err) {\n		return reconcile.Result{}, nil\n	}\n	if errors.Is(err, errStale) {",
+			from:     "	if errors.Is(err, errStale) || apierrors.IsConflict(err) {",
+			to:       "	if apierrors.IsConflict(err) {\n		return reconcile.Result{}, nil\n	}\n	if errors.Is(err, errStale) {",
 			scenario: "create", finds: "settled, but|after the last disturbance", planned: true,
 		},
 		{
@@ -35,7 +38,8 @@ func planMutants() []mutant {
 		},
 		{
 			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
-			from: "		p.deleteFailed(err)\n		return wait, nil", to: "		secret, _ := inputs.Credentials.Get(\"token\")\n		p.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
+			from:     "		p.deleteFailed(err)\n		return wait, nil",
+			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		p.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
 			scenario: "delete", finds: "I10", planned: true,
 		},
 		{
@@ -45,7 +49,8 @@ func planMutants() []mutant {
 		},
 		{
 			name: "one-bootstrap-token-for-all", file: "internal/bootstrap/token.go",
-			from: "	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err", to: "	a.UID, a.Number = \"\", 0\n	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err",
+			from:     "	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err",
+			to:       "	a.UID, a.Number = \"\", 0\n	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err",
 			scenario: "certificates", finds: "attempt: ", planned: true,
 		},
 		{
@@ -61,12 +66,14 @@ func planMutants() []mutant {
 		},
 		{
 			name: "uncordoned-from-a-stale-view", file: "internal/machine/update.go",
-			from: `if err := p.confirm(ctx, "putting its node back into service"); err != nil {`, to: "if err := error(nil); err != nil {",
+			from:     `if err := p.confirm(ctx, "putting its node back into service"); err != nil {`,
+			to:       "if err := error(nil); err != nil {",
 			scenario: "update-by-agent", finds: "I5: ", planned: true,
 		},
 		{
 			name: "volumes-not-awaited-for-an-update", file: "internal/machine/update.go",
-			from: "	return p.isTrue(v1beta1.ConditionDrained) && p.isTrue(v1beta1.ConditionVolumesDetached)", to: "	return p.isTrue(v1beta1.ConditionDrained)",
+			from:     "	return p.isTrue(v1beta1.ConditionDrained) && p.isTrue(v1beta1.ConditionVolumesDetached)",
+			to:       "	return p.isTrue(v1beta1.ConditionDrained)",
 			scenario: "drain-for-update", finds: "volumes: ", planned: true,
 		},
 		{
@@ -76,12 +83,14 @@ func planMutants() []mutant {
 		},
 		{
 			name: "adoption-not-durable-at-deletion", file: "internal/machine/adoption.go",
-			from: "	return next, p.writeStatus(ctx)\n	case p.machine.Adopting():", to: "	return next, nil\n	case p.machine.Adopting():",
+			from:     "	return next, p.writeStatus(ctx)\n	case p.machine.Adopting():",
+			to:       "	return next, nil\n	case p.machine.Adopting():",
 			scenario: "adopt", finds: "nodes", plan: "16:denied-for-long", last: 6,
 		},
 		{
 			name: "absence-not-noticed", file: "internal/machineclass/wiring.go",
-			from: "e event.DeleteEvent, q queue) { goes(ctx, e.Object, q) },", to: "e event.DeleteEvent, q queue) {\n			if !e.DeleteStateUnknown {\n				goes(ctx, e.Object, q)\n			}\n		},",
+			from:     "e event.DeleteEvent, q queue) { goes(ctx, e.Object, q) },",
+			to:       "e event.DeleteEvent, q queue) {\n			if !e.DeleteStateUnknown {\n				goes(ctx, e.Object, q)\n			}\n		},",
 			scenario: "namespace-deleted", finds: "settled, but|after the last disturbance", planned: true,
 		},
 		{
@@ -96,7 +105,8 @@ func planMutants() []mutant {
 		},
 		{
 			name: "token-taken-for-none", file: "internal/machine/health.go",
-			from: "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!errors.Is(err, bootstrap.ErrMayNotRead)",
+			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
+			to:       "!errors.Is(err, bootstrap.ErrMayNotRead)",
 			scenario: "certificates", finds: "tokens are left", plan: "61:freeze-Node,139:denied-for-long",
 		},
 	}

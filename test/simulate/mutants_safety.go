@@ -3,7 +3,8 @@ package main
 // lastTry asks the target cluster once more before a machine goes without it (M-53).
 var lastTry = &mutant{file: "internal/machine/outage.go", from: "left <= 0 && !p.targetAnswers(ctx)", to: "left <= 0"}
 
-// withoutOwnAge has an orphan's age judged by the provider's clock alone: who knows an orphan for so long has seen it twice.
+// withoutOwnAge has an orphan's age judged by the provider's clock alone: who knows an orphan for so long has seen it
+// twice.
 var withoutOwnAge = &mutant{
 	file: "internal/safety/orphans/plan.go",
 	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
@@ -15,7 +16,8 @@ var withoutBrake = &mutant{
 	from: "slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool { return confirmed[source.GetUID()] })", to: "slices.Contains([]bool{true}, len(confirmed) >= 0)",
 }
 
-// safetyMutants are bugs of what watches over a fleet: health checks, outages, orphans, freezes, marks and certificates.
+// safetyMutants are bugs of what watches over a fleet: health checks, outages, orphans, freezes, marks and
+// certificates.
 func safetyMutants() []mutant {
 	return []mutant{
 		{
@@ -52,7 +54,8 @@ func safetyMutants() []mutant {
 		},
 		{
 			name: "orphan-age-ignored", file: "internal/safety/orphans/collector.go",
-			from: "	return &Collector{Options: o, pageSize: machinesPerPage}", to: "	o.Rules.MinAge = 0\n	return &Collector{Options: o, pageSize: machinesPerPage}",
+			from:     "	return &Collector{Options: o, pageSize: machinesPerPage}",
+			to:       "	o.Rules.MinAge = 0\n	return &Collector{Options: o, pageSize: machinesPerPage}",
 			scenario: "orphans", finds: "orphans: .* old",
 		},
 		{
@@ -72,13 +75,15 @@ func safetyMutants() []mutant {
 		},
 		{
 			name: "most-orphans-forgotten", file: "internal/safety/orphans/blocked.go",
-			from: "&& blockedReason(class) == v1beta1.ReasonMostInstancesOrphaned {", to: "&& blockedReason(class) == \"\" && state.Now.IsZero() {",
+			from:     "&& blockedReason(class) == v1beta1.ReasonMostInstancesOrphaned {",
+			to:       "&& blockedReason(class) == \"\" && state.Now.IsZero() {",
 			scenario: "machines-lost", finds: "orphans: .* one of most",
 		},
 		{
 			name: "ready-orphan-removed", file: "internal/safety/orphans/plan.go",
 			from: "	case s.NodeReady[id] != \"\":", to: "	case s.NodeReady[id] == \"?\":",
-			without:  &mutant{file: "internal/safety/orphans/nodes.go", from: "		case !confirmed:\n", to: "		case !confirmed && ctx == nil:\n"},
+			without: &mutant{file: "internal/safety/orphans/nodes.go", from: "		case !confirmed:\n",
+				to: "		case !confirmed && ctx == nil:\n"},
 			scenario: "machines-lost", finds: "orphans: .* node is Ready",
 		},
 		{
@@ -129,18 +134,21 @@ func safetyMutants() []mutant {
 		},
 		{
 			name: "outage-taken-for-silence", file: "internal/reachability/state.go",
-			from: "if !s.Unreachable && s.failures >= failuresUntilUnreachable {", to: "if !s.Unreachable && s.failures >= 1000*failuresUntilUnreachable {",
+			from:     "if !s.Unreachable && s.failures >= failuresUntilUnreachable {",
+			to:       "if !s.Unreachable && s.failures >= 1000*failuresUntilUnreachable {",
 			scenario: "target-outage", finds: "I6",
 		},
 		{
 			name: "outage-counts-as-time-to-join", file: "internal/machine/outage.go",
 			from: "	began, _ = reachability.ExcludeOutages(past, began, time.Time{})\n", to: "	_ = past\n",
-			without:  &mutant{file: "internal/machine/outage.go", from: "	counted, _ = reachability.ExcludeOutages(past, counted, time.Time{})\n", to: ""},
+			without: &mutant{file: "internal/machine/outage.go",
+				from: "	counted, _ = reachability.ExcludeOutages(past, counted, time.Time{})\n", to: ""},
 			scenario: "change-in-target-outage", finds: "I6: machine .* failed",
 		},
 		{
 			name: "freeze-ignored-by-the-set", file: "internal/machineset/scale.go",
-			from: "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {", to: "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok && reason == \"\" {",
+			from:     "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {",
+			to:       "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok && reason == \"\" {",
 			scenario: "freeze", finds: "freeze: ",
 		},
 		{
@@ -150,12 +158,14 @@ func safetyMutants() []mutant {
 		},
 		{
 			name: "owned-by-selector", file: "internal/machineset/observe.go",
-			from: "client.MatchingFields{index.MachineByOwner: string(set.UID)}", to: "client.MatchingLabels(set.Spec.Selector.MatchLabels)",
+			from:     "client.MatchingFields{index.MachineByOwner: string(set.UID)}",
+			to:       "client.MatchingLabels(set.Spec.Selector.MatchLabels)",
 			scenario: "overshoot", finds: ".",
 		},
 		{
 			name: "marks-never-taken-off", file: "internal/machinedeployment/node_tainter.go",
-			from: "	after := withoutOutdatedTaint(&before, m.Spec.Node)\n", to: "	after := withoutOutdatedTaint(&before, m.Spec.Node)\n	after = nil\n",
+			from:     "	after := withoutOutdatedTaint(&before, m.Spec.Node)\n",
+			to:       "	after := withoutOutdatedTaint(&before, m.Spec.Node)\n	after = nil\n",
 			scenario: "marks", finds: "cannot be used|of an old revision|has the annotation",
 		},
 		{

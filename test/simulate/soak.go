@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// soakShare is how long a worker stays with a scenario, and with a recorded run: a recording costs as much as many of the
-// runs that part from it.
+// soakShare is how long a worker stays with a scenario, and with a recorded run: a recording costs as much as many of
+// the runs that part from it.
 const (
 	soakShare = 5 * time.Second
 	// reportEvery is how often a soak says how far it is.
@@ -56,7 +56,8 @@ func soakCommand() *cobra.Command {
 	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "runs side by side; each is single-threaded")
 	cmd.Flags().Uint64Var(&s.seed, "seed", 0, "seed from which all others are drawn; 0 draws one")
 	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run this scenario only: "+strings.Join(names(), ", "))
-	cmd.Flags().StringVar(&s.out, "out", "soak-found.txt", "file to which each violation is appended, as a line for the regressions of the world")
+	cmd.Flags().StringVar(&s.out, "out", "soak-found.txt",
+		"file to which each violation is appended, as a line for the regressions of the world")
 	return cmd
 }
 
@@ -164,8 +165,8 @@ func (k *soaker) turn(ctx context.Context) {
 	}
 }
 
-// begin chooses the scenario of a turn, a seed that is new, the cloud's semantics and what to do with it. Every other turn is
-// in a cloud that is kind.
+// begin chooses the scenario of a turn, a seed that is new, the cloud's semantics and what to do with it. Every other
+// turn is in a cloud that is kind.
 func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -198,7 +199,8 @@ func (k *soaker) rule(s *soaked, seed uint64, habits simulation.Habits, plan sim
 		return
 	}
 	s.violations++
-	fmt.Printf("FAILED scenario %s, %s\n", s.Name, simulation.Failure{Scenario: s.Name, Seed: seed, Habits: habits, Plan: plan, Err: err})
+	fmt.Printf("FAILED scenario %s, %s\n", s.Name, simulation.Failure{Scenario: s.Name, Seed: seed, Habits: habits,
+		Plan: plan, Err: err})
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	if _, err := fmt.Fprintf(k.found, "\t{%q, %d, %q, %q, %q},\n", s.Name, seed, habits, plan, line); err != nil {
 		fmt.Fprintln(os.Stderr, "Error: keep a violation:", err)

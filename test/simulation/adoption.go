@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// adoptions is what people do who bring an instance along that somebody else made: in any order, twice, and some of them
-// think better of it.
+// adoptions is what people do who bring an instance along that somebody else made: in any order, twice, and some of
+// them think better of it.
 func adoptions(r *rand.Rand) []Action {
 	const vm = "vm-1"
 	actions := []Action{adoptingClass(), bringInstance(vm), adopt(vm, vm)}
@@ -71,16 +71,18 @@ func idOf(name string) string { return "fake:///" + name }
 
 // adopt makes a Machine for an instance.
 func adopt(machine, of string) Action {
-	return Action{Name: fmt.Sprintf("create machine %s for instance %s", machine, of), Do: func(ctx context.Context, _ *World, c client.Client) error {
-		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine}}
-		m.Spec.ClassRef, m.Spec.ProviderID = &v1beta1.LocalRef{Name: "legacy"}, idOf(of)
-		return c.Create(ctx, m)
-	}}
+	return Action{Name: fmt.Sprintf("create machine %s for instance %s", machine, of),
+		Do: func(ctx context.Context, _ *World, c client.Client) error {
+			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine}}
+			m.Spec.ClassRef, m.Spec.ProviderID = &v1beta1.LocalRef{Name: "legacy"}, idOf(of)
+			return c.Create(ctx, m)
+		}}
 }
 
 func deleteNamed(machine string) Action {
 	return Action{Name: "delete machine " + machine, Do: func(ctx context.Context, _ *World, c client.Client) error {
-		return client.IgnoreNotFound(c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine}}))
+		return client.IgnoreNotFound(c.Delete(ctx,
+			&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine}}))
 	}}
 }
 
@@ -168,8 +170,8 @@ func adopters(machines []client.Object) (n int) {
 	return n
 }
 
-// byHand leaves out of machines those that must have no instance, since it is another's or gone, and says what they lack.
-// untagged is how many instances are unassigned.
+// byHand leaves out of machines those that must have no instance, since it is another's or gone, and says what they
+// lack. untagged is how many instances are unassigned.
 func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
 		if in.MachineUID == "" {
@@ -185,7 +187,8 @@ func byHand(w *World, machines []client.Object, report func(string, ...any)) (re
 			rest = append(rest, m)
 		case in != nil && in.MachineUID == "":
 			report("instance %s was not adopted: %s", in.ProviderID, conditionsOf(m.Status.Conditions))
-		case launched == nil || launched.Reason != v1beta1.ReasonDuplicateProviderID && launched.Reason != v1beta1.ReasonAdoptionRefused:
+		case launched == nil || launched.Reason != v1beta1.ReasonDuplicateProviderID &&
+			launched.Reason != v1beta1.ReasonAdoptionRefused:
 			report("machine %s has no instance and does not say why: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case launched.Reason == v1beta1.ReasonDuplicateProviderID && len(machines) < 2:
 			report("machine %s still waits for another one", m.Name)

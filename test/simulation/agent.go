@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// Agents on nodes. One brings its node to the version that it is asked for, takes its time and fails now and then; of what
-// it does the cloud knows nothing. Machines of one class have them.
+// Agents on nodes. One brings its node to the version that it is asked for, takes its time and fails now and then; of
+// what it does the cloud knows nothing. Machines of one class have them.
 
 const (
 	// agentClass is the class of machines with an agent, whose kubelets begin with firstVersion.
@@ -73,13 +73,16 @@ func (w *World) agents() (out []choice) {
 				return nil
 			}})
 		case requested != "" && result != v1beta1.UpdateResultSucceeded:
-			out = append(out, choice{"person has the agent on " + node.Name + " try again", func() error { return w.tryAgain(node) }})
+			out = append(out, choice{"person has the agent on " + node.Name + " try again", func() error {
+				return w.tryAgain(node)
+			}})
 		}
 	}
 	return out
 }
 
-// through ends the work of an agent. Its kubelet starts anew, and the agent may report it before or after that is Ready.
+// through ends the work of an agent. Its kubelet starts anew, and the agent may report it before or after that is
+// Ready.
 func (w *World) through(in *instance, node *corev1.Node) error {
 	in.worked, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
 	if w.agentFailures < mostFailures && w.random.IntN(5) == 0 {
@@ -93,7 +96,8 @@ func (w *World) through(in *instance, node *corev1.Node) error {
 	return w.setReady(node, corev1.ConditionFalse)
 }
 
-// answer writes what an agent has to say, unless it was asked for something else meanwhile: this it tests in the same patch.
+// answer writes what an agent has to say, unless it was asked for something else meanwhile: this it tests in the same
+// patch.
 func (w *World) answer(in *instance, node *corev1.Node) error {
 	answer := in.answer
 	in.answer = ""
@@ -131,16 +135,19 @@ func (w *World) kubeletOf(node *corev1.Node) string {
 // mayCallUpToDate is the rule of agents: a machine is what it must be only when its kubelet is, and nothing runs to
 // change that.
 func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
-	if c.Actor != Provider || m.Spec.Version == "" || !m.DeletionTimestamp.IsZero() || m.Status.Applied == nil || m.Status.Applied.Version != m.Spec.Version {
+	if c.Actor != Provider || m.Spec.Version == "" || !m.DeletionTimestamp.IsZero() || m.Status.Applied == nil ||
+		m.Status.Applied.Version != m.Spec.Version {
 		return
 	}
 	updated := findCondition(m, v1beta1.ConditionUpToDate)
 	in := o.world.cloud.byID(m.Spec.ProviderID)
-	if in == nil || in.kubelet == "" || updated == nil || updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != m.Generation {
+	if in == nil || in.kubelet == "" || updated == nil || updated.Status != metav1.ConditionTrue ||
+		updated.ObservedGeneration != m.Generation {
 		return
 	}
 	if in.kubelet != m.Spec.Version || in.working != "" {
-		o.breach("agent", "machine %s is said to be up to date with %s, its kubelet is of %s, and its agent works at %q", m.Name, m.Spec.Version, in.kubelet, in.working)
+		o.breach("agent", "machine %s is said to be up to date with %s, its kubelet is of %s, and its agent works at %q",
+			m.Name, m.Spec.Version, in.kubelet, in.working)
 	}
 }
 

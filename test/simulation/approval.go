@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The certificates of kubelets. Where the room that approves them runs, an instance with a bootstrap token registers only
-// with a certificate that was approved, and asks for another one to serve with.
+// The certificates of kubelets. Where the room that approves them runs, an instance with a bootstrap token registers
+// only with a certificate that was approved, and asks for another one to serve with.
 
 var requestKind = certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 
@@ -53,7 +53,8 @@ func joining(in *instance) identity {
 }
 
 func serving(in *instance) identity {
-	i := identity{user: "system:node:" + in.NodeName, groups: []string{"system:nodes", "system:authenticated"}, signer: certificatesv1.KubeletServingSignerName, node: in.NodeName}
+	i := identity{user: "system:node:" + in.NodeName, groups: []string{"system:nodes", "system:authenticated"},
+		signer: certificatesv1.KubeletServingSignerName, node: in.NodeName}
 	for _, a := range in.Addresses {
 		i.ips = append(i.ips, a.Address)
 	}
@@ -63,7 +64,8 @@ func serving(in *instance) identity {
 // request makes a CertificateSigningRequest. A key is as good as any: it is derived from what is asked for.
 func (i identity) request(name string) (*certificatesv1.CertificateSigningRequest, error) {
 	seed := sha256.Sum256([]byte(i.user + i.node))
-	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + i.node, Organization: []string{"system:nodes"}}}
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" +
+		i.node, Organization: []string{"system:nodes"}}}
 	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
 	if i.signer == certificatesv1.KubeletServingSignerName {
 		usages[1], template.DNSNames = certificatesv1.UsageServerAuth, []string{i.node}
@@ -130,11 +132,16 @@ func (w *World) signing() (out []choice) {
 			continue
 		}
 		if !in.registered && w.safety.requests[in.joinName()] == (asking{}) && w.tokenGood(in) {
-			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to join", func() error { return w.ask(in, in.joinName(), joining(in), true) }})
+			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to join", func() error {
+				return w.ask(in, in.joinName(), joining(in), true)
+			}})
 		}
 		node := w.node(in.NodeName)
-		if in.registered && w.safety.requests[in.serveName()] == (asking{}) && node != nil && node.Spec.ProviderID == in.ProviderID {
-			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to serve", func() error { return w.ask(in, in.serveName(), serving(in), false) }})
+		if in.registered && w.safety.requests[in.serveName()] == (asking{}) && node != nil &&
+			node.Spec.ProviderID == in.ProviderID {
+			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to serve", func() error {
+				return w.ask(in, in.serveName(), serving(in), false)
+			}})
 		}
 	}
 	for _, o := range w.target.Snapshot(requestKind) {
@@ -161,8 +168,10 @@ func approved(csr *certificatesv1.CertificateSigningRequest) bool {
 
 // forge asks for a certificate that nobody must get, in the name of one of the machines that there are then.
 func forge(how, i int) Action {
-	ways := []string{"with a token that is no machine's", "with another machine's name", "as one node for another", "under an address of its own", "with a token that was used", "as somebody else"}
-	return Action{Name: "ask for a certificate " + ways[how], Do: func(ctx context.Context, w *World, _ client.Client) error {
+	ways := []string{"with a token that is no machine's", "with another machine's name", "as one node for another",
+		"under an address of its own", "with a token that was used", "as somebody else"}
+	return Action{Name: "ask for a certificate " +
+		ways[how], Do: func(ctx context.Context, w *World, _ client.Client) error {
 		if len(w.cloud.instances) == 0 {
 			return nil
 		}
@@ -175,8 +184,10 @@ func forge(how, i int) Action {
 		switch how {
 		case 0:
 			asked.user = "system:bootstrap:abcdef"
-			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}, Type: "bootstrap.kubernetes.io/token"}
-			s.Data = map[string][]byte{"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef"), "expiration": []byte(w.clock.at.Add(time.Hour).Format(time.RFC3339))}
+			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"},
+				Type: "bootstrap.kubernetes.io/token"}
+			s.Data = map[string][]byte{"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef"),
+				"expiration": []byte(w.clock.at.Add(time.Hour).Format(time.RFC3339))}
 			if err := client.IgnoreAlreadyExists(w.hand(w.target).Create(ctx, s)); err != nil {
 				return err
 			}
@@ -227,7 +238,8 @@ func deleteJoining() Action {
 				return nil
 			}
 			w.logf("it is %s", m.Name)
-			return client.IgnoreNotFound(c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}))
+			return client.IgnoreNotFound(c.Delete(ctx,
+				&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}))
 		},
 		After: func(w *World) bool { return joining(w) != nil || w.clock.Since(w.lastAction) > time.Minute },
 	}

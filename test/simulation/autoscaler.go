@@ -268,8 +268,8 @@ func (d Action) onceDecisionsLeft(n int) Action {
 	return d
 }
 
-// loseInstance lets an instance vanish whose Node may not be Ready yet, whichever is the i-th then. That of one that has no
-// Node yet is missed when its time to join is up, which is longer than the world's patience.
+// loseInstance lets an instance vanish whose Node may not be Ready yet, whichever is the i-th then. That of one that
+// has no Node yet is missed when its time to join is up, which is longer than the world's patience.
 func loseInstance(i int) Action {
 	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })

@@ -94,7 +94,8 @@ func (a *autoscaler) unneeded(n int) (found []client.ObjectKey) {
 	nodes := a.target.views[0].objects
 	for _, i := range a.world.random.Perm(len(nodes)) {
 		node := nodes[i].(*corev1.Node)
-		if key, known := byID[node.Spec.ProviderID]; known && len(found) < n && node.Annotations[scaleDownDisabled] != "true" {
+		if key, known := byID[node.Spec.ProviderID]; known && len(found) < n &&
+			node.Annotations[scaleDownDisabled] != "true" {
 			found = append(found, key)
 		}
 	}
@@ -201,7 +202,8 @@ func (a *autoscaler) markVictim() error {
 		m.Annotations = map[string]string{}
 	}
 	// A time has its monotonic reading in what it says of itself.
-	m.Annotations[v1beta1.AnnotationDeleteMachine] = fmt.Sprintf("%s m=+%.9f", a.world.clock.at.UTC(), a.world.clock.Since(epoch).Seconds())
+	m.Annotations[v1beta1.AnnotationDeleteMachine] = fmt.Sprintf("%s m=+%.9f", a.world.clock.at.UTC(),
+		a.world.clock.Since(epoch).Seconds())
 	if err := a.put(m); err != nil {
 		return err
 	}
@@ -232,7 +234,8 @@ func (a *autoscaler) writeSize() error {
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size))
 	err := a.refused()
 	if err == nil {
-		err = a.client().SubResource("scale").Patch(context.Background(), d, patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))
+		err = a.client().SubResource("scale").Patch(context.Background(), d, patch,
+			client.WithSubResourceBody(&autoscalingv1.Scale{}))
 	}
 	switch {
 	case err != nil && len(c.victims) > 0:

@@ -45,9 +45,11 @@ type template struct {
 type lowering struct{ revision, known int64 }
 
 func (l *ledger) begin(w *World) {
-	*l = ledger{world: w, due: map[uid]int64{}, settled: map[uid]bool{}, lastLowering: map[uid]lowering{}, takers: map[uid]string{}}
+	*l = ledger{world: w, due: map[uid]int64{}, settled: map[uid]bool{}, lastLowering: map[uid]lowering{},
+		takers: map[uid]string{}}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
-		l.templates = append(l.templates, template{w.control.Revision(), o.(*v1beta1.MachineDeployment).Spec.Template.Spec.ClassRef.Name})
+		l.templates = append(l.templates,
+			template{w.control.Revision(), o.(*v1beta1.MachineDeployment).Spec.Template.Spec.ClassRef.Name})
 	}
 }
 
@@ -68,7 +70,8 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 			l.resized(c, before, o, victim)
 		}
 	case *v1beta1.MachineSet:
-		if before, ok := c.Old.(*v1beta1.MachineSet); ok && c.Actor == Manager && replicasOf(o.Spec.Replicas) < replicasOf(before.Spec.Replicas) {
+		if before, ok := c.Old.(*v1beta1.MachineSet); ok && c.Actor == Manager &&
+			replicasOf(o.Spec.Replicas) < replicasOf(before.Spec.Replicas) {
 			l.lastLowering[o.UID] = lowering{c.Revision, l.world.oracle.seen()["MachineDeployment"]}
 		}
 	case *v1beta1.Machine:
@@ -162,8 +165,8 @@ func (l *ledger) settleOne() {
 	}
 }
 
-// sizedFor is the number of replicas that the manager last acted upon: what the newest set says. Older ones keep what was
-// recorded while they were the newest.
+// sizedFor is the number of replicas that the manager last acted upon: what the newest set says. Older ones keep what
+// was recorded while they were the newest.
 func (l *ledger) sizedFor() (n int, known bool) {
 	newest := int64(-1)
 	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
@@ -213,7 +216,9 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	case !isAvailable:
 		l.settleOne() // as well
 	default:
-		o.breach("autoscaler", "the manager deleted machine %s of set %s, which is available, of the wanted revision and not marked", m.Name, owner.Name)
+		o.breach("autoscaler",
+			"the manager deleted machine %s of set %s, which is available, of the wanted revision and not marked", m.Name,
+			owner.Name)
 	}
 }
 
@@ -270,13 +275,15 @@ func (l *ledger) inTurn(m *v1beta1.Machine, set uid, instructed int64) {
 		if lives || belongs(then) && l.takers[id] != Manager {
 			surplus++
 		}
-		if lives && belongs(then) && (marked(last) && marked(then) || last.Spec.ProviderID == "" && then.Spec.ProviderID == "") {
+		if lives && belongs(then) && (marked(last) && marked(then) || last.Spec.ProviderID == "" &&
+			then.Spec.ProviderID == "") {
 			first = append(first, last.Name)
 		}
 	}
 	if len(first) > 0 && surplus <= len(first) {
 		slices.Sort(first)
-		o.breach("autoscaler", "the manager deleted machine %s, which is available and not marked, before %v of its set", m.Name, first)
+		o.breach("autoscaler", "the manager deleted machine %s, which is available and not marked, before %v of its set",
+			m.Name, first)
 	}
 }
 

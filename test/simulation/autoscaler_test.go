@@ -9,14 +9,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// An autoscaler that marks machines and lowers the size, whenever it wants and in the middle of rollouts, loses no machine
-// that is available, of the wanted revision and not marked, and gets rid of those that it named. Many more runs are for
-// the command: go run ./test/simulate --scenario autoscaler-roll --runs 1000.
+// An autoscaler that marks machines and lowers the size, whenever it wants and in the middle of rollouts, loses no
+// machine that is available, of the wanted revision and not marked, and gets rid of those that it named. Many more
+// runs are for the command: go run ./test/simulate --scenario autoscaler-roll --runs 1000.
 //
 // S-5, S-6, D-2, D-4.
 func TestTheAutoscalerLosesNoMachine(t *testing.T) {
 	t.Parallel()
-	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return s.Name != "autoscaler" && s.Name != "autoscaler-roll" })
+	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
+		return s.Name != "autoscaler" && s.Name != "autoscaler-roll"
+	})
 	if len(scenarios) != 2 {
 		t.Fatalf("%d scenarios with an autoscaler", len(scenarios))
 	}
@@ -40,14 +42,17 @@ func TestStandingOf(t *testing.T) {
 		machine *v1beta1.Machine
 		want    standing
 	}{
-		"without an instance":     {machine(func(*v1beta1.Machine) {}), pending},
-		"with one":                {machine(func(m *v1beta1.Machine) { m.Spec.ProviderID = "fake:///1" }), running},
-		"with a Node":             {machine(func(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{} }), running},
-		"failed with an instance": {machine(func(m *v1beta1.Machine) { m.Spec.ProviderID, m.Status.FailureMessage = "fake:///1", "gone" }), failed},
+		"without an instance": {machine(func(*v1beta1.Machine) {}), pending},
+		"with one":            {machine(func(m *v1beta1.Machine) { m.Spec.ProviderID = "fake:///1" }), running},
+		"with a Node":         {machine(func(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{} }), running},
+		"failed with an instance": {machine(func(m *v1beta1.Machine) {
+			m.Spec.ProviderID, m.Status.FailureMessage = "fake:///1", "gone"
+		}), failed},
 		"being deleted": {machine(func(m *v1beta1.Machine) {
 			m.Spec.ProviderID, m.DeletionTimestamp = "fake:///1", &metav1.Time{Time: epoch}
 		}), deleting},
-		"deleted without instances": {machine(func(m *v1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: epoch} }), pending},
+		"deleted without instances": {machine(func(m *v1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: epoch} }),
+			pending},
 	} {
 		if got := standingOf(c.machine); got != c.want {
 			t.Errorf("a machine %s is %d, not %d", name, got, c.want)

@@ -35,7 +35,9 @@ type cache struct {
 }
 
 func newCache(server *apiserver.Server, scheme *runtime.Scheme) *cache {
-	return &cache{server: server, scheme: scheme, unreachable: func() bool { return false }, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{}}
+	return &cache{server: server, scheme: scheme, unreachable: func() bool {
+		return false
+	}, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{}}
 }
 
 // view is an informer.
@@ -84,7 +86,8 @@ func (c *cache) add(cluster wiring.Cluster, object client.Object, transform func
 	}
 	_, metadata := object.(*metav1.PartialObjectMetadata)
 	c.views = append(c.views, &view{
-		cluster: cluster, server: c.server, gvk: gvk, metadata: metadata, transform: transform, unreachable: c.unreachable, ownWrites: map[types.NamespacedName]int64{},
+		cluster: cluster, server: c.server, gvk: gvk, metadata: metadata, transform: transform, unreachable: c.unreachable,
+		ownWrites: map[types.NamespacedName]int64{},
 	})
 	return nil
 }
@@ -200,8 +203,8 @@ func compareKeys(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// fill begins with the list as it was the given number of changes of the kind ago: an informer's first list may come from
-// a cache of the API server that is late itself.
+// fill begins with the list as it was the given number of changes of the kind ago: an informer's first list may come
+// from a cache of the API server that is late itself.
 func (v *view) fill(late int) error {
 	v.objects = nil
 	for _, o := range v.server.Snapshot(v.gvk) {

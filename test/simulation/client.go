@@ -57,7 +57,9 @@ func (c *liveClient) Get(ctx context.Context, key client.ObjectKey, o client.Obj
 
 // List implements client.Client.
 func (c *liveClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.process.do(c.effect("list", list, client.ObjectKey{}, true), func(bool) error { return c.Client.List(ctx, list, opts...) })
+	return c.process.do(c.effect("list", list, client.ObjectKey{}, true), func(bool) error {
+		return c.Client.List(ctx, list, opts...)
+	})
 }
 
 // Create implements client.Client.
@@ -107,7 +109,8 @@ func (s *liveSubResource) Get(ctx context.Context, o, sub client.Object, opts ..
 }
 
 // Create implements client.SubResourceClient.
-func (s *liveSubResource) Create(ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+func (s *liveSubResource) Create(ctx context.Context, o, sub client.Object,
+	opts ...client.SubResourceCreateOption) error {
 	return s.parent.write("create "+s.name, o, func(o client.Object) error { return s.now().Create(ctx, o, sub, opts...) })
 }
 
@@ -117,7 +120,8 @@ func (s *liveSubResource) Update(ctx context.Context, o client.Object, opts ...c
 }
 
 // Patch implements client.SubResourceClient.
-func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	opts ...client.SubResourcePatchOption) error {
 	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.now().Patch(ctx, o, patch, opts...) })
 }
 

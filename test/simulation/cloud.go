@@ -20,8 +20,8 @@ const (
 	clusterID    = "world"
 )
 
-// Cloud is a cloud that is as bad as the contract of drivers allows: it shows its own instances late in lookups by tag, and
-// what it was asked for may happen although, or long after, the answer was lost.
+// Cloud is a cloud that is as bad as the contract of drivers allows: it shows its own instances late in lookups by
+// tag, and what it was asked for may happen although, or long after, the answer was lost.
 type Cloud struct {
 	now func() time.Time
 	// Boot and Shutdown are how long an instance takes to run, and to be gone. Settle is how long a creation may be under
@@ -187,10 +187,12 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		bootstrapToken: string(req.UserData.Reveal()),
 		Instance: provider.Instance{
 			ProviderID: fmt.Sprintf("fake:///%d", c.serial), State: provider.StatePending,
-			NodeName:  req.Machine.Name,
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", c.serial/250, c.serial%250)}},
-			Type:      "small", Region: "r", Zone: "r-1", LaunchTime: now,
-			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]), MachineKey: req.Tags[provider.TagMachine],
+			NodeName: req.Machine.Name,
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", c.serial/250,
+				c.serial%250)}},
+			Type: "small", Region: "r", Zone: "r-1", LaunchTime: now,
+			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]),
+			MachineKey: req.Tags[provider.TagMachine],
 		},
 	}
 	if strings.Contains(in.spec, agentClass) {

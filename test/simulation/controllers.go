@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Controllers are the controllers of health and safety that run in a world beside those that make and keep machines. Where any
-// runs, the processes also watch whether both clusters answer.
+// Controllers are the controllers of health and safety that run in a world beside those that make and keep machines.
+// Where any runs, the processes also watch whether both clusters answer.
 type Controllers uint
 
 // The rooms.
@@ -42,8 +42,8 @@ const (
 
 func (r Controllers) has(any Controllers) bool { return r&any != 0 }
 
-// What people would set by flags, shorter than the defaults: less than anybody's patience, and longer than caches are late
-// or, for orphans, shorter.
+// What people would set by flags, shorter than the defaults: less than anybody's patience, and longer than caches are
+// late or, for orphans, shorter.
 const (
 	healthTimeout   = 5 * time.Minute
 	healthThreshold = 55
@@ -81,7 +81,8 @@ func (p *Process) watchReachability(origin *Process) {
 	for _, c := range []*cache{p.control, p.target} {
 		c.unreachable = func() bool { return w.linkTo(c.server).down() }
 	}
-	options := reachability.Options{Control: answering{p, p.control}, Target: answering{p, p.target}, Clock: ticking{PassiveClock: p.clock}}
+	options := reachability.Options{Control: answering{p, p.control}, Target: answering{p, p.target},
+		Clock: ticking{PassiveClock: p.clock}}
 	if origin.reach == nil {
 		p.reach = reachability.New(options)
 		p.reach.Lead()
@@ -113,8 +114,8 @@ func (p *Process) probeDue() {
 	}
 }
 
-// nextProbe returns when the process finds out something. While all clusters answer, a check later than it is due finds the
-// same.
+// nextProbe returns when the process finds out something. While all clusters answer, a check later than it is due
+// finds the same.
 func (p *Process) nextProbe() (at time.Time, any bool) {
 	for i, l := range p.probes {
 		if (l.next < reachability.DefaultPeriod || p.world.safety.links[i].down()) && (!any || l.at.Before(at)) {
@@ -135,7 +136,8 @@ func (a answering) Ping(context.Context) error {
 	return a.process.world.linkTo(a.cache.server).unreachable()
 }
 
-// CaughtUp implements reachability.Cluster. Nobody waits here: a cache that is late is caught up with at the next check.
+// CaughtUp implements reachability.Cluster. Nobody waits here: a cache that is late is caught up with at the next
+// check.
 func (a answering) CaughtUp(context.Context) error {
 	for _, v := range a.cache.views {
 		if !v.metadata && !v.unfilled && (v.behind() || !v.frozenUntil.IsZero()) {
@@ -208,13 +210,15 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 		tables = append(tables, p.overshoot.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(Health) {
-		policy, err := (&healthcheck.BuiltIn{Timeout: healthTimeout, MaxUnhealthy: v1beta1.DefaultMaxUnhealthy, MeltdownThreshold: healthThreshold}).Policy()
+		policy, err := (&healthcheck.BuiltIn{Timeout: healthTimeout, MaxUnhealthy: v1beta1.DefaultMaxUnhealthy,
+			MeltdownThreshold: healthThreshold}).Policy()
 		if err != nil {
 			return nil, err
 		}
 		p.health = newOrClone(origin.health, healthcheck.Options{
-			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy, MeltdownThreshold: healthThreshold,
-			Stopped: p.reach.Stopped, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
+			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy,
+			MeltdownThreshold: healthThreshold,
+			Stopped:           p.reach.Stopped, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
 			Nodes: &healthcheck.Nodes{Cached: target, Live: targetLive, Synced: p.target.synced},
 		}, healthcheck.New, (*healthcheck.Reconciler).Clone)
 		tables = append(tables, p.health.Wiring())
@@ -223,7 +227,8 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 }
 
 // optionalProviderControllers makes the rooms of a provider.
-func (p *Process) optionalProviderControllers(origin *Process, driver provider.Driver, classes *resolve.Resolver) ([]wiring.Controller, error) {
+func (p *Process) optionalProviderControllers(origin *Process, driver provider.Driver,
+	classes *resolve.Resolver) ([]wiring.Controller, error) {
 	w := p.world
 	live, targetLive := p.live(p.control), p.live(p.target)
 	var tables []wiring.Controller
@@ -245,7 +250,8 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 		table.Name = "drain-orphans"
 		tables = append(tables, table)
 		p.orphans = newOrClone(origin.orphans, orphans.Options{
-			Rules:    orphans.Rules{ClusterID: clusterID, Period: orphanPeriod, MinAge: orphanAge, MaxDeletes: 1, ReportOnly: w.safety.reportOnly},
+			Rules: orphans.Rules{ClusterID: clusterID, Period: orphanPeriod, MinAge: orphanAge, MaxDeletes: 1,
+				ReportOnly: w.safety.reportOnly},
 			Cloud:    driver,
 			Client:   p.control,
 			Live:     live,

@@ -10,18 +10,18 @@ import (
 // Bounds of a run. One that needs more does not converge.
 const (
 	maxSteps = 60_000
-	// patience is how much of the world's time a run may take after the last action and the last fault: less than a machine
-	// may take to become a Node, so that it is not a timeout that sets things right, and more than the few waits after a
-	// fault and the time in which a creation shows.
+	// patience is how much of the world's time a run may take after the last action and the last fault: less than a
+	// machine may take to become a Node, so that it is not a timeout that sets things right, and more than the few waits
+	// after a fault and the time in which a creation shows.
 	patience = 15 * time.Minute
-	// settleTime is how long the last numbers may take to be written down after the end was reached, and restTime how long a
-	// world when settled is watched after that; plans, of which there are many, are watched for less, which is more than any
-	// wait that begins with a fault.
+	// settleTime is how long the last numbers may take to be written down after the end was reached, and restTime how
+	// long a world when settled is watched after that; plans, of which there are many, are watched for less, which is
+	// more than any wait that begins with a fault.
 	settleTime, longRest, shortRest = time.Minute, time.Hour, 20 * time.Minute
 )
 
-// Run lets things happen until everything is done and the end is reached, and then for a while more in which nothing may be
-// written. wrong says what is missing to the end, "" if nothing is.
+// Run lets things happen until everything is done and the end is reached, and then for a while more in which nothing
+// may be written. wrong says what is missing to the end, "" if nothing is.
 func (w *World) Run(wrong func(*World) string) error {
 	for w.steps < maxSteps {
 		any, err := w.step(false)
@@ -76,14 +76,15 @@ func (w *World) rest(wrong func(*World) string) error {
 		return fmt.Errorf("the end was reached and did not last: %s", missing)
 	}
 	if control != w.control.Revision() || target != w.target.Revision() || changes != w.cloud.changes {
-		return fmt.Errorf("%d and %d writes and %d calls of the cloud when settled: %s", w.control.Revision()-control, w.target.Revision()-target, w.cloud.changes-changes, w.oracle.last(control, target))
+		return fmt.Errorf("%d and %d writes and %d calls of the cloud when settled: %s", w.control.Revision()-control,
+			w.target.Revision()-target, w.cloud.changes-changes, w.oracle.last(control, target))
 	}
 	return nil
 }
 
-// settling is how long the last numbers may take to be written down: longer where somebody waits to try again what failed,
-// or waits for a time in its memory on a clock that was set back (which Go's monotonic clock, that there is none of here,
-// is not).
+// settling is how long the last numbers may take to be written down: longer where somebody waits to try again what
+// failed, or waits for a time in its memory on a clock that was set back (which Go's monotonic clock, that there is
+// none of here, is not).
 func (w *World) settling() time.Duration {
 	settle := settleTime
 	if w.safety.optionalReconcilers.has(Orphans) {

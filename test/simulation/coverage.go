@@ -54,7 +54,8 @@ func (c Coverage) possible(r *recording) {
 
 func (c Coverage) done(r *recording) { c.cell(r.scenario.Name, r.plan[0].Fault).Done++ }
 
-// Table returns the coverage by single faults, a row for each scenario: how many of the effects that can have the fault.
+// Table returns the coverage by single faults, a row for each scenario: how many of the effects that can have the
+// fault.
 func (c Coverage) Table() string {
 	faults := map[string]bool{}
 	for _, row := range c {
@@ -94,15 +95,20 @@ const outOfReach = `plans: no faults are: after a read a crash (it is one before
 // String returns the report for people.
 func (r PlanReport) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "plans: effects of each scenario (%d undisturbed runs) that had each fault, of those that can have it\n%s%s", r.Variants, r.Coverage.Table(), outOfReach)
+	fmt.Fprintf(&out,
+		"plans: effects of each scenario (%d undisturbed runs) that had each fault, of those that can have it\n%s%s",
+		r.Variants, r.Coverage.Table(), outOfReach)
 	switch left := r.PossibleSingles - r.Singles; {
 	case left > 0 && len(r.Failures) > 0:
 		fmt.Fprintf(&out, "plans: %d single faults are not reached, since this is a sample or violations ended it\n", left)
 	case left > 0:
-		fmt.Fprintf(&out, "plans: %d single faults are not reached, since this is an even sample of them; --full has them all\n", left)
+		fmt.Fprintf(&out,
+			"plans: %d single faults are not reached, since this is an even sample of them; --full has them all\n", left)
 	}
-	fmt.Fprintf(&out, "plans: %d in %.1f s (%.0f plans/s): %d of %d single faults (%.1f %%) at %d effects, %d pairs, %d violations\n",
+	fmt.Fprintf(&out,
+		"plans: %d in %.1f s (%.0f plans/s): %d of %d single faults (%.1f %%) at %d effects, %d pairs, %d violations\n",
 		r.Singles+r.Pairs, r.Took.Seconds(), float64(r.Singles+r.Pairs)/r.Took.Seconds(),
-		r.Singles, r.PossibleSingles, 100*float64(r.Singles)/float64(max(1, r.PossibleSingles)), r.Effects, r.Pairs, len(r.Failures))
+		r.Singles, r.PossibleSingles, 100*float64(r.Singles)/float64(max(1, r.PossibleSingles)), r.Effects, r.Pairs,
+		len(r.Failures))
 	return out.String()
 }

@@ -32,14 +32,16 @@ func drainScenarios() []Scenario {
 	}
 	one := fleet(1, "a", drained)
 	two := fleet(2, "a", drained)
-	bystanders := []app{{name: "agent", kind: DaemonSet, grace: 5}, {name: "static", kind: Static, grace: 5}, {name: "done", kind: Job, replicas: 1, grace: 5}}
+	bystanders := []app{{name: "agent", kind: DaemonSet, grace: 5}, {name: "static", kind: Static, grace: 5},
+		{name: "done", kind: Job, replicas: 1, grace: 5}}
 	return []Scenario{
 		{Name: "drain-one-at-a-time", Group: Draining, Base: two, Script: script(roll("b")),
 			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 1, grace: 20, slow: true}}},
 		{Name: "drain-never-allowed", Group: Draining, Base: one, Script: script(deleteMachine(0)),
 			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}},
 		{Name: "drain-long-grace", Group: Draining, Base: one, Script: script(deleteMachine(0)),
-			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 600, slow: true}, {name: "core", kind: ReplicaSet, replicas: 1, grace: 5, critical: true}}},
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 600, slow: true},
+				{name: "core", kind: ReplicaSet, replicas: 1, grace: 5, critical: true}}},
 		{Name: "drain-beside-others", Group: Draining, Base: two, Script: script(scale(1)),
 			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 5}}, bystanders...)},
 		{Name: "drain-same-names", Group: Draining, Base: two, Script: script(deleteMachine(0), deleteMachine(1)),
@@ -48,11 +50,15 @@ func drainScenarios() []Scenario {
 			Apps: []app{{name: "db", kind: ReplicaSet, replicas: 1, grace: 5, volume: true, sticks: true}}},
 		{Name: "drain-silent-node", Group: Draining, Base: two, Script: script(hang(), deleteSilent()),
 			Apps: append([]app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}, bystanders[0])},
-		{Name: "drain-forced", Group: Draining, Base: one, Script: script(deleteMachine(0), annotateDeleted(v1beta1.AnnotationForceDelete)),
-			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}},
-		{Name: "drain-for-update", Group: Draining, Base: fleet(2, "a", drained, ofType(v1beta1.StrategyInPlace)), Script: script(upgrade("v1.36.4")),
-			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, least: 1, grace: 10, volume: true}}, bystanders[0])},
-		{Name: "drain-update-withdrawn", Group: Draining, Base: fleet(1, "a", drained, ofType(v1beta1.StrategyInPlace), ofVersion(firstVersion)),
+		{Name: "drain-forced", Group: Draining, Base: one,
+			Script: script(deleteMachine(0), annotateDeleted(v1beta1.AnnotationForceDelete)),
+			Apps:   []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}},
+		{Name: "drain-for-update", Group: Draining, Base: fleet(2, "a", drained, ofType(v1beta1.StrategyInPlace)),
+			Script: script(upgrade("v1.36.4")),
+			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, least: 1, grace: 10, volume: true}},
+				bystanders[0])},
+		{Name: "drain-update-withdrawn", Group: Draining, Base: fleet(1, "a", drained, ofType(v1beta1.StrategyInPlace),
+			ofVersion(firstVersion)),
 			Script: script(upgrade("v1.36.4"), upgrade(firstVersion).onceDraining()),
 			Apps:   []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 10}}},
 	}
@@ -88,33 +94,36 @@ func deleteSilent() Action {
 		}
 		return found
 	}
-	return Action{Name: "delete the silent machine", After: func(w *World) bool { return len(silent(w)) > 0 }, Do: func(ctx context.Context, w *World, c client.Client) error {
-		for _, o := range silent(w) {
-			w.logf("it is %s", o.GetName())
-			if err := c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.GetName()}}); client.IgnoreNotFound(err) != nil {
-				return err
+	return Action{Name: "delete the silent machine", After: func(w *World) bool { return len(silent(w)) > 0 },
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, o := range silent(w) {
+				w.logf("it is %s", o.GetName())
+				if err := c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+					Name: o.GetName()}}); client.IgnoreNotFound(err) != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
 // annotateDeleted gives the machines that are being deleted an annotation, once one is being drained or gone.
 func annotateDeleted(key string) Action {
-	return Action{Name: "annotate what is being deleted: " + key, After: draining, Do: func(ctx context.Context, w *World, c client.Client) error {
-		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
-			m := o.(*v1beta1.Machine)
-			if m.DeletionTimestamp.IsZero() {
-				continue
+	return Action{Name: "annotate what is being deleted: " + key, After: draining,
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+				m := o.(*v1beta1.Machine)
+				if m.DeletionTimestamp.IsZero() {
+					continue
+				}
+				changed := m.DeepCopy()
+				metav1.SetMetaDataAnnotation(&changed.ObjectMeta, key, "")
+				if err := c.Patch(ctx, changed, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
+					return err
+				}
 			}
-			changed := m.DeepCopy()
-			metav1.SetMetaDataAnnotation(&changed.ObjectMeta, key, "")
-			if err := c.Patch(ctx, changed, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
-				return err
-			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
 // onceDraining lets a action wait until a machine is being drained.
@@ -124,17 +133,18 @@ func (d Action) onceDraining() Action {
 	return d
 }
 
-// upgraded reports whether all machines have the version that their deployments ask for: where time has jumped, the drain
-// for it was over before anybody could see it.
+// upgraded reports whether all machines have the version that their deployments ask for: where time has jumped, the
+// drain for it was over before anybody could see it.
 func upgraded(w *World) bool {
 	version := ""
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		version = o.(*v1beta1.MachineDeployment).Spec.Template.Spec.Version
 	}
-	return version != "" && !slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")), func(o client.Object) bool {
-		m := o.(*v1beta1.Machine)
-		return m.Status.Applied == nil || m.Status.Applied.Version != version
-	})
+	return version != "" && !slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")),
+		func(o client.Object) bool {
+			m := o.(*v1beta1.Machine)
+			return m.Status.Applied == nil || m.Status.Applied.Version != version
+		})
 }
 
 // draining reports whether a machine is being drained.

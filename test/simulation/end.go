@@ -24,15 +24,18 @@ func endOf(w *World) End {
 	of := func(kind string) []client.Object { return w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) }
 	for _, o := range of("Machine") {
 		m := o.(*v1beta1.Machine)
-		count("machine", owned(m), m.Spec.ClassRef.Name, m.Spec.Version, m.Status.Phase, isDeleting(m), m.Finalizers, known(m.Labels), known(m.Annotations), conditions(m.Status.Conditions))
+		count("machine", owned(m), m.Spec.ClassRef.Name, m.Spec.Version, m.Status.Phase, isDeleting(m), m.Finalizers,
+			known(m.Labels), known(m.Annotations), conditions(m.Status.Conditions))
 	}
 	for _, o := range of("MachineSet") {
 		s := o.(*v1beta1.MachineSet)
-		count("set", s.Spec.Template.Spec.ClassRef.Name, s.Spec.Template.Spec.Version, replicasOf(s.Spec.Replicas), s.Status.Replicas, s.Status.AvailableReplicas, isDeleting(s), s.Finalizers, conditions(s.Status.Conditions))
+		count("set", s.Spec.Template.Spec.ClassRef.Name, s.Spec.Template.Spec.Version, replicasOf(s.Spec.Replicas),
+			s.Status.Replicas, s.Status.AvailableReplicas, isDeleting(s), s.Finalizers, conditions(s.Status.Conditions))
 	}
 	for _, o := range of("MachineDeployment") {
 		d := o.(*v1beta1.MachineDeployment)
-		count("deployment", replicasOf(d.Spec.Replicas), d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, isDeleting(d), d.Finalizers, conditions(d.Status.Conditions))
+		count("deployment", replicasOf(d.Spec.Replicas), d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.AvailableReplicas,
+			isDeleting(d), d.Finalizers, conditions(d.Status.Conditions))
 	}
 	for _, o := range of("MachineClass") {
 		c := o.(*v1beta1.MachineClass)
@@ -47,12 +50,14 @@ func endOf(w *World) End {
 		for _, t := range n.Spec.Taints {
 			taints = append(taints, t.Key)
 		}
-		count("node", readiness(n), n.Spec.Unschedulable, taints, n.Status.NodeInfo.KubeletVersion, known(n.Labels), slices.Sorted(maps.Keys(n.Annotations)))
+		count("node", readiness(n), n.Spec.Unschedulable, taints, n.Status.NodeInfo.KubeletVersion, known(n.Labels),
+			slices.Sorted(maps.Keys(n.Annotations)))
 	}
 	for _, in := range w.cloud.instances {
 		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.MachineUID == "")
 	}
-	count("late creations", len(w.cloud.late), "secrets", len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")))-w.leftTokens())
+	count("late creations", len(w.cloud.late), "secrets",
+		len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")))-w.leftTokens())
 	return end
 }
 
@@ -70,8 +75,8 @@ func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 // right end is judged without comparing it.
 func anyEnd(e End) { clear(e) }
 
-// passedRevisions leaves out sets without machines: who changes their mind before the deployment has acted leaves no set of
-// the revision between.
+// passedRevisions leaves out sets without machines: who changes their mind before the deployment has acted leaves no
+// set of the revision between.
 func passedRevisions(e End) {
 	for line := range e {
 		if strings.HasPrefix(line, "set ") && strings.Contains(line, " 0 0 0 ") {
@@ -104,7 +109,8 @@ func known(all map[string]string) []string {
 	return out
 }
 
-// conditions leaves out that nothing fails or is paused or frozen any more, which is said only where something was seen to be.
+// conditions leaves out that nothing fails or is paused or frozen any more, which is said only where something was
+// seen to be.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {

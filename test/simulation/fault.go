@@ -47,8 +47,8 @@ const (
 	Unobserved Fault = "unobserved"
 	// TimeJumps lets a long time pass in the middle of the effect, for everybody: the host of all was suspended.
 	TimeJumps Fault = "time-jumps"
-	// ClockBack sets the wall clock of the process's host back, and there it stays. That the clock of a host is minutes ahead
-	// is no fault, but what the scenario clocks-differ is about.
+	// ClockBack sets the wall clock of the process's host back, and there it stays. That the clock of a host is minutes
+	// ahead is no fault, but what the scenario clocks-differ is about.
 	ClockBack Fault = "clock-back"
 	// InFlight has the process lose its lease while this request is on its way: its successor works for a while, then the
 	// request arrives, and all that comes after it meets a closed fence.
@@ -103,8 +103,8 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 	if e.Cloud && !e.Reads || e.Versioned || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
 		out = append(out, Conflict)
 	}
-	// A bootstrap token that arrives when its machine has joined ends with its time: Kubernetes' own controller, which is not
-	// in the world, removes it.
+	// A bootstrap token that arrives when its machine has joined ends with its time: Kubernetes' own controller, which
+	// is not in the world, removes it.
 	if !e.Reads && !(e.Verb == "create" && e.Kind == "Secret") {
 		out = append(out, InFlight)
 	}

@@ -26,7 +26,8 @@ func classes(ctx context.Context, c client.Client) error {
 			return err
 		}
 	}
-	for _, class := range []struct{ name, userData string }{{"a", "plain"}, {"b", "plain"}, {"c", "plain"}, {"with-token", "token"}, {agentClass, "plain"}} {
+	for _, class := range []struct{ name, userData string }{{"a", "plain"}, {"b", "plain"}, {"c", "plain"},
+		{"with-token", "token"}, {agentClass, "plain"}} {
 		if err := c.Create(ctx, classOf(class.name, class.userData)); err != nil {
 			return err
 		}
@@ -65,11 +66,15 @@ func scale(n int32) Action {
 }
 
 func roll(class string) Action {
-	return edit("roll to class "+class, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class} })
+	return edit("roll to class "+class, func(d *v1beta1.MachineDeployment) {
+		d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class}
+	})
 }
 
 func create(d *v1beta1.MachineDeployment) Action {
-	return Action{Name: "create the deployment", Do: func(ctx context.Context, _ *World, c client.Client) error { return c.Create(ctx, d.DeepCopy()) }}
+	return Action{Name: "create the deployment", Do: func(ctx context.Context, _ *World, c client.Client) error {
+		return c.Create(ctx, d.DeepCopy())
+	}}
 }
 
 func remove() Action {
@@ -100,7 +105,8 @@ func deleteMachine(i int) Action {
 		}
 		m := machines[i%len(machines)]
 		w.logf("it is %s", m.GetName())
-		return client.IgnoreNotFound(c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName()}}))
+		return client.IgnoreNotFound(c.Delete(ctx,
+			&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName()}}))
 	}}
 }
 
@@ -109,7 +115,8 @@ func breakInstance(i int) Action {
 	return Action{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
 		for _, in := range w.recorded() {
-			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && readiness(node) == corev1.ConditionTrue {
+			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID &&
+				readiness(node) == corev1.ConditionTrue {
 				candidates = append(candidates, in)
 			}
 		}
@@ -123,8 +130,8 @@ func breakInstance(i int) Action {
 	}}
 }
 
-// recorded returns the instances that their Machines know of. Of one that came and went before it was recorded, a Node may
-// be left that nobody can tell whose it was.
+// recorded returns the instances that their Machines know of. Of one that came and went before it was recorded, a
+// Node may be left that nobody can tell whose it was.
 func (w *World) recorded() (found []*instance) {
 	ids := map[string]bool{}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
@@ -144,7 +151,9 @@ func pause(paused bool) Action {
 
 // label changes something that does not roll.
 func label(value string) Action {
-	return edit("label the machines "+value, func(d *v1beta1.MachineDeployment) { d.Spec.Template.ObjectMeta.Labels["tier"] = value })
+	return edit("label the machines "+value, func(d *v1beta1.MachineDeployment) {
+		d.Spec.Template.ObjectMeta.Labels["tier"] = value
+	})
 }
 
 // upgrade changes the version, which the cloud does in place where it is asked to.
@@ -167,8 +176,8 @@ func (d Action) onceThereIs(n int, kind string) Action {
 	return d
 }
 
-// Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and number
-// in a status; "" if nothing is.
+// Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and
+// number in a status; "" if nothing is.
 func Settled(w *World) string {
 	missing := append(w.autoscaler.missing(), w.unsettledPods()...)
 	missing = append(missing, w.safetyMissing()...)
@@ -260,11 +269,13 @@ func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted i
 	}
 	s := set.Status
 	if s.ObservedGeneration != set.Generation {
-		missing = append(missing, fmt.Sprintf("set %s: observedGeneration %d of %d", set.Name, s.ObservedGeneration, set.Generation))
+		missing = append(missing, fmt.Sprintf("set %s: observedGeneration %d of %d", set.Name, s.ObservedGeneration,
+			set.Generation))
 	}
 	for _, got := range []int32{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas} {
 		if int(got) != n {
-			missing = append(missing, fmt.Sprintf("the status of set %s is %d/%d/%d/%d, not %d", set.Name, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas, n))
+			missing = append(missing, fmt.Sprintf("the status of set %s is %d/%d/%d/%d, not %d", set.Name, s.Replicas,
+				s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas, n))
 			break
 		}
 	}
@@ -276,8 +287,10 @@ func deploymentMissing(d *v1beta1.MachineDeployment, wanted int) (missing []stri
 	if s.ObservedGeneration != d.Generation {
 		missing = append(missing, fmt.Sprintf("deployment: observedGeneration %d of %d", s.ObservedGeneration, d.Generation))
 	}
-	if !slices.Equal([]int32{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas}, []int32{int32(wanted), int32(wanted), int32(wanted), int32(wanted), 0}) {
-		missing = append(missing, fmt.Sprintf("the status of the deployment is %d/%d/%d/%d/%d, not %d", s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, wanted))
+	if !slices.Equal([]int32{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas},
+		[]int32{int32(wanted), int32(wanted), int32(wanted), int32(wanted), 0}) {
+		missing = append(missing, fmt.Sprintf("the status of the deployment is %d/%d/%d/%d/%d, not %d", s.Replicas,
+			s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, wanted))
 	}
 	return missing
 }

@@ -31,10 +31,14 @@ func safetyScenarios() []Scenario {
 		{Name: "clocks-differ", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: differingClocks},
 		{Name: "too-many-unhealthy", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: tooMany},
 		{Name: "meltdown", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: meltdowns},
-		{Name: "target-outage", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"), Script: outages(toTarget)},
-		{Name: "control-outage", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"), Script: outages(toControl)},
-		{Name: "change-in-target-outage", Group: HealthChecks, Controllers: AllControllers, Base: fleet(2, "with-token", impatient), Script: changesInOutage(toTarget)},
-		{Name: "change-in-control-outage", Group: HealthChecks, Controllers: AllControllers, Base: fleet(2, "with-token", impatient), Script: changesInOutage(toControl)},
+		{Name: "target-outage", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"),
+			Script: outages(toTarget)},
+		{Name: "control-outage", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"),
+			Script: outages(toControl)},
+		{Name: "change-in-target-outage", Group: HealthChecks, Controllers: AllControllers,
+			Base: fleet(2, "with-token", impatient), Script: changesInOutage(toTarget)},
+		{Name: "change-in-control-outage", Group: HealthChecks, Controllers: AllControllers,
+			Base: fleet(2, "with-token", impatient), Script: changesInOutage(toControl)},
 
 		{Name: "orphans", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Script: leaks},
 		{Name: "orphans-seen-late", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Script: leaksOfLate},
@@ -44,7 +48,8 @@ func safetyScenarios() []Scenario {
 		{Name: "overshoot", Group: Safety, Controllers: Overshoot | Health, Base: fleet(2, "a"), Script: intrusions},
 		{Name: "freeze", Group: Safety, Controllers: Overshoot | Health, Base: fleet(3, "a"), Script: freezing},
 		{Name: "marks", Group: Safety, Controllers: OutdatedTaints | Overshoot, Base: fleet(3, "a"), Script: rollouts},
-		{Name: "certificates", Group: Safety, Controllers: Approval | Orphans, Base: fleet(2, "with-token"), Script: forgeries},
+		{Name: "certificates", Group: Safety, Controllers: Approval | Orphans, Base: fleet(2, "with-token"),
+			Script: forgeries},
 	}...)
 }
 
@@ -53,7 +58,8 @@ func silence(i int) Action {
 	return Action{Name: "a kubelet falls silent", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
 		for _, in := range w.recorded() {
-			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && !in.hung && in.dying.IsZero() && readiness(node) == corev1.ConditionTrue {
+			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && !in.hung &&
+				in.dying.IsZero() && readiness(node) == corev1.ConditionTrue {
 				candidates = append(candidates, in)
 			}
 		}
@@ -69,49 +75,52 @@ func silence(i int) Action {
 
 // revive has the kubelets of all silent nodes report again, but for the first few.
 func revive(but int) Action {
-	return Action{Name: fmt.Sprintf("kubelets report again, but for %d", but), Do: func(_ context.Context, w *World, _ client.Client) error {
-		for _, in := range w.cloud.instances {
-			if in.hung && but > 0 {
-				but--
-			} else {
-				in.hung = false
+	return Action{Name: fmt.Sprintf("kubelets report again, but for %d", but),
+		Do: func(_ context.Context, w *World, _ client.Client) error {
+			for _, in := range w.cloud.instances {
+				if in.hung && but > 0 {
+					but--
+				} else {
+					in.hung = false
+				}
 			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
 // check makes a MachineHealthCheck that says what the built-in policy does, but how many may be unhealthy.
 func check(maxUnhealthy string) Action {
-	return Action{Name: "make a health check with maxUnhealthy " + maxUnhealthy, Do: func(ctx context.Context, _ *World, c client.Client) error {
-		most := intstr.Parse(maxUnhealthy)
-		o := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "check"}}
-		o.Spec.Selector.MatchLabels = map[string]string{"app": "web"}
-		o.Spec.MaxUnhealthy = &most
-		for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {
-			o.Spec.UnhealthyNodeConditions = append(o.Spec.UnhealthyNodeConditions, v1beta1.UnhealthyNodeCondition{
-				Type: corev1.NodeReady, Status: status, Timeout: metav1.Duration{Duration: healthTimeout},
-			})
-		}
-		return c.Create(ctx, o)
-	}}
-}
-
-// skew restarts a process on a host whose clock is off, for this life of the process and those after it. No clock jumps ahead
-// while a process lives: what it measures itself is by a clock that does not do that.
-func skew(process string, ahead time.Duration) Action {
-	return Action{Name: fmt.Sprintf("restart the %s on a host whose clock is %s ahead", process, ahead), Do: func(ctx context.Context, w *World, c client.Client) error {
-		for _, p := range w.processes {
-			if p.name == process {
-				p.clock.behind = -ahead
+	return Action{Name: "make a health check with maxUnhealthy " + maxUnhealthy,
+		Do: func(ctx context.Context, _ *World, c client.Client) error {
+			most := intstr.Parse(maxUnhealthy)
+			o := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "check"}}
+			o.Spec.Selector.MatchLabels = map[string]string{"app": "web"}
+			o.Spec.MaxUnhealthy = &most
+			for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {
+				o.Spec.UnhealthyNodeConditions = append(o.Spec.UnhealthyNodeConditions, v1beta1.UnhealthyNodeCondition{
+					Type: corev1.NodeReady, Status: status, Timeout: metav1.Duration{Duration: healthTimeout},
+				})
 			}
-		}
-		return bringUp(process, 0).Do(ctx, w, c)
-	}}
+			return c.Create(ctx, o)
+		}}
 }
 
-// differingClocks is silences where one process's clock is off by more than any node may be silent, ahead or behind, from the
-// beginning or while a node is silent already.
+// skew restarts a process on a host whose clock is off, for this life of the process and those after it. No clock
+// jumps ahead while a process lives: what it measures itself is by a clock that does not do that.
+func skew(process string, ahead time.Duration) Action {
+	return Action{Name: fmt.Sprintf("restart the %s on a host whose clock is %s ahead", process, ahead),
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, p := range w.processes {
+				if p.name == process {
+					p.clock.behind = -ahead
+				}
+			}
+			return bringUp(process, 0).Do(ctx, w, c)
+		}}
+}
+
+// differingClocks is silences where one process's clock is off by more than any node may be silent, ahead or behind,
+// from the beginning or while a node is silent already.
 func differingClocks(r *rand.Rand) []Action {
 	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
 	actions := silences(r)
@@ -210,7 +219,8 @@ func changesInOutage(to int) func(*rand.Rand) []Action {
 		if r.IntN(2) == 0 {
 			actions = append(actions, any())
 		}
-		actions = append(actions, outage(to, r.IntN(2) == 0).after([]time.Duration{0, 0, 15 * time.Second, 30 * time.Second}[r.IntN(4)]))
+		actions = append(actions,
+			outage(to, r.IntN(2) == 0).after([]time.Duration{0, 0, 15 * time.Second, 30 * time.Second}[r.IntN(4)]))
 		for range r.IntN(3) {
 			actions = append(actions, any().after(some(r, time.Minute)))
 		}
@@ -218,16 +228,18 @@ func changesInOutage(to int) func(*rand.Rand) []Action {
 			return append(actions, back(to).after(some(r, 14*time.Minute)))
 		}
 		// Kubelets try again ever less often.
-		return append(actions, delayJoins().after(some(r, 14*time.Minute)), back(to), revive(0).after(some(r, 90*time.Second)))
+		return append(actions, delayJoins().after(some(r, 14*time.Minute)), back(to),
+			revive(0).after(some(r, 90*time.Second)))
 	}
 }
 
 // delayJoins keeps the kubelets that have not joined from doing so for now.
 func delayJoins() Action {
-	return Action{Name: "kubelets that have not joined wait", Do: func(_ context.Context, w *World, _ client.Client) error {
-		for _, in := range w.cloud.instances {
-			in.hung = in.hung || !in.registered
-		}
-		return nil
-	}}
+	return Action{Name: "kubelets that have not joined wait",
+		Do: func(_ context.Context, w *World, _ client.Client) error {
+			for _, in := range w.cloud.instances {
+				in.hung = in.hung || !in.registered
+			}
+			return nil
+		}}
 }

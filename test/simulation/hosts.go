@@ -24,18 +24,24 @@ func (w *World) kubelets() []choice {
 		mine := node != nil && node.Spec.ProviderID == in.ProviderID
 		switch {
 		case in.hung && mine && readiness(node) != corev1.ConditionUnknown:
-			out = append(out, choice{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
+			out = append(out, choice{"node " + node.Name + " is silent", func() error {
+				return w.setReady(node, corev1.ConditionUnknown)
+			}})
 		case in.hung:
 		case in.State == provider.StateRunning && !in.registered && node == nil && w.maySpeak(in):
 			out = append(out, choice{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
 		case in.State == provider.StateRunning && mine && readiness(node) != corev1.ConditionTrue:
-			out = append(out, choice{"kubelet of " + in.ProviderID + " is ready", func() error { return w.setReady(node, corev1.ConditionTrue) }})
+			out = append(out, choice{"kubelet of " + in.ProviderID + " is ready", func() error {
+				return w.setReady(node, corev1.ConditionTrue)
+			}})
 		}
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
 		if in := w.cloud.byID(node.Spec.ProviderID); in == nil && readiness(node) == corev1.ConditionTrue {
-			out = append(out, choice{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
+			out = append(out, choice{"node " + node.Name + " is silent", func() error {
+				return w.setReady(node, corev1.ConditionUnknown)
+			}})
 		}
 	}
 	out = append(out, w.agents()...)
@@ -71,7 +77,8 @@ func (w *World) tokenGood(in *instance) bool {
 	}
 	id, secret, _ := strings.Cut(text, ".")
 	o := &corev1.Secret{}
-	err := w.hand(w.target).Get(context.Background(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}, o)
+	err := w.hand(w.target).Get(context.Background(), client.ObjectKey{Namespace: metav1.NamespaceSystem,
+		Name: "bootstrap-token-" + id}, o)
 	if err != nil || string(o.Data["token-secret"]) != secret {
 		return false
 	}
@@ -81,7 +88,8 @@ func (w *World) tokenGood(in *instance) bool {
 
 func (w *World) register(in *instance) error {
 	in.registered = true
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.NodeName, Labels: map[string]string{corev1.LabelHostname: in.NodeName}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.NodeName,
+		Labels: map[string]string{corev1.LabelHostname: in.NodeName}}}
 	node.Spec.ProviderID = in.ProviderID
 	node.Spec.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
 	if err := w.kubelet().Create(context.Background(), node); err != nil {
@@ -101,9 +109,13 @@ func (w *World) setReady(node *corev1.Node, status corev1.ConditionStatus) error
 	}
 	// kube-controller-manager follows with the taint of an unready node, which the API server put there at the beginning.
 	tainted := changed.DeepCopy()
-	tainted.Spec.Taints = slices.DeleteFunc(tainted.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+	tainted.Spec.Taints = slices.DeleteFunc(tainted.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeNotReady
+	})
 	if status != corev1.ConditionTrue {
-		tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+		tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady,
+			Effect: corev1.TaintEffectNoSchedule})
 	}
-	return client.IgnoreNotFound(w.kubelet().Patch(context.Background(), tainted, client.MergeFromWithOptions(changed, client.MergeFromWithOptimisticLock{})))
+	return client.IgnoreNotFound(w.kubelet().Patch(context.Background(), tainted,
+		client.MergeFromWithOptions(changed, client.MergeFromWithOptimisticLock{})))
 }

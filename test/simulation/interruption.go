@@ -32,63 +32,72 @@ func interruptionScenarios() []Scenario {
 	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
 	db := app{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}
 	return []Scenario{
-		{Name: "interrupted", Group: Draining, Controllers: Health, Base: fleet(3, "a", drained), Apps: []app{web, db}, Script: func(r *rand.Rand) []Action {
-			actions := []Action{steadily(), interrupt(r.IntN(3))}
-			if r.IntN(2) == 0 {
-				actions = append(actions, interrupt(r.IntN(3)).after(some(r, time.Minute)))
-			}
-			return actions
-		}},
+		{Name: "interrupted", Group: Draining, Controllers: Health, Base: fleet(3, "a", drained), Apps: []app{web, db},
+			Script: func(r *rand.Rand) []Action {
+				actions := []Action{steadily(), interrupt(r.IntN(3))}
+				if r.IntN(2) == 0 {
+					actions = append(actions, interrupt(r.IntN(3)).after(some(r, time.Minute)))
+				}
+				return actions
+			}},
 		{Name: "interrupted-while-draining", Group: Draining, Controllers: Health, Base: fleet(2, "a", drained),
-			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}, MayDiffer: anyEnd, Script: func(r *rand.Rand) []Action {
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}, MayDiffer: anyEnd,
+			Script: func(r *rand.Rand) []Action {
 				return []Action{deleteMachine(0), interrupt(r.IntN(2)).after(some(r, 30*time.Second))}
 			}},
-		{Name: "interruption-withdrawn", Group: Draining, Controllers: Health, Base: fleet(2, "a", drained), Apps: []app{web}, MayDiffer: anyEnd, Script: func(r *rand.Rand) []Action {
-			return []Action{freezeSets(), interrupt(r.IntN(2)), withdrawInterruptions().after(some(r, 90*time.Second)), thawSets()}
-		}},
+		{Name: "interruption-withdrawn", Group: Draining, Controllers: Health, Base: fleet(2, "a", drained), Apps: []app{web},
+			MayDiffer: anyEnd, Script: func(r *rand.Rand) []Action {
+				return []Action{freezeSets(), interrupt(r.IntN(2)), withdrawInterruptions().after(some(r, 90*time.Second)),
+					thawSets()}
+			}},
 	}
 }
 
 // interrupt announces the end of one of the instances that are Ready nodes.
 func interrupt(i int) Action {
-	return Action{Name: "the cloud announces that it takes an instance back", Do: func(ctx context.Context, w *World, _ client.Client) error {
-		var candidates []*instance
-		for _, in := range w.recorded() {
-			node := w.node(in.NodeName)
-			if node != nil && node.Spec.ProviderID == in.ProviderID && in.dying.IsZero() && in.takenAt.IsZero() && readiness(node) == corev1.ConditionTrue {
-				candidates = append(candidates, in)
+	return Action{Name: "the cloud announces that it takes an instance back",
+		Do: func(ctx context.Context, w *World, _ client.Client) error {
+			var candidates []*instance
+			for _, in := range w.recorded() {
+				node := w.node(in.NodeName)
+				if node != nil && node.Spec.ProviderID == in.ProviderID && in.dying.IsZero() && in.takenAt.IsZero() &&
+					readiness(node) == corev1.ConditionTrue {
+					candidates = append(candidates, in)
+				}
 			}
-		}
-		if len(candidates) == 0 {
-			return nil
-		}
-		in := candidates[i%len(candidates)]
-		w.logf("it is %s of %s", in.ProviderID, in.MachineKey)
-		in.reclaim = reclaim{announced: w.clock.at, takenAt: w.clock.at.Add(noticeLead)}
-		node := w.node(in.NodeName)
-		tainted := node.DeepCopy()
-		tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: spotTaint, Effect: corev1.TaintEffectNoSchedule})
-		return client.IgnoreNotFound(w.hand(w.target).Patch(ctx, tainted, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})))
-	}}
+			if len(candidates) == 0 {
+				return nil
+			}
+			in := candidates[i%len(candidates)]
+			w.logf("it is %s of %s", in.ProviderID, in.MachineKey)
+			in.reclaim = reclaim{announced: w.clock.at, takenAt: w.clock.at.Add(noticeLead)}
+			node := w.node(in.NodeName)
+			tainted := node.DeepCopy()
+			tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: spotTaint, Effect: corev1.TaintEffectNoSchedule})
+			return client.IgnoreNotFound(w.hand(w.target).Patch(ctx, tainted,
+				client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})))
+		}}
 }
 
 // withdrawInterruptions takes back what was announced of instances that are there.
 func withdrawInterruptions() Action {
-	return Action{Name: "the cloud withdraws what it announced", Do: func(ctx context.Context, w *World, _ client.Client) error {
-		for _, in := range w.cloud.instances {
-			in.reclaim = reclaim{}
-			node := w.node(in.NodeName)
-			if node == nil || !tainted(node) {
-				continue
+	return Action{Name: "the cloud withdraws what it announced",
+		Do: func(ctx context.Context, w *World, _ client.Client) error {
+			for _, in := range w.cloud.instances {
+				in.reclaim = reclaim{}
+				node := w.node(in.NodeName)
+				if node == nil || !tainted(node) {
+					continue
+				}
+				clean := node.DeepCopy()
+				clean.Spec.Taints = slices.DeleteFunc(clean.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
+				if err := w.hand(w.target).Patch(ctx, clean,
+					client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+					return err
+				}
 			}
-			clean := node.DeepCopy()
-			clean.Spec.Taints = slices.DeleteFunc(clean.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
-			if err := w.hand(w.target).Patch(ctx, clean, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-				return err
-			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
 func tainted(node *corev1.Node) bool {
@@ -123,8 +132,8 @@ func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// announced reports whether a node is about to lose its instance, or its machine reports it, or did when the pass began in which
-// something is done about it.
+// announced reports whether a node is about to lose its instance, or its machine reports it, or did when the pass
+// began in which something is done about it.
 func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
 	return tainted(node) || interrupted(m) || interrupted(o.whenBegun(m))
 }
@@ -140,8 +149,8 @@ func (o *oracle) whenBegun(m *v1beta1.Machine) *v1beta1.Machine {
 	return then
 }
 
-// drainEnds returns when a drain that began at start may be over at the earliest: before the instance is, where that was
-// announced. That it was taken back counts when it is written down.
+// drainEnds returns when a drain that began at start may be over at the earliest: before the instance is, where that
+// was announced. That it was taken back counts when it is written down.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 	end := start.Add(m.Spec.Timeouts.DrainOrDefault())
 	before := func(takenAt time.Time) {

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Two minutes are enough for pods that a budget lets go one after the other, and nothing waits for the end of the instance
-// to make another one.
+// Two minutes are enough for pods that a budget lets go one after the other, and nothing waits for the end of the
+// instance to make another one.
 //
 // M-80, H-16.
 func TestAnInterruptionIsOverBeforeTheInstanceIs(t *testing.T) {
@@ -54,7 +54,9 @@ func TestAnInterruptionIsOverBeforeTheInstanceIs(t *testing.T) {
 			if replaced.IsZero() && machines() > 3 {
 				replaced = w.clock.at
 			}
-			if left := w.podsWhere(func(p *corev1.Pod) bool { return p.Spec.NodeName == victim.NodeName && !stays(p) }); emptied.IsZero() && len(left) == 0 {
+			if left := w.podsWhere(func(p *corev1.Pod) bool {
+				return p.Spec.NodeName == victim.NodeName && !stays(p)
+			}); emptied.IsZero() && len(left) == 0 {
 				emptied = w.clock.at
 			}
 			if w.cloud.byID(victim.ProviderID) == nil {

@@ -7,10 +7,11 @@ import (
 	"machinist.dev/machinist/internal/operator/fence"
 )
 
-// Two leaders. The fence lets nothing pass once the lease is not surely ours, so that what a former leader still does is
-// what it had sent before, or what the doc of package fence concedes: a host that was suspended takes itself for the
-// leader until its renew deadline is over, and goes on to read for as long as work that was cancelled is waited for. Here the former life of a process goes on as that allows, under another
-// actor's name: a rule that is about what a leader knew (I3) judges the leader.
+// Two leaders. The fence lets nothing pass once the lease is not surely ours, so that what a former leader still does
+// is what it had sent before, or what the doc of package fence concedes: a host that was suspended takes itself for
+// the leader until its renew deadline is over, and goes on to read for as long as work that was cancelled is waited
+// for. Here the former life of a process goes on as that allows, under another actor's name: a rule that is about
+// what a leader knew (I3) judges the leader.
 
 // Former is added to the name of a process for the actor that its former life is.
 const Former = " (former)"

@@ -32,7 +32,8 @@ func lifecycleScenarios() []Scenario {
 	own := secretOf("own")
 	return []Scenario{
 		{Name: "rollback", Group: Lifecycle, Base: two, Script: script(roll("b"), roll("a").onceMade(3))},
-		{Name: "in-place", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofVersion(firstVersion)), Script: script(upgrade("v1.36.4"))},
+		{Name: "in-place", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofVersion(firstVersion)),
+			Script: script(upgrade("v1.36.4"))},
 		{Name: "replace", Group: Lifecycle, Base: fleet(1, "a", inPlace), Script: script(roll("b"))},
 		{Name: "class-vanishes-at-creation", Group: Lifecycle, Script: vanishing(class, create(one))},
 		{Name: "class-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(next, roll("b"))},
@@ -40,13 +41,18 @@ func lifecycleScenarios() []Scenario {
 		{Name: "secret-vanishes-at-creation", Group: Lifecycle, Script: vanishing(credentials, create(one))},
 		{Name: "secret-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(credentials, roll("b"))},
 		{Name: "secret-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(credentials, remove())},
-		{Name: "inline-secret-deleted", Group: Lifecycle, Script: script(makeSecret("own"), makeInline("m", "own"), vanish(own, false).onceProtected("own"), deleteNamed("m").after(30*time.Second))},
+		{Name: "inline-secret-deleted", Group: Lifecycle, Script: script(makeSecret("own"), makeInline("m", "own"),
+			vanish(own, false).onceProtected("own"), deleteNamed("m").after(30*time.Second))},
 		{Name: "namespace-deleted", Group: Lifecycle, Base: one, Script: script(hasNamespace, deleteNamespace())},
-		{Name: "namespace-deleted-at-creation", Group: Lifecycle, Script: script(hasNamespace, create(two), deleteNamespace().onceMade(1))},
-		{Name: "namespace-deleted-in-a-roll", Group: Lifecycle, Base: one, Script: script(hasNamespace, roll("b"), deleteNamespace().onceMade(2))},
+		{Name: "namespace-deleted-at-creation", Group: Lifecycle, Script: script(hasNamespace, create(two),
+			deleteNamespace().onceMade(1))},
+		{Name: "namespace-deleted-in-a-roll", Group: Lifecycle, Base: one,
+			Script: script(hasNamespace, roll("b"), deleteNamespace().onceMade(2))},
 		{Name: "hooks", Group: Lifecycle, Base: one, Apps: pods, Script: script(setHooks(), deleteMachine(0),
-			dropHooks("preDrain", v1beta1.ReasonWaitingForPreDrainHook), dropHooks("preTerminate", v1beta1.ReasonWaitingForPreTerminateHook))},
-		{Name: "paused-deletion", Group: Lifecycle, Base: one, Apps: pods, Script: script(pauseMachines(), deleteMachine(0), unpauseMachines())},
+			dropHooks("preDrain", v1beta1.ReasonWaitingForPreDrainHook),
+			dropHooks("preTerminate", v1beta1.ReasonWaitingForPreTerminateHook))},
+		{Name: "paused-deletion", Group: Lifecycle, Base: one, Apps: pods, Script: script(pauseMachines(), deleteMachine(0),
+			unpauseMachines())},
 	}
 }
 
@@ -60,9 +66,10 @@ func (d Action) onceMade(n int) Action {
 // onceProtected lets a action wait until a Secret is held.
 func (d Action) onceProtected(secret string) Action {
 	d.After = func(w *World) bool {
-		return slices.ContainsFunc(w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")), func(o client.Object) bool {
-			return o.GetName() == secret && slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer)
-		})
+		return slices.ContainsFunc(w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")),
+			func(o client.Object) bool {
+				return o.GetName() == secret && slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer)
+			})
 	}
 	return d
 }
@@ -81,9 +88,10 @@ func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action
 
 // vanish deletes an object that machines are made from, with force if not even finalizers must hold it.
 func vanish(o client.Object, force bool) Action {
-	return Action{Name: fmt.Sprintf("delete %T %s, force: %t", o, o.GetName(), force), Do: func(ctx context.Context, _ *World, c client.Client) error {
-		return end(ctx, c, o, force)
-	}}
+	return Action{Name: fmt.Sprintf("delete %T %s, force: %t", o, o.GetName(), force),
+		Do: func(ctx context.Context, _ *World, c client.Client) error {
+			return end(ctx, c, o, force)
+		}}
 }
 
 func end(ctx context.Context, c client.Client, o client.Object, force bool) error {
@@ -103,23 +111,24 @@ func end(ctx context.Context, c client.Client, o client.Object, force bool) erro
 
 // comeBack makes an object anew that vanished, also one that has yet to go.
 func comeBack(o client.Object) Action {
-	return Action{Name: fmt.Sprintf("%T %s comes back", o, o.GetName()), Do: func(ctx context.Context, _ *World, c client.Client) error {
-		found := o.DeepCopyObject().(client.Object)
-		switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, found); {
-		case err == nil && found.GetDeletionTimestamp().IsZero():
-			return nil
-		case err == nil:
-			if err := end(ctx, c, o, true); err != nil {
+	return Action{Name: fmt.Sprintf("%T %s comes back", o, o.GetName()),
+		Do: func(ctx context.Context, _ *World, c client.Client) error {
+			found := o.DeepCopyObject().(client.Object)
+			switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, found); {
+			case err == nil && found.GetDeletionTimestamp().IsZero():
+				return nil
+			case err == nil:
+				if err := end(ctx, c, o, true); err != nil {
+					return err
+				}
+			case !apierrors.IsNotFound(err):
 				return err
 			}
-		case !apierrors.IsNotFound(err):
-			return err
-		}
-		if _, secret := o.(*corev1.Secret); secret {
-			return c.Create(ctx, secretOf(o.GetName()))
-		}
-		return c.Create(ctx, classOf(o.GetName(), "plain"))
-	}}
+			if _, secret := o.(*corev1.Secret); secret {
+				return c.Create(ctx, secretOf(o.GetName()))
+			}
+			return c.Create(ctx, classOf(o.GetName(), "plain"))
+		}}
 }
 
 func secretOf(name string) *corev1.Secret {
@@ -143,17 +152,20 @@ func classOf(name, userData string) *v1beta1.MachineClass {
 }
 
 func makeSecret(name string) Action {
-	return Action{Name: "make secret " + name, Do: func(ctx context.Context, _ *World, c client.Client) error { return c.Create(ctx, secretOf(name)) }}
+	return Action{Name: "make secret " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
+		return c.Create(ctx, secretOf(name))
+	}}
 }
 
 // makeInline makes a Machine that has no class.
 func makeInline(name, credentials string) Action {
-	return Action{Name: "make machine " + name + " of the inline form", Do: func(ctx context.Context, _ *World, c client.Client) error {
-		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		m.Spec.Provider, m.Spec.ProviderSpec = providerName, classOf("inline", "").Spec.ProviderSpec
-		m.Spec.CredentialsRef = &v1beta1.LocalRef{Name: credentials}
-		return c.Create(ctx, m)
-	}}
+	return Action{Name: "make machine " + name + " of the inline form",
+		Do: func(ctx context.Context, _ *World, c client.Client) error {
+			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			m.Spec.Provider, m.Spec.ProviderSpec = providerName, classOf("inline", "").Spec.ProviderSpec
+			m.Spec.CredentialsRef = &v1beta1.LocalRef{Name: credentials}
+			return c.Create(ctx, m)
+		}}
 }
 
 // theNamespace makes the Namespace that all is in, so that it can be deleted.
@@ -185,7 +197,8 @@ func setHooks() Action {
 		hook := func(name string) []v1beta1.LifecycleHook {
 			return []v1beta1.LifecycleHook{{Name: name, Owner: "person"}}
 		}
-		m.Spec.LifecycleHooks = v1beta1.LifecycleHooks{PreDrain: hook("backup.example.com"), PreTerminate: hook("billing.example.com")}
+		m.Spec.LifecycleHooks = v1beta1.LifecycleHooks{PreDrain: hook("backup.example.com"),
+			PreTerminate: hook("billing.example.com")}
 	})
 }
 
@@ -215,7 +228,9 @@ func pauseMachines() Action {
 }
 
 func unpauseMachines() Action {
-	d := changeMachines("unpause all machines", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
+	d := changeMachines("unpause all machines", func(m *v1beta1.Machine) {
+		delete(m.Annotations, v1beta1.AnnotationPaused)
+	})
 	d.Wait = time.Minute
 	return d
 }

@@ -18,7 +18,8 @@ import (
 
 // link is the way from the processes to the API server of a cluster.
 type link struct {
-	// cut is since when nothing gets through, zero if it does. For everybody says that the API server itself is unreachable.
+	// cut is since when nothing gets through, zero if it does. For everybody says that the API server itself is
+	// unreachable.
 	cut      time.Time
 	everyone bool
 	// refuses says that it is not away, but does not accept the credentials of the processes.
@@ -52,20 +53,22 @@ func (w *World) linkTo(server *apiserver.Server) *link {
 
 // outage lets one of the clusters be unreachable for a time.
 func outage(to int, everyone bool) Action {
-	return Action{Name: fmt.Sprintf("%s becomes unreachable, for everybody: %t", [...]string{"the control cluster", "the target cluster"}[to], everyone), Do: func(_ context.Context, w *World, _ client.Client) error {
-		for _, p := range w.processes {
-			for i := range p.probes {
-				// It was seen last at some time in the last period.
-				p.probes[i].at = w.clock.at
+	return Action{Name: fmt.Sprintf("%s becomes unreachable, for everybody: %t",
+		[...]string{"the control cluster", "the target cluster"}[to], everyone),
+		Do: func(_ context.Context, w *World, _ client.Client) error {
+			for _, p := range w.processes {
+				for i := range p.probes {
+					// It was seen last at some time in the last period.
+					p.probes[i].at = w.clock.at
+				}
+				p.probeDue()
+				for i := range p.probes {
+					p.probes[i].at = w.clock.at.Add(time.Duration(w.random.IntN(60_000)) * time.Millisecond)
+				}
 			}
-			p.probeDue()
-			for i := range p.probes {
-				p.probes[i].at = w.clock.at.Add(time.Duration(w.random.IntN(60_000)) * time.Millisecond)
-			}
-		}
-		w.safety.links[to].cut, w.safety.links[to].everyone = w.clock.at, everyone
-		return nil
-	}}
+			w.safety.links[to].cut, w.safety.links[to].everyone = w.clock.at, everyone
+			return nil
+		}}
 }
 
 // back ends an outage.
@@ -222,7 +225,8 @@ func (s *subConnection) Get(ctx context.Context, o, sub client.Object, opts ...c
 }
 
 // Create implements client.SubResourceClient.
-func (s *subConnection) Create(ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+func (s *subConnection) Create(ctx context.Context, o, sub client.Object,
+	opts ...client.SubResourceCreateOption) error {
 	if err := s.link.unreachable(); err != nil {
 		return err
 	}
@@ -238,7 +242,8 @@ func (s *subConnection) Update(ctx context.Context, o client.Object, opts ...cli
 }
 
 // Patch implements client.SubResourceClient.
-func (s *subConnection) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+func (s *subConnection) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	opts ...client.SubResourcePatchOption) error {
 	if err := s.link.unreachable(); err != nil {
 		return err
 	}
@@ -246,7 +251,8 @@ func (s *subConnection) Patch(ctx context.Context, o client.Object, patch client
 }
 
 // Apply implements client.SubResourceClient.
-func (s *subConnection) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+func (s *subConnection) Apply(ctx context.Context, o runtime.ApplyConfiguration,
+	opts ...client.SubResourceApplyOption) error {
 	if err := s.link.unreachable(); err != nil {
 		return err
 	}
@@ -254,7 +260,8 @@ func (s *subConnection) Apply(ctx context.Context, o runtime.ApplyConfiguration,
 }
 
 // Apply implements client.SubResourceClient.
-func (s *liveSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+func (s *liveSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguration,
+	opts ...client.SubResourceApplyOption) error {
 	e := Effect{Verb: "apply " + s.name, Kind: "?"}
 	if named, ok := o.(client.Object); ok {
 		e.Kind, e.Name = named.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(named).String()

@@ -29,8 +29,8 @@ type oracle struct {
 	machines                    map[uid]*v1beta1.Machine
 	// history has the versions of each machine that ever was.
 	history map[uid][]version
-	// reported is when the manager reported a set how many machines to have: what the set does then is judged by what could be
-	// known at that time.
+	// reported is when the manager reported a set how many machines to have: what the set does then is judged by what
+	// could be known at that time.
 	instructions map[uid][]instruction
 	// knew is how much of each kind the manager had seen when it last wrote something: it never knows less again, whoever
 	// leads.
@@ -58,7 +58,8 @@ type version struct {
 	actor   string
 }
 
-// bounds are what was asked of a set or a deployment, version by version: whoever decides may not have seen the last one.
+// bounds are what was asked of a set or a deployment, version by version: whoever decides may not have seen the last
+// one.
 type bounds struct {
 	owner    uid
 	versions []bound
@@ -84,7 +85,9 @@ func (b *bounds) within(seen int64) (most, least int) {
 }
 
 func (o *oracle) begin(w *World) {
-	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{}, instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
+	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{},
+		instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*bounds{},
+		deployments: map[uid]*bounds{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
 		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
@@ -294,7 +297,8 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	set := o.sets[owner.UID]
 	seen := o.seen()
 	if most, _ := set.within(seen["MachineSet"]); o.live(owner.UID) > most {
-		o.breach("I3", "%s made machine %s: set %s now has %d of at most %d", c.Actor, m.Name, owner.Name, o.live(owner.UID), most)
+		o.breach("I3", "%s made machine %s: set %s now has %d of at most %d", c.Actor, m.Name, owner.Name,
+			o.live(owner.UID), most)
 	}
 	deployment := o.deployments[set.owner]
 	if deployment == nil {
@@ -307,13 +311,14 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 		}
 	}
 	if most, _ := deployment.within(o.since(owner.UID, "MachineDeployment")); live > most {
-		o.breach("I3", "%s made machine %s of set %s: the deployment now has %d of at most %d", c.Actor, m.Name, owner.Name, live, most)
+		o.breach("I3", "%s made machine %s of set %s: the deployment now has %d of at most %d", c.Actor, m.Name, owner.Name,
+			live, most)
 	}
 }
 
 // mayDelete is the second half of I3. What became unavailable by itself since the decision could be known counts as
-// available: a machine's own failure is unassigned write. The decision is the manager's pass or, where that carries out what
-// a deployment has reported the set, the telling.
+// available: a machine's own failure is unassigned write. The decision is the manager's pass or, where that carries
+// out what a deployment has reported the set, the telling.
 func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
@@ -338,7 +343,8 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 		}
 	}
 	if _, least := bounds.within(seen[kind]); n < least {
-		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available of at least %d", c.Actor, m.Name, owner.Name, who, n, least)
+		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available of at least %d", c.Actor, m.Name, owner.Name,
+			who, n, least)
 	}
 }
 
@@ -387,15 +393,16 @@ func (o *oracle) live(set uid) int {
 	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
 }
 
-// extra counts the machines of a set that nobody deletes and that a former leader made. Whatever the set deletes for them
-// need not be one of them.
+// extra counts the machines of a set that nobody deletes and that a former leader made. Whatever the set deletes for
+// them need not be one of them.
 func (o *oracle) extra(set uid) int {
 	return o.count(set, func(m uid) bool { return o.surplus[m] })
 }
 
 func (o *oracle) count(set uid, which func(uid) bool) (n int) {
 	for _, m := range o.machines {
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() && which(m.UID) {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() &&
+			which(m.UID) {
 			n++
 		}
 	}

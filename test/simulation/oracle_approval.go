@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// mayApprove judges an approval: a kubelet gets what is its own as long as its Machine is wanted, and nobody else anything.
+// mayApprove judges an approval: a kubelet gets what is its own as long as its Machine is wanted, and nobody else
+// anything.
 func (o *oracle) mayApprove(c apiserver.Change) {
 	after, ok := c.New.(*certificatesv1.CertificateSigningRequest)
 	before, was := c.Old.(*certificatesv1.CertificateSigningRequest)
@@ -20,7 +21,8 @@ func (o *oracle) mayApprove(c apiserver.Change) {
 		o.breach("approval", "%s approved %s of %s", c.Actor, after.Name, after.Spec.Username)
 		return
 	}
-	if versions := o.history[asked.machine]; !asked.joins && len(versions) > 0 && versions[len(versions)-1].machine != nil {
+	if versions := o.history[asked.machine]; !asked.joins && len(versions) > 0 &&
+		versions[len(versions)-1].machine != nil {
 		return // A node that is drained still serves.
 	}
 	if ended := o.endOf(asked.machine); !ended.IsZero() && ended.Before(o.passBegan()) {

@@ -66,7 +66,8 @@ func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 func (o *oracle) mayEnd(c apiserver.Change, before, after *corev1.Pod) {
 	instructed := before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero()
 	gone := c.Type == watch.Deleted
-	shorter := !before.DeletionTimestamp.IsZero() && !gone && *after.DeletionGracePeriodSeconds < *before.DeletionGracePeriodSeconds
+	shorter := !before.DeletionTimestamp.IsZero() && !gone &&
+		*after.DeletionGracePeriodSeconds < *before.DeletionGracePeriodSeconds
 	if !instructed && !gone && !shorter {
 		return
 	}
@@ -118,7 +119,8 @@ func updating(m *v1beta1.Machine) bool {
 	return updated == nil || updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != m.Generation
 }
 
-// drainBegan returns since when a machine is drained, by what was written down or, before that, not before its deletion.
+// drainBegan returns since when a machine is drained, by what was written down or, before that, not before its
+// deletion.
 func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	versions := o.history[m.UID]
 	for i := len(versions) - 1; i >= 0 && versions[i].machine != nil; i-- {
@@ -171,7 +173,8 @@ func (o *oracle) hasEver(id uid, keys ...string) bool {
 	})
 }
 
-// mayDisturb judges what is about to be done to an instance: its pods have gone, and their volumes, or their time is over.
+// mayDisturb judges what is about to be done to an instance: its pods have gone, and their volumes, or their time is
+// over.
 func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	m := o.machines[id]
 	if m == nil || !does || in.MachineUID != id {
@@ -206,8 +209,10 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	if silent || attached == "" {
 		return
 	}
-	if drained == nil || drained.Status != metav1.ConditionTrue || o.world.clock.at.Before(drained.LastTransitionTime.Add(m.Spec.Timeouts.VolumeDetachOrDefault())) {
-		o.breach("volumes", "instance %s of machine %s is disturbed, and %s is attached to it", in.ProviderID, m.Name, attached)
+	if drained == nil || drained.Status != metav1.ConditionTrue ||
+		o.world.clock.at.Before(drained.LastTransitionTime.Add(m.Spec.Timeouts.VolumeDetachOrDefault())) {
+		o.breach("volumes", "instance %s of machine %s is disturbed, and %s is attached to it", in.ProviderID,
+			m.Name, attached)
 	}
 }
 
@@ -220,12 +225,13 @@ func (o *oracle) attachedTo(node *corev1.Node) string {
 	return *found[0].Spec.Source.PersistentVolumeName
 }
 
-// mayDropNode judges that a Node is deleted: that of one that did not report only when its volumes are detached, or have
-// had their time.
+// mayDropNode judges that a Node is deleted: that of one that did not report only when its volumes are detached, or
+// have had their time.
 func (o *oracle) mayDropNode(c apiserver.Change, node *corev1.Node) {
 	m := o.machineOn(node)
 	attached := o.attachedTo(node)
-	if c.Type != watch.Deleted || c.Actor != Provider || m == nil || attached == "" || o.hasEver(m.UID, v1beta1.AnnotationForceDelete) {
+	if c.Type != watch.Deleted || c.Actor != Provider || m == nil || attached == "" ||
+		o.hasEver(m.UID, v1beta1.AnnotationForceDelete) {
 		return
 	}
 	detached := findCondition(m, v1beta1.ConditionVolumesDetached)

@@ -69,14 +69,16 @@ func (o *oracle) ill(longer time.Duration) (ill, all int) {
 			continue
 		}
 		all++
-		if node, known := o.world.safety.nodes[m.Status.NodeRef.UID]; known && !node.well && o.world.clockSteadySince(node.since) >= longer {
+		if node, known := o.world.safety.nodes[m.Status.NodeRef.UID]; known && !node.well &&
+			o.world.clockSteadySince(node.since) >= longer {
 			ill++
 		}
 	}
 	return ill, all
 }
 
-// clockSteadySince is how long ago something was, but for the time that jumped: nobody could come to know anything in it.
+// clockSteadySince is how long ago something was, but for the time that jumped: nobody could come to know anything in
+// it.
 func (w *World) clockSteadySince(t time.Time) time.Duration {
 	d := w.clock.Since(t)
 	for _, end := range w.safety.slept {
@@ -115,12 +117,14 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 	}
 	o.mayActInOutage(c, "deleted")
 	owner := metav1.GetControllerOfNoCopy(before)
-	if requested(before) || interrupted(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil || o.sets[owner.UID] == nil {
+	if requested(before) || interrupted(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil ||
+		o.sets[owner.UID] == nil {
 		return
 	}
 	live := o.live(owner.UID) + o.extra(owner.UID)
 	if _, least := o.sets[owner.UID].within(o.world.control.Revision()); live <= least {
-		o.breach("health", "%s deleted machine %s, which nobody found unhealthy: %d of %d are left", c.Actor, before.Name, live-1, least)
+		o.breach("health", "%s deleted machine %s, which nobody found unhealthy: %d of %d are left", c.Actor, before.Name,
+			live-1, least)
 	}
 }
 
@@ -132,7 +136,8 @@ func (o *oracle) mayGiveUp(before, after *v1beta1.Machine) {
 	}
 	began, _ := reachability.ExcludeOutages(w.safety.past[toTarget], after.CreationTimestamp.Time, time.Time{})
 	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.cut) > noticed {
-		o.breach("I6", "machine %s failed to join the target cluster, which is unreachable since %s", after.Name, l.cut.Sub(epoch))
+		o.breach("I6", "machine %s failed to join the target cluster, which is unreachable since %s", after.Name,
+			l.cut.Sub(epoch))
 	} else if age := w.clock.Since(began); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {
 		o.breach("I6", "machine %s failed to join within %s, outages left out", after.Name, age)
 	}
@@ -142,8 +147,9 @@ func requested(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// markedInGoodFaith reports whether a machine is marked, and nobody who could take that back had seen that its Node is well
-// again, or had time to since, as when it jumped. Where clocks differ nobody can show that it is well only now.
+// markedInGoodFaith reports whether a machine is marked, and nobody who could take that back had seen that its Node
+// is well again, or had time to since, as when it jumped. Where clocks differ nobody can show that it is well only
+// now.
 func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
@@ -151,16 +157,19 @@ func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	node, known := o.world.safety.nodes[m.Status.NodeRef.UID]
 	clockSteady := o.world.clockSteadySince(node.since)
 	asleep := clockSteady < wellKnown && clockSteady < o.world.clock.Since(node.since)
-	differ := clockSteady < wellKnown && slices.ContainsFunc(o.world.processes, func(p *Process) bool { return p.clock.behind != 0 })
+	differ := clockSteady < wellKnown && slices.ContainsFunc(o.world.processes, func(p *Process) bool {
+		return p.clock.behind != 0
+	})
 	return known && node.well && (node.revision > o.seen()["Node"] || asleep || differ)
 }
 
-// mayActInOutage lets nothing be added, exchanged or remediated while a cluster is unreachable and everybody knows. What was
-// decided before it may just have been known is under way at most for one pass, in which no time passes.
+// mayActInOutage lets nothing be added, exchanged or remediated while a cluster is unreachable and everybody knows.
+// What was decided before it may just have been known is under way at most for one pass, in which no time passes.
 func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
 	for i, l := range o.world.safety.links {
 		if l.down() && o.passBegan().Sub(l.cut) > noticed {
-			o.breach("I6", "%s %s machine %s while %s is unreachable since %s", c.Actor, what, c.Key.Name, [...]string{"the control cluster", "the target cluster"}[i], l.cut.Sub(epoch))
+			o.breach("I6", "%s %s machine %s while %s is unreachable since %s", c.Actor, what, c.Key.Name,
+				[...]string{"the control cluster", "the target cluster"}[i], l.cut.Sub(epoch))
 		}
 	}
 }
@@ -177,11 +186,13 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		o.breach("I6", "machine %s is marked as unhealthy, and its node is well since %s", m.Name, node.since.Sub(epoch))
 		return
 	}
-	// No clock runs from before any of these, but that a leader who was not there then, or not for long enough to see it, goes by
-	// what is written down of what has lasted for three timeouts.
+	// No clock runs from before any of these, but that a leader who was not there then, or not for long enough to see
+	// it, goes by what is written down of what has lasted for three timeouts.
 	began := node.illSince
-	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored, w.safety.melted, w.oracle.leading()} {
-		if unseen := !t.After(w.oracle.leading().Add(wellKnown)); unseen && w.clock.Since(node.illSince.Truncate(time.Second)) >= 3*healthTimeout {
+	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored, w.safety.melted,
+		w.oracle.leading()} {
+		if unseen := !t.After(w.oracle.leading().Add(wellKnown)); unseen &&
+			w.clock.Since(node.illSince.Truncate(time.Second)) >= 3*healthTimeout {
 			t = w.oracle.leading().Add(healthTimeout/10 - healthTimeout)
 		}
 		if t.After(began) {
@@ -190,7 +201,8 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	}
 	// The API keeps times in seconds.
 	if due := began.Truncate(time.Second).Add(healthTimeout); w.clock.at.Before(due) {
-		o.breach("I6", "machine %s is marked as unhealthy %s after its clock began, at %s", m.Name, w.clock.Since(began), began.Sub(epoch))
+		o.breach("I6", "machine %s is marked as unhealthy %s after its clock began, at %s", m.Name, w.clock.Since(began),
+			began.Sub(epoch))
 	}
 	ill, all := o.ill(wellKnown)
 	if all >= 3 && ill*100 > healthThreshold*all {

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// mayAskFor judges a request for an instance: what makes it safe to ask twice, and what lets a node join, belongs to one
-// attempt of one machine. An attempt is over when the instance that it made was written down and is gone.
+// mayAskFor judges a request for an instance: what makes it safe to ask twice, and what lets a node join, belongs to
+// one attempt of one machine. An attempt is over when the instance that it made was written down and is gone.
 func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	c, name := o.world.cloud, req.Machine.Name
 	mine := func(what, whose string) {
@@ -30,19 +30,23 @@ func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 		return
 	}
 	history := o.history[req.Machine.UID]
-	written := slices.IndexFunc(history, func(v version) bool { return v.machine != nil && v.machine.Spec.ProviderID == made.providerID })
+	written := slices.IndexFunc(history, func(v version) bool {
+		return v.machine != nil && v.machine.Spec.ProviderID == made.providerID
+	})
 	// What a former leader began after this one had come is what the fence concedes, until it is seen.
 	if written >= 0 && (history[written].actor != Provider+Former || history[written].revision <= p.sees("Machine")) {
-		o.breach("attempt", "machine %s asks for an instance with the token of %s, which it had and which is gone", name, made.providerID)
+		o.breach("attempt", "machine %s asks for an instance with the token of %s, which it had and which is gone", name,
+			made.providerID)
 	}
 }
 
-// mayPutBack judges that a node is put back into service: not by somebody who could have read that its machine is drained,
-// is to become something else or is to go. What came while the pass was under way he need not know.
+// mayPutBack judges that a node is put back into service: not by somebody who could have read that its machine is
+// drained, is to become something else or is to go. What came while the pass was under way he need not know.
 func (o *oracle) mayPutBack(c apiserver.Change, node *corev1.Node) {
 	before, _ := c.Old.(*corev1.Node)
 	m, f := o.machineOn(node), o.world.top()
-	if c.Actor != Provider || before == nil || !before.Spec.Unschedulable || node.Spec.Unschedulable || m == nil || f == nil {
+	if c.Actor != Provider || before == nil || !before.Spec.Unschedulable || node.Spec.Unschedulable ||
+		m == nil || f == nil {
 		return
 	}
 	var known, there *v1beta1.Machine
@@ -57,7 +61,9 @@ func (o *oracle) mayPutBack(c apiserver.Change, node *corev1.Node) {
 	if known == nil || there == nil || known.ResourceVersion == there.ResourceVersion {
 		return
 	}
-	if known.Generation < there.Generation || known.DeletionTimestamp.IsZero() != there.DeletionTimestamp.IsZero() || findCondition(there, v1beta1.ConditionDrained) != nil {
-		o.breach("I5", "%s puts node %s back into service, and has not seen what its machine %s has become", c.Actor, node.Name, m.Name)
+	if known.Generation < there.Generation || known.DeletionTimestamp.IsZero() != there.DeletionTimestamp.IsZero() ||
+		findCondition(there, v1beta1.ConditionDrained) != nil {
+		o.breach("I5", "%s puts node %s back into service, and has not seen what its machine %s has become", c.Actor,
+			node.Name, m.Name)
 	}
 }

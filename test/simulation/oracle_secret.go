@@ -65,7 +65,9 @@ func (s *secrets) probe(where string) {
 // written judges a write, and learns from it what is secret.
 func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
 	if o, ok := c.New.(*corev1.Secret); ok {
-		if secret := string(o.Data["token-secret"]); secret != "" && !slices.ContainsFunc(s.needles, func(n []byte) bool { return string(n) == secret }) {
+		if secret := string(o.Data["token-secret"]); secret != "" && !slices.ContainsFunc(s.needles, func(n []byte) bool {
+			return string(n) == secret
+		}) {
 			s.add(secret)
 		}
 		return

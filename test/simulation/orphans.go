@@ -80,7 +80,8 @@ func takeOver(name string) Action {
 		// Not before the pass that would remove it has listed it.
 		After: func(w *World) bool {
 			in := w.cloud.byID(idOf(name))
-			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() && w.orphanedFor(in) >= max(orphanPeriod, orphanAge)
+			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() &&
+				w.orphanedFor(in) >= max(orphanPeriod, orphanAge)
 		},
 	}
 }
@@ -101,49 +102,54 @@ func (w *World) collecting() bool {
 
 // bringUp kills a process and starts it at once, from lists that lack some of the last changes.
 func bringUp(process string, late int) Action {
-	return Action{Name: fmt.Sprintf("restart the %s, %d changes late", process, late), Do: func(_ context.Context, w *World, _ client.Client) error {
-		for _, p := range slices.Clone(w.processes) {
-			if p.name == process && !p.dead && !p.former {
-				p.die()
-				p.rewind = late
-				return w.restart(p)
+	return Action{Name: fmt.Sprintf("restart the %s, %d changes late", process, late),
+		Do: func(_ context.Context, w *World, _ client.Client) error {
+			for _, p := range slices.Clone(w.processes) {
+				if p.name == process && !p.dead && !p.former {
+					p.die()
+					p.rewind = late
+					return w.restart(p)
+				}
 			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
 // standStill has the process see no Machine change any more for a while.
 func standStill(process string, d time.Duration) Action {
-	return Action{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d), Do: func(_ context.Context, w *World, _ client.Client) error {
-		for _, p := range w.processes {
-			for _, v := range p.control.views {
-				if p.name == process && v.gvk.Kind == "Machine" {
-					v.frozenUntil = w.clock.at.Add(d)
+	return Action{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d),
+		Do: func(_ context.Context, w *World, _ client.Client) error {
+			for _, p := range w.processes {
+				for _, v := range p.control.views {
+					if p.name == process && v.gvk.Kind == "Machine" {
+						v.frozenUntil = w.clock.at.Add(d)
+					}
 				}
 			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
-// leaksOfLate is a provider that starts from old lists, which then do not go on for a long time: instances seem to have no
-// Machine.
+// leaksOfLate is a provider that starts from old lists, which then do not go on for a long time: instances seem to
+// have no Machine.
 func leaksOfLate(r *rand.Rand) []Action {
 	restart := bringUp(Provider, []int{5, 9, 30}[r.IntN(3)])
 	stop := standStill(Provider, orphanAge+4*orphanPeriod)
-	both := Action{Name: restart.Name + ", and " + stop.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
+	both := Action{Name: restart.Name + ", and " +
+		stop.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		if err := restart.Do(ctx, w, c); err != nil {
 			return err
 		}
 		return stop.Do(ctx, w, c)
 	}}
-	return []Action{scale(int32(3 + r.IntN(2))), both.onceThereIs(3, "instance").after(some(r, 30*time.Second)), leak("lost-1"), wait(3 * time.Minute)}
+	return []Action{scale(int32(3 + r.IntN(2))), both.onceThereIs(3, "instance").after(some(r, 30*time.Second)),
+		leak("lost-1"), wait(3 * time.Minute)}
 }
 
 // leaks is what goes wrong at the cloud while the fleet grows or shrinks.
 func leaks(r *rand.Rand) []Action {
-	actions := []Action{leak("lost-1"), leak("nobodys", untagged), leak("theirs", ofOtherCluster), leak("half", halfTagged)}
+	actions := []Action{leak("lost-1"), leak("nobodys", untagged), leak("theirs", ofOtherCluster),
+		leak("half", halfTagged)}
 	r.Shuffle(len(actions), func(i, j int) { actions[i], actions[j] = actions[j], actions[i] })
 	switch r.IntN(4) {
 	case 0:
@@ -164,20 +170,22 @@ func reportedLeaks(r *rand.Rand) []Action {
 		w.safety.reportOnly = true
 		return nil
 	}}
-	return []Action{report, bringUp(Provider, 0), leak("lost-1"), leak("lost-2"), scale(int32(1 + r.IntN(3))), wait(orphanPeriod * 4)}
+	return []Action{report, bringUp(Provider, 0), leak("lost-1"), leak("lost-2"), scale(int32(1 + r.IntN(3))),
+		wait(orphanPeriod * 4)}
 }
 
 // leaksInOutage is leaks while a cluster is unreachable.
 func leaksInOutage(r *rand.Rand) []Action {
 	to := r.IntN(2)
 	return []Action{
-		leak("lost-1").after(time.Duration(r.IntN(30)) * time.Second), outage(to, r.IntN(2) == 0).after(time.Duration(r.IntN(50)) * time.Second),
+		leak("lost-1").after(time.Duration(r.IntN(30)) * time.Second),
+		outage(to, r.IntN(2) == 0).after(time.Duration(r.IntN(50)) * time.Second),
 		back(to).after(time.Duration(10+r.IntN(180)) * time.Second), leak("lost-2"), wait(orphanPeriod * 4),
 	}
 }
 
-// lose makes instances whose Machines were lost, more than there are others, and one that is a Node too. That happens at once:
-// the control cluster's data was lost in part.
+// lose makes instances whose Machines were lost, more than there are others, and one that is a Node too. That happens
+// at once: the control cluster's data was lost in part.
 func lose(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
@@ -195,20 +203,21 @@ func lose(n int, joined bool) Action {
 
 // letGo has a person check the orphans of a class and let them be removed.
 func letGo(class string) Action {
-	return Action{Name: "let the orphans of class " + class + " be removed", Do: func(ctx context.Context, w *World, c client.Client) error {
-		w.safety.letGo = true
-		o := &v1beta1.MachineClass{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: class}, o); err != nil {
-			return err
-		}
-		changed := o.DeepCopy()
-		changed.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: w.clock.at.Add(12 * time.Hour).UTC().Format(time.RFC3339)}
-		return c.Patch(ctx, changed, client.MergeFrom(o))
-	}}
+	return Action{Name: "let the orphans of class " + class + " be removed",
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			w.safety.letGo = true
+			o := &v1beta1.MachineClass{}
+			if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: class}, o); err != nil {
+				return err
+			}
+			changed := o.DeepCopy()
+			changed.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: w.clock.at.Add(12 * time.Hour).UTC().Format(time.RFC3339)}
+			return c.Patch(ctx, changed, client.MergeFrom(o))
+		}}
 }
 
-// answerBlock has a person do what a class asks for that has said for a while that orphans wait for one, once, and reports
-// whether one did. A list that shows what is gone makes few orphans most of the instances of a small fleet.
+// answerBlock has a person do what a class asks for that has said for a while that orphans wait for one, once, and
+// reports whether one did. A list that shows what is gone makes few orphans most of the instances of a small fleet.
 func (w *World) answerBlock() (bool, error) {
 	if w.safety.letGo || len(w.script) > 0 {
 		return false, nil
@@ -227,8 +236,8 @@ func (w *World) answerBlock() (bool, error) {
 	return true, action.Do(context.Background(), w, c)
 }
 
-// losses is machines that were lost, so many that it is no accident of single ones, or one whose Node is Ready. The provider may
-// be restarted before somebody lets them go.
+// losses is machines that were lost, so many that it is no accident of single ones, or one whose Node is Ready. The
+// provider may be restarted before somebody lets them go.
 func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
 	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
@@ -281,8 +290,8 @@ func (w *World) noteRead(in *instance) {
 	}
 }
 
-// mayCollect is I1 and I5 for orphans: removed is what carries our tags and has no Machine, after two checks of the same
-// process a period apart, when it is old enough and was read once more.
+// mayCollect is I1 and I5 for orphans: removed is what carries our tags and has no Machine, after two checks of the
+// same process a period apart, when it is old enough and was read once more.
 func (o *oracle) mayCollect(in *instance) {
 	w := o.world
 	if !w.collecting() {

@@ -16,26 +16,28 @@ import (
 
 // intrude has somebody make a machine under the labels of a fleet, owned by its set or by nobody.
 func intrude(i int, owned bool) Action {
-	return Action{Name: fmt.Sprintf("somebody makes machine intruder-%d, owned: %t", i, owned), Do: func(ctx context.Context, w *World, _ client.Client) error {
-		sets := w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet"))
-		if len(sets) == 0 {
-			return nil
-		}
-		set := sets[len(sets)-1].(*v1beta1.MachineSet)
-		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("intruder-%d", i)}}
-		m.Labels = map[string]string{}
-		for k, v := range set.Spec.Template.ObjectMeta.Labels {
-			m.Labels[k] = v
-		}
-		for k, v := range set.Spec.Selector.MatchLabels {
-			m.Labels[k] = v
-		}
-		m.Spec = *set.Spec.Template.Spec.DeepCopy()
-		if owned {
-			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
-		}
-		return client.IgnoreAlreadyExists(w.control.Client(intruder).Create(ctx, m))
-	}}
+	return Action{Name: fmt.Sprintf("somebody makes machine intruder-%d, owned: %t", i, owned),
+		Do: func(ctx context.Context, w *World, _ client.Client) error {
+			sets := w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet"))
+			if len(sets) == 0 {
+				return nil
+			}
+			set := sets[len(sets)-1].(*v1beta1.MachineSet)
+			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("intruder-%d", i)}}
+			m.Labels = map[string]string{}
+			for k, v := range set.Spec.Template.ObjectMeta.Labels {
+				m.Labels[k] = v
+			}
+			for k, v := range set.Spec.Selector.MatchLabels {
+				m.Labels[k] = v
+			}
+			m.Spec = *set.Spec.Template.Spec.DeepCopy()
+			if owned {
+				m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set,
+					v1beta1.GroupVersion.WithKind("MachineSet"))}
+			}
+			return client.IgnoreAlreadyExists(w.control.Client(intruder).Create(ctx, m))
+		}}
 }
 
 // intruded reports whether somebody made a machine of those that nobody who acts now had heard when the pass began.
@@ -52,7 +54,8 @@ func intrusions(r *rand.Rand) []Action {
 	var actions []Action
 	breaks := r.IntN(4) == 0 // Nobody replaces what has no owner.
 	for i := range 2 + r.IntN(6) {
-		actions = append(actions, intrude(i, breaks || r.IntN(4) > 0).after([]time.Duration{0, 0, 0, 3 * time.Second}[r.IntN(4)]))
+		actions = append(actions,
+			intrude(i, breaks || r.IntN(4) > 0).after([]time.Duration{0, 0, 0, 3 * time.Second}[r.IntN(4)]))
 	}
 	if r.IntN(4) == 0 {
 		actions = append(actions, scale(int32(1+r.IntN(4))))
@@ -81,29 +84,31 @@ func freezing(r *rand.Rand) []Action {
 			actions = append(actions, roll("b"))
 		}
 	}
-	return append(actions, freeze("MachineDeployment", false).after(time.Duration(r.IntN(100))*time.Second), freeze("MachineSet", false))
+	return append(actions, freeze("MachineDeployment", false).after(time.Duration(r.IntN(100))*time.Second),
+		freeze("MachineSet", false))
 }
 
 // freeze puts the label on all objects of a kind, or takes it off.
 func freeze(kind string, on bool) Action {
-	return Action{Name: fmt.Sprintf("freeze all of kind %s: %t", kind, on), Do: func(ctx context.Context, w *World, c client.Client) error {
-		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
-			changed := o.DeepCopyObject().(client.Object)
-			labels := changed.GetLabels()
-			if labels == nil {
-				labels = map[string]string{}
+	return Action{Name: fmt.Sprintf("freeze all of kind %s: %t", kind, on),
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
+				changed := o.DeepCopyObject().(client.Object)
+				labels := changed.GetLabels()
+				if labels == nil {
+					labels = map[string]string{}
+				}
+				delete(labels, v1beta1.LabelFreeze)
+				if on {
+					labels[v1beta1.LabelFreeze] = "Person"
+				}
+				changed.SetLabels(labels)
+				if err := client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(o))); err != nil {
+					return err
+				}
 			}
-			delete(labels, v1beta1.LabelFreeze)
-			if on {
-				labels[v1beta1.LabelFreeze] = "Person"
-			}
-			changed.SetLabels(labels)
-			if err := client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(o))); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
 // mayMakeFrozen is the rule of the freeze: a set makes no machine while it has the label, as far as it could know.

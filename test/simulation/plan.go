@@ -14,8 +14,8 @@ type At struct {
 
 func (a At) String() string { return fmt.Sprintf("%d:%s", a.Effect, a.Fault) }
 
-// Plan is what goes wrong in a run, in the order of the effects. The effect of the second fault is one of the run that the
-// first one disturbed, and so on.
+// Plan is what goes wrong in a run, in the order of the effects. The effect of the second fault is one of the run
+// that the first one disturbed, and so on.
 type Plan []At
 
 // Of implements Faults.

@@ -217,8 +217,8 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	}
 }
 
-// A run has so many steps from its last fault until it is when settled, at most: a multiple of those of the whole undisturbed
-// run, and some for waiting and trying again.
+// A run has so many steps from its last fault until it is when settled, at most: a multiple of those of the whole
+// undisturbed run, and some for waiting and trying again.
 const (
 	stepsFactor = 6
 	stepsMore   = 1500

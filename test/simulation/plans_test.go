@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A run that goes on from a copy made on its way is the run that it was copied from: to the last choice, and to the end.
+// A run that goes on from a copy made on its way is the run that it was copied from: to the last choice, and to the
+// end.
 func TestARunGoesOnFromEachOfItsPoints(t *testing.T) {
 	t.Parallel()
 	for _, s := range Scenarios() {
@@ -34,7 +35,8 @@ func TestARunGoesOnFromEachOfItsPoints(t *testing.T) {
 				w.faults = &listing{}
 				got := w.finish()
 				if got.Err != nil || got.Path != r.result.Path || got.Steps != r.result.Steps || got.Effects != r.result.Effects {
-					t.Errorf("from effect %d: %d steps, %d effects, path %x, error %v; the run has %d, %d, %x", from.effect, got.Steps, got.Effects, got.Path, got.Err, r.result.Steps, r.result.Effects, r.result.Path)
+					t.Errorf("from effect %d: %d steps, %d effects, path %x, error %v; the run has %d, %d, %x", from.effect, got.Steps,
+						got.Effects, got.Path, got.Err, r.result.Steps, r.result.Effects, r.result.Path)
 				}
 				if difference := got.End.difference(r.result.End); difference != "" {
 					t.Errorf("from effect %d the end is another one:\n%s", from.effect, difference)
@@ -76,7 +78,8 @@ func TestAPlanIsARun(t *testing.T) {
 				first := r.with(at, true)
 				whole := p.Run(1, first.plan, nil)
 				if first.result.Path != whole.Path || first.result.Steps != whole.Steps {
-					t.Errorf("plan %s: path %x after %d steps, from the beginning %x after %d", first.plan, first.result.Path, first.result.Steps, whole.Path, whole.Steps)
+					t.Errorf("plan %s: path %x after %d steps, from the beginning %x after %d", first.plan, first.result.Path,
+						first.result.Steps, whole.Path, whole.Steps)
 				}
 				seconds := first.faults()
 				if len(seconds) == 0 {
@@ -145,7 +148,9 @@ func TestAPlanIsReadAsItIsWritten(t *testing.T) {
 // A sweep runs as many plans as it may, single faults first, and counts what it covered.
 func TestASweepOfPlansKeepsItsBudget(t *testing.T) {
 	t.Parallel()
-	few := slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return s.Name != "create-with-token" && s.Name != "delete" })
+	few := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
+		return s.Name != "create-with-token" && s.Name != "delete"
+	})
 	sample, err := Plans{Scenarios: few, Budget: 80, Seed: 1, Workers: 2}.Run(Scheme())
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +159,8 @@ func TestASweepOfPlansKeepsItsBudget(t *testing.T) {
 		t.Errorf("scenario %s, %s", f.Scenario, f)
 	}
 	if n := sample.Singles; n < 60 || n > 100 || sample.Pairs != 0 || len(sample.Coverage) != 2 {
-		t.Errorf("a sweep of 80 plans had %d of %d single faults and %d pairs, in %d scenarios", n, sample.PossibleSingles, sample.Pairs, len(sample.Coverage))
+		t.Errorf("a sweep of 80 plans had %d of %d single faults and %d pairs, in %d scenarios", n, sample.PossibleSingles,
+			sample.Pairs, len(sample.Coverage))
 	}
 	p, err := few[1].Prepare(Scheme())
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What runs on the nodes, and who looks after it: controllers that make pods, a scheduler, and what follows when a pod or
-// its node goes. All they know is in the target cluster.
+// What runs on the nodes, and who looks after it: controllers that make pods, a scheduler, and what follows when a
+// pod or its node goes. All they know is in the target cluster.
 
 // app is pods that somebody wants to run.
 type app struct {
@@ -30,7 +30,8 @@ type app struct {
 	// grace is for how many seconds a pod may go on after it was reported to end. One that is slow needs all of them.
 	grace int64
 	slow  bool
-	// volume gives each pod a volume, which is attached to its node. One that sticks is not detached before the Node is gone.
+	// volume gives each pod a volume, which is attached to its node. One that sticks is not detached before the Node is
+	// gone.
 	volume, sticks bool
 	critical       bool
 }
@@ -38,9 +39,9 @@ type app struct {
 // appKind is whose pods they are.
 type appKind string
 
-// A ReplicaSet replaces a pod as soon as it is reported to end, by one of another name. A StatefulSet waits until it is gone,
-// and its successor has its name and its volume. Those of a DaemonSet and static ones are on every node, and a Job's have
-// ended.
+// A ReplicaSet replaces a pod as soon as it is reported to end, by one of another name. A StatefulSet waits until it
+// is gone, and its successor has its name and its volume. Those of a DaemonSet and static ones are on every node, and
+// a Job's have ended.
 const (
 	ReplicaSet  appKind = "ReplicaSet"
 	StatefulSet appKind = "StatefulSet"
@@ -179,17 +180,20 @@ func (w *World) leastUsedNode(pods []*corev1.Pod) (best string) {
 }
 
 func (w *World) podOf(a app, name, node string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: name, Labels: map[string]string{"app": a.name}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: name,
+		Labels: map[string]string{"app": a.name}}}
 	if name == "" {
 		p.GenerateName = a.name + "-"
 	}
 	p.Spec.NodeName, p.Spec.TerminationGracePeriodSeconds = node, &a.grace
 	// What a pod keeps on its node dies with it, and is no reason to leave it there.
-	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "scratch",
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	if a.critical {
 		p.Spec.PriorityClassName = "system-cluster-critical"
 	}
-	owner := metav1.OwnerReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: string(a.kind), Name: a.name, Controller: ptr.To(true)}
+	owner := metav1.OwnerReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: string(a.kind), Name: a.name,
+		Controller: ptr.To(true)}
 	switch a.kind {
 	case DaemonSet:
 		for _, o := range w.target.Snapshot(appsv1.SchemeGroupVersion.WithKind("DaemonSet")) {
@@ -224,7 +228,8 @@ func (w *World) fateOf(p *corev1.Pod) (what string, do func() error) {
 	node, kubelet, a := w.node(p.Spec.NodeName), w.kubeletOn(p.Spec.NodeName), w.appOf(p)
 	dying := !p.DeletionTimestamp.IsZero()
 	end := func() error {
-		return w.kubelet().Delete(context.Background(), p.DeepCopy(), client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
+		return w.kubelet().Delete(context.Background(), p.DeepCopy(), client.GracePeriodSeconds(0),
+			client.Preconditions{UID: &p.UID})
 	}
 	switch {
 	case node == nil:
@@ -238,10 +243,13 @@ func (w *World) fateOf(p *corev1.Pod) (what string, do func() error) {
 	case dying && outOfService(node):
 		return "pod collector removes", end
 	case !dying && isReady(p):
-		return "node controller takes for unready", func() error { return w.setPodReady(p, corev1.PodRunning, corev1.ConditionFalse) }
+		return "node controller takes for unready", func() error {
+			return w.setPodReady(p, corev1.PodRunning, corev1.ConditionFalse)
+		}
 	case !dying && a.kind != DaemonSet && a.kind != Static && !ended(p):
 		return "node controller evicts", func() error {
-			return w.target.Client("node-controller").Delete(context.Background(), p.DeepCopy(), client.Preconditions{UID: &p.UID})
+			return w.target.Client("node-controller").Delete(context.Background(), p.DeepCopy(),
+				client.Preconditions{UID: &p.UID})
 		}
 	}
 	return "", nil
@@ -254,7 +262,8 @@ func (w *World) podsDue() (at time.Time, any bool) {
 	}
 	for _, o := range w.target.Snapshot(podKind) {
 		p := o.(*corev1.Pod)
-		if t := p.DeletionTimestamp; t != nil && t.After(w.clock.at) && w.kubeletOn(p.Spec.NodeName) != nil && (!any || t.Time.Before(at)) {
+		if t := p.DeletionTimestamp; t != nil && t.After(w.clock.at) && w.kubeletOn(p.Spec.NodeName) != nil &&
+			(!any || t.Time.Before(at)) {
 			at, any = t.Time, true
 		}
 	}
@@ -296,7 +305,8 @@ func (w *World) unsettledPods() (missing []string) {
 			wanted = nodes
 		}
 		running := w.podsWhere(func(p *corev1.Pod) bool {
-			return p.Labels["app"] == a.name && p.DeletionTimestamp.IsZero() && (isReady(p) || a.kind == Job) && w.node(p.Spec.NodeName) != nil
+			return p.Labels["app"] == a.name && p.DeletionTimestamp.IsZero() && (isReady(p) || a.kind == Job) &&
+				w.node(p.Spec.NodeName) != nil
 		})
 		if len(running) != wanted {
 			report("app %s has %d pods, not %d", a.name, len(running), wanted)

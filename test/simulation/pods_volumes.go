@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// Volumes of pods. One is attached when its pod starts. When the pod is gone, first the Node's report is withdrawn and then
-// the VolumeAttachment, at nodes that do not report only if they are out of service or gone.
+// Volumes of pods. One is attached when its pod starts. When the pod is gone, first the Node's report is withdrawn
+// and then the VolumeAttachment, at nodes that do not report only if they are out of service or gone.
 
 func volumeOf(p *corev1.Pod) string { return "volume-of-" + p.Name }
 
@@ -36,7 +36,8 @@ func (w *World) attachable(p *corev1.Pod) bool {
 func (w *World) attach(p *corev1.Pod) error {
 	volume, attacher := volumeOf(p), w.target.Client("attacher")
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: volume + "-to-" + p.Spec.NodeName}}
-	va.Spec = storagev1.VolumeAttachmentSpec{Attacher: "fake", NodeName: p.Spec.NodeName, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}
+	va.Spec = storagev1.VolumeAttachmentSpec{Attacher: "fake", NodeName: p.Spec.NodeName,
+		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}
 	if len(w.attachments(func(known *storagev1.VolumeAttachment) bool { return known.Name == va.Name })) > 0 {
 		return nil
 	}
@@ -88,7 +89,9 @@ func (w *World) detachable(va *storagev1.VolumeAttachment) bool {
 }
 
 func outOfService(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService
+	})
 }
 
 // mayPutOutOfService judges that a node is said to be dead: its volumes are torn from it, which must not be in use.

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// preserveTimeout is how long machines are preserved in the world: longer than a replacement takes whatever goes wrong, and
-// shorter than anybody's patience.
+// preserveTimeout is how long machines are preserved in the world: longer than a replacement takes whatever goes
+// wrong, and shorter than anybody's patience.
 const preserveTimeout = 8 * time.Minute
 
 // preservations is what people do who want to check machines, one that they choose or the next that breaks, while the
@@ -64,8 +64,8 @@ func keepThoseThatFail() Action {
 	})
 }
 
-// mayEndKeeping judges the deletion of a machine that is kept, or about to be: it has its time, and is replaced long before
-// that is over.
+// mayEndKeeping judges the deletion of a machine that is kept, or about to be: it has its time, and is replaced long
+// before that is over.
 func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor == Manager && preservation.Due(m) {
 		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
@@ -74,7 +74,8 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 		return
 	}
 	if until, err := preservation.Until(m); err != nil || o.world.clock.at.Before(until) {
-		o.breach("preservation", "%s deleted machine %s, which was preserved until %s (%v)", c.Actor, m.Name, m.Annotations[v1beta1.AnnotationPreservedUntil], err)
+		o.breach("preservation", "%s deleted machine %s, which was preserved until %s (%v)", c.Actor, m.Name,
+			m.Annotations[v1beta1.AnnotationPreservedUntil], err)
 	}
 	wanted, live := 0, 0
 	for _, d := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
@@ -86,7 +87,8 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 		}
 	}
 	if live < wanted && o.world.lastAction.Add(preserveTimeout/2).Before(o.world.clock.at) {
-		o.breach("preservation", "machine %s was not replaced while it was preserved: %s", m.Name, fmt.Sprintf("%d of %d", live, wanted))
+		o.breach("preservation", "machine %s was not replaced while it was preserved: %s", m.Name,
+			fmt.Sprintf("%d of %d", live, wanted))
 	}
 }
 

@@ -28,8 +28,8 @@ import (
 	"machinist.dev/machinist/internal/wiring"
 )
 
-// Process is one life of the manager or of a provider: its reconcilers with their memory, its caches, its queues. A restart
-// makes another one.
+// Process is one life of the manager or of a provider: its reconcilers with their memory, its caches, its queues. A
+// restart makes another one.
 type Process struct {
 	world *World
 	name  string
@@ -73,7 +73,8 @@ const (
 	Provider = "provider"
 )
 
-// start begins a life of a process, on a host whose clock is behind by a time. late is how many changes its first lists lack.
+// start begins a life of a process, on a host whose clock is behind by a time. late is how many changes its first
+// lists lack.
 func (w *World) start(name string, behind time.Duration, late func() int) (*Process, error) {
 	w.lives++
 	p := &Process{world: w, name: name, life: w.lives, began: w.clock.at, clock: &wallClock{w.clock, behind}}
@@ -183,13 +184,15 @@ func (p *Process) cached(kinds []operator.Kind, c *cache, cluster wiring.Cluster
 func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	ctx := context.Background()
 	err := p.cached([]operator.Kind{
-		{Object: &v1beta1.MachineDeployment{}}, {Object: &v1beta1.MachineSet{}}, {Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}},
+		{Object: &v1beta1.MachineDeployment{}}, {Object: &v1beta1.MachineSet{}}, {Object: &v1beta1.Machine{}},
+		{Object: &v1beta1.MachineClass{}},
 	}, p.control, wiring.Control)
 	if err != nil {
 		return nil, err
 	}
 	control, target := p.world.safety.optionalReconcilers.managerKinds()
-	if err := errors.Join(p.cached(control, p.control, wiring.Control), p.cached(target, p.target, wiring.Target)); err != nil {
+	if err := errors.Join(p.cached(control, p.control, wiring.Control),
+		p.cached(target, p.target, wiring.Target)); err != nil {
 		return nil, err
 	}
 	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterOwned, index.RegisterSets, machineset.RegisterIndexes} {
@@ -217,7 +220,8 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 		},
 	}, machineset.New, (*machineset.Reconciler).Clone)
 	p.deployments = newOrClone(origin.deployments, machinedeployment.Options{
-		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version, Stopped: p.stopped,
+		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version,
+		Stopped: p.stopped,
 	}, machinedeployment.New, (*machinedeployment.Reconciler).Clone)
 	more, err := p.optionalManagerControllers(origin)
 	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
@@ -226,12 +230,14 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 	ctx := context.Background()
 	err := p.cached([]operator.Kind{
-		{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}}, {Object: wiring.Secrets(), Transform: operator.TransformMetadata},
+		{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}},
+		{Object: wiring.Secrets(), Transform: operator.TransformMetadata},
 	}, p.control, wiring.Control)
 	if err != nil {
 		return nil, err
 	}
-	targetKinds := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}, {Object: &policyv1.PodDisruptionBudget{}}}
+	targetKinds := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode},
+		{Object: &policyv1.PodDisruptionBudget{}}}
 	err = p.cached(append(targetKinds, p.world.safety.optionalReconcilers.providerKinds()...), p.target, wiring.Target)
 	if err != nil {
 		return nil, err
@@ -260,13 +266,15 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		Cloud: fenced, ClusterID: clusterID, Client: control, Live: controlLive, MachineCacheVersion: seen.version,
 		Classes: classes, Reach: p.outages(),
 		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: preserveTimeout,
-		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443", CABundle: []byte("PEM")},
+		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443",
+			CABundle: []byte("PEM")},
 	}, machine.New, (*machine.Reconciler).Clone)
 	p.classes = newOrClone(origin.classes, machineclass.Options{
 		Driver: fenced, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
 	}, machineclass.New, (*machineclass.Reconciler).Clone)
 	more, err := p.optionalProviderControllers(origin, fenced, classes)
-	return slices.Concat([]wiring.Controller{p.machines.Wiring(p.control, p.drains.Triggers()), p.drains.Wiring()}, p.classes.Wiring(p.control), more), err
+	return slices.Concat([]wiring.Controller{p.machines.Wiring(p.control, p.drains.Triggers()), p.drains.Wiring()},
+		p.classes.Wiring(p.control), more), err
 }
 
 // live returns the process's connection to a cluster itself.
@@ -332,7 +340,8 @@ func (s *subscription) handle(ctx context.Context) {
 // run makes one pass over the i-th of the keys that are ready.
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
-	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at, revision: w.control.Revision()}
+	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at,
+		revision: w.control.Revision()}
 	for _, v := range c.process.views() {
 		frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
 	}

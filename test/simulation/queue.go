@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/wiring"
 )
 
-// queue is a controller's work queue under the world's clock. It hands out nothing by itself: the scheduler chooses among
-// the keys that are ready.
+// queue is a controller's work queue under the world's clock. It hands out nothing by itself: the scheduler chooses
+// among the keys that are ready.
 type queue struct {
 	now        func() time.Time
 	ready      []reconcile.Request

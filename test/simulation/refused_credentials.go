@@ -13,13 +13,16 @@ import (
 	"machinist.dev/machinist/internal/reachability"
 )
 
-// A target cluster that refuses the credentials of the processes is unreachable for them and for nobody else: machines join it.
+// A target cluster that refuses the credentials of the processes is unreachable for them and for nobody else:
+// machines join it.
 
 // refusedCredentialScenarios are those of outages, with credentials that the target cluster refuses for a while.
 func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Scenario {
 	return []Scenario{
-		{Name: "target-refuses", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"), Script: refusingCredentials(outages(toTarget))},
-		{Name: "change-while-target-refuses", Group: HealthChecks, Controllers: AllControllers, Base: fleet(2, "with-token", impatient), Script: refusingCredentials(changesInOutage(toTarget))},
+		{Name: "target-refuses", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"),
+			Script: refusingCredentials(outages(toTarget))},
+		{Name: "change-while-target-refuses", Group: HealthChecks, Controllers: AllControllers,
+			Base: fleet(2, "with-token", impatient), Script: refusingCredentials(changesInOutage(toTarget))},
 	}
 }
 
@@ -51,7 +54,9 @@ var errRefused = fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused, apierr
 // cannot be known, unless it was drained before.
 func (o *oracle) mayEndUnseen(in *instance, m *v1beta1.Machine) {
 	drained := meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionDrained)
-	if l := o.world.safety.links[toTarget]; l.refuses && l.down() && !drained && !o.hasEver(m.UID, v1beta1.AnnotationForceDelete) {
-		o.breach("I7", "instance %s of machine %s is removed while the target cluster refuses the credentials", in.ProviderID, in.MachineKey)
+	if l := o.world.safety.links[toTarget]; l.refuses && l.down() && !drained &&
+		!o.hasEver(m.UID, v1beta1.AnnotationForceDelete) {
+		o.breach("I7", "instance %s of machine %s is removed while the target cluster refuses the credentials", in.ProviderID,
+			in.MachineKey)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// relist shows all that there is now at once, as an informer does whose watch was lost: changes in between are merged, and
-// a deletion is known only by absence.
+// relist shows all that there is now at once, as an informer does whose watch was lost: changes in between are
+// merged, and a deletion is known only by absence.
 func (v *view) relist() error {
 	before := v.objects
 	if err := v.fill(0); err != nil {

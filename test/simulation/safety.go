@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// safetyState is what the rooms of health and safety find in a world, and what is known of what they do. Its zero value is a
-// world without such rooms.
+// safetyState is what the rooms of health and safety find in a world, and what is known of what they do. Its zero
+// value is a world without such rooms.
 type safetyState struct {
 	optionalReconcilers Controllers
 	links               [2]link
@@ -26,12 +26,12 @@ type safetyState struct {
 	// reportOnly has orphans reported and left alone, strangers are the instances that nobody may remove.
 	reportOnly bool
 	strangers  map[string]bool
-	// lost are the instances that lost their machines with others, true where these are most. letGo says that a person lets
-	// them be removed.
+	// lost are the instances that lost their machines with others, true where these are most. letGo says that a person
+	// lets them be removed.
 	lost  map[string]bool
 	letGo bool
-	// left are the names of machines that were given up while the target cluster was unreachable: a Node and a token of theirs may
-	// be left there, which their last event says.
+	// left are the names of machines that were given up while the target cluster was unreachable: a Node and a token of
+	// theirs may be left there, which their last event says.
 	left map[string]bool
 	// past are the outages that everybody has noticed, by cluster.
 	past [2][]reachability.Outage
@@ -62,7 +62,8 @@ func (g safetyState) clone() safetyState {
 
 // enable gives a world the rooms.
 func (w *World) enable(optionalReconcilers Controllers) {
-	w.safety = safetyState{optionalReconcilers: optionalReconcilers, strangers: map[string]bool{}, lost: map[string]bool{}, nodes: map[uid]wellness{}, requests: map[string]asking{}, frozen: map[uid][]freezes{}, left: map[string]bool{}}
+	w.safety = safetyState{optionalReconcilers: optionalReconcilers, strangers: map[string]bool{}, lost: map[string]bool{},
+		nodes: map[uid]wellness{}, requests: map[string]asking{}, frozen: map[uid][]freezes{}, left: map[string]bool{}}
 }
 
 // safetyChoices returns what happens in a world with such rooms beside what processes and kubelets do.
@@ -140,8 +141,8 @@ func (o *oracle) checkTargetChange(c apiserver.Change) {
 	o.mayApprove(c)
 }
 
-// leftNodes and leftTokens count what may be left in a target cluster that was unreachable, and the Nodes of instances that nobody could
-// know of.
+// leftNodes and leftTokens count what may be left in a target cluster that was unreachable, and the Nodes of
+// instances that nobody could know of.
 func (w *World) leftNodes() (n int) {
 	for _, o := range w.target.Snapshot(nodeKind) {
 		if w.isLeft(o.(*corev1.Node)) {

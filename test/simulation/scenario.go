@@ -68,13 +68,19 @@ func Scenarios() []Scenario {
 		{Name: "churn", Group: Fleets, Variants: 3, Base: fleet(2, "a", strategy(1, 0)), Script: func(r *rand.Rand) []Action {
 			return append([]Action{setStrategy(strategy(r.IntN(2), r.IntN(3)))}, churn(r)...)
 		}, MayDiffer: passedRevisions},
-		{Name: "churn-recreate", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn, MayDiffer: passedRevisions},
-		{Name: "churn-on-delete", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn, MayDiffer: anyEnd},
-		{Name: "churn-in-place", Group: Fleets, Variants: 3, Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)), Script: churn, MayDiffer: passedRevisions},
-		{Name: "in-place-by-selection", Group: Fleets, Base: fleet(3, "a", bySelection(1)), Script: selections, MayDiffer: anyEnd},
-		{Name: "update-by-agent", Group: Fleets, Variants: 4, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace), ofVersion(firstVersion)), Script: updates},
+		{Name: "churn-recreate", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn,
+			MayDiffer: passedRevisions},
+		{Name: "churn-on-delete", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn,
+			MayDiffer: anyEnd},
+		{Name: "churn-in-place", Group: Fleets, Variants: 3, Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)),
+			Script: churn, MayDiffer: passedRevisions},
+		{Name: "in-place-by-selection", Group: Fleets, Base: fleet(3, "a", bySelection(1)), Script: selections,
+			MayDiffer: anyEnd},
+		{Name: "update-by-agent", Group: Fleets, Variants: 4, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace),
+			ofVersion(firstVersion)), Script: updates},
 		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaled, MayDiffer: anyEnd},
-		{Name: "autoscaler-roll", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaledRoll, MayDiffer: anyEnd},
+		{Name: "autoscaler-roll", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaledRoll,
+			MayDiffer: anyEnd},
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
@@ -122,7 +128,8 @@ func strategy(surge, unavailable int) func(*v1beta1.MachineDeployment) {
 	}
 	return func(d *v1beta1.MachineDeployment) {
 		s, u := intstr.FromInt(surge), intstr.FromInt(unavailable)
-		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: &s, MaxUnavailable: &u}}
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate,
+			RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: &s, MaxUnavailable: &u}}
 	}
 }
 

@@ -51,13 +51,14 @@ func selections(r *rand.Rand) []Action {
 
 // selectMachine selects one of the machines, whichever is the i-th then, or takes that back.
 func selectMachine(i int, selected bool) Action {
-	return Action{Name: fmt.Sprintf("selected: %t", selected), Do: func(ctx context.Context, w *World, c client.Client) error {
-		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
-		if len(machines) == 0 {
-			return nil
-		}
-		return w.choose(ctx, c, machines[i%len(machines)].(*v1beta1.Machine), selected)
-	}}
+	return Action{Name: fmt.Sprintf("selected: %t", selected),
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
+			if len(machines) == 0 {
+				return nil
+			}
+			return w.choose(ctx, c, machines[i%len(machines)].(*v1beta1.Machine), selected)
+		}}
 }
 
 func (w *World) choose(ctx context.Context, c client.Client, m *v1beta1.Machine, selected bool) error {
@@ -77,7 +78,8 @@ func (w *World) selecting() (out []choice) {
 	}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		d := o.(*v1beta1.MachineDeployment)
-		if d.Spec.Strategy.TypeOrDefault() != v1beta1.StrategyInPlace || d.Spec.Strategy.OrchestrationOrDefault() != v1beta1.OrchestrationManual {
+		if d.Spec.Strategy.TypeOrDefault() != v1beta1.StrategyInPlace ||
+			d.Spec.Strategy.OrchestrationOrDefault() != v1beta1.OrchestrationManual {
 			continue
 		}
 		wanted := &d.Spec.Template.Spec
@@ -95,8 +97,8 @@ func (w *World) selecting() (out []choice) {
 	return out
 }
 
-// mayHandOver is the rule of selections: a machine goes to another set only while it is selected, and only if enough stay
-// available for all that could be known when the set was reported to give so many away.
+// mayHandOver is the rule of selections: a machine goes to another set only while it is selected, and only if enough
+// stay available for all that could be known when the set was reported to give so many away.
 func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
@@ -122,7 +124,8 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 		}
 	}
 	if _, least := bounds.within(o.since(from.UID, "MachineDeployment")); n < least {
-		o.breach("selection", "%s handed machine %s of set %s over: the deployment has %d available of at least %d", c.Actor, before.Name, from.Name, n, least)
+		o.breach("selection", "%s handed machine %s of set %s over: the deployment has %d available of at least %d", c.Actor,
+			before.Name, from.Name, n, least)
 	}
 }
 
@@ -140,8 +143,8 @@ func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
 	return available(m, minReady, o.world.clock.at) && !handover.Updating(m)
 }
 
-// usableSince reports whether a machine of the members is usable, or was at or after a revision until something other than
-// the manager's own write changed that.
+// usableSince reports whether a machine of the members is usable, or was at or after a revision until something other
+// than the manager's own write changed that.
 func (o *oracle) usableSince(id types.UID, revision int64, members func(types.UID) bool, minReady int32) bool {
 	versions := o.history[id]
 	for i := len(versions) - 1; i >= 0; i-- {

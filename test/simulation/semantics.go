@@ -10,9 +10,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Semantics is a way of a cloud that the contract of drivers leaves room for, and that a run may have from its beginning to
-// its end. What a driver has to hide from Machinist is not among them, and is for the tests of drivers: provider IDs that
-// are spelled in several ways, answers too large to read, other people's instances that have the names of ours.
+// Semantics is a way of a cloud that the contract of drivers leaves room for, and that a run may have from its
+// beginning to its end. What a driver has to hide from Machinist is not among them, and is for the tests of drivers:
+// provider IDs that are spelled in several ways, answers too large to read, other people's instances that have the
+// names of ours.
 type Semantics string
 
 // The semantics.
@@ -20,8 +21,8 @@ const (
 	// ReadsLate: a read by provider ID does not know an instance until lookups by tag find it.
 	ReadsLate Semantics = "reads-late"
 	// ReadsFlicker: every third read by provider ID is answered from a copy that lacks the instance. That copy has it
-	// flickersFor later, for flickersEvery: what is missing in two reads of one process that are further apart is gone, by the
-	// contract of drivers.
+	// flickersFor later, for flickersEvery: what is missing in two reads of one process that are further apart is gone,
+	// by the contract of drivers.
 	ReadsFlicker Semantics = "reads-flicker"
 	// ReadsStale: reads and lists show an instance that is gone for staleFor, as it was when it ran.
 	ReadsStale Semantics = "reads-stale"
@@ -38,11 +39,13 @@ const (
 	// DoneLate: every third call that changes something fails and is carried out anyway, within CreateSettle where
 	// something is made or tagged, and after deletedLate where it is removed.
 	DoneLate Semantics = "done-late"
-	// ThrottledOften: a third of the calls, in no order, are too many. Every other answer of those says when to come again.
+	// ThrottledOften: a third of the calls, in no order, are too many. Every other answer of those says when to come
+	// again.
 	ThrottledOften Semantics = "throttled"
 	// StateGoesBack: every other read of a running instance shows it as it was when it was pending.
 	StateGoesBack Semantics = "state-goes-back"
-	// PartsRemain: a disk or an interface is left for partsFor after the instance has gone, and its deletion lasts so long.
+	// PartsRemain: a disk or an interface is left for partsFor after the instance has gone, and its deletion lasts so
+	// long.
 	PartsRemain Semantics = "parts-remain"
 	// QuotaFreesLate: what has gone counts for quotaFor.
 	QuotaFreesLate Semantics = "quota-frees-late"
@@ -56,13 +59,14 @@ const (
 // AllSemantics are all that there are.
 func AllSemantics() []Semantics {
 	return []Semantics{
-		ReadsLate, ReadsFlicker, ReadsStale, TagsLate, ListsLate, ListsShort, ListsRepeat, AnswersLost, DoneLate, ThrottledOften,
+		ReadsLate, ReadsFlicker, ReadsStale, TagsLate, ListsLate, ListsShort, ListsRepeat, AnswersLost, DoneLate,
+		ThrottledOften,
 		StateGoesBack, PartsRemain, QuotaFreesLate, CredentialsExpire, ClockAhead, ClockBehind,
 	}
 }
 
-// onlyReports reports whether the semantics concern what the cloud says and not what it does: no instance more is made for
-// them.
+// onlyReports reports whether the semantics concern what the cloud says and not what it does: no instance more is
+// made for them.
 func (s Semantics) onlyReports() bool {
 	switch s {
 	case AnswersLost, DoneLate, QuotaFreesLate:
@@ -125,8 +129,8 @@ type past struct {
 	ghosts []ghost
 	// removals are those that were asked for and are yet to be carried out.
 	removals []removal
-	// reads, lists and changes count the calls, each of which may be answered another way. throttled counts those that were
-	// refused.
+	// reads, lists and changes count the calls, each of which may be answered another way. throttled counts those that
+	// were refused.
 	reads, lists, writes, all, throttled int
 	// unreported are instances that ran a kubelet and went before any answer had reported of them.
 	unreported map[string]bool
@@ -158,8 +162,8 @@ func (p *past) has(s Semantics) bool {
 	return slices.Contains(p.habits, s)
 }
 
-// rest ends what keeps a fleet from being idle: a collection that may not list writes that down, and one that is shown other
-// instances than before does.
+// rest ends what keeps a fleet from being idle: a collection that may not list writes that down, and one that is
+// shown other instances than before does.
 func (p *past) rest() {
 	p.ghosts, p.calm = nil, true
 }

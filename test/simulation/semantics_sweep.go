@@ -125,8 +125,8 @@ func (s SemanticsSweep) try(p *Prepared, h Habits, check func(*Prepared, Plan, e
 	}
 }
 
-// judgeMade counts instances: where the cloud only tells things late or wrongly, and people do always the same, a machine
-// is not given a second instance for it.
+// judgeMade counts instances: where the cloud only tells things late or wrongly, and people do always the same, a
+// machine is not given a second instance for it.
 func (h Habits) judgeMade(r, kind *recording) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil
@@ -137,7 +137,8 @@ func (h Habits) judgeMade(r, kind *recording) error {
 		}
 	}
 	if r.result.Made != kind.result.Made {
-		return fmt.Errorf("made: %d instances were made; in a cloud that tells everything at once it is %d", r.result.Made, kind.result.Made)
+		return fmt.Errorf("made: %d instances were made; in a cloud that tells everything at once it is %d", r.result.Made,
+			kind.result.Made)
 	}
 	return nil
 }
@@ -155,7 +156,8 @@ func (r SemanticsReport) String() string {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t\n", h, row.Undisturbed, row.Plans, row.Violations)
 	}
 	t.Flush()
-	fmt.Fprintf(&out, "cloud semantics: %d undisturbed runs and %d plans of one fault under %d semantics or pairs of them in %.1f s, %d violations\n",
+	fmt.Fprintf(&out,
+		"cloud semantics: %d undisturbed runs and %d plans of one fault under %d semantics or pairs of them in %.1f s, %d violations\n",
 		r.Undisturbed, r.Plans, len(r.habits), r.Took.Seconds(), len(r.Failures))
 	return out.String()
 }

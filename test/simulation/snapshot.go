@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Clone returns a copy of a world between two steps, down to what its processes remember, in which other choices are made.
-// What happened before is unassigned matter there.
+// Clone returns a copy of a world between two steps, down to what its processes remember, in which other choices are
+// made. What happened before is unassigned matter there.
 func (w *World) Clone(seed uint64) (*World, error) {
 	f, err := w.snapshot()
 	if err != nil {

@@ -95,7 +95,8 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 // MarshalJSON returns the failure as an object of texts, with the line that repeats it.
 func (f Failure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{
-		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "cloud": f.Habits.String(), "plan": f.Plan.String(), "error": f.Err.Error(), "repeat": f.repeat(),
+		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "cloud": f.Habits.String(), "plan": f.Plan.String(),
+		"error": f.Err.Error(), "repeat": f.repeat(),
 	})
 }
 

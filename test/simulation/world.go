@@ -1,9 +1,9 @@
-// Package simulation runs the controllers in a deterministic world: one thread, one seed, an API server, a cloud, kubelets and a
-// clock of its own. The production reconcilers run in it as they are; what is chosen at random is who acts next, how late
-// each cache is, what fails and who crashes when.
+// Package simulation runs the controllers in a deterministic world: one thread, one seed, an API server, a cloud,
+// kubelets and a clock of its own. The production reconcilers run in it as they are; what is chosen at random is who
+// acts next, how late each cache is, what fails and who crashes when.
 //
-// A pass of a reconciler is not atomic: at each of its effects others may act first. A key is checked only when an event,
-// its own request or a restart of its process asks for it, so that a trigger that is missing is found.
+// A pass of a reconciler is not atomic: at each of its effects others may act first. A key is checked only when an
+// event, its own request or a restart of its process asks for it, so that a trigger that is missing is found.
 package simulation
 
 import (
@@ -100,7 +100,8 @@ func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, er
 	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
 	w.control, w.target = apiserver.New(scheme, w.clock.Now), apiserver.New(scheme, w.clock.Now)
-	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute, tokens: map[string]token{}, made: map[uid]int{}, asked: map[string]string{}}
+	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute,
+		tokens: map[string]token{}, made: map[uid]int{}, asked: map[string]string{}}
 	w.secrets = newSecrets(w)
 	for _, r := range optionalReconcilers {
 		w.enable(r)
@@ -128,7 +129,8 @@ func (w *World) kubelet() client.Client { return w.target.Client("kubelet") }
 // logf adds a line to the story.
 func (w *World) logf(format string, args ...any) {
 	if w.story != nil {
-		w.story(fmt.Sprintf("%9.3fs %*s%s", w.clock.Since(epoch).Seconds(), 2*len(w.frames), "", fmt.Sprintf(format, args...)))
+		w.story(fmt.Sprintf("%9.3fs %*s%s", w.clock.Since(epoch).Seconds(), 2*len(w.frames), "",
+			fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -138,8 +140,8 @@ type choice struct {
 	do   func() error
 }
 
-// step lets one thing happen, and reports whether there was one. nested is true while a pass is under way: then time stands
-// still, and no controller is called that is waiting for an answer itself.
+// step lets one thing happen, and reports whether there was one. nested is true while a pass is under way: then time
+// stands still, and no controller is called that is waiting for an answer itself.
 func (w *World) step(nested bool) (bool, error) {
 	if w.between != nil && len(w.frames) == 0 {
 		w.between()
@@ -166,14 +168,18 @@ func (w *World) possible(nested bool) []choice {
 		out, late = w.possibleOf(p, nested, out, late)
 	}
 	for i := range w.control.Pending() {
-		out = append(out, choice{"control: background", func() error { w.logf("control cluster: %s", w.control.Step(i)); return nil }})
+		out = append(out, choice{"control: background", func() error {
+			w.logf("control cluster: %s", w.control.Step(i))
+			return nil
+		}})
 	}
 	if !w.safety.targetUnreachable() {
 		out = append(out, w.kubelets()...)
 	}
 	out = append(out, w.safetyChoices()...)
 	out, late = w.autoscaler.possible(out, late)
-	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].Wait)) && (w.script[0].After == nil || w.script[0].After(w)) {
+	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].Wait)) &&
+		(w.script[0].After == nil || w.script[0].After(w)) {
 		out = append(out, choice{"action", w.doNext})
 	}
 	if len(out) == 0 && len(late) > 0 && !nested && w.behind < longestBehind && w.random.IntN(3) == 0 {
@@ -184,7 +190,10 @@ func (w *World) possible(nested bool) []choice {
 	}
 	if !nested && w.random.IntN(40) == 0 {
 		// Time may pass although there is something to do.
-		out = append(out, choice{"time passes", func() error { w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond); return nil }})
+		out = append(out, choice{"time passes", func() error {
+			w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond)
+			return nil
+		}})
 	}
 	return out
 }
@@ -210,7 +219,10 @@ func (w *World) possibleOf(p *Process, nested bool, out, late []choice) (_, _ []
 		}
 		for _, s := range v.subscriptions {
 			if len(s.events) > 0 {
-				out = append(out, choice{"event", func() error { s.handle(logr.NewContext(context.Background(), logr.Discard())); return nil }})
+				out = append(out, choice{"event", func() error {
+					s.handle(logr.NewContext(context.Background(), logr.Discard()))
+					return nil
+				}})
 			}
 		}
 	}

@@ -36,7 +36,8 @@ func difference(a, b string) string {
 	first, second := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range first {
 		if i >= len(second) || first[i] != second[i] {
-			return strings.Join(first[max(0, i-5):min(i+2, len(first))], "\n") + "\n--- or ---\n" + strings.Join(second[min(i, len(second)):min(i+2, len(second))], "\n")
+			return strings.Join(first[max(0, i-5):min(i+2, len(first))], "\n") + "\n--- or ---\n" +
+				strings.Join(second[min(i, len(second)):min(i+2, len(second))], "\n")
 		}
 	}
 	return "the second goes on"
@@ -79,7 +80,8 @@ func TestACloneContinuesLikeItsOrigin(t *testing.T) {
 				clone.story = func(line string) { copied.WriteString(line + "\n") }
 				errOrigin, errClone := w.Run(Settled), clone.Run(Settled)
 				if errOrigin != nil || errClone != nil || origin.String() != copied.String() {
-					t.Fatalf("cloned after %d steps: %v, %v\n%s", cut, errOrigin, errClone, difference(origin.String(), copied.String()))
+					t.Fatalf("cloned after %d steps: %v, %v\n%s", cut, errOrigin, errClone,
+						difference(origin.String(), copied.String()))
 				}
 			}
 		})

@@ -1,11 +1,11 @@
-// Command notices writes the licence notices of everything that the project's binaries contain: each module that is linked
-// into one of them, its version, the kind of its licence, and the texts of its LICENSE and NOTICE files. Texts that several
-// modules share are printed once.
+// Command notices writes the licence notices of everything that the project's binaries contain: each module that is
+// linked into one of them, its version, the kind of its licence, and the texts of its LICENSE and NOTICE files. Texts
+// that several modules share are printed once.
 //
 //	notices [-folder DIR]... > THIRD_PARTY_NOTICES
 //
-// It fails on a module without a licence file, and on one under a licence that does not permit the binaries to be given to
-// others under the project's own (Apache 2.0).
+// It fails on a module without a licence file, and on one under a licence that does not permit the binaries to be
+// given to others under the project's own (Apache 2.0).
 package main
 
 import (
@@ -85,7 +85,8 @@ func run(folders []string, out io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// linked returns the modules that the binaries of the folders contain, but for the project's own, and Go's standard library.
+// linked returns the modules that the binaries of the folders contain, but for the project's own, and Go's standard
+// library.
 func linked(folders []string) ([]module, error) {
 	byPath := map[string]module{}
 	for _, folder := range folders {
@@ -161,11 +162,13 @@ func licenses(m module) (texts, kinds []string, err error) {
 		}
 		scan := licensecheck.Scan(content)
 		if scan.Percent < minCoverage {
-			return nil, nil, fmt.Errorf("%s: %s is %.0f %% of a licence that is known, want %d %%", m.Path, e.Name(), scan.Percent, minCoverage)
+			return nil, nil, fmt.Errorf("%s: %s is %.0f %% of a licence that is known, want %d %%", m.Path, e.Name(),
+				scan.Percent, minCoverage)
 		}
 		for _, match := range scan.Match {
 			if !slices.Contains(permitted, match.ID) {
-				return nil, nil, fmt.Errorf("%s: %s has the licence %s, which is none of %s", m.Path, e.Name(), match.ID, strings.Join(permitted, ", "))
+				return nil, nil, fmt.Errorf("%s: %s has the licence %s, which is none of %s", m.Path, e.Name(), match.ID,
+					strings.Join(permitted, ", "))
 			}
 			if !slices.Contains(kinds, match.ID) {
 				kinds = append(kinds, match.ID)

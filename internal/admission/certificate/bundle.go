@@ -21,8 +21,8 @@ func bundlesWith(required []*x509.Certificate, former [][]byte, now time.Time) (
 	return out, changed
 }
 
-// bundleWith returns a bundle that names the required authorities, and as many of those it named before as have not ended
-// and have room. What cannot be read of it is dropped.
+// bundleWith returns a bundle that names the required authorities, and as many of those it named before as have not
+// ended and have room. What cannot be read of it is dropped.
 func bundleWith(required []*x509.Certificate, former []byte, now time.Time) []byte {
 	wanted := slices.Clone(required)
 	for _, cert := range authorities(former) {

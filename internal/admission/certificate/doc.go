@@ -1,5 +1,5 @@
-// Package certificate keeps the serving certificate of admission webhooks: in a Secret, signed by a certificate authority of
-// its own beside it, and known to the API server by the caBundle of a ValidatingWebhookConfiguration.
+// Package certificate keeps the serving certificate of admission webhooks: in a Secret, signed by a certificate
+// authority of its own beside it, and known to the API server by the caBundle of a ValidatingWebhookConfiguration.
 //
 // The leader makes and renews it; every replica presents what the Secret holds. No request is lost when a certificate
 // changes, nor when its authority does: the next authority is put into the bundle first, and signs only when every API

@@ -72,8 +72,8 @@ func New(o Options) *Keeper {
 	return &Keeper{Options: o, writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
-// Register adds the keeper to a manager. Its cache holds the one Secret and the one configuration, and no start waits for
-// it: a process that may not read them serves no webhook, but does everything else.
+// Register adds the keeper to a manager. Its cache holds the one Secret and the one configuration, and no start waits
+// for it: a process that may not read them serves no webhook, but does everything else.
 func (k *Keeper) Register(mgr manager.Manager) error {
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	var err error
@@ -91,7 +91,8 @@ func (k *Keeper) Register(mgr manager.Manager) error {
 		return err
 	}
 	k.reader = k.cache
-	c, err := controller.NewTyped("webhook-certificate", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1})
+	c, err := controller.NewTyped("webhook-certificate", mgr,
+		controller.Options{Reconciler: k, MaxConcurrentReconciles: 1})
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,8 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		return reconcile.Result{}, err
 	}
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := k.reader.Get(ctx, client.ObjectKey{Name: k.Configuration}, configuration); client.IgnoreNotFound(err) != nil {
+	if err := k.reader.Get(ctx, client.ObjectKey{Name: k.Configuration},
+		configuration); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
 	o := observed{data: secret.Data, now: k.Clock.Now()}
@@ -136,7 +138,8 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 	if turn := k.writes.ReserveN(o.now, 1); turn.DelayFrom(o.now) > 0 {
 		turn.CancelAt(o.now)
-		k.Log.Info("The certificate of the webhook is changed again and again by somebody else, and mended every "+writePeriod.String(), "secret", k.Secret, "configuration", k.Configuration)
+		k.Log.Info("The certificate of the webhook is changed again and again by somebody else, and mended every "+
+			writePeriod.String(), "secret", k.Secret, "configuration", k.Configuration)
 		return reconcile.Result{RequeueAfter: writePeriod}, nil
 	}
 	switch {
@@ -179,10 +182,12 @@ func (k *Keeper) writeSecret(ctx context.Context, seen *corev1.Secret, data map[
 	k.Log.Info("Write the certificate of the webhook", "secret", k.Secret)
 	secret := seen.DeepCopy()
 	secret.Data = data
-	return ignoreConflict(k.Writer.Patch(ctx, secret, client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})))
+	return ignoreConflict(k.Writer.Patch(ctx, secret,
+		client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})))
 }
 
-func (k *Keeper) writeBundles(ctx context.Context, seen *admissionv1.ValidatingWebhookConfiguration, bundles [][]byte) error {
+func (k *Keeper) writeBundles(ctx context.Context, seen *admissionv1.ValidatingWebhookConfiguration,
+	bundles [][]byte) error {
 	k.Log.Info("Write the authorities of the webhook's certificate", "configuration", k.Configuration)
 	configuration := seen.DeepCopy()
 	for i := range bundles {
@@ -244,7 +249,8 @@ func (p presenter) present(object any) {
 	cert, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
 	if err != nil {
 		// The error tells nothing of the key.
-		p.Log.Error(errors.New("not a pair of a certificate and its key"), "The Secret of the webhook's certificate cannot be used, the certificate before is presented on", "secret", p.Secret)
+		p.Log.Error(errors.New("not a pair of a certificate and its key"),
+			"The Secret of the webhook's certificate cannot be used, the certificate before is presented on", "secret", p.Secret)
 		return
 	}
 	p.serving.Store(&cert)

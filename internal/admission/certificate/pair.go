@@ -19,12 +19,13 @@ const authorityName = "machinist-webhooks"
 
 var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 
-// signed returns the data of a Secret with a new serving certificate for the hosts, which are DNS names or IP addresses. One that
-// would not hold for them is an error: it would be made anew, again and again.
+// signed returns the data of a Secret with a new serving certificate for the hosts, which are DNS names or IP
+// addresses. One that would not hold for them is an error: it would be made anew, again and again.
 func signed(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time.Time) (map[string][]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: begin, NotAfter: end,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: serverAuth, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: serverAuth,
+		BasicConstraintsValid: true,
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {

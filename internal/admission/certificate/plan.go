@@ -20,8 +20,8 @@ const (
 	nextCAKey  = "next-ca.key"
 )
 
-// overlap is how long an authority is in the bundle before it signs: far longer than API servers take to hear of a changed
-// configuration.
+// overlap is how long an authority is in the bundle before it signs: far longer than API servers take to hear of a
+// changed configuration.
 const overlap = 15 * time.Second
 
 // Lifetimes are how long certificates hold.
@@ -56,7 +56,8 @@ type planned struct {
 // plan decides on the next step. Nothing but an authority that cannot sign any more is changed without an overlap.
 func plan(o observed, hosts []string, lives Lifetimes) (planned, error) {
 	maker := &rotator.CertRotator{
-		CAName: authorityName, CAOrganization: "machinist", DNSName: hosts[0], ExtraDNSNames: hosts[1:], ExtKeyUsages: &serverAuth,
+		CAName: authorityName, CAOrganization: "machinist", DNSName: hosts[0], ExtraDNSNames: hosts[1:],
+		ExtKeyUsages: &serverAuth,
 	}
 	// Clocks of API servers may be behind.
 	begin := o.now.Add(-time.Hour)

@@ -26,7 +26,8 @@ func begin(t *testing.T) *installation {
 // step carries out one step of the plan and reports how long nothing must be done.
 func (i *installation) step() time.Duration {
 	i.t.Helper()
-	if next, err := parse(i.data[nextCACert]); err == nil && len(i.bundles) > 0 && contains(i.bundles[0], next) && contains(i.bundles[1], next) {
+	if next, err := parse(i.data[nextCACert]); err == nil && len(i.bundles) > 0 && contains(i.bundles[0], next) &&
+		contains(i.bundles[1], next) {
 		if i.named.IsZero() {
 			i.named = i.now
 		}
@@ -48,8 +49,8 @@ func (i *installation) step() time.Duration {
 	return 0
 }
 
-// settle goes on until nothing must be done for now, and checks that what is presented is trusted by the bundles, those of
-// now and of before the last change: API servers hear late.
+// settle goes on until nothing must be done for now, and checks that what is presented is trusted by the bundles,
+// those of now and of before the last change: API servers hear late.
 func (i *installation) settle() time.Duration {
 	i.t.Helper()
 	for range 10 {

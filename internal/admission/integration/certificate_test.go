@@ -42,7 +42,8 @@ func leaf(secret *corev1.Secret) []byte {
 func made(t *testing.T, life time.Duration) (authority *rotator.KeyPairArtifacts, cert, key []byte) {
 	t.Helper()
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	maker := &rotator.CertRotator{CAName: "machinist-webhooks", CAOrganization: "machinist", DNSName: "localhost", ExtKeyUsages: &usage}
+	maker := &rotator.CertRotator{CAName: "machinist-webhooks", CAOrganization: "machinist", DNSName: "localhost",
+		ExtKeyUsages: &usage}
 	begin := time.Now().Add(-2 * time.Hour)
 	authority, err := maker.CreateCACert(begin, time.Now().Add(life))
 	must(t, "make an authority", err)
@@ -51,8 +52,8 @@ func made(t *testing.T, life time.Duration) (authority *rotator.KeyPairArtifacts
 	return authority, cert, key
 }
 
-// Whatever becomes of the Secret and of the bundle, the leader makes them good, every replica presents the certificate, and
-// the API server trusts it.
+// Whatever becomes of the Secret and of the bundle, the leader makes them good, every replica presents the
+// certificate, and the API server trusts it.
 //
 //
 func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
@@ -123,7 +124,8 @@ func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
 	eventually(t, "the webhook that came later is asked", func() error { return asked(t, c, ns) })
 }
 
-// With a folder that others keep, their certificate is presented, and the one that they replace it by; nothing is written.
+// With a folder that others keep, their certificate is presented, and the one that they replace it by; nothing is
+// written.
 //
 //
 func TestACertificateThatOthersKeepIsPresented(t *testing.T) {
@@ -149,7 +151,8 @@ func TestACertificateThatOthersKeepIsPresented(t *testing.T) {
 	second := write()
 	eventually(t, "the second is presented", func() error { return presents(second, address) })
 	secret := &corev1.Secret{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: system, Name: core + "-webhook"}, secret); client.IgnoreNotFound(err) != nil || err == nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: system, Name: core + "-webhook"},
+		secret); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the process keeps a Secret of its own: %v", err)
 	}
 }

@@ -49,10 +49,11 @@ func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 func eventually(t *testing.T, what string, ask func() error) {
 	t.Helper()
 	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true, func(context.Context) (bool, error) {
-		last = ask()
-		return last == nil, nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true,
+		func(context.Context) (bool, error) {
+			last = ask()
+			return last == nil, nil
+		}); err != nil {
 		t.Fatalf("wait until %s: %v: %v", what, err, last)
 	}
 }
@@ -68,7 +69,8 @@ func must(t *testing.T, what string, err error) {
 func installed(t *testing.T, configurations ...*admissionv1.ValidatingWebhookConfiguration) {
 	t.Helper()
 	c := env.Client(t)
-	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}); client.IgnoreAlreadyExists(err) != nil {
+	if err := c.Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
 	must(t, "install the webhooks", install.Webhooks(t.Context(), env.Config(), configurations...))
@@ -99,7 +101,8 @@ func freeAddress(t *testing.T) string {
 }
 
 // serve runs a process that serves one webhook, for the time of the test. Only a leader keeps the certificate.
-func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) admissionwebhook.Handler, flags ...string) {
+func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) admissionwebhook.Handler,
+	flags ...string) {
 	t.Helper()
 	serving := &admission.Serving{}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -109,9 +112,10 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 	server, err := serving.Server()
 	must(t, "make the server", err)
 	now := metav1.NowMicro()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: protected}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To[int32](100000), AcquireTime: &now, RenewTime: &now,
-	}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: protected},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To[int32](100000), AcquireTime: &now, RenewTime: &now,
+		}}
 	if err := env.Client(t).Create(t.Context(), lease); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +201,8 @@ func (l *listener) heard() []string {
 // fields are those of an error that the API server calls invalid, nil for any other.
 func fields(err error) []string {
 	status, ok := err.(apierrors.APIStatus)
-	if !ok || status.Status().Details == nil || !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "admission webhook") {
+	if !ok || status.Status().Details == nil || !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "admission webhook") {
 		return nil
 	}
 	var list []string

@@ -65,25 +65,30 @@ func reserved(s *v1beta1.MachineSpec) {
 }
 
 func template(change func(*v1beta1.MachineSpec)) v1beta1.MachineTemplateSpec {
-	return v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"pool": "a"}}, Spec: machine("", "", change).Spec}
+	return v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"pool": "a"}},
+		Spec: machine("", "", change).Spec}
 }
 
 func set(namespace, name string, change func(*v1beta1.MachineSpec)) *v1beta1.MachineSet {
-	return &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.MachineSetSpec{
-		Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, Template: template(change),
-	}}
+	return &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1beta1.MachineSetSpec{
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, Template: template(change),
+		}}
 }
 
 func deployment(namespace, name string, change func(*v1beta1.MachineSpec)) *v1beta1.MachineDeployment {
-	return &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.MachineDeploymentSpec{
-		Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, Template: template(change),
-	}}
+	return &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1beta1.MachineDeploymentSpec{
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, Template: template(change),
+		}}
 }
 
 func check(namespace, name string, status corev1.ConditionStatus) *v1beta1.MachineHealthCheck {
-	return &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.MachineHealthCheckSpec{
-		UnhealthyNodeConditions: []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: status, Timeout: metav1.Duration{Duration: time.Minute}}},
-	}}
+	return &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1beta1.MachineHealthCheckSpec{
+			UnhealthyNodeConditions: []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: status,
+				Timeout: metav1.Duration{Duration: time.Minute}}},
+		}}
 }
 
 // What the webhooks refuse and warn of, as a client sees it.
@@ -97,7 +102,8 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 	ns := env.Namespace(t)
 	probe := newListener(t)
 	eventually(t, "both webhooks are asked", func() error {
-		err := probe.Create(t.Context(), machine(ns, "probe", func(s *v1beta1.MachineSpec) { inline("{}")(s) }), client.DryRunAll)
+		err := probe.Create(t.Context(), machine(ns, "probe", func(s *v1beta1.MachineSpec) { inline("{}")(s) }),
+			client.DryRunAll)
 		if !slices.Equal(fields(err), []string{"spec.providerSpec.size"}) {
 			return fmt.Errorf("the provider's: %w", err)
 		}
@@ -115,27 +121,37 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 		refused string
 		warned  string
 	}{
-		"a class":                     {object: class(ns, "new", `{"size":"s"}`)},
-		"a class without a size":      {object: class(ns, "new", `{}`), refused: "spec.providerSpec.size"},
-		"a class of another provider": {object: &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "new"}, Spec: v1beta1.MachineClassSpec{Provider: "other", ProviderSpec: raw("{}")}}},
+		"a class":                {object: class(ns, "new", `{"size":"s"}`)},
+		"a class without a size": {object: class(ns, "new", `{}`), refused: "spec.providerSpec.size"},
+		"a class of another provider": {object: &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "new"}, Spec: v1beta1.MachineClassSpec{Provider: "other", ProviderSpec: raw("{}")}}},
 		"a class with an impossible zone": {object: func() client.Object {
 			c := class(ns, "new", `{"size":"s"}`)
 			c.Spec.Capacity = &v1beta1.ClassCapacity{Zone: "a,b"}
 			return c
 		}(), refused: "spec.capacity.zone"},
-		"a machine":                        {object: machine(ns, "new", nil)},
-		"a machine with a key of ours":     {object: machine(ns, "new", reserved), refused: "spec." + label},
-		"a machine of no class":            {object: machine(ns, "new", func(s *v1beta1.MachineSpec) { s.ClassRef.Name = "large" }), warned: "spec." + name},
-		"a machine that adopts":            {object: machine(ns, "new", func(s *v1beta1.MachineSpec) { s.ProviderID = "sim:///1" }), refused: "spec.providerID"},
-		"a machine without a drain":        {object: machine(ns, "new", func(s *v1beta1.MachineSpec) { s.Timeouts.Drain = &metav1.Duration{} }), warned: "spec.timeouts.drain"},
+		"a machine":                    {object: machine(ns, "new", nil)},
+		"a machine with a key of ours": {object: machine(ns, "new", reserved), refused: "spec." + label},
+		"a machine of no class": {object: machine(ns, "new", func(s *v1beta1.MachineSpec) {
+			s.ClassRef.Name = "large"
+		}), warned: "spec." + name},
+		"a machine that adopts": {object: machine(ns, "new", func(s *v1beta1.MachineSpec) {
+			s.ProviderID = "sim:///1"
+		}), refused: "spec.providerID"},
+		"a machine without a drain": {object: machine(ns, "new", func(s *v1beta1.MachineSpec) {
+			s.Timeouts.Drain = &metav1.Duration{}
+		}), warned: "spec.timeouts.drain"},
 		"an inline machine":                {object: machine(ns, "new", inline(`{"size":"s"}`))},
 		"an inline machine without a size": {object: machine(ns, "new", inline(`{}`)), refused: "spec.providerSpec.size"},
 		"a set with a key of ours":         {object: set(ns, "other", reserved), refused: "spec.template.spec." + label},
-		"a set without a size":             {object: set(ns, "other", inline(`{}`)), refused: "spec.template.spec.providerSpec.size"},
-		"a deployment that overlaps":       {object: deployment(ns, "new", nil), warned: "spec.selector"},
-		"a deployment without a size":      {object: deployment(ns, "new", inline(`{}`)), refused: "spec.template.spec.providerSpec.size", warned: "spec.selector"},
-		"a check":                          {object: check(ns, "new", corev1.ConditionFalse)},
-		"a check of what is healthy":       {object: check(ns, "new", corev1.ConditionTrue), refused: "spec.unhealthyNodeConditions[0].status"},
+		"a set without a size": {object: set(ns, "other", inline(`{}`)),
+			refused: "spec.template.spec.providerSpec.size"},
+		"a deployment that overlaps": {object: deployment(ns, "new", nil), warned: "spec.selector"},
+		"a deployment without a size": {object: deployment(ns, "new", inline(`{}`)),
+			refused: "spec.template.spec.providerSpec.size", warned: "spec.selector"},
+		"a check": {object: check(ns, "new", corev1.ConditionFalse)},
+		"a check of what is healthy": {object: check(ns, "new", corev1.ConditionTrue),
+			refused: "spec.unhealthyNodeConditions[0].status"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newListener(t)
@@ -149,7 +165,9 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 				if got := strings.Join(fields(err), " "); got != test.refused || test.refused == "" && err != nil {
 					t.Fatalf("refused for %q, want %q: %v", got, test.refused, err)
 				}
-				if test.warned != "" && !slices.ContainsFunc(c.heard(), func(w string) bool { return strings.HasPrefix(w, test.warned+": ") }) {
+				if test.warned != "" && !slices.ContainsFunc(c.heard(), func(w string) bool {
+					return strings.HasPrefix(w, test.warned+": ")
+				}) {
 					return fmt.Errorf("warned of %q, want %s", c.heard(), test.warned)
 				}
 				return nil
@@ -208,11 +226,13 @@ func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 	us := rest.CopyConfig(env.Config())
 	us.Impersonate = rest.ImpersonationConfig{UserName: core, Groups: []string{"machinist-processes", "system:masters"}}
 	account := rest.CopyConfig(env.Config())
-	account.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:machinist-system:m", Groups: []string{"system:serviceaccounts:machinist-system", "system:masters"}}
+	account.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:machinist-system:m",
+		Groups: []string{"system:serviceaccounts:machinist-system", "system:masters"}}
 	for _, config := range []*rest.Config{us, account} {
 		processes, err := client.New(config, client.Options{Scheme: env.Scheme()})
 		must(t, "make a client", err)
-		must(t, "the processes make a machine from a template", processes.Create(ctx, machine(ns, "made", inline(`{}`)), client.DryRunAll))
+		must(t, "the processes make a machine from a template", processes.Create(ctx, machine(ns, "made", inline(`{}`)),
+			client.DryRunAll))
 		moved := bare.DeepCopy()
 		moved.Spec.ProviderSpec = raw(`{"b":1}`)
 		must(t, "the processes give a machine another spec", processes.Update(ctx, moved, client.DryRunAll))
@@ -222,7 +242,8 @@ func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 	// The core's webhook is missed by nobody.
 	must(t, "create a bad machine", c.Create(ctx, machine(ns, "bad", reserved)))
 	must(t, "create a class in kube-system", c.Create(ctx, class(metav1.NamespaceSystem, "small", `{}`), client.DryRunAll))
-	must(t, "create a machine in kube-system", c.Create(ctx, machine(metav1.NamespaceSystem, "bare", inline(`{}`)), client.DryRunAll))
+	must(t, "create a machine in kube-system", c.Create(ctx, machine(metav1.NamespaceSystem, "bare", inline(`{}`)),
+		client.DryRunAll))
 	for _, o := range []client.Object{small, bare, fleet, owner} {
 		what := fmt.Sprintf("%T", o)
 		o.SetAnnotations(map[string]string{"test": "x"})

@@ -45,7 +45,8 @@ func TestATokenIsOfNoUseForAnotherMachinesName(t *testing.T) {
 
 func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
 	w := newWorld(t)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")}, Spec: corev1.NodeSpec{ProviderID: "acme:///control-plane"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
+		Spec: corev1.NodeSpec{ProviderID: "acme:///control-plane"}}
 	w.make(node)
 	m := w.machine("m")
 	name := w.post(w.asToken(w.token(m)), forClient(w.node("m")))
@@ -97,8 +98,10 @@ func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
 	w.machine("m")
 	shared := bootstrap.Token{Value: "shared.0123456789abcdef"}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-shared"}, Type: corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{"token-id": "shared", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-shared"},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{"token-id": "shared", "token-secret": "0123456789abcdef",
+			"usage-bootstrap-authentication": "true"},
 	}
 	w.make(secret)
 	t.Cleanup(func() {
@@ -116,7 +119,8 @@ func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	// The API server itself refuses the group of administrators.
-	w.wantReported(w.post(w.asToken(w.token(m)), forClient(w.node("m"), organizations("system:nodes", "example:operators"))), ReasonMalformed)
+	w.wantReported(w.post(w.asToken(w.token(m)),
+		forClient(w.node("m"), organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }
 
 // M-49.
@@ -161,7 +165,8 @@ func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
 	}
 	w.wantPending(others)
 	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
-	if _, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}}); err != nil {
+	if _, err := w.approver.Reconcile(t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Name: others}}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantSigned(others, ReasonNodeServes)
@@ -181,7 +186,8 @@ func TestAProviderThatIsUnreachableIsNotAskedInALoop(t *testing.T) {
 	}
 	w.cloud.answer(nil, "10.0.0.5")
 	w.clock.SetTime(w.clock.Now().Add(askAgain))
-	if _, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+	if _, err := w.approver.Reconcile(t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantSigned(name, ReasonNodeServes)
@@ -196,7 +202,8 @@ func TestADenialThatCameFirstStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	denied := read.DeepCopy()
-	denied.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Person"}}
+	denied.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied,
+		Status: corev1.ConditionTrue, Reason: "Person"}}
 	if err := w.SubResource("approval").Update(t.Context(), denied); err != nil {
 		t.Fatal(err)
 	}
@@ -205,11 +212,13 @@ func TestADenialThatCameFirstStands(t *testing.T) {
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("%+v %v", result, err)
 	}
-	env.Await(t, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, "the denial", func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
-		return len(l.Items) == 1 && len(l.Items[0].Status.Conditions) == 1 && !slices.ContainsFunc(l.Items[0].Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-			return c.Type != certificatesv1.CertificateDenied
-		}), "decided otherwise"
-	}, client.MatchingFields{"metadata.name": name})
+	env.Await(t, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, "the denial",
+		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
+			return len(l.Items) == 1 && len(l.Items[0].Status.Conditions) == 1 &&
+				!slices.ContainsFunc(l.Items[0].Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+					return c.Type != certificatesv1.CertificateDenied
+				}), "decided otherwise"
+		}, client.MatchingFields{"metadata.name": name})
 }
 
 // stale is a cache that still has a Machine as it was.
@@ -233,7 +242,8 @@ func (s stale) List(_ context.Context, l client.ObjectList, _ ...client.ListOpti
 func TestNothingIsApprovedForANameThatIsTakenMeanwhile(t *testing.T) {
 	for what, take := range map[string]func(w *world, other *v1beta1.Machine){
 		"by a node": func(w *world, _ *v1beta1.Machine) {
-			w.make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")}, Spec: corev1.NodeSpec{ProviderID: "acme:///another"}})
+			w.make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
+				Spec: corev1.NodeSpec{ProviderID: "acme:///another"}})
 		},
 		"by another machine": func(w *world, other *v1beta1.Machine) {
 			w.status(other, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: w.node("m"), UID: "1"} })
@@ -242,17 +252,22 @@ func TestNothingIsApprovedForANameThatIsTakenMeanwhile(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			m := w.machine("m")
-			other := w.bare("other", func(o *v1beta1.Machine) { o.Labels[v1beta1.LabelProvider], o.Spec.Provider = "another", "another" })
+			other := w.bare("other", func(o *v1beta1.Machine) {
+				o.Labels[v1beta1.LabelProvider], o.Spec.Provider = "another",
+					"another"
+			})
 			w.status(other, func(s *v1beta1.MachineStatus) {
 				s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: "another", NodeName: w.node("m")}
 			})
 			as, late := w.asToken(w.token(m)), *w.approver
 			younger := *other.DeepCopy()
 			younger.CreationTimestamp = metav1.NewTime(m.CreationTimestamp.Add(time.Hour))
-			late.Machines, late.Cache = stale{machine: *m.DeepCopy(), others: []v1beta1.Machine{younger}}, withoutNodes{w.WithWatch}
+			late.Machines, late.Cache = stale{machine: *m.DeepCopy(),
+				others: []v1beta1.Machine{younger}}, withoutNodes{w.WithWatch}
 			take(w, other)
 			name := w.post(as, forClient(w.node("m")))
-			if _, err := late.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+			if _, err := late.Reconcile(t.Context(),
+				reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 				t.Fatal(err)
 			}
 			w.wantPending(name)
@@ -275,7 +290,8 @@ func TestNothingIsApprovedByAMachineThatOnlyTheCacheHas(t *testing.T) {
 			late.Machines, late.Cache = stale{machine: *m.DeepCopy()}, withoutNodes{w.WithWatch}
 			change(w, m)
 			name := w.post(as, forClient(w.node("m")))
-			if _, err := late.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+			if _, err := late.Reconcile(t.Context(),
+				reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 				t.Fatal(err)
 			}
 			w.wantPending(name)
@@ -286,7 +302,8 @@ func TestNothingIsApprovedByAMachineThatOnlyTheCacheHas(t *testing.T) {
 // withoutNodes is a cache that has no Node yet.
 type withoutNodes struct{ client.Reader }
 
-func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object,
+	options ...client.GetOption) error {
 	if _, ok := o.(*corev1.Node); ok {
 		return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
 	}

@@ -117,9 +117,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.leave(ctx, csr, request, facts, decision, again)
 }
 
-// confirm decides once more with the Machine, the Node and the other Machines of that name as they are at the API servers. A
-// Machine of that name which the cache does not have at all is seen by its Node, if it has joined, and has no better claim
-// to the name if it has not.
+// confirm decides once more with the Machine, the Node and the other Machines of that name as they are at the API
+// servers. A Machine of that name which the cache does not have at all is seen by its Node, if it has joined, and has
+// no better claim to the name if it has not.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -127,7 +127,8 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	case apierrors.IsNotFound(err):
 		live = nil
 	case err != nil:
-		return Decision{}, fmt.Errorf("read machine %s before approving its certificate: %w", client.ObjectKeyFromObject(facts.Machine), err)
+		return Decision{}, fmt.Errorf("read machine %s before approving its certificate: %w",
+			client.ObjectKeyFromObject(facts.Machine), err)
 	}
 	facts.Machine, facts.Now = live, r.Clock.Now()
 	name := request.requester
@@ -144,8 +145,10 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 }
 
 // approve approves the request as it was read: if anything about it changed, the API server refuses.
-func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, v Decision) (reconcile.Result, error) {
-	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName, "reason", v.Reason)
+func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
+	v Decision) (reconcile.Result, error) {
+	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
+		"reason", v.Reason)
 	approved := csr.DeepCopy()
 	now := metav1.NewTime(r.Clock.Now())
 	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -167,8 +170,10 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 }
 
 // leave leaves the request pending, and tells those who should know. again is when new addresses may be had.
-func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request, facts Facts, v Decision, again time.Duration) (reconcile.Result, error) {
-	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName, "reason", v.Reason)
+func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request,
+	facts Facts, v Decision, again time.Duration) (reconcile.Result, error) {
+	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
+		"reason", v.Reason)
 	now := r.Clock.Now()
 	age := now.Sub(csr.CreationTimestamp.Time)
 	result := reconcile.Result{}
@@ -229,7 +234,8 @@ func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (again time
 			// Another request must be the next attempt only when its time has come; who would retry at once is not the
 			// only one who asks this provider.
 			known = reading{until: now.Add(max(askAgain, provider.RetryAfter(err)))}
-			logf.FromContext(ctx).Error(err, "Cannot find out the addresses of a machine", "machine", client.ObjectKeyFromObject(facts.Machine))
+			logf.FromContext(ctx).Error(err, "Cannot find out the addresses of a machine", "machine",
+				client.ObjectKeyFromObject(facts.Machine))
 		}
 		r.state.remember(uid, known, now)
 	}

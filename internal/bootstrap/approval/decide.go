@@ -99,11 +99,13 @@ func (r request) decideJoin(f Facts) Decision {
 	attempt := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
 	switch name := index.NodeName(m); {
 	case f.Token.Owner != attempt.String():
-		return refuse(ReasonTokenOutdated, "bootstrap token %s was made for a former attempt to launch the machine", r.tokenID)
+		return refuse(ReasonTokenOutdated, "bootstrap token %s was made for a former attempt to launch the machine",
+			r.tokenID)
 	case !f.Now.Before(f.Token.Expires):
 		return refuse(ReasonTokenExpired, "bootstrap token %s has expired", r.tokenID)
 	case m.Status.NodeRef != nil:
-		return refuse(ReasonAlreadyJoined, "the machine is node %s already; its bootstrap token was used once more", m.Status.NodeRef.Name)
+		return refuse(ReasonAlreadyJoined, "the machine is node %s already; its bootstrap token was used once more",
+			m.Status.NodeRef.Name)
 	case r.fault != "":
 		return refuse(ReasonMalformed, "%s", r.fault)
 	case m.Status.Instance == nil:
@@ -113,11 +115,13 @@ func (r request) decideJoin(f Facts) Decision {
 	case r.wanted != name:
 		return refuse(ReasonWrongName, "it is for node %s, but the machine's is %s", quoted(r.wanted), name)
 	case f.OtherMachine != nil:
-		return refuse(ReasonNameInUse, "machine %s has the node name %s, too, and had it first", client.ObjectKeyFromObject(f.OtherMachine), name)
+		return refuse(ReasonNameInUse, "machine %s has the node name %s, too, and had it first",
+			client.ObjectKeyFromObject(f.OtherMachine), name)
 	case f.Node != nil && (f.Node.ProviderID == "" || f.Node.ProviderID != m.Spec.ProviderID):
 		return refuse(ReasonNameInUse, "node %s exists already and is not this machine's", name)
 	}
-	return approve(ReasonMachineJoins, "The instance of machine %s joins with the machine's bootstrap token.", client.ObjectKeyFromObject(m))
+	return approve(ReasonMachineJoins, "The instance of machine %s joins with the machine's bootstrap token.",
+		client.ObjectKeyFromObject(m))
 }
 
 func (r request) decideNode(f Facts) Decision {
@@ -134,16 +138,19 @@ func (r request) decideNode(f Facts) Decision {
 	case r.fault != "":
 		return refuse(ReasonMalformed, "%s", r.fault)
 	case r.kind == renewal:
-		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.", client.ObjectKeyFromObject(m))
+		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.",
+			client.ObjectKeyFromObject(m))
 	}
 	others := r.others(f.Addresses)
 	switch {
 	case others != "" && f.Addresses == nil:
 		return pass(ReasonAddressesNotKnown, "the addresses of the machine's instance are not known")
 	case others != "":
-		return refuse(ReasonUnknownAddress, "it is also for %s, which the provider does not know as an address of the instance", quoted(others))
+		return refuse(ReasonUnknownAddress,
+			"it is also for %s, which the provider does not know as an address of the instance", quoted(others))
 	}
-	return approve(ReasonNodeServes, "The node of machine %s serves under its own addresses.", client.ObjectKeyFromObject(m))
+	return approve(ReasonNodeServes, "The node of machine %s serves under its own addresses.",
+		client.ObjectKeyFromObject(m))
 }
 
 // others returns the first name to serve under that is neither the node's nor among the addresses.

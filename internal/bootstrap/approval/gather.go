@@ -60,7 +60,8 @@ func nodeFrom(ctx context.Context, reader client.Reader, name string) (*Node, er
 	return &Node{UID: node.UID, ProviderID: node.Spec.ProviderID}, nil
 }
 
-// otherNow returns the conflicting Node of a Machine among those that the cache has under the name, each as it is at the API server.
+// otherNow returns the conflicting Node of a Machine among those that the cache has under the name, each as it is at
+// the API server.
 func (r *Reconciler) otherNow(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
 	if m == nil {
 		return nil, nil
@@ -77,7 +78,8 @@ func (r *Reconciler) otherNow(ctx context.Context, name string, m *v1beta1.Machi
 		other := v1beta1.Machine{}
 		err := r.Live.Get(ctx, client.ObjectKeyFromObject(&cached[i]), &other)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read machine %s, which has the node name %s too: %w", client.ObjectKeyFromObject(&cached[i]), name, err)
+			return nil, fmt.Errorf("read machine %s, which has the node name %s too: %w",
+				client.ObjectKeyFromObject(&cached[i]), name, err)
 		}
 		if err == nil && index.NodeName(&other) == name {
 			live = append(live, other)
@@ -89,7 +91,8 @@ func (r *Reconciler) otherNow(ctx context.Context, name string, m *v1beta1.Machi
 // machinesOf lists the Machines that are the Node of that name, or expect to become it. They must not be changed.
 func (r *Reconciler) machinesOf(ctx context.Context, node string) ([]v1beta1.Machine, error) {
 	list := &v1beta1.MachineList{}
-	if err := r.Machines.List(ctx, list, client.MatchingFields{index.MachineByNodeName: node}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Machines.List(ctx, list, client.MatchingFields{index.MachineByNodeName: node},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("find the machines of node %s: %w", node, err)
 	}
 	return list.Items, nil
@@ -108,8 +111,8 @@ func paired(machines []v1beta1.Machine, node string) *v1beta1.Machine {
 	return expecting
 }
 
-// betterClaim returns a Machine other than m, of those with the same node name, whose claim to it is better: it is that Node, or
-// it is older. One that is being deleted has none, only its Node while that is there.
+// betterClaim returns a Machine other than m, of those with the same node name, whose claim to it is better: it is
+// that Node, or it is older. One that is being deleted has none, only its Node while that is there.
 func betterClaim(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
 	if m == nil {
 		return nil

@@ -39,8 +39,9 @@ func NewJoins(requests client.Reader) *Joins {
 	return &Joins{requests: requests, turn: make(chan struct{}, 1)}
 }
 
-// Of returns the certificates issued for a node of that name, from a list that began after the call. A Node whose kubelet
-// joined with a token can only be seen later than its certificate, so that what is missing here will not come.
+// Of returns the certificates issued for a node of that name, from a list that began after the call. A Node whose
+// kubelet joined with a token can only be seen later than its certificate, so that what is missing here will not
+// come.
 func (j *Joins) Of(ctx context.Context, node string) ([]Join, error) {
 	before := j.begun.Load()
 	select {

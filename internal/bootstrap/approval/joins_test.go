@@ -55,7 +55,8 @@ func TestWhatIsNoJoin(t *testing.T) {
 	sign := func(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 		csr.CreationTimestamp = metav1.NewTime(asked)
 		csr.Status.Certificate = []byte("signed")
-		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+			Status: corev1.ConditionTrue}}
 		return csr
 	}
 	node, join, ok := joinOf(sign(forClient("n").byToken(t)))
@@ -63,14 +64,15 @@ func TestWhatIsNoJoin(t *testing.T) {
 		t.Fatalf("joinOf = %q, %+v, %t", node, join, ok)
 	}
 	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
-		"not decided":             forClient("n").byToken(t),
-		"by no bootstrapper":      sign(forClient("n").by(t, "system:bootstrap:abcdef")),
-		"by a node":               sign(forClient("n").byNode(t, "n")),
-		"by a person":             sign(forClient("n").by(t, "alice", "system:bootstrappers")),
-		"for no node":             sign(forClient("n", commonName("n")).byToken(t)),
-		"for more than a node":    sign(forClient("n", organizations("system:nodes", "system:masters")).byToken(t)),
-		"a serving certificate":   sign(forServing("n", []string{"n"}, nil).byToken(t)),
-		"with other usages":       sign(forClient("n", usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).byToken(t)),
+		"not decided":           forClient("n").byToken(t),
+		"by no bootstrapper":    sign(forClient("n").by(t, "system:bootstrap:abcdef")),
+		"by a node":             sign(forClient("n").byNode(t, "n")),
+		"by a person":           sign(forClient("n").by(t, "alice", "system:bootstrappers")),
+		"for no node":           sign(forClient("n", commonName("n")).byToken(t)),
+		"for more than a node":  sign(forClient("n", organizations("system:nodes", "system:masters")).byToken(t)),
+		"a serving certificate": sign(forServing("n", []string{"n"}, nil).byToken(t)),
+		"with other usages": sign(forClient("n",
+			usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).byToken(t)),
 		"approved and failed":     failed(sign(forClient("n").byToken(t))),
 		"approved, not signed":    bare(sign(forClient("n").byToken(t))),
 		"approved in false":       withdrawn(sign(forClient("n").byToken(t))),
@@ -83,7 +85,9 @@ func TestWhatIsNoJoin(t *testing.T) {
 }
 
 func failed(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
-	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue})
+	csr.Status.Conditions = append(csr.Status.Conditions,
+		certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed,
+			Status: corev1.ConditionTrue})
 	return csr
 }
 
@@ -135,7 +139,8 @@ func TestListsOfJoinsAreShared(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		csr := forClient(name).byToken(t)
 		csr.Status.Certificate = []byte("signed")
-		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+			Status: corev1.ConditionTrue}}
 		server.requests = append(server.requests, *csr)
 	}
 	synctest.Test(t, func(t *testing.T) {

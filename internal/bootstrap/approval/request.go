@@ -133,8 +133,8 @@ var (
 	extensionAlternative  = asn1.ObjectIdentifier{2, 5, 29, 17}
 )
 
-// maxRequest is many times what a kubelet sends. The API server admits a megabyte, and to verify a signature made with a
-// key of that size would keep a processor busy for hours.
+// maxRequest is many times what a kubelet sends. The API server admits a megabyte, and to verify a signature made
+// with a key of that size would keep a processor busy for hours.
 const maxRequest = 16 << 10
 
 // readCertificateRequest reads the PEM of a request. What a kubelet never puts into one is an error, even if today's
@@ -204,14 +204,15 @@ func (r *request) readAlternatives(parsed *x509.CertificateRequest) error {
 	return nil
 }
 
-// usagesFit reports whether the usages are those of a kubelet: with keys that can, kubelets also ask for the encipherment
-// of keys.
+// usagesFit reports whether the usages are those of a kubelet: with keys that can, kubelets also ask for the
+// encipherment of keys.
 func usagesFit(usages []certificatesv1.KeyUsage, k kind) bool {
 	purpose := certificatesv1.UsageClientAuth
 	if k == serving {
 		purpose = certificatesv1.UsageServerAuth
 	}
-	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, purpose, certificatesv1.UsageKeyEncipherment}
+	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, purpose,
+		certificatesv1.UsageKeyEncipherment}
 	others := slices.ContainsFunc(usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) })
 	return !others && slices.Contains(usages, certificatesv1.UsageDigitalSignature) && slices.Contains(usages, purpose)
 }

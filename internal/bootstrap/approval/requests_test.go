@@ -25,7 +25,8 @@ type draft struct {
 
 // forClient is what the kubelet of a node asks for to join and to renew.
 func forClient(node string, changes ...func(*draft)) *draft {
-	d := &draft{signer: certificatesv1.KubeAPIServerClientKubeletSignerName, usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}
+	d := &draft{signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}
 	d.Subject = pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 	return d.change(changes)
 }
@@ -116,13 +117,15 @@ func certificateAuthority(t testing.TB) func(*draft) {
 		t.Fatal(err)
 	}
 	return func(d *draft) {
-		d.ExtraExtensions = append(d.ExtraExtensions, pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: value})
+		d.ExtraExtensions = append(d.ExtraExtensions, pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true,
+			Value: value})
 	}
 }
 
 // otherName adds to the alternative names one of a form that Go's parser passes over: a user name of Windows domains.
 func otherName(t testing.TB, dns string) func(*draft) {
-	upn := slices.Concat([]byte{0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x14, 0x02, 0x03}, []byte{0xa0, 0x07, 0x0c, 0x05}, []byte("admin"))
+	upn := slices.Concat([]byte{0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x14, 0x02, 0x03},
+		[]byte{0xa0, 0x07, 0x0c, 0x05}, []byte("admin"))
 	value, err := asn1.Marshal([]asn1.RawValue{
 		{Class: asn1.ClassContextSpecific, Tag: 2, Bytes: []byte(dns)},
 		{Class: asn1.ClassContextSpecific, Tag: 0, IsCompound: true, Bytes: upn},

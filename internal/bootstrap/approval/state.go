@@ -14,8 +14,8 @@ const (
 	addressesFresh = 5 * time.Minute
 	// askAgain is when the provider is asked again after an error.
 	askAgain = 30 * time.Second
-	// reportedFor is how long a person is not reported the same of the same machine again: Kubernetes removes a request that
-	// stays pending after a day.
+	// reportedFor is how long a person is not reported the same of the same machine again: Kubernetes removes a request
+	// that stays pending after a day.
 	reportedFor = 24 * time.Hour
 )
 

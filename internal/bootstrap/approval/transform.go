@@ -20,8 +20,8 @@ func Transform(object any) (any, error) {
 	csr.ManagedFields, csr.Annotations, csr.Labels = nil, nil, nil
 	csr.Spec.Extra = nil
 	if len(csr.Spec.Request) > maxRequest {
-		// Whoever may join can fill them up to the megabyte that the API server admits. One byte too many is kept, so that it is
-		// still seen to be too long.
+		// Whoever may join can fill them up to the megabyte that the API server admits. One byte too many is kept, so that
+		// it is still seen to be too long.
 		csr.Spec.Request = bytes.Clone(csr.Spec.Request[:maxRequest+1])
 	}
 	if !pending {
@@ -33,7 +33,8 @@ func Transform(object any) (any, error) {
 	return csr, nil
 }
 
-// byNode is the index that finds pending requests by the names of nodes in them: the one that asks and the one asked for.
+// byNode is the index that finds pending requests by the names of nodes in them: the one that asks and the one asked
+// for.
 const byNode = "certificatesigningrequest.nodeName"
 
 // RegisterIndexes adds the index of CertificateSigningRequests to the target cluster's cache. It may be called once per

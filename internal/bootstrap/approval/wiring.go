@@ -18,9 +18,10 @@ import (
 	"machinist.dev/machinist/internal/wiring"
 )
 
-// Wiring returns a table for each signer, so that requests for which the provider is asked never hold up those for which
-// it is not: a request is triggered by itself, and by what changes the name or the pairing of a Machine or Node with its name.
-// synced reports whether the target cluster's cache was filled: before, nothing can be waiting for a Machine.
+// Wiring returns a table for each signer, so that requests for which the provider is asked never hold up those for
+// which it is not: a request is triggered by itself, and by what changes the name or the pairing of a Machine or Node
+// with its name. synced reports whether the target cluster's cache was filled: before, nothing can be waiting for a
+// Machine.
 func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	table := func(name, signer string) wiring.Controller {
 		waiting := waitingFor(r.Cache, signer, synced)
@@ -28,12 +29,14 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 			Name: name, Reconciler: r, Concurrency: r.Concurrency,
 			Watches: []wiring.Watch{
 				{Cluster: wiring.Target, Object: &certificatesv1.CertificateSigningRequest{}, Predicate: pendingOf(signer)},
-				{Object: &v1beta1.Machine{}, Predicate: machineChanged(), Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-					return waiting(ctx, index.NodeName(o.(*v1beta1.Machine)))
-				})},
-				{Cluster: wiring.Target, Object: &corev1.Node{}, Predicate: nodeChanged(), Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-					return waiting(ctx, o.GetName())
-				})},
+				{Object: &v1beta1.Machine{}, Predicate: machineChanged(),
+					Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+						return waiting(ctx, index.NodeName(o.(*v1beta1.Machine)))
+					})},
+				{Cluster: wiring.Target, Object: &corev1.Node{}, Predicate: nodeChanged(),
+					Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+						return waiting(ctx, o.GetName())
+					})},
 			},
 		}
 	}
@@ -93,7 +96,8 @@ func nodeChanged() predicate.Predicate {
 }
 
 // waitingFor finds the pending requests for a signer in which a node is named.
-func waitingFor(cache client.Reader, signer string, synced func() bool) func(context.Context, string) []reconcile.Request {
+func waitingFor(cache client.Reader, signer string, synced func() bool) func(context.Context,
+	string) []reconcile.Request {
 	return func(ctx context.Context, node string) []reconcile.Request {
 		if node == "" || !synced() {
 			return nil

@@ -67,11 +67,13 @@ func newWorld(t *testing.T) *world {
 			return err
 		}
 		w.approver = New(Options{
-			Provider: w.ns, ClusterID: "c", Machines: mgr.GetCache(), Live: w.WithWatch, Cache: mgr.GetCache(), Target: w.WithWatch,
+			Provider: w.ns, ClusterID: "c", Machines: mgr.GetCache(), Live: w.WithWatch, Cache: mgr.GetCache(),
+			Target:  w.WithWatch,
 			Classes: w.cloud, Cloud: w.cloud, Recorder: recorder, Clock: w.clock,
 		})
 		for _, table := range w.approver.Wiring(func() bool { return true }) {
-			err := table.Add(mgr, func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
+			err := table.Add(mgr, func(object client.Object, keys handler.EventHandler,
+				changes ...predicate.Predicate) source.Source {
 				return source.Kind(mgr.GetCache(), object, keys, changes...)
 			})
 			if err != nil {
@@ -134,8 +136,10 @@ func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1
 func (w *world) bare(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{v1beta1.LabelProvider: w.ns}, Finalizers: []string{v1beta1.MachineFinalizer}},
-		Spec:       v1beta1.MachineSpec{Provider: w.ns, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)}, ProviderID: "acme:///" + w.node(name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{v1beta1.LabelProvider: w.ns},
+			Finalizers: []string{v1beta1.MachineFinalizer}},
+		Spec: v1beta1.MachineSpec{Provider: w.ns, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)},
+			ProviderID: "acme:///" + w.node(name)},
 	}
 	for _, c := range changes {
 		c(m)
@@ -170,7 +174,8 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 // pair makes the Machine's Node and pairs them.
 func (w *world) pair(m *v1beta1.Machine) {
 	w.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name)}, Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name)},
+		Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID}}
 	w.make(node)
 	w.status(m, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID} })
 }
@@ -190,7 +195,8 @@ func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
 func (w *world) asToken(token bootstrap.Token) client.Client {
 	w.Helper()
 	cp := env.ControlPlane()
-	return w.client(&rest.Config{Host: cp.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token.Value})
+	return w.client(&rest.Config{Host: cp.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()},
+		BearerToken: token.Value})
 }
 
 // asNode returns the client of a node that has its certificate.
@@ -218,13 +224,14 @@ func (w *world) post(as client.Client, d *draft) string {
 	w.Helper()
 	csr := d.object(w)
 	csr.Name = fmt.Sprintf("%s-%d", w.ns, time.Now().UnixNano())
-	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, env.Patience, true, func(ctx context.Context) (bool, error) {
-		err := as.Create(ctx, csr)
-		if apierrors.IsUnauthorized(err) {
-			return false, nil
-		}
-		return true, err
-	})
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, env.Patience, true,
+		func(ctx context.Context) (bool, error) {
+			err := as.Create(ctx, csr)
+			if apierrors.IsUnauthorized(err) {
+				return false, nil
+			}
+			return true, err
+		})
 	if err != nil {
 		w.Fatalf("post a request: %v", err)
 	}
@@ -234,13 +241,15 @@ func (w *world) post(as client.Client, d *draft) string {
 // wantSigned waits until a request was approved for the reason given, and signed.
 func (w *world) wantSigned(name string, want Reason) {
 	w.Helper()
-	env.Await(w, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, name+" to be signed", func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
-		if len(l.Items) == 0 {
-			return false, "it is gone"
-		}
-		csr := l.Items[0]
-		return len(csr.Status.Certificate) > 0 && csr.Status.Conditions[0].Reason == string(want), fmt.Sprint(csr.Status.Conditions)
-	}, client.MatchingFields{"metadata.name": name})
+	env.Await(w, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, name+" to be signed",
+		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
+			if len(l.Items) == 0 {
+				return false, "it is gone"
+			}
+			csr := l.Items[0]
+			return len(csr.Status.Certificate) > 0 && csr.Status.Conditions[0].Reason == string(want),
+				fmt.Sprint(csr.Status.Conditions)
+		}, client.MatchingFields{"metadata.name": name})
 }
 
 // wantReported waits for the event that a request is left pending for a reason, and looks whether it is.

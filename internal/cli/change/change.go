@@ -19,8 +19,8 @@ type Change struct {
 	To   json.RawMessage `json:"to,omitempty"`
 }
 
-// Between returns what differs between two values of one type, under a path, in the order of the paths. Lists differ as a
-// whole.
+// Between returns what differs between two values of one type, under a path, in the order of the paths. Lists differ
+// as a whole.
 func Between(path string, from, to any) ([]Change, error) {
 	a, err := generic(from)
 	if err != nil {
@@ -74,7 +74,8 @@ func walk(path string, a, b any, changes *[]Change) {
 
 // under writes keys that are no names of fields, such as those of labels, in brackets.
 func under(path, key string) string {
-	if strings.HasSuffix(path, "labels") || strings.HasSuffix(path, "annotations") || strings.HasSuffix(path, "matchLabels") || strings.ContainsAny(key, "./ ") {
+	if strings.HasSuffix(path, "labels") || strings.HasSuffix(path, "annotations") ||
+		strings.HasSuffix(path, "matchLabels") || strings.ContainsAny(key, "./ ") {
 		return path + "[" + key + "]"
 	}
 	if path == "" {

@@ -24,8 +24,9 @@ func TestBetween(t *testing.T) {
 		"a group of fields":      {`{}`, `{"a":{"b":1,"c":"d"}}`, []string{"spec.a.b: + 1", "spec.a.c: + d"}},
 		"a group goes":           {`{"a":{"b":1}}`, `{}`, []string{"spec.a.b: 1 removed"}},
 		"lists differ as wholes": {`{"a":[1]}`, `{"a":[1,2]}`, []string{"spec.a: [1] → [1,2]"}},
-		"labels":                 {`{"labels":{"app":"a"}}`, `{"labels":{"app":"b","x/y":""}}`, []string{"spec.labels[app]: a → b", `spec.labels[x/y]: + ""`}},
-		"another form":           {`{"a":{"b":1}}`, `{"a":7}`, []string{`spec.a: {"b":1} → 7`}},
+		"labels": {`{"labels":{"app":"a"}}`, `{"labels":{"app":"b","x/y":""}}`,
+			[]string{"spec.labels[app]: a → b", `spec.labels[x/y]: + ""`}},
+		"another form": {`{"a":{"b":1}}`, `{"a":7}`, []string{`spec.a: {"b":1} → 7`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes, err := Between("spec", object(test.from), object(test.to))
@@ -41,7 +42,8 @@ func TestBetween(t *testing.T) {
 			}
 		})
 	}
-	changes, err := Between("spec", json.RawMessage(`{"a":12345678901234567890}`), json.RawMessage(`{"a":12345678901234567891}`))
+	changes, err := Between("spec", json.RawMessage(`{"a":12345678901234567890}`),
+		json.RawMessage(`{"a":12345678901234567891}`))
 	if err != nil || len(changes) != 1 {
 		t.Errorf("large numbers that differ: %v, %v", changes, err)
 	}

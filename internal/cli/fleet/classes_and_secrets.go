@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// notReady is the state of a fleet of which some machines are not Ready: Scaling where all of those are on their way to become
-// Nodes and nothing keeps them from it.
+// notReady is the state of a fleet of which some machines are not Ready: Scaling where all of those are on their way
+// to become Nodes and nothing keeps them from it.
 func notReady(machines []*v1beta1.Machine, now time.Time) string {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil || meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
@@ -53,7 +53,8 @@ func sourcesOf(f Facts) []Source {
 	for i := range f.Secrets {
 		secret := &f.Secrets[i]
 		sources = append(sources, Source{
-			Namespace: secret.Namespace, Object: "secret/" + secret.Name, Reason: deleting, Since: timeOf(*secret.DeletionTimestamp),
+			Namespace: secret.Namespace, Object: "secret/" + secret.Name, Reason: deleting,
+			Since:       timeOf(*secret.DeletionTimestamp),
 			Explanation: "It goes when no class and no machine needs it, and cannot be used after that.",
 		})
 	}

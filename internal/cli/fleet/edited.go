@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// editedOf returns the machines of deployments whose specification is not that of their set's template. The template of a set
-// without a deployment may be changed, which concerns new machines only.
+// editedOf returns the machines of deployments whose specification is not that of their set's template. The template
+// of a set without a deployment may be changed, which concerns new machines only.
 func editedOf(fam family) []Edited {
 	edited := []Edited{}
 	for _, sets := range fam.sets {

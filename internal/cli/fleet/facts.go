@@ -109,7 +109,9 @@ func Only(f Facts, deployment string) Facts {
 	}
 	for _, check := range f.Checks {
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-		if err == nil && slices.ContainsFunc(only.Machines, func(m v1beta1.Machine) bool { return selector.Matches(labels.Set(m.Labels)) }) {
+		if err == nil && slices.ContainsFunc(only.Machines, func(m v1beta1.Machine) bool {
+			return selector.Matches(labels.Set(m.Labels))
+		}) {
 			only.Checks = append(only.Checks, check)
 		}
 	}
@@ -118,7 +120,8 @@ func Only(f Facts, deployment string) Facts {
 }
 
 // classesOf returns the classes of machines, and the Secrets that these refer to.
-func classesOf(f Facts, machines []v1beta1.Machine) (classes []v1beta1.MachineClass, secrets []metav1.PartialObjectMetadata) {
+func classesOf(f Facts, machines []v1beta1.Machine) (classes []v1beta1.MachineClass,
+	secrets []metav1.PartialObjectMetadata) {
 	used := map[string]bool{}
 	for _, class := range f.Classes {
 		if !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {

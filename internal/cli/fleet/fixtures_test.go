@@ -35,11 +35,13 @@ func ownedBy(kind, name string) []metav1.OwnerReference {
 
 func deployment(name string, replicas int32, conditions ...metav1.Condition) v1beta1.MachineDeployment {
 	d := v1beta1.MachineDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: ago(time.Hour)},
-		Spec:       v1beta1.MachineDeploymentSpec{Replicas: &replicas},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID(name), Generation: 1,
+			CreationTimestamp: ago(time.Hour)},
+		Spec: v1beta1.MachineDeploymentSpec{Replicas: &replicas},
 	}
 	d.Status.ObservedGeneration, d.Status.CurrentRevision, d.Status.AvailableReplicas = 1, 2, replicas
-	d.Status.Conditions = append([]metav1.Condition{said(v1beta1.ConditionRollingOut, off, v1beta1.ReasonRolloutComplete, "", time.Hour)}, conditions...)
+	d.Status.Conditions = append([]metav1.Condition{said(v1beta1.ConditionRollingOut, off, v1beta1.ReasonRolloutComplete,
+		"", time.Hour)}, conditions...)
 	return d
 }
 
@@ -56,12 +58,14 @@ func set(owner, name, revision string, replicas int32) v1beta1.MachineSet {
 
 // machine makes one that runs; changes make it something else.
 func machine(set, name string, changes ...func(*v1beta1.Machine)) v1beta1.Machine {
-	m := v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID(name), CreationTimestamp: ago(time.Hour), Labels: map[string]string{"pool": set}}}
+	m := v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID(name),
+		CreationTimestamp: ago(time.Hour), Labels: map[string]string{"pool": set}}}
 	if set != "" {
 		m.OwnerReferences = ownedBy("MachineSet", set)
 	}
 	m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-" + name}
-	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionUpToDate, v1beta1.ConditionReady} {
+	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy,
+		v1beta1.ConditionUpToDate, v1beta1.ConditionReady} {
 		m.Status.Conditions = append(m.Status.Conditions, said(kind, on, "Fine", "", 50*time.Minute))
 	}
 	for _, change := range changes {
@@ -73,7 +77,8 @@ func machine(set, name string, changes ...func(*v1beta1.Machine)) v1beta1.Machin
 func starting(reason string, since time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase, m.Status.NodeRef, m.CreationTimestamp = v1beta1.MachinePending, nil, ago(since)
-		m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionLaunched, off, reason, "", since), said(v1beta1.ConditionReady, off, reason, "", since)}
+		m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionLaunched, off, reason, "", since),
+			said(v1beta1.ConditionReady, off, reason, "", since)}
 	}
 }
 
@@ -81,13 +86,15 @@ func leaving(reason string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		at := ago(9 * time.Minute)
 		m.DeletionTimestamp, m.Status.Phase = &at, v1beta1.MachineDeleting
-		m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionDeleting, on, reason, "", 9*time.Minute), said(v1beta1.ConditionReady, off, reason, "", 9*time.Minute)}
+		m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionDeleting, on, reason, "", 9*time.Minute),
+			said(v1beta1.ConditionReady, off, reason, "", 9*time.Minute)}
 	}
 }
 
 func broken(m *v1beta1.Machine) {
 	m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished
-	m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReady, off, v1beta1.ReasonInstanceVanished, "", time.Minute)}
+	m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReady, off, v1beta1.ReasonInstanceVanished, "",
+		time.Minute)}
 }
 
 func running(name string) why.Process {
@@ -119,9 +126,11 @@ func unmakeable() Facts {
 	at := ago(time.Minute)
 	going.DeletionTimestamp = &at
 	f.Classes = []v1beta1.MachineClass{
-		class("small", on, v1beta1.ReasonValid, ""), going, class("refused", off, v1beta1.ReasonCredentialsRefused, "Unauthenticated: the token has expired"),
+		class("small", on, v1beta1.ReasonValid, ""), going, class("refused", off, v1beta1.ReasonCredentialsRefused,
+			"Unauthenticated: the token has expired"),
 	}
-	f.Secrets = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "cloud", DeletionTimestamp: &at}}}
+	f.Secrets = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "cloud",
+		DeletionTimestamp: &at}}}
 	f.Sets[0].Spec.Template.Spec.Version = "v1.36.3"
 	f.Machines[0].Spec.Version, f.Machines[1].Spec.Version, f.Machines[2].Spec.Version = "v1.36.3", "v1.36.3", "v1.35.0"
 	return f
@@ -130,30 +139,42 @@ func unmakeable() Facts {
 // troubled has something of everything.
 func troubled() Facts {
 	f := healthy()
-	rolling := deployment("api", 2, said(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing, "3 machines of set api-new in a row\x1b[2J failed.", time.Minute))
-	paused := deployment("db", 1, said(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, "", time.Minute))
+	rolling := deployment("api", 2, said(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing,
+		"3 machines of set api-new in a row\x1b[2J failed.", time.Minute))
+	paused := deployment("db", 1, said(v1beta1.ConditionProgressing, metav1.ConditionUnknown,
+		v1beta1.ReasonDeploymentPaused, "", time.Minute))
 	paused.Spec.Paused = true
-	frozen := deployment("burst", 1, said(v1beta1.ConditionFrozen, on, v1beta1.ReasonOvershoot, "9 machines where at most 4 are tolerated.", 3*time.Minute))
+	frozen := deployment("burst", 1, said(v1beta1.ConditionFrozen, on, v1beta1.ReasonOvershoot,
+		"9 machines where at most 4 are tolerated.", 3*time.Minute))
 	f.Deployments = append(f.Deployments, rolling, paused, frozen)
 	lone := set("", "lone", "", 2)
-	lone.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReplicaFailure, on, v1beta1.ReasonMachineCreateFailed, "quota exceeded", time.Minute)}
-	f.Sets = append(f.Sets, set("api", "api-new", "2", 2), set("api", "api-old", "1", 1), set("burst", "burst-1", "2", 1), lone)
+	lone.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReplicaFailure, on,
+		v1beta1.ReasonMachineCreateFailed, "quota exceeded", time.Minute)}
+	f.Sets = append(f.Sets, set("api", "api-new", "2", 2), set("api", "api-old", "1", 1),
+		set("burst", "burst-1", "2", 1), lone)
 	f.Machines = append(f.Machines,
-		machine("api-new", "api-new-0", starting(v1beta1.ReasonClassNotFound, 4*time.Minute)), machine("api-new", "api-new-1", starting(v1beta1.ReasonClassNotFound, 2*time.Minute)),
-		machine("api-old", "api-old-0", leaving(v1beta1.ReasonBlockedByDisruptionBudget)), machine("burst-1", "burst-1-0", broken), machine("lone", "lone-0"), machine("", "hand-made"),
+		machine("api-new", "api-new-0", starting(v1beta1.ReasonClassNotFound, 4*time.Minute)),
+		machine("api-new", "api-new-1", starting(v1beta1.ReasonClassNotFound, 2*time.Minute)),
+		machine("api-old", "api-old-0", leaving(v1beta1.ReasonBlockedByDisruptionBudget)),
+		machine("burst-1", "burst-1-0", broken), machine("lone", "lone-0"), machine("", "hand-made"),
 		machine("", "kept", func(m *v1beta1.Machine) {
 			m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: "2026-07-03T12:00:00Z"}
 		}),
 	)
 	allowed := v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "fine"}}
-	allowed.Status = v1beta1.MachineHealthCheckStatus{ExpectedMachines: 3, CurrentHealthy: 2, RemediationsAllowed: 1, Targets: []string{"web-new-0"},
-		Conditions: []metav1.Condition{said(v1beta1.ConditionRemediationAllowed, on, v1beta1.ReasonRemediationAllowed, "", time.Hour)}}
+	allowed.Status = v1beta1.MachineHealthCheckStatus{ExpectedMachines: 3, CurrentHealthy: 2, RemediationsAllowed: 1,
+		Targets: []string{"web-new-0"},
+		Conditions: []metav1.Condition{said(v1beta1.ConditionRemediationAllowed, on, v1beta1.ReasonRemediationAllowed, "",
+			time.Hour)}}
 	stopped := v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "stopped"}}
 	stopped.Status = v1beta1.MachineHealthCheckStatus{ExpectedMachines: 8, CurrentHealthy: 2,
-		Conditions: []metav1.Condition{said(v1beta1.ConditionRemediationAllowed, off, v1beta1.ReasonControlPlaneUnreachable, "", 2*time.Minute)}}
-	f.Checks = []v1beta1.MachineHealthCheck{stopped, allowed, {ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "new"}}}
+		Conditions: []metav1.Condition{said(v1beta1.ConditionRemediationAllowed, off, v1beta1.ReasonControlPlaneUnreachable,
+			"", 2*time.Minute)}}
+	f.Checks = []v1beta1.MachineHealthCheck{stopped, allowed,
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "new"}}}
 	gone := now.Add(-4 * time.Minute)
-	f.Processes = []why.Process{{Name: "machinist-manager", Searched: []string{"machinist-system", "kube-system"}}, {Name: "machinist-provider-sim", Known: true, Seen: &gone}}
+	f.Processes = []why.Process{{Name: "machinist-manager", Searched: []string{"machinist-system", "kube-system"}},
+		{Name: "machinist-provider-sim", Known: true, Seen: &gone}}
 	f.Unread = []string{"You may not list this."}
 	return f
 }

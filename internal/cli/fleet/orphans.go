@@ -137,9 +137,11 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 	if r.Stopped != "" {
 		found = style.Bad("nothing is looked for: ") + printer.Clean(r.Stopped)
 	}
-	fmt.Fprintf(w, "%s: %s. It %s; the last report is %s old.\n", style.Strong(name), found, listing, printer.Age(o.Now, r.Written))
+	fmt.Fprintf(w, "%s: %s. It %s; the last report is %s old.\n", style.Strong(name), found, listing,
+		printer.Age(o.Now, r.Written))
 	for _, u := range r.Unlisted {
-		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not checked"), printer.Clean(u.Source), printer.Clean(u.Why))
+		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not checked"),
+			printer.Clean(u.Source), printer.Clean(u.Why))
 	}
 	if len(r.Entries) > 0 {
 		head := []string{"INSTANCE", "WAS OF MACHINE", "FOUND BY", "SEEN FIRST", "MADE", "WHAT OF IT"}
@@ -149,7 +151,8 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 			if e.Launched != nil {
 				made = printer.Age(o.Now, *e.Launched) + " ago"
 			}
-			rows[i] = []string{printer.Clean(nameOf(e)), printer.Clean(e.Machine), printer.Clean(e.Source), printer.Age(o.Now, e.FirstSeen) + " ago", made, outcome(e.Outcome, period)}
+			rows[i] = []string{printer.Clean(nameOf(e)), printer.Clean(e.Machine), printer.Clean(e.Source),
+				printer.Age(o.Now, e.FirstSeen) + " ago", made, outcome(e.Outcome, period)}
 		}
 		_ = printer.Table(w, head, rows)
 	}

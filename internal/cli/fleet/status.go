@@ -225,7 +225,8 @@ func deploymentOf(d *v1beta1.MachineDeployment, fam family) Scaled {
 // CurrentSet returns the set of the newest revision, nil if there is none: the one whose revision the deployment names.
 func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1beta1.MachineSet {
 	for _, set := range sets {
-		if revision := set.Annotations[v1beta1.AnnotationRevision]; revision != "" && revision == fmt.Sprint(d.Status.CurrentRevision) {
+		if revision := set.Annotations[v1beta1.AnnotationRevision]; revision != "" &&
+			revision == fmt.Sprint(d.Status.CurrentRevision) {
 			return set
 		}
 	}
@@ -261,14 +262,16 @@ func rolloutOf(d *v1beta1.MachineDeployment) (state, reason, message string) {
 }
 
 func setOf(set *v1beta1.MachineSet, fam family) Scaled {
-	s := Scaled{Namespace: set.Namespace, Name: set.Name, Desired: set.ReplicasOrDefault(), Available: set.Status.AvailableReplicas, Rollout: "AsDeclared"}
+	s := Scaled{Namespace: set.Namespace, Name: set.Name, Desired: set.ReplicasOrDefault(),
+		Available: set.Status.AvailableReplicas, Rollout: "AsDeclared"}
 	s.count(fam.machines[set.UID], func(m *v1beta1.Machine) bool {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	})
 	if s.Ready < len(fam.machines[set.UID])-s.Deleting {
 		s.Rollout = notReady(fam.machines[set.UID], fam.now)
 	}
-	for _, kind := range []string{v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure, v1beta1.ConditionScalingUp, v1beta1.ConditionScalingDown} {
+	for _, kind := range []string{v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure, v1beta1.ConditionScalingUp,
+		v1beta1.ConditionScalingDown} {
 		c := meta.FindStatusCondition(set.Status.Conditions, kind)
 		if c == nil || c.Status != metav1.ConditionTrue && c.Reason != v1beta1.ReasonBackingOff {
 			continue
@@ -288,7 +291,8 @@ func (s *Status) frozen(o interface {
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return
 	}
-	s.Freezes = append(s.Freezes, Freeze{o.GetNamespace(), object, c.Reason, why.MeaningOf(c.Type, c.Reason).Explanation, c.Message, timeOf(c.LastTransitionTime)})
+	s.Freezes = append(s.Freezes, Freeze{o.GetNamespace(), object, c.Reason, why.MeaningOf(c.Type, c.Reason).Explanation,
+		c.Message, timeOf(c.LastTransitionTime)})
 }
 
 func checkOf(c *v1beta1.MachineHealthCheck) HealthCheck {

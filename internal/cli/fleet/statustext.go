@@ -68,7 +68,8 @@ func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style prin
 		if x.Failed > 0 {
 			failed = style.Bad(failed)
 		}
-		row := []string{x.Name, fmt.Sprint(x.Desired), fmt.Sprint(x.Updated), fmt.Sprint(x.Ready), fmt.Sprint(x.Available), fmt.Sprint(x.Updating), failed, fmt.Sprint(x.Deleting)}
+		row := []string{x.Name, fmt.Sprint(x.Desired), fmt.Sprint(x.Updated), fmt.Sprint(x.Ready), fmt.Sprint(x.Available),
+			fmt.Sprint(x.Updating), failed, fmt.Sprint(x.Deleting)}
 		if x.Strategy != "" {
 			row = append(row, x.Strategy)
 		}
@@ -129,7 +130,8 @@ func (s Status) checks(w *strings.Builder, style printer.Style) {
 		} else if len(c.Unhealthy) > 0 {
 			note = style.Warn("unhealthy") + ": " + why.Few(c.Unhealthy, 3)
 		}
-		rows = append(rows, []string{c.Name, fmt.Sprint(c.Machines), fmt.Sprint(c.Healthy), fmt.Sprint(c.RemediationsAllowed), note})
+		rows = append(rows, []string{c.Name, fmt.Sprint(c.Machines), fmt.Sprint(c.Healthy),
+			fmt.Sprint(c.RemediationsAllowed), note})
 		namespaces = append(namespaces, c.Namespace)
 	}
 	s.rows(w, []string{"HEALTH CHECK", "MACHINES", "HEALTHY", "MAY FAIL", "NOTE"}, rows, namespaces)
@@ -144,7 +146,8 @@ func (s Status) freezes(w *strings.Builder, style printer.Style) {
 			age = printer.Age(s.Now, *f.Since)
 		}
 		message := cmp.Or(printer.Clean(f.Message), f.Explanation)
-		rows, namespaces = append(rows, []string{f.Object, style.Bad(f.Reason), age, message}), append(namespaces, f.Namespace)
+		rows, namespaces = append(rows, []string{f.Object, style.Bad(f.Reason), age, message}), append(namespaces,
+			f.Namespace)
 	}
 	s.rows(w, []string{"FROZEN", "REASON", "FOR", "WHY"}, rows, namespaces)
 }
@@ -161,7 +164,8 @@ func (s Status) sources(w *strings.Builder, style printer.Style) {
 		if x.Reason == deleting {
 			reason = style.Warn(x.Reason)
 		}
-		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Clean(x.Explanation)}), append(namespaces, x.Namespace)
+		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Clean(x.Explanation)}), append(namespaces,
+			x.Namespace)
 	}
 	s.rows(w, []string{"CLASS OR SECRET", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
 }
@@ -170,7 +174,8 @@ func (s Status) edited(w *strings.Builder) {
 	var rows [][]string
 	var namespaces []string
 	for _, x := range s.Edited {
-		rows = append(rows, []string{x.Name, x.Field, printer.Fit(printer.Clean(x.Is), 40), printer.Fit(printer.Clean(x.Set), 40)})
+		rows = append(rows, []string{x.Name, x.Field, printer.Fit(printer.Clean(x.Is), 40),
+			printer.Fit(printer.Clean(x.Set), 40)})
 		namespaces = append(namespaces, x.Namespace)
 	}
 	s.rows(w, []string{"MACHINE EDITED BY HAND", "FIELD", "VALUE", "IN ITS SET"}, rows, namespaces)
@@ -202,11 +207,13 @@ func (s Status) processes(w *strings.Builder, style printer.Style) {
 		switch {
 		case p.Running:
 		case p.Known && p.Seen != nil:
-			lines = append(lines, style.Bad("No process "+p.Name+" is running")+fmt.Sprintf(", for %s now: what is written here is what it last saw.", printer.Age(s.Now, *p.Seen)))
+			lines = append(lines, style.Bad("No process "+p.Name+
+				" is running")+fmt.Sprintf(", for %s now: what is written here is what it last saw.", printer.Age(s.Now, *p.Seen)))
 		case p.Known:
 			lines = append(lines, style.Bad("No process "+p.Name+" is running."))
 		case len(p.Searched) > 0:
-			lines = append(lines, style.Warn("No lease of "+p.Name)+" in "+strings.Join(p.Searched, ", ")+": is it running? (--system-namespace says where its lease is.)")
+			lines = append(lines, style.Warn("No lease of "+p.Name)+" in "+strings.Join(p.Searched, ", ")+
+				": is it running? (--system-namespace says where its lease is.)")
 		}
 	}
 	if len(lines) > 0 {
@@ -229,6 +236,7 @@ func (s Status) sum(w *strings.Builder, style printer.Style) {
 		} else if s.Namespace != "" {
 			namespace = " -n " + s.Namespace
 		}
-		fmt.Fprintf(w, "\n%s, %d not settled. machinist why machine/%s%s says more.\n", wording.Count(s.Machines, "machine"), waiting, name, namespace)
+		fmt.Fprintf(w, "\n%s, %d not settled. machinist why machine/%s%s says more.\n", wording.Count(s.Machines, "machine"),
+			waiting, name, namespace)
 	}
 }

@@ -51,8 +51,8 @@ type Branch struct {
 	Children []Branch `json:"children,omitempty"`
 }
 
-// TreeOf makes the view from what was read. kind and name choose one object, with what is above and below it; both empty is
-// everything. It returns false if that object is not there.
+// TreeOf makes the view from what was read. kind and name choose one object, with what is above and below it; both
+// empty is everything. It returns false if that object is not there.
 func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	fam := familyOf(f)
 	t := Tree{Now: f.Now, Namespace: f.Namespace, Unread: f.Unread, Items: []Branch{}}
@@ -60,7 +60,8 @@ func TreeOf(f Facts, kind, name string) (Tree, bool) {
 		d := &f.Deployments[i]
 		s := deploymentOf(d, fam)
 		replicas := d.ReplicasOrDefault()
-		b := Branch{Kind: "MachineDeployment", Namespace: d.Namespace, Name: d.Name, Created: d.CreationTimestamp.UTC(), State: s.Rollout, Revision: d.Status.CurrentRevision, Desired: &replicas, Ready: s.Ready}
+		b := Branch{Kind: "MachineDeployment", Namespace: d.Namespace, Name: d.Name, Created: d.CreationTimestamp.UTC(),
+			State: s.Rollout, Revision: d.Status.CurrentRevision, Desired: &replicas, Ready: s.Ready}
 		current := CurrentSet(d, fam.sets[d.UID])
 		for _, set := range fam.sets[d.UID] {
 			state := "Old"
@@ -108,7 +109,8 @@ func pick(all []Branch, kind, name string) []Branch {
 func setBranch(set *v1beta1.MachineSet, state string, fam family) Branch {
 	replicas := set.ReplicasOrDefault()
 	revision, _ := strconv.ParseInt(set.Annotations[v1beta1.AnnotationRevision], 10, 64)
-	b := Branch{Kind: "MachineSet", Namespace: set.Namespace, Name: set.Name, Created: set.CreationTimestamp.UTC(), State: state, Revision: revision, Desired: &replicas}
+	b := Branch{Kind: "MachineSet", Namespace: set.Namespace, Name: set.Name, Created: set.CreationTimestamp.UTC(),
+		State: state, Revision: revision, Desired: &replicas}
 	for _, m := range fam.machines[set.UID] {
 		child := machineBranch(m)
 		if m.DeletionTimestamp == nil {
@@ -120,7 +122,8 @@ func setBranch(set *v1beta1.MachineSet, state string, fam family) Branch {
 }
 
 func machineBranch(m *v1beta1.Machine) Branch {
-	b := Branch{Kind: "Machine", Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.UTC(), State: string(m.Status.Phase)}
+	b := Branch{Kind: "Machine", Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.UTC(),
+		State: string(m.Status.Phase)}
 	if m.Status.NodeRef != nil {
 		b.Node = m.Status.NodeRef.Name
 	}
@@ -128,7 +131,8 @@ func machineBranch(m *v1beta1.Machine) Branch {
 		b.Ready = 1
 	}
 	if c := why.Blocking(m); c != nil {
-		b.Reason, b.Explanation, b.Since = c.Reason, why.MeaningOf(c.Type, c.Reason).Explanation, timeOf(metav1.Time(c.LastTransitionTime))
+		b.Reason, b.Explanation, b.Since = c.Reason, why.MeaningOf(c.Type,
+			c.Reason).Explanation, timeOf(metav1.Time(c.LastTransitionTime))
 	}
 	return b
 }

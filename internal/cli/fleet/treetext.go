@@ -63,7 +63,8 @@ func (d *drawing) draw(b Branch, first, next string) {
 	if b.Since != nil {
 		waits += " for " + printer.Age(d.tree.Now, *b.Since)
 	}
-	row := []string{d.style.Faint(first) + name, state, b.ready(), printer.Clean(b.Node), printer.Age(d.tree.Now, b.Created), waits}
+	row := []string{d.style.Faint(first) + name, state, b.ready(), printer.Clean(b.Node),
+		printer.Age(d.tree.Now, b.Created), waits}
 	if d.style.Wide {
 		row = append(row, b.Explanation)
 	}

@@ -101,10 +101,13 @@ func TestTree(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	launched := now.Add(-2 * time.Hour)
 	entry := func(id, machine string, v orphans.Outcome) ledger.Entry {
-		return ledger.Entry{ProviderID: id, Machine: machine, UID: "u", Source: "prod/small", FirstSeen: now.Add(-40 * time.Minute), Launched: &launched, Outcome: string(v)}
+		return ledger.Entry{ProviderID: id, Machine: machine, UID: "u", Source: "prod/small",
+			FirstSeen: now.Add(-40 * time.Minute), Launched: &launched, Outcome: string(v)}
 	}
-	page := ledger.Page{Provider: "sim", Written: now.Add(-10 * time.Minute), Period: 1800, Total: 9, Unlisted: []ledger.Unlisted{{Source: "prod/dark", Why: "Unavailable"}}}
-	for _, v := range []orphans.Outcome{orphans.Delete, orphans.Report, orphans.Duplicate, orphans.Unconfirmed, orphans.TooYoung, orphans.AfterOutage, orphans.OverLimit} {
+	page := ledger.Page{Provider: "sim", Written: now.Add(-10 * time.Minute), Period: 1800, Total: 9,
+		Unlisted: []ledger.Unlisted{{Source: "prod/dark", Why: "Unavailable"}}}
+	for _, v := range []orphans.Outcome{orphans.Delete, orphans.Report, orphans.Duplicate, orphans.Unconfirmed,
+		orphans.TooYoung, orphans.AfterOutage, orphans.OverLimit} {
 		page.Entries = append(page.Entries, entry("sim://"+string(v), "prod/m", v))
 	}
 	page.Entries = append(page.Entries, entry("sim://x\x1b[2J", "other/m", orphans.Delete))
@@ -116,11 +119,13 @@ func TestOrphans(t *testing.T) {
 	gone := now.Add(-time.Hour)
 	off := map[string]why.Process{"azure": {Name: "machinist-provider-azure", Known: true, Seen: &gone}}
 	for name, o := range map[string]Orphans{
-		"none":      OrphansOf(now, "prod", nil, nil),
-		"in-order":  OrphansOf(now, "prod", []ledger.Page{{Provider: "sim", Period: 1800, Written: now.Add(-72 * time.Hour)}}, processes),
+		"none": OrphansOf(now, "prod", nil, nil),
+		"in-order": OrphansOf(now, "prod", []ledger.Page{{Provider: "sim", Period: 1800, Written: now.Add(-72 * time.Hour)}},
+			processes),
 		"all":       OrphansOf(now, "", []ledger.Page{page}, processes),
 		"namespace": OrphansOf(now, "prod", []ledger.Page{page}, processes),
-		"stopped":   OrphansOf(now, "", []ledger.Page{{Provider: "azure", Period: 1800, Written: now, Stopped: "the cluster id is another one"}}, off),
+		"stopped": OrphansOf(now, "",
+			[]ledger.Page{{Provider: "azure", Period: 1800, Written: now, Stopped: "the cluster id is another one"}}, off),
 	} {
 		golden(t, "orphans-"+name, func(w *strings.Builder) error { return o.Text(w, printer.Style{}) })
 	}
@@ -138,7 +143,8 @@ func TestWhatProgramsRead(t *testing.T) {
 		if err := encoder.Encode(tree); err != nil {
 			return err
 		}
-		return encoder.Encode(OrphansOf(now, "", []ledger.Page{{Provider: "sim", Period: 1800, Written: now}}, map[string]why.Process{"sim": running("machinist-provider-sim")}))
+		return encoder.Encode(OrphansOf(now, "", []ledger.Page{{Provider: "sim", Period: 1800, Written: now}},
+			map[string]why.Process{"sim": running("machinist-provider-sim")}))
 	})
 }
 

@@ -23,8 +23,8 @@ const (
 
 const template = "spec.template."
 
-// effectOf says what a change at a path does. Whether a field rolls is asked of the code that rolls: the old template with
-// only that field new is of the same revision or not.
+// effectOf says what a change at a path does. Whether a field rolls is asked of the code that rolls: the old template
+// with only that field new is of the same revision or not.
 func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect, error) {
 	switch field, ok := strings.CutPrefix(path, template+"spec."); {
 	case path == "spec.rolloutAfter":

@@ -1,6 +1,6 @@
 // Package preview tells what a change of a MachineDeployment would do to its machines, without doing it. It plays the
-// production controllers' decisions, wave after wave, in a world where everything succeeds: machines that are made become
-// available, those that are deleted go, and neither takes time.
+// production controllers' decisions, wave after wave, in a world where everything succeeds: machines that are made
+// become available, those that are deleted go, and neither takes time.
 package preview
 
 import (
@@ -43,8 +43,8 @@ const (
 	ClassGoing
 )
 
-// mostWaves bounds what is previewed: the largest fleet that the API admits, one machine at a time, each in a wave to come
-// and in one to go.
+// mostWaves bounds what is previewed: the largest fleet that the API admits, one machine at a time, each in a wave to
+// come and in one to go.
 const mostWaves = 250000
 
 // Make previews what the change would do.
@@ -105,11 +105,13 @@ func (p *Plan) simulate(w *simulation) error {
 			p.frozen(w.deployment)
 			w.thaw()
 		case w.deployment.Spec.Paused && (w.last.Outdated > 0 || w.last.Current < 0):
-			p.hinder("Paused", "resumed", "The deployment is paused: nothing is exchanged until it is resumed (machinist rollout resume).")
+			p.hinder("Paused", "resumed",
+				"The deployment is paused: nothing is exchanged until it is resumed (machinist rollout resume).")
 			w.deployment.Spec.Paused = false
 		case w.last.StartsIn > 0:
 			at := w.deployment.Spec.RolloutAfter.Time
-			p.hinder("Scheduled", "it is "+at.UTC().Format(time.RFC3339), fmt.Sprintf("spec.rolloutAfter is %s: then all machines are renewed.", at.UTC().Format(time.RFC3339)))
+			p.hinder("Scheduled", "it is "+at.UTC().Format(time.RFC3339),
+				fmt.Sprintf("spec.rolloutAfter is %s: then all machines are renewed.", at.UTC().Format(time.RFC3339)))
 			w.now = at
 		default:
 			return nil
@@ -135,7 +137,8 @@ func (p *Plan) hinder(reason, once, message string) {
 
 func (p *Plan) frozen(d *v1beta1.MachineDeployment) {
 	message := "It has the label " + v1beta1.LabelFreeze + "."
-	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionFrozen); c != nil &&
+		c.Status == metav1.ConditionTrue {
 		message = c.Reason + ": " + c.Message
 	}
 	p.hinder("Frozen", "thawed", "The deployment is frozen: nothing is added or exchanged until that ends. "+message)
@@ -160,7 +163,8 @@ func (p *Plan) block(f Fleet) {
 	}
 	switch f.Class {
 	case ClassMissing:
-		p.hinder("ClassNotFound", "", fmt.Sprintf("The class %s does not exist in namespace %s: machines of it are not launched, and the rollout stops after three.", ref.Name, f.After.Namespace))
+		p.hinder("ClassNotFound", "",
+			fmt.Sprintf("The class %s does not exist in namespace %s: machines of it are not launched, and the rollout stops after three.", ref.Name, f.After.Namespace))
 	case ClassGoing:
 		p.hinder("ClassNotFound", "", fmt.Sprintf("The class %s is being deleted.", ref.Name))
 	case ClassUnknown:
@@ -287,26 +291,32 @@ func (p *Plan) holdUps(machines map[string]*v1beta1.Machine) {
 		if machinestate.Paused(m) {
 			paused = append(paused, name)
 		}
-		if len(m.Spec.LifecycleHooks.PreDrain)+len(m.Spec.LifecycleHooks.PreTerminate) > 0 && slices.Contains(p.Machines.Deleted, name) {
+		if len(m.Spec.LifecycleHooks.PreDrain)+len(m.Spec.LifecycleHooks.PreTerminate) > 0 &&
+			slices.Contains(p.Machines.Deleted, name) {
 			hooked = append(hooked, name)
 		}
 	}
 	slices.Sort(paused)
 	slices.Sort(hooked)
 	if len(paused) > 0 {
-		p.hinder("MachinePaused", "", fmt.Sprintf("Paused, and so neither deleted nor changed until that ends: %s.", some(paused, 5)))
+		p.hinder("MachinePaused", "", fmt.Sprintf("Paused, and so neither deleted nor changed until that ends: %s.",
+			some(paused, 5)))
 	}
 	if len(hooked) > 0 {
-		p.hinder("LifecycleHook", "", fmt.Sprintf("Deleted only when their lifecycle hooks are taken off: %s.", some(hooked, 5)))
+		p.hinder("LifecycleHook", "", fmt.Sprintf("Deleted only when their lifecycle hooks are taken off: %s.",
+			some(hooked, 5)))
 	}
 }
 
 // notes says what could not be previewed.
 func (p *Plan) notes(f Fleet) (notes []string) {
 	if len(p.Machines.Updated) > 0 {
-		notes = append(notes, "Whether a machine is changed in place is for its provider to say when the time comes: one that cannot be changed so gets another instance under the same name.")
-		if machinedeployment.SameRevision(&f.Before.Spec.Template.Spec, &f.After.Spec.Template.Spec) && f.After.Spec.RolloutAfter != nil {
-			notes = append(notes, "spec.rolloutAfter changes nothing of an instance: with strategy InPlace machines are handed over to the new revision and stay what they are.")
+		notes = append(notes,
+			"Whether a machine is changed in place is for its provider to say when the time comes: one that cannot be changed so gets another instance under the same name.")
+		if machinedeployment.SameRevision(&f.Before.Spec.Template.Spec, &f.After.Spec.Template.Spec) &&
+			f.After.Spec.RolloutAfter != nil {
+			notes = append(notes,
+				"spec.rolloutAfter changes nothing of an instance: with strategy InPlace machines are handed over to the new revision and stay what they are.")
 		}
 	}
 	if len(p.Machines.Deleted) > 0 {

@@ -26,7 +26,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // fleet is a deployment of n settled machines.
 func fleet(n int32) Fleet {
 	d := &v1beta1.MachineDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: "web", UID: "web", Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: "web", UID: "web", Generation: 1,
+			CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
 		Spec: v1beta1.MachineDeploymentSpec{
 			Replicas: &n,
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
@@ -108,11 +109,13 @@ func TestPlans(t *testing.T) {
 		d.Labels = map[string]string{v1beta1.LabelFreeze: "Overshoot"}
 	}
 	frozen := func(d *v1beta1.MachineDeployment) {
-		d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "ControlPlaneUnreachable", Message: "The target cluster\x1b[2J does not answer."}}
+		d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionFrozen, Status: metav1.ConditionTrue,
+			Reason: "ControlPlaneUnreachable", Message: "The target cluster\x1b[2J does not answer."}}
 	}
 	blocked := fleet(3)
 	blocked.Machines[0].Annotations = map[string]string{v1beta1.AnnotationPaused: ""}
-	blocked.Machines[1].Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "backup"}}
+	blocked.Machines[1].Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com",
+		Owner: "backup"}}
 	missing := fleet(2).with(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
 	missing.Class = ClassMissing
 	sick := fleet(3)
@@ -147,9 +150,11 @@ func TestPlans(t *testing.T) {
 		"paused-scaled":   fleet(2).was(pause).with(all(newVersion, replicas(3))),
 		"frozen-by-label": fleet(2).was(freeze).with(newVersion),
 		"frozen":          fleet(2).was(frozen).with(newVersion),
-		"scheduled":       fleet(2).with(func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(time.Hour)} }),
-		"held":            blocked.with(newVersion),
-		"class-missing":   missing,
+		"scheduled": fleet(2).with(func(d *v1beta1.MachineDeployment) {
+			d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(time.Hour)}
+		}),
+		"held":          blocked.with(newVersion),
+		"class-missing": missing,
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(f.Before, f.After, f.Sets, f.Machines)
@@ -234,7 +239,8 @@ func TestAMachineThatDoesNotMatchAnyMoreIsLetGoAndReplaced(t *testing.T) {
 }
 
 func TestEveryListIsThereForPrograms(t *testing.T) {
-	for name, f := range map[string]Fleet{"nothing": fleet(1).with(func(*v1beta1.MachineDeployment) {}), "rolling": fleet(1).with(newVersion)} {
+	for name, f := range map[string]Fleet{"nothing": fleet(1).with(func(*v1beta1.MachineDeployment) {}),
+		"rolling": fleet(1).with(newVersion)} {
 		p, err := Make(f)
 		if err != nil {
 			t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// simulation is a deployment whose controllers are played: what they decide is the production code's, what the world makes of it
-// is ideal.
+// simulation is a deployment whose controllers are played: what they decide is the production code's, what the world
+// makes of it is ideal.
 type simulation struct {
 	deployment *v1beta1.MachineDeployment
 	now        time.Time
@@ -32,13 +32,14 @@ type simulation struct {
 	last machinedeployment.Previewed
 	// asleep are sets that had nothing to do, and of which nothing has changed since.
 	asleep map[types.UID]bool
-	// propagated are machines that get in place what does not roll, released those that their sets let go since they do not
-	// match any more.
+	// propagated are machines that get in place what does not roll, released those that their sets let go since they do
+	// not match any more.
 	propagated, released map[string]bool
 }
 
 func newSimulation(f Fleet) *simulation {
-	p := &simulation{deployment: f.After.DeepCopy(), now: f.Now, machines: map[types.UID][]*v1beta1.Machine{}, propagated: map[string]bool{}, released: map[string]bool{}, asleep: map[types.UID]bool{}}
+	p := &simulation{deployment: f.After.DeepCopy(), now: f.Now, machines: map[types.UID][]*v1beta1.Machine{},
+		propagated: map[string]bool{}, released: map[string]bool{}, asleep: map[types.UID]bool{}}
 	for _, set := range f.Sets {
 		set = set.DeepCopy()
 		set.Status.ObservedGeneration = set.Generation
@@ -121,7 +122,8 @@ func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 
 // act does what a set's controller does next.
 func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
-	s := machineset.State{Set: set, Machines: p.machines[set.UID], Receiver: p.receiverOf(set), Expecting: p.expecting(set), Surge: int(p.last.MaxSurge),
+	s := machineset.State{Set: set, Machines: p.machines[set.UID], Receiver: p.receiverOf(set),
+		Expecting: p.expecting(set), Surge: int(p.last.MaxSurge),
 		MaxInFlight: p.maxInFlight(), Now: p.now}
 	plan := machineset.Decide(s)
 	for _, m := range slices.Concat(plan.Delete, plan.Remediate) {
@@ -181,7 +183,8 @@ func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	labels[v1beta1.LabelMachineSet] = set.Name
 	return &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID(name), Namespace: set.Namespace, Generation: 1, CreationTimestamp: metav1.NewTime(p.now), Labels: labels,
+			Name: name, UID: types.UID(name), Namespace: set.Namespace, Generation: 1, CreationTimestamp: metav1.NewTime(p.now),
+			Labels:          labels,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))},
 		},
 		Spec: *set.Spec.Template.Spec.DeepCopy(),
@@ -282,7 +285,8 @@ func (p *simulation) up(m *v1beta1.Machine) *v1beta1.Machine {
 	for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate} {
 		meta.RemoveStatusCondition(&m.Status.Conditions, kind)
 		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionTrue, Reason: "Previewed", LastTransitionTime: metav1.NewTime(p.longAgo()), ObservedGeneration: m.Generation})
+			Type: kind, Status: metav1.ConditionTrue, Reason: "Previewed", LastTransitionTime: metav1.NewTime(p.longAgo()),
+			ObservedGeneration: m.Generation})
 	}
 	return m
 }

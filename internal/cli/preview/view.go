@@ -190,7 +190,8 @@ func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 			once = w.Once
 			number += " (once " + once + ")"
 		}
-		rows = append(rows, []string{number, creates(w) + eachIf(w.Create, each), named(w.Delete, merged.Delete, each, s), named(w.Update, merged.Update, each, s),
+		rows = append(rows, []string{number, creates(w) + eachIf(w.Create, each), named(w.Delete, merged.Delete, each, s),
+			named(w.Update, merged.Update, each, s),
 			fmt.Sprint(merged.Existing), fmt.Sprint(merged.Available)})
 		i = j
 	}
@@ -205,7 +206,8 @@ func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 }
 
 func alike(a, b Wave) bool {
-	return a.Once == b.Once && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) && len(a.Update) == len(b.Update)
+	return a.Once == b.Once && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) &&
+		len(a.Update) == len(b.Update)
 }
 
 func creates(w Wave) string {

@@ -23,8 +23,8 @@ type Live struct {
 	last  string
 }
 
-// Draw shows a picture in place of the one before. Where there is no terminal it writes the line instead, if that is news.
-// The picture's lines must not be wider than the terminal, or they are not drawn over in full.
+// Draw shows a picture in place of the one before. Where there is no terminal it writes the line instead, if that is
+// news. The picture's lines must not be wider than the terminal, or they are not drawn over in full.
 func (l *Live) Draw(picture []string, line string) {
 	if !l.Terminal {
 		if line != l.last {

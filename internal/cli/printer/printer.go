@@ -1,5 +1,5 @@
-// Package printer is how commands write for people: colours that only repeat what the words say, columns, ages, and words that
-// come from elsewhere made harmless.
+// Package printer is how commands write for people: colours that only repeat what the words say, columns, ages, and
+// words that come from elsewhere made harmless.
 package printer
 
 import (
@@ -64,8 +64,9 @@ var colours = regexp.MustCompile("\x1b\\[[0-9]+m")
 // Visible is how many columns a text takes on a terminal.
 func Visible(text string) int { return utf8.RuneCountInString(colours.ReplaceAllString(text, "")) }
 
-// Clean makes words that come from elsewhere, such as the message of a condition, one line that a terminal only shows: what
-// would move the cursor, colour the screen or turn the direction of writing is left out, and line ends are spaces.
+// Clean makes words that come from elsewhere, such as the message of a condition, one line that a terminal only
+// shows: what would move the cursor, colour the screen or turn the direction of writing is left out, and line ends
+// are spaces.
 func Clean(words string) string {
 	cleaned := strings.Map(func(r rune) rune {
 		switch {
@@ -79,7 +80,8 @@ func Clean(words string) string {
 	return strings.Join(strings.Fields(cleaned), " ")
 }
 
-// Age is how long ago something was, as kubectl informs it; empty where it is not known. A clock that is behind makes it 0s.
+// Age is how long ago something was, as kubectl informs it; empty where it is not known. A clock that is behind makes
+// it 0s.
 func Age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

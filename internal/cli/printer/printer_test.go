@@ -24,7 +24,8 @@ func TestWhatAMachineWroteDoesNotReachTheTerminalAsItIs(t *testing.T) {
 func TestColoursTakeNoWidthInATable(t *testing.T) {
 	rows := func(s Style) string {
 		var out strings.Builder
-		if err := Table(&out, []string{"NAME", "STATE", ""}, [][]string{{"a", s.Good("ok"), "x"}, {"longer", s.Bad("broken"), ""}}); err != nil {
+		if err := Table(&out, []string{"NAME", "STATE", ""},
+			[][]string{{"a", s.Good("ok"), "x"}, {"longer", s.Bad("broken"), ""}}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

@@ -71,9 +71,11 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 	for i, set := range ordered {
 		spec := &set.Spec.Template.Spec
 		r := Revision{
-			Revision: machinedeployment.Revision(set), Current: i == current, Set: set.Name, Provider: spec.Provider, Version: spec.Version,
-			Hash: set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash], Replicas: set.ReplicasOrDefault(), Machines: set.Status.Replicas,
-			Created: set.CreationTimestamp, RolloutAfter: set.Annotations[v1beta1.AnnotationRolloutAfter],
+			Revision: machinedeployment.Revision(set), Current: i == current, Set: set.Name, Provider: spec.Provider,
+			Version: spec.Version,
+			Hash:    set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash], Replicas: set.ReplicasOrDefault(),
+			Machines: set.Status.Replicas,
+			Created:  set.CreationTimestamp, RolloutAfter: set.Annotations[v1beta1.AnnotationRolloutAfter],
 			ChangeCause: set.Annotations[machinedeployment.AnnotationChangeCause],
 		}
 		if spec.ClassRef != nil {
@@ -104,7 +106,8 @@ func (h History) Text(w io.Writer, s printer.Style) error {
 		if r.Current {
 			number += s.Good(" (current)")
 		}
-		row := []string{number, r.Set, cmp.Or(r.Class, r.Provider, "-"), cmp.Or(r.Version, "-"), fmt.Sprint(r.Machines), printer.Age(h.now, r.Created.Time),
+		row := []string{number, r.Set, cmp.Or(r.Class, r.Provider, "-"), cmp.Or(r.Version, "-"), fmt.Sprint(r.Machines),
+			printer.Age(h.now, r.Created.Time),
 			cmp.Or(printer.Clean(r.ChangeCause), "<none>")}
 		if s.Wide {
 			row = slices.Insert(row, 6, cmp.Or(r.Hash, "-"), cmp.Or(printer.Clean(r.RolloutAfter), "-"))
@@ -141,7 +144,8 @@ func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 	}
 	h := HistoryOf(d, sets, now)
 	at := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Set == set.Name })
-	return &Detail{Kind: "RolloutRevision", Namespace: d.Namespace, Name: d.Name, Revision: h.Revisions[at], Template: back.Spec.Template, Changes: changes}, nil
+	return &Detail{Kind: "RolloutRevision", Namespace: d.Namespace, Name: d.Name, Revision: h.Revisions[at],
+		Template: back.Spec.Template, Changes: changes}, nil
 }
 
 // Text implements the view of a command.
@@ -151,7 +155,8 @@ func (v *Detail) Text(w io.Writer, s printer.Style) error {
 		return err
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n", s.Strong(fmt.Sprintf("machinedeployment/%s revision %d, set %s", v.Name, v.Revision.Revision, v.Set)))
+	fmt.Fprintf(&out, "%s\n",
+		s.Strong(fmt.Sprintf("machinedeployment/%s revision %d, set %s", v.Name, v.Revision.Revision, v.Set)))
 	if v.ChangeCause != "" {
 		fmt.Fprintf(&out, "Change cause: %s\n", printer.Clean(v.ChangeCause))
 	}
@@ -187,8 +192,10 @@ func find(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("machinedeployment %q has no revision %d: there are %s (spec.revisionHistoryLimit keeps %d old ones)", d.Name, number,
-			strings.Join(there, ", "), d.RevisionHistoryLimitOrDefault())
+		return nil,
+			fmt.Errorf("machinedeployment %q has no revision %d: there are %s (spec.revisionHistoryLimit keeps %d old ones)",
+				d.Name, number,
+				strings.Join(there, ", "), d.RevisionHistoryLimitOrDefault())
 	}
 	return found, nil
 }

@@ -44,8 +44,8 @@ type Progress struct {
 	State     State  `json:"state"`
 	// Revision is the number of the newest revision.
 	Revision int64 `json:"revision"`
-	// Replicas is how many machines are wanted; Machines how many there are, of which Updated are of the newest revision and
-	// Old of others; Available is how many are available.
+	// Replicas is how many machines are wanted; Machines how many there are, of which Updated are of the newest revision
+	// and Old of others; Available is how many are available.
 	Replicas  int32 `json:"replicas"`
 	Machines  int32 `json:"machines"`
 	Updated   int32 `json:"updated"`
@@ -69,14 +69,17 @@ const aboutToBegin = 10 * time.Second
 func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	s := d.Status
 	p := Progress{
-		Kind: "RolloutStatus", Namespace: d.Namespace, Name: d.Name, State: Progressing, Revision: s.CurrentRevision, Replicas: d.ReplicasOrDefault(),
-		Machines: s.Replicas, Updated: s.UpdatedReplicas, Old: max(0, s.Replicas-s.UpdatedReplicas), Available: s.AvailableReplicas,
+		Kind: "RolloutStatus", Namespace: d.Namespace, Name: d.Name, State: Progressing, Revision: s.CurrentRevision,
+		Replicas: d.ReplicasOrDefault(),
+		Machines: s.Replicas, Updated: s.UpdatedReplicas, Old: max(0, s.Replicas-s.UpdatedReplicas),
+		Available:      s.AvailableReplicas,
 		FailedMachines: s.FailedMachines,
 	}
 	progressing := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionProgressing)
 	rolling := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionRollingOut)
 	switch {
-	case progressing != nil && progressing.Status == metav1.ConditionFalse && progressing.ObservedGeneration == d.Generation && !mayPass(progressing.Reason):
+	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
+		progressing.ObservedGeneration == d.Generation && !mayPass(progressing.Reason):
 		// What was refused leaves the generation unobserved, so this comes first.
 		p.State, p.Reason, p.Message = Failed, progressing.Reason, progressing.Message
 	case s.ObservedGeneration < d.Generation:
@@ -84,10 +87,12 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 		if progressing != nil && progressing.ObservedGeneration == d.Generation {
 			p.Reason, p.Message = progressing.Reason, progressing.Message
 		}
-	case p.Updated == p.Replicas && p.Machines == p.Replicas && p.Available >= p.Replicas && rolling != nil && rolling.Status == metav1.ConditionFalse:
+	case p.Updated == p.Replicas && p.Machines == p.Replicas && p.Available >= p.Replicas && rolling != nil &&
+		rolling.Status == metav1.ConditionFalse:
 		p.State, p.Reason, p.Message = Complete, rolling.Reason, rolling.Message
 		// A restart that was just asked for shows nowhere yet, and what was complete before it is not what is asked about.
-		if due := d.Spec.RolloutAfter; due != nil && p.Replicas > 0 && !d.Spec.Paused && rolling.LastTransitionTime.Before(due) &&
+		if due := d.Spec.RolloutAfter; due != nil && p.Replicas > 0 && !d.Spec.Paused &&
+			rolling.LastTransitionTime.Before(due) &&
 			now.Sub(due.Time).Abs() < aboutToBegin {
 			p.State, p.Message, p.Again = Unobserved, "The machines are about to be renewed.", due.Add(aboutToBegin).Sub(now)
 		}
@@ -104,7 +109,8 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	return p
 }
 
-// RereadPeriod is how long what machines wait for is shown before the machines are read again: a large fleet is a large list.
+// RereadPeriod is how long what machines wait for is shown before the machines are read again: a large fleet is a
+// large list.
 const RereadPeriod = 10 * time.Second
 
 // WithMachines returns the progress with what the deployment's machines wait for that somebody has to mend.
@@ -112,7 +118,8 @@ func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progr
 	if p.State == Complete {
 		return p
 	}
-	p.Waiting = slices.DeleteFunc(why.Groups(machines, func(m *v1beta1.Machine) string { return m.Name }), func(g why.Group) bool { return g.Ordinary(now) })
+	p.Waiting = slices.DeleteFunc(why.Groups(machines, func(m *v1beta1.Machine) string { return m.Name }),
+		func(g why.Group) bool { return g.Ordinary(now) })
 	if p.State != Paused && (p.Again == 0 || p.Again > RereadPeriod) {
 		p.Again = RereadPeriod
 	}
@@ -170,7 +177,8 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 	if p.Revision > 0 {
 		title += fmt.Sprintf("  revision %d", p.Revision)
 	}
-	state := map[State]string{Unobserved: "not acted upon yet", Paused: "paused: waits for machinist rollout resume", Failed: "stopped: " + p.Reason, Complete: "complete"}[p.State]
+	state := map[State]string{Unobserved: "not acted upon yet", Paused: "paused: waits for machinist rollout resume",
+		Failed: "stopped: " + p.Reason, Complete: "complete"}[p.State]
 	if state != "" {
 		title += "  " + state
 	}
@@ -178,7 +186,8 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 	if columns >= 1 && columns < bar+10 {
 		lines = append(lines, printer.Fit(strings.TrimSpace(numbers), columns))
 	} else {
-		lines = append(lines, printer.Bar(s, p.Updated-min(p.Updated, max(0, p.Machines-p.Available)), p.Replicas, bar)+printer.Fit(numbers, max(0, columns-bar)))
+		lines = append(lines, printer.Bar(s, p.Updated-min(p.Updated, max(0, p.Machines-p.Available)), p.Replicas,
+			bar)+printer.Fit(numbers, max(0, columns-bar)))
 	}
 	if p.Message != "" {
 		lines = append(lines, printer.Fit(printer.Clean(p.Message), columns))

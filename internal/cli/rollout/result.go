@@ -63,7 +63,8 @@ func (r *Result) Text(w io.Writer, s printer.Style) error {
 // Expect says what a person should know who has changed what rolls.
 func Expect(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 	if _, frozen := d.Labels[v1beta1.LabelFreeze]; frozen {
-		warnings = append(warnings, fmt.Sprintf("the deployment has the label %s: nothing rolls out until it is taken off", v1beta1.LabelFreeze))
+		warnings = append(warnings, fmt.Sprintf("the deployment has the label %s: nothing rolls out until it is taken off",
+			v1beta1.LabelFreeze))
 	}
 	switch d.Spec.Strategy.TypeOrDefault() {
 	case v1beta1.StrategyOnDelete:
@@ -72,7 +73,8 @@ func Expect(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 		warnings = append(warnings, "strategy Recreate: all machines are deleted before new ones are made")
 	case v1beta1.StrategyInPlace:
 		if restart {
-			warnings = append(warnings, "strategy InPlace: a restart changes no instance, it only hands the machines over to a new revision")
+			warnings = append(warnings,
+				"strategy InPlace: a restart changes no instance, it only hands the machines over to a new revision")
 		}
 	}
 	return warnings

@@ -33,7 +33,8 @@ func web(options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment
 				Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "large"}, Version: "v1.36.3"},
 			},
 		},
-		Status: v1beta1.MachineDeploymentStatus{ObservedGeneration: 2, CurrentRevision: 2, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3},
+		Status: v1beta1.MachineDeploymentStatus{ObservedGeneration: 2, CurrentRevision: 2, Replicas: 3, UpdatedReplicas: 3,
+			ReadyReplicas: 3, AvailableReplicas: 3},
 	}
 	for _, o := range options {
 		o(d)
@@ -49,7 +50,8 @@ func numbers(replicas, updated, available int32) func(*v1beta1.MachineDeployment
 
 func message(kind string, status metav1.ConditionStatus, reason, message string) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
-		d.Status.Conditions = append(d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 2})
+		d.Status.Conditions = append(d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+			Message: message, ObservedGeneration: 2})
 	}
 }
 
@@ -64,16 +66,22 @@ func due(in time.Duration) func(*v1beta1.MachineDeployment) {
 
 func failedMachine(d *v1beta1.MachineDeployment) {
 	for _, name := range []string{"web-x-1", "web-x-2", "web-x-3", "web-x-4"} {
-		d.Status.FailedMachines = append(d.Status.FailedMachines, v1beta1.FailedMachine{Name: name, Reason: "CreateError", Message: "no such size\x1b[31m"})
+		d.Status.FailedMachines = append(d.Status.FailedMachines, v1beta1.FailedMachine{Name: name, Reason: "CreateError",
+			Message: "no such size\x1b[31m"})
 	}
 }
 
 var (
-	done    = message(v1beta1.ConditionRollingOut, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete, "All machines are of revision 2.")
-	rolling = message(v1beta1.ConditionRollingOut, metav1.ConditionTrue, v1beta1.ReasonRolloutBlocked, "1 of 2 machines of the new revision available\x1b[2J.")
-	well    = message(v1beta1.ConditionProgressing, metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, "Set web-b is progressing.")
-	stuck   = message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, "Set web-b has made no progress for 10m0s.")
-	failing = message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonRevisionFailing, "3 machines of set web-b in a row failed to launch.")
+	done = message(v1beta1.ConditionRollingOut, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete,
+		"All machines are of revision 2.")
+	rolling = message(v1beta1.ConditionRollingOut, metav1.ConditionTrue, v1beta1.ReasonRolloutBlocked,
+		"1 of 2 machines of the new revision available\x1b[2J.")
+	well = message(v1beta1.ConditionProgressing, metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated,
+		"Set web-b is progressing.")
+	stuck = message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded,
+		"Set web-b has made no progress for 10m0s.")
+	failing = message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonRevisionFailing,
+		"3 machines of set web-b in a row failed to launch.")
 )
 
 func TestJudge(t *testing.T) {
@@ -81,21 +89,25 @@ func TestJudge(t *testing.T) {
 		of   *v1beta1.MachineDeployment
 		want State
 	}{
-		"complete":                            {web(done, well), Complete},
-		"complete though paused":              {web(done, well, paused), Complete},
-		"machines are not all of it":          {web(numbers(4, 2, 3), rolling, well), Progressing},
-		"one is not available":                {web(numbers(3, 3, 2), done, well), Progressing},
-		"an old one is there still":           {web(numbers(4, 3, 3), rolling, well), Progressing},
-		"updated in place, and not done":      {web(rolling, well), Progressing},
-		"no condition yet":                    {web(), Progressing},
-		"not observed":                        {web(done, well, edited), Unobserved},
-		"not observed, failed before":         {web(rolling, failing, edited), Unobserved},
-		"paused midway":                       {web(numbers(4, 2, 3), rolling, paused), Paused},
-		"deadline exceeded":                   {web(numbers(4, 1, 3), rolling, stuck), Failed},
-		"revision failing":                    {web(numbers(4, 1, 3), rolling, failing), Failed},
-		"refused, and so never observed":      {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), Failed},
-		"a set could not be made, for now":    {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
-		"no machines are wanted, one is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = new(int32) }), Progressing},
+		"complete":                       {web(done, well), Complete},
+		"complete though paused":         {web(done, well, paused), Complete},
+		"machines are not all of it":     {web(numbers(4, 2, 3), rolling, well), Progressing},
+		"one is not available":           {web(numbers(3, 3, 2), done, well), Progressing},
+		"an old one is there still":      {web(numbers(4, 3, 3), rolling, well), Progressing},
+		"updated in place, and not done": {web(rolling, well), Progressing},
+		"no condition yet":               {web(), Progressing},
+		"not observed":                   {web(done, well, edited), Unobserved},
+		"not observed, failed before":    {web(rolling, failing, edited), Unobserved},
+		"paused midway":                  {web(numbers(4, 2, 3), rolling, paused), Paused},
+		"deadline exceeded":              {web(numbers(4, 1, 3), rolling, stuck), Failed},
+		"revision failing":               {web(numbers(4, 1, 3), rolling, failing), Failed},
+		"refused, and so never observed": {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse,
+			v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), Failed},
+		"a set could not be made, for now": {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse,
+			v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
+		"no machines are wanted, one is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) {
+			d.Spec.Replicas = new(int32)
+		}), Progressing},
 		"restarted, and nothing shows it yet": {web(done, well, due(time.Second)), Unobserved},
 		"restarted long ago":                  {web(done, well, due(-time.Minute)), Complete},
 		"to be restarted tonight":             {web(done, well, due(6*time.Hour)), Complete},
@@ -117,11 +129,14 @@ func TestWordsOfProgress(t *testing.T) {
 		{"unobserved", web(done, well, edited)},
 		{"paused", web(numbers(4, 2, 3), rolling, paused)},
 		{"failing", web(numbers(4, 1, 3), rolling, failing, failedMachine)},
-		{"refused", web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved)},
+		{"refused", web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration,
+			"spec.x"), unobserved)},
 	} {
 		p := Judge(c.of, now)
 		out.WriteString("== " + c.name + "\n" + p.Line() + "\n")
-		for _, picture := range [][]string{p.Picture(printer.Style{Plain: true}, 0), p.Picture(printer.Style{Plain: true}, 60), p.Picture(printer.Style{}, 24), p.Picture(printer.Style{Colour: true}, 80)} {
+		for _, picture := range [][]string{p.Picture(printer.Style{Plain: true}, 0),
+			p.Picture(printer.Style{Plain: true}, 60), p.Picture(printer.Style{}, 24),
+			p.Picture(printer.Style{Colour: true}, 80)} {
 			out.WriteString("  |" + strings.Join(picture, "\n  |") + "\n")
 		}
 		if err := p.Err(); err != nil {
@@ -141,7 +156,8 @@ func TestWordsOfProgress(t *testing.T) {
 func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 	machine := func(name string, reason, message string) *v1beta1.Machine {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now)}}
+		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse,
+			Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now)}}
 		return m
 	}
 	first := Judge(web(numbers(3, 3, 0), rolling), now)
@@ -150,7 +166,8 @@ func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 		t.Errorf("machines that are being made are shown as %q, and read again after %s", ordinary.Line(), ordinary.Again)
 	}
 	p := first.WithMachines([]*v1beta1.Machine{
-		machine("b", v1beta1.ReasonInvalidConfiguration, `InvalidArgument: there is no region "x"`), machine("c", v1beta1.ReasonInvalidConfiguration, ""),
+		machine("b", v1beta1.ReasonInvalidConfiguration, `InvalidArgument: there is no region "x"`),
+		machine("c", v1beta1.ReasonInvalidConfiguration, ""),
 		machine("a", v1beta1.ReasonProvisioning, ""),
 	}, now)
 	want := `2 machines: Its configuration is rejected. InvalidArgument: there is no region "x" (machinist why machine/b)`
@@ -161,14 +178,18 @@ func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 	if last := picture[len(picture)-1]; last != want {
 		t.Errorf("the last line of the picture is %q", last)
 	}
-	untouched := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "u", CreationTimestamp: metav1.NewTime(now.Add(-30 * time.Second))}}
+	untouched := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "u",
+		CreationTimestamp: metav1.NewTime(now.Add(-30 * time.Second))}}
 	if line := first.WithMachines([]*v1beta1.Machine{untouched}, now).Line(); line != first.Line() {
 		t.Errorf("a machine that was just made is shown as %q", line)
 	}
-	if line := first.WithMachines([]*v1beta1.Machine{untouched}, now.Add(time.Minute)).Line(); !strings.HasSuffix(line, "1 machine: Nothing was done about it yet (machinist why machine/u)") {
+	if line := first.WithMachines([]*v1beta1.Machine{untouched}, now.Add(time.Minute)).Line(); !strings.HasSuffix(line,
+		"1 machine: Nothing was done about it yet (machinist why machine/u)") {
 		t.Errorf("a machine that nobody serves is shown as %q", line)
 	}
-	if done := Judge(web(done, well), now); done.WithMachines([]*v1beta1.Machine{machine("b", v1beta1.ReasonInvalidConfiguration, "")}, now).Line() != done.Line() {
+	if done := Judge(web(done, well),
+		now); done.WithMachines([]*v1beta1.Machine{machine("b", v1beta1.ReasonInvalidConfiguration, "")},
+		now).Line() != done.Line() {
 		t.Error("a rollout that is complete shows what a machine waits for")
 	}
 }
@@ -178,15 +199,18 @@ func set(number, class, version string, age time.Duration) *v1beta1.MachineSet {
 	n := int32(0)
 	return &v1beta1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "fleets", Name: "web-" + class + number, UID: types.UID(class + number), CreationTimestamp: metav1.NewTime(now.Add(-age)),
-			Annotations: map[string]string{v1beta1.AnnotationRevision: number},
+			Namespace: "fleets", Name: "web-" + class + number, UID: types.UID(class + number),
+			CreationTimestamp: metav1.NewTime(now.Add(-age)),
+			Annotations:       map[string]string{v1beta1.AnnotationRevision: number},
 		},
 		Spec: v1beta1.MachineSetSpec{
 			Replicas: &n,
-			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", v1beta1.LabelTemplateHash: class + number}},
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web",
+				v1beta1.LabelTemplateHash: class + number}},
 			Template: v1beta1.MachineTemplateSpec{
-				ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web", v1beta1.LabelTemplateHash: class + number, v1beta1.LabelMachineDeployment: "web"}},
-				Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}, Version: version},
+				ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web", v1beta1.LabelTemplateHash: class + number,
+					v1beta1.LabelMachineDeployment: "web"}},
+				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}, Version: version},
 			},
 		},
 	}
@@ -234,16 +258,19 @@ func TestBack(t *testing.T) {
 		skipped   bool
 		rejection string
 	}{
-		"the one before":                  {web(), sets(), 0, 2, false, ""},
-		"a certain one":                   {web(), sets(), 1, 1, false, ""},
-		"the current one":                 {web(), sets(), 3, 3, true, ""},
-		"one of the same template":        {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 3, 3, true, ""},
-		"a restart is not undone":         {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 0, 2, false, ""},
-		"one that is not there":           {web(), sets(), 9, 0, false, "no revision 9"},
-		"no history":                      {web(), nil, 0, 0, false, "no rollout history found"},
-		"nothing else in the history":     {web(), sets()[:1], 0, 0, false, "no revision to go back to"},
-		"paused":                          {web(paused), sets(), 0, 0, false, "resume it first"},
-		"before the controller has acted": {web(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = "v1.37.0" }), sets(), 0, 3, false, ""},
+		"the one before":           {web(), sets(), 0, 2, false, ""},
+		"a certain one":            {web(), sets(), 1, 1, false, ""},
+		"the current one":          {web(), sets(), 3, 3, true, ""},
+		"one of the same template": {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 3, 3, true, ""},
+		"a restart is not undone": {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 0, 2,
+			false, ""},
+		"one that is not there":       {web(), sets(), 9, 0, false, "no revision 9"},
+		"no history":                  {web(), nil, 0, 0, false, "no rollout history found"},
+		"nothing else in the history": {web(), sets()[:1], 0, 0, false, "no revision to go back to"},
+		"paused":                      {web(paused), sets(), 0, 0, false, "resume it first"},
+		"before the controller has acted": {web(func(d *v1beta1.MachineDeployment) {
+			d.Spec.Template.Spec.Version = "v1.37.0"
+		}), sets(), 0, 3, false, ""},
 	} {
 		undo, err := Back(test.of, test.sets, test.to, now)
 		if test.rejection != "" {
@@ -252,14 +279,16 @@ func TestBack(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || undo.Revision != test.want || (undo.Skipped != "") != test.skipped || (len(undo.Changes) == 0) != test.skipped {
+		if err != nil || undo.Revision != test.want || (undo.Skipped != "") != test.skipped ||
+			(len(undo.Changes) == 0) != test.skipped {
 			t.Errorf("%s: %+v, %v", name, undo, err)
 		}
 	}
 }
 
 func TestExpect(t *testing.T) {
-	for kind, want := range map[v1beta1.DeploymentStrategyType]int{"": 0, v1beta1.StrategyRecreate: 1, v1beta1.StrategyOnDelete: 1, v1beta1.StrategyInPlace: 1} {
+	for kind, want := range map[v1beta1.DeploymentStrategyType]int{"": 0, v1beta1.StrategyRecreate: 1,
+		v1beta1.StrategyOnDelete: 1, v1beta1.StrategyInPlace: 1} {
 		d := web(func(d *v1beta1.MachineDeployment) { d.Spec.Strategy.Type = kind })
 		if got := Expect(d, true); len(got) != want {
 			t.Errorf("%s: %q", kind, got)

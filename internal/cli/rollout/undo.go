@@ -26,7 +26,8 @@ type Undo struct {
 // Back works out how to go back to a revision; 0 is the newest before the current one whose template rolls.
 func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Undo, error) {
 	if d.Spec.Paused {
-		return nil, fmt.Errorf("you cannot roll back the paused machinedeployment %q: resume it first with \"machinist rollout resume machinedeployment/%s\" and try again", d.Name, d.Name)
+		return nil,
+			fmt.Errorf("you cannot roll back the paused machinedeployment %q: resume it first with \"machinist rollout resume machinedeployment/%s\" and try again", d.Name, d.Name)
 	}
 	if number < 0 {
 		return nil, fmt.Errorf("--to-revision=%d: there is no such revision", number)
@@ -47,7 +48,8 @@ func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 		return u, nil
 	}
 	if machinedeployment.SameRevision(&d.Spec.Template.Spec, &to.Spec.Template.Spec) {
-		// Nothing rolls, so a time after which machines were renewed stays: without it, what is being renewed now would not be.
+		// Nothing rolls, so a time after which machines were renewed stays: without it, what is being renewed now would not
+		// be.
 		u.After.Spec.RolloutAfter = d.Spec.RolloutAfter
 	}
 	u.Changes, err = change.Between("spec", d.Spec, u.After.Spec)
@@ -64,7 +66,8 @@ func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 }
 
 // target returns the set to go back to.
-func target(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*v1beta1.MachineSet, error) {
+func target(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64,
+	now time.Time) (*v1beta1.MachineSet, error) {
 	if number > 0 {
 		return find(d, sets, number)
 	}
@@ -77,5 +80,6 @@ func target(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int
 			return ordered[i], nil
 		}
 	}
-	return nil, fmt.Errorf("machinedeployment %q: no revision to go back to: %d in its history, all of the present template (a restart makes a revision and changes no template)", d.Name, len(ordered))
+	return nil,
+		fmt.Errorf("machinedeployment %q: no revision to go back to: %d in its history, all of the present template (a restart makes a revision and changes no template)", d.Name, len(ordered))
 }

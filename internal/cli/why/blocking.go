@@ -15,8 +15,8 @@ import (
 // failed is the condition that a failureReason is reported as.
 const failed = "Failed"
 
-// Blocking returns what a machine waits for first of all: one of its conditions, or one made up of what else it says. It
-// returns nil if the machine is settled: running, up to date and left alone by everybody.
+// Blocking returns what a machine waits for first of all: one of its conditions, or one made up of what else it says.
+// It returns nil if the machine is settled: running, up to date and left alone by everybody.
 func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(m.Status.Conditions, kind) }
 	blocks := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
@@ -25,7 +25,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		return deleting(m, find(v1beta1.ConditionDeleting), find(v1beta1.ConditionDrained))
 	}
 	if Paused(m) {
-		c := metav1.Condition{Type: v1beta1.ConditionPaused, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPausedByAnnotation}
+		c := metav1.Condition{Type: v1beta1.ConditionPaused, Status: metav1.ConditionTrue,
+			Reason: v1beta1.ReasonPausedByAnnotation}
 		if found := find(v1beta1.ConditionPaused); found != nil && found.Status == metav1.ConditionTrue {
 			c = *found
 		}
@@ -35,7 +36,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		if blocks(v1beta1.ConditionPreserved) {
 			return find(v1beta1.ConditionPreserved)
 		}
-		return &metav1.Condition{Type: v1beta1.ConditionPreserved, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPreserved, Message: "It is kept until " + until + "."}
+		return &metav1.Condition{Type: v1beta1.ConditionPreserved, Status: metav1.ConditionTrue,
+			Reason: v1beta1.ReasonPreserved, Message: "It is kept until " + until + "."}
 	}
 	if reason := string(m.Status.FailureReason); reason != "" {
 		c := &metav1.Condition{Type: failed, Status: metav1.ConditionTrue, Reason: reason, Message: m.Status.FailureMessage}
@@ -58,7 +60,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		if c == nil || c.Reason == v1beta1.ReasonNoTargetCluster {
 			continue
 		}
-		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints || c.Reason == v1beta1.ReasonInvalidConfiguration {
+		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints ||
+			c.Reason == v1beta1.ReasonInvalidConfiguration {
 			return c
 		}
 	}
@@ -66,7 +69,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		return find(v1beta1.ConditionUpToDate)
 	}
 	if !blocks(v1beta1.ConditionReady) {
-		c := metav1.Condition{Type: v1beta1.ConditionReady, Reason: v1beta1.ReasonPending, LastTransitionTime: m.CreationTimestamp}
+		c := metav1.Condition{Type: v1beta1.ConditionReady, Reason: v1beta1.ReasonPending,
+			LastTransitionTime: m.CreationTimestamp}
 		if found := find(v1beta1.ConditionReady); found != nil {
 			c = *found
 		}
@@ -99,7 +103,8 @@ func deleting(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.C
 
 func isDrain(reason string) bool {
 	switch reason {
-	case v1beta1.ReasonDraining, v1beta1.ReasonBlockedByDisruptionBudget, v1beta1.ReasonDrainForced, v1beta1.ReasonDrainError:
+	case v1beta1.ReasonDraining, v1beta1.ReasonBlockedByDisruptionBudget, v1beta1.ReasonDrainForced,
+		v1beta1.ReasonDrainError:
 		return true
 	}
 	return false
@@ -126,7 +131,8 @@ type Group struct {
 // untouchedFor is how long a machine may be there without anything being done about it, where a process serves it.
 const untouchedFor = time.Minute
 
-// Ordinary reports whether the machines wait for a step that every machine takes, and not for what somebody has to mend.
+// Ordinary reports whether the machines wait for a step that every machine takes, and not for what somebody has to
+// mend.
 func (g Group) Ordinary(now time.Time) bool {
 	switch g.Reason {
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
@@ -155,7 +161,8 @@ func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) [
 	groups := make([]Group, 0, len(who))
 	for key, all := range who {
 		slices.SortFunc(all, func(a, b waiting) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name)) })
-		g := Group{Condition: key[0], Reason: key[1], Explanation: MeaningOf(key[0], key[1]).Explanation, Message: all[0].message, Count: len(all)}
+		g := Group{Condition: key[0], Reason: key[1], Explanation: MeaningOf(key[0], key[1]).Explanation,
+			Message: all[0].message, Count: len(all)}
 		for _, w := range all {
 			if g.Oldest == nil {
 				g.Oldest = at(w.since)

@@ -13,8 +13,8 @@ type Facts struct {
 	// Set owns the machine, Deployment the set; nil where there is none, or it could not be read.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
-	// Class is the one that spec names, nil if it does not exist, could not be read or there is none named. ClassMissing says that
-	// it does not exist.
+	// Class is the one that spec names, nil if it does not exist, could not be read or there is none named. ClassMissing
+	// says that it does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
 	// Checks are the health checks that select the machine.

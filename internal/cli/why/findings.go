@@ -19,7 +19,8 @@ func (e *explanation) class(first *metav1.Condition) {
 	if first == nil || e.Machine.DeletionTimestamp != nil || e.Machine.Spec.ClassRef == nil {
 		return
 	}
-	if first.Type != v1beta1.ConditionLaunched && first.Type != v1beta1.ConditionUpToDate && first.Type != v1beta1.ConditionReady {
+	if first.Type != v1beta1.ConditionLaunched && first.Type != v1beta1.ConditionUpToDate &&
+		first.Type != v1beta1.ConditionReady {
 		return
 	}
 	about := "machineclass/" + e.Machine.Spec.ClassRef.Name
@@ -49,7 +50,8 @@ func (e *explanation) repair(first *metav1.Condition) {
 		return
 	}
 	switch {
-	case first.Type == failed, first.Type == v1beta1.ConditionRemediationRequested, first.Type == v1beta1.ConditionInterruptionNotice:
+	case first.Type == failed, first.Type == v1beta1.ConditionRemediationRequested,
+		first.Type == v1beta1.ConditionInterruptionNotice:
 	case first.Type == v1beta1.ConditionNodeHealthy, first.Reason == v1beta1.ReasonNodeGone:
 		e.policy()
 	default:
@@ -63,17 +65,20 @@ func (e *explanation) repair(first *metav1.Condition) {
 		}
 		e.add(f)
 	}
-	if c := e.condition(v1beta1.ConditionRemediationRequested); c != nil && c.Reason == v1beta1.ReasonRetriesExhausted && first.Type == failed {
+	if c := e.condition(v1beta1.ConditionRemediationRequested); c != nil && c.Reason == v1beta1.ReasonRetriesExhausted &&
+		first.Type == failed {
 		stopped(e.plain(c))
 	}
 	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
 		stopped(Finding{
-			About: e.about, Reason: RemediationSkipped, What: "It is exempt from replacement by the annotation " + v1beta1.AnnotationSkipRemediation + ".",
+			About: e.about, Reason: RemediationSkipped, What: "It is exempt from replacement by the annotation " +
+				v1beta1.AnnotationSkipRemediation + ".",
 			Do: "kubectl annotate ma NAME " + v1beta1.AnnotationSkipRemediation + "-",
 		})
 	}
 	if owner := metav1.GetControllerOf(m); owner == nil {
-		stopped(Finding{About: e.about, Reason: NoOwner, What: "No set owns it, so nobody replaces it.", Do: "Delete it when it is of no use: kubectl delete ma NAME"})
+		stopped(Finding{About: e.about, Reason: NoOwner, What: "No set owns it, so nobody replaces it.",
+			Do: "Delete it when it is of no use: kubectl delete ma NAME"})
 		return
 	}
 	e.frozen()
@@ -81,16 +86,19 @@ func (e *explanation) repair(first *metav1.Condition) {
 		return // No budget holds it back.
 	}
 	if e.Set != nil {
-		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionScalingUp); c != nil && c.Reason == v1beta1.ReasonBackingOff {
+		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionScalingUp); c != nil &&
+			c.Reason == v1beta1.ReasonBackingOff {
 			e.add(fleetFinding("machineset/"+e.Set.Name, c))
 		}
 	}
 	const do = "Raise it, or delete the machine: kubectl delete ma NAME"
 	switch {
 	case e.Deployment != nil && replacesNone(e.Deployment.Spec.Remediation):
-		stopped(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget, What: "Its deployment replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
+		stopped(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget,
+			What: "Its deployment replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
 	case e.Set != nil && metav1.GetControllerOf(e.Set) == nil && replacesNone(e.Set.Spec.Remediation):
-		stopped(Finding{About: "machineset/" + e.Set.Name, Reason: NoBudget, What: "Its set replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
+		stopped(Finding{About: "machineset/" + e.Set.Name, Reason: NoBudget,
+			What: "Its set replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
 	}
 }
 
@@ -110,7 +118,8 @@ func (e *explanation) policy() {
 	for i, check := range e.Checks {
 		names[i] = check.Name
 	}
-	e.findings[e.main].Ends = fmt.Sprintf("It may recover. If it does not, it is judged by MachineHealthCheck %s.", strings.Join(names, ", "))
+	e.findings[e.main].Ends = fmt.Sprintf("It may recover. If it does not, it is judged by MachineHealthCheck %s.",
+		strings.Join(names, ", "))
 	for i := range e.Checks {
 		if f := checkFinding(&e.Checks[i]); f != nil {
 			e.add(*f)
@@ -132,13 +141,15 @@ func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 func (e *explanation) frozen() {
 	var said []string
 	if e.Deployment != nil {
-		if c := meta.FindStatusCondition(e.Deployment.Status.Conditions, v1beta1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(e.Deployment.Status.Conditions, v1beta1.ConditionFrozen); c != nil &&
+			c.Status == metav1.ConditionTrue {
 			said = append(said, c.Reason)
 			e.add(fleetFinding("machinedeployment/"+e.Deployment.Name, c))
 		}
 	}
 	if e.Set != nil {
-		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue && !slices.Contains(said, c.Reason) {
+		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionFrozen); c != nil &&
+			c.Status == metav1.ConditionTrue && !slices.Contains(said, c.Reason) {
 			e.add(fleetFinding("machineset/"+e.Set.Name, c))
 		}
 	}
@@ -152,10 +163,13 @@ func (e *explanation) others() {
 	}
 	if m.DeletionTimestamp == nil {
 		if e.Set != nil && e.Set.DeletionTimestamp != nil {
-			e.add(Finding{About: "machineset/" + e.Set.Name, Reason: OwnerDeleting, What: "Its set is being deleted; Kubernetes deletes the machine with it.", Since: at(e.Set.DeletionTimestamp.Time)})
+			e.add(Finding{About: "machineset/" + e.Set.Name, Reason: OwnerDeleting,
+				What: "Its set is being deleted; Kubernetes deletes the machine with it.", Since: at(e.Set.DeletionTimestamp.Time)})
 		}
 		if m.Status.ObservedGeneration < m.Generation && len(m.Status.Conditions) > 0 {
-			e.add(Finding{About: e.about, Reason: Unobserved, What: "Its specification changed, and no process has said yet that it acted upon that.", Ends: "It does within seconds where the provider's process is running."})
+			e.add(Finding{About: e.about, Reason: Unobserved,
+				What: "Its specification changed, and no process has said yet that it acted upon that.",
+				Ends: "It does within seconds where the provider's process is running."})
 		}
 		return
 	}
@@ -164,7 +178,8 @@ func (e *explanation) others() {
 		return
 	}
 	f := Finding{
-		About: e.about, Reason: OtherFinalizers, What: "Finalizers of others hold the object too: " + strings.Join(others, ", ") + ".",
+		About: e.about, Reason: OtherFinalizers, What: "Finalizers of others hold the object too: " +
+			strings.Join(others, ", ") + ".",
 		Ends: "It goes when their owners take them off.", Do: "See what each is for before you take one off by hand.",
 	}
 	if len(others) == len(m.Finalizers) {

@@ -26,7 +26,8 @@ func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	yes := true
 	m := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "prod", Name: "web-1", UID: "u", Generation: 1, CreationTimestamp: ago(time.Hour), Finalizers: []string{v1beta1.MachineFinalizer},
+			Namespace: "prod", Name: "web-1", UID: "u", Generation: 1, CreationTimestamp: ago(time.Hour),
+			Finalizers:      []string{v1beta1.MachineFinalizer},
 			Labels:          map[string]string{v1beta1.LabelProvider: "sim"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Name: "web", UID: "s", Controller: &yes}},
 		},
@@ -37,7 +38,8 @@ func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	}
 	for kind, reason := range map[string]string{
 		v1beta1.ConditionLaunched: v1beta1.ReasonInstanceLaunched, v1beta1.ConditionRegistered: v1beta1.ReasonNodeRegistered,
-		v1beta1.ConditionNodeHealthy: v1beta1.ReasonNodeReady, v1beta1.ConditionUpToDate: v1beta1.ReasonUpToDate, v1beta1.ConditionReady: v1beta1.ReasonMachineReady,
+		v1beta1.ConditionNodeHealthy: v1beta1.ReasonNodeReady, v1beta1.ConditionUpToDate: v1beta1.ReasonUpToDate,
+		v1beta1.ConditionReady: v1beta1.ReasonMachineReady,
 	} {
 		condition(kind, metav1.ConditionTrue, reason, "", 50*time.Minute)(m)
 	}
@@ -48,13 +50,15 @@ func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 }
 
 // condition sets a condition, or with an empty status removes it.
-func condition(kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) func(*v1beta1.Machine) {
+func condition(kind string, status metav1.ConditionStatus, reason, message string,
+	since time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Conditions = set(m.Status.Conditions, kind, status, reason, message, since)
 	}
 }
 
-func set(all []metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) []metav1.Condition {
+func set(all []metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string,
+	since time.Duration) []metav1.Condition {
 	var left []metav1.Condition
 	for _, c := range all {
 		if c.Type != kind {
@@ -64,7 +68,8 @@ func set(all []metav1.Condition, kind string, status metav1.ConditionStatus, rea
 	if status == "" {
 		return left
 	}
-	return append(left, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(since)})
+	return append(left, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: ago(since)})
 }
 
 func no(kind, reason, message string, since time.Duration) func(*v1beta1.Machine) {

@@ -15,15 +15,18 @@ import (
 func ExplainFleet(f FleetFacts) []Finding {
 	about, generation, observed, deleted, conditions := "", int64(0), int64(0), (*metav1.Time)(nil), []metav1.Condition(nil)
 	if d := f.Deployment; d != nil {
-		about, generation, observed, deleted, conditions = "machinedeployment/"+d.Name, d.Generation, d.Status.ObservedGeneration, d.DeletionTimestamp, d.Status.Conditions
+		about, generation, observed, deleted, conditions = "machinedeployment/"+
+			d.Name, d.Generation, d.Status.ObservedGeneration, d.DeletionTimestamp, d.Status.Conditions
 	} else {
 		s := f.Set
-		about, generation, observed, deleted, conditions = "machineset/"+s.Name, s.Generation, s.Status.ObservedGeneration, s.DeletionTimestamp, s.Status.Conditions
+		about, generation, observed, deleted, conditions = "machineset/"+
+			s.Name, s.Generation, s.Status.ObservedGeneration, s.DeletionTimestamp, s.Status.Conditions
 	}
 	findings := f.Manager.absent(about, "If none runs, nothing is made, exchanged or replaced.")
 	if deleted != nil {
 		findings = append(findings, Finding{
-			About: about, Reason: OwnerDeleting, What: "It is being deleted; its machines go first.", Since: at(deleted.Time), Ends: "It goes when they are gone.",
+			About: about, Reason: OwnerDeleting, What: "It is being deleted; its machines go first.", Since: at(deleted.Time),
+			Ends: "It goes when they are gone.",
 		})
 	} else if observed < generation {
 		findings = append(findings, Finding{
@@ -70,7 +73,8 @@ func stops(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condi
 	report(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))
 	report(v1beta1.ConditionReplicaFailure, is(v1beta1.ConditionReplicaFailure, metav1.ConditionTrue))
 	// Why a failing revision is not rolled out is said by then.
-	report(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) && !said[v1beta1.ReasonRevisionFailing])
+	report(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) &&
+		!said[v1beta1.ReasonRevisionFailing])
 	report(v1beta1.ConditionScalingUp, backingOff())
 	report(v1beta1.ConditionAdoptionSkipped, is(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue))
 	return findings
@@ -80,14 +84,16 @@ func fleetFinding(about string, c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	_, name, _ := strings.Cut(about, "/")
 	return Finding{
-		About: about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message, Since: at(c.LastTransitionTime.Time),
-		Ends: m.Ends, Do: strings.ReplaceAll(m.Do, "md/NAME", "md/"+name),
+		About: about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message,
+		Since: at(c.LastTransitionTime.Time),
+		Ends:  m.Ends, Do: strings.ReplaceAll(m.Do, "md/NAME", "md/"+name),
 	}
 }
 
 func groupFinding(g Group) Finding {
 	f := Finding{
-		About: "machine/" + g.Machines[0], Condition: g.Condition, Reason: g.Reason, What: MeaningOf(g.Condition, g.Reason).Explanation, Since: g.Oldest,
+		About: "machine/" + g.Machines[0], Condition: g.Condition, Reason: g.Reason,
+		What: MeaningOf(g.Condition, g.Reason).Explanation, Since: g.Oldest,
 		Do: "machinist why machine/" + g.Machines[0] + " says more.",
 	}
 	if g.Count > 1 {
@@ -97,7 +103,8 @@ func groupFinding(g Group) Finding {
 }
 
 func settled(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
-	f := Finding{About: about, Reason: v1beta1.ReasonAllMachinesReady, What: "It waits for nothing: all its machines are there, Ready and what it asks for."}
+	f := Finding{About: about, Reason: v1beta1.ReasonAllMachinesReady,
+		What: "It waits for nothing: all its machines are there, Ready and what it asks for."}
 	since := time.Time{}
 	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionMachinesReady); c != nil {
 		f.Condition, since = c.Type, c.LastTransitionTime.Time

@@ -28,12 +28,15 @@ func deployment(conditions ...metav1.Condition) *v1beta1.MachineDeployment {
 }
 
 func said(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(7 * time.Minute)}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: ago(7 * time.Minute)}
 }
 
 func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 	on, off := metav1.ConditionTrue, metav1.ConditionFalse
-	paused := deployment(said(v1beta1.ConditionPaused, on, v1beta1.ReasonDeploymentPaused, ""), said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked, "The deployment is paused: 3 machines of an old revision."))
+	paused := deployment(said(v1beta1.ConditionPaused, on, v1beta1.ReasonDeploymentPaused, ""),
+		said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked,
+			"The deployment is paused: 3 machines of an old revision."))
 	paused.Spec.Paused = true
 	unobserved := deployment()
 	unobserved.Generation = 3
@@ -41,28 +44,39 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 	gone := deployment()
 	gone.DeletionTimestamp = &leavingAt
 	alone := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "alone"}}
-	alone.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionScalingUp, off, v1beta1.ReasonBackingOff, "Failed machines are not replaced yet."), said(v1beta1.ConditionAdoptionSkipped, on, v1beta1.ReasonEnoughReplicas, "web-9")}
+	alone.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionScalingUp, off, v1beta1.ReasonBackingOff,
+		"Failed machines are not replaced yet."), said(v1beta1.ConditionAdoptionSkipped, on,
+		v1beta1.ReasonEnoughReplicas, "web-9")}
 	var waiting []*v1beta1.Machine
 	for i := range 5 {
-		waiting = append(waiting, machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, "", time.Duration(i)*time.Minute), func(m *v1beta1.Machine) {
+		waiting = append(waiting, machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, "",
+			time.Duration(i)*time.Minute), func(m *v1beta1.Machine) {
 			m.Name = fmt.Sprintf("web-%d", i)
 		}))
 	}
-	waiting = append(waiting, machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "", time.Minute), func(m *v1beta1.Machine) { m.Name = "web-old" }), machine())
+	waiting = append(waiting, machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "", time.Minute),
+		func(m *v1beta1.Machine) { m.Name = "web-old" }), machine())
 	for name, f := range map[string]FleetFacts{
-		"in-order":   {Deployment: deployment(said(v1beta1.ConditionMachinesReady, on, v1beta1.ReasonAllMachinesReady, "")), Machines: []*v1beta1.Machine{machine()}},
+		"in-order": {Deployment: deployment(said(v1beta1.ConditionMachinesReady, on, v1beta1.ReasonAllMachinesReady, "")),
+			Machines: []*v1beta1.Machine{machine()}},
 		"no-manager": {Deployment: deployment(), Manager: Judge(leaseOf("host", now.Add(-time.Hour)), now)},
 		"unobserved": {Deployment: unobserved},
 		"deleting":   {Deployment: gone, Machines: waiting[5:]},
 		"paused":     {Deployment: paused},
-		"frozen": {Deployment: deployment(said(v1beta1.ConditionFrozen, on, v1beta1.ReasonControlPlaneUnreachable, "The target cluster cannot be reached since 2026-07-01T11:50:00Z."),
+		"frozen": {Deployment: deployment(said(v1beta1.ConditionFrozen, on, v1beta1.ReasonControlPlaneUnreachable,
+			"The target cluster cannot be reached since 2026-07-01T11:50:00Z."),
 			said(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonFrozen, "The deployment is frozen."))},
-		"failing": {Deployment: deployment(said(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing, "3 machines of set web-x in a row failed."),
-			said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked, "The newest revision fails.")), Machines: waiting},
-		"stuck": {Deployment: deployment(said(v1beta1.ConditionProgressing, off, v1beta1.ReasonProgressDeadlineExceeded, "Set web-x has made no progress for 10m0s."),
+		"failing": {Deployment: deployment(said(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing,
+			"3 machines of set web-x in a row failed."),
+			said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked, "The newest revision fails.")),
+			Machines: waiting},
+		"stuck": {Deployment: deployment(said(v1beta1.ConditionProgressing, off, v1beta1.ReasonProgressDeadlineExceeded,
+			"Set web-x has made no progress for 10m0s."),
 			said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked, "Waiting for 1 machine to become available."))},
-		"on-delete": {Deployment: deployment(said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonWaitingForDeletion, "3 machines of an old revision."))},
-		"refused":   {Deployment: deployment(said(v1beta1.ConditionReplicaFailure, on, v1beta1.ReasonMachineCreateFailed, `quota "machines" exceeded`))},
+		"on-delete": {Deployment: deployment(said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonWaitingForDeletion,
+			"3 machines of an old revision."))},
+		"refused": {Deployment: deployment(said(v1beta1.ConditionReplicaFailure, on, v1beta1.ReasonMachineCreateFailed,
+			`quota "machines" exceeded`))},
 		"set-alone": {Set: alone},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +85,8 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 			if f.Set != nil {
 				object = "machineset/" + f.Set.Name
 			}
-			golden(t, "fleet-"+name, View{Now: now, Object: object, Namespace: "prod", Findings: ExplainFleet(f)}, printer.Style{})
+			golden(t, "fleet-"+name, View{Now: now, Object: object, Namespace: "prod", Findings: ExplainFleet(f)},
+				printer.Style{})
 		})
 	}
 }
@@ -84,7 +99,8 @@ func TestGroupsAreOrderedBySize(t *testing.T) {
 		waits("a", v1beta1.ReasonClassNotFound, time.Minute), waits("b", v1beta1.ReasonProvisioning, time.Minute),
 		waits("c", v1beta1.ReasonProvisioning, time.Hour), machine(),
 	}, func(m *v1beta1.Machine) string { return m.Name })
-	if len(groups) != 2 || groups[0].Reason != v1beta1.ReasonProvisioning || groups[0].Count != 2 || groups[0].Machines[0] != "c" || !groups[0].Oldest.Equal(now.Add(-time.Hour)) {
+	if len(groups) != 2 || groups[0].Reason != v1beta1.ReasonProvisioning || groups[0].Count != 2 ||
+		groups[0].Machines[0] != "c" || !groups[0].Oldest.Equal(now.Add(-time.Hour)) {
 		t.Errorf("got %+v", groups)
 	}
 }

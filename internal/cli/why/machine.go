@@ -78,7 +78,8 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 			f.Ends = strings.TrimSpace(f.Ends + " Before the deadline pods that are left are deleted.")
 		}
 	case c.Type == v1beta1.ConditionUpToDate:
-		if last := e.Machine.Status.LastOperation; c.Reason == v1beta1.ReasonUpdating && last != nil && last.Type == v1beta1.OperationUpdate && last.LastUpdateTime != nil {
+		if last := e.Machine.Status.LastOperation; c.Reason == v1beta1.ReasonUpdating && last != nil &&
+			last.Type == v1beta1.OperationUpdate && last.LastUpdateTime != nil {
 			until = last.LastUpdateTime.Add(timeouts.UpdateOrDefault())
 			f.Ends = "It goes on when that is done; after the time given it is said to take too long."
 		}
@@ -97,7 +98,8 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 			began = launched.LastTransitionTime.Time
 		}
 		until = began.Add(timeouts.CreationOrDefault())
-		f.Ends = strings.TrimSpace(f.Ends + " If it is not Running by then it is Failed; time in which its cluster is unreachable does not count.")
+		f.Ends = strings.TrimSpace(f.Ends +
+			" If it is not Running by then it is Failed; time in which its cluster is unreachable does not count.")
 		if c.Type == v1beta1.ConditionLaunched && next.After(e.Now) {
 			f.Ends += fmt.Sprintf(" The next try is due at %s.", stamp(next))
 		}
@@ -105,7 +107,8 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 	if until.After(e.Now) {
 		f.Until = at(until)
 	}
-	if last := e.Machine.Status.LastOperation; last != nil && last.Attempts > 0 && last.State != v1beta1.OperationSucceeded {
+	if last := e.Machine.Status.LastOperation; last != nil && last.Attempts > 0 &&
+		last.State != v1beta1.OperationSucceeded {
 		tries := "once"
 		if last.Attempts > 1 {
 			tries = fmt.Sprintf("%d times in a row", last.Attempts)
@@ -126,7 +129,8 @@ func (e *explanation) nextTry() time.Time {
 // joins says whether the creation timeout runs while a machine waits for this.
 func joins(c *metav1.Condition) bool {
 	switch c.Reason {
-	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable, v1beta1.ReasonCreateFailed,
+	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
+		v1beta1.ReasonCreateFailed,
 		v1beta1.ReasonCredentialsRefused:
 		return c.Type == v1beta1.ConditionLaunched
 	case v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints:
@@ -158,7 +162,8 @@ func (e *explanation) hooks(c *metav1.Condition) string {
 }
 
 func (e *explanation) settled() {
-	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady, What: "It waits for nothing: it is a Ready node and what its specification asks for."}
+	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
+		What: "It waits for nothing: it is a Ready node and what its specification asks for."}
 	if e.Machine.Status.Phase == v1beta1.MachineAvailable {
 		f.What = "It waits for nothing: its instance runs, there is no cluster for it to join, and it is what its specification asks for."
 	}
@@ -173,10 +178,12 @@ func (e *explanation) secondary(first *metav1.Condition) {
 	if first == nil {
 		return
 	}
-	kinds := []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionUpToDate}
+	kinds := []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy,
+		v1beta1.ConditionUpToDate}
 	if e.Machine.DeletionTimestamp != nil {
 		kinds = []string{v1beta1.ConditionNodeHealthy}
-		if c := e.condition(v1beta1.ConditionDrainExtended); c != nil && c.Status == metav1.ConditionTrue && isDrain(first.Reason) {
+		if c := e.condition(v1beta1.ConditionDrainExtended); c != nil && c.Status == metav1.ConditionTrue &&
+			isDrain(first.Reason) {
 			e.add(e.plain(c))
 		}
 	}

@@ -30,7 +30,8 @@ func check(reason, message string) v1beta1.MachineHealthCheck {
 // tried is a creation that failed so often, and is tried again after that time, or not at all.
 func tried(code string, times int32, next time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
-		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed, Code: code, Attempts: times}
+		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed,
+			Code: code, Attempts: times}
 		if next > 0 {
 			m.Status.LastOperation.NextTryTime = &metav1.Time{Time: now.Add(next)}
 		}
@@ -42,13 +43,17 @@ func tried(code string, times int32, next time.Duration) func(*v1beta1.Machine) 
 // Each is a machine as its controllers leave it, and what a person is reported of it.
 func TestWhatAMachineWaitsFor(t *testing.T) {
 	none, refused := intstr.FromInt32(0), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
-	refused.Status.Conditions = set(nil, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInvalidProviderSpec, "spec.providerSpec.type: no such type", time.Hour)
+	refused.Status.Conditions = set(nil, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInvalidProviderSpec,
+		"spec.providerSpec.type: no such type", time.Hour)
 	unhealthy := func(m *v1beta1.Machine) {
 		phase(v1beta1.MachineUnhealthy)(m)
-		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.", 2*time.Minute)(m)
-		no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.", 2*time.Minute)(m)
+		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.",
+			2*time.Minute)(m)
+		no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.",
+			2*time.Minute)(m)
 	}
-	leavingClass := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small", DeletionTimestamp: &metav1.Time{Time: now}}}
+	leavingClass := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small",
+		DeletionTimestamp: &metav1.Time{Time: now}}}
 	web := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "prod"}}
 	unlaunched := func(m *v1beta1.Machine) { m.Spec.ProviderID, m.Status.Instance, m.Status.NodeRef = "", nil, nil }
 	interrupted := func(m *v1beta1.Machine) {
@@ -62,9 +67,11 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		starting(m)
 		at := ago(time.Minute)
 		m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureJoinClusterTimeout, "The instance did not become a Ready node within 20m0s."
-		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed, LastUpdateTime: &at}
+		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed,
+			LastUpdateTime: &at}
 		yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 21*time.Minute)(m)
-		no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim://1 has registered.", 21*time.Minute)(m)
+		no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim://1 has registered.",
+			21*time.Minute)(m)
 	}
 	for name, f := range map[string]Facts{
 		"running": {Machine: machine()},
@@ -72,80 +79,132 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			Machine:  machine(),
 			Provider: Process{Name: "machinist-provider-sim", Known: true, Seen: at(now.Add(-3 * time.Minute))},
 		},
-		"no-lease":         {Machine: machine(starting, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }), Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
-		"paused":           {Machine: machine(annotated(v1beta1.AnnotationPaused, ""), yes(v1beta1.ConditionPaused, v1beta1.ReasonPausedByAnnotation, "", time.Minute))},
-		"queue":            {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonPending, "Waiting for one of the 5 places for creations under way.", time.Minute))},
-		"class":            {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" does not exist in namespace "prod"`, time.Minute)), ClassMissing: true},
-		"class-refused":    {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration, "the provider refuses it", time.Minute)), Class: refused},
-		"provider-refuses": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration, "FailedPrecondition: a policy of the subscription forbids it", 25*time.Minute), tried("FailedPrecondition", 2, 15*time.Minute))},
-		"driver-cannot":    {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration, "Unimplemented: no machines of this kind", 25*time.Minute), tried("Unimplemented", 1, 0))},
-		"cloud-down":       {Machine: machine(starting, phase(v1beta1.MachineProvisioning), no(v1beta1.ConditionLaunched, v1beta1.ReasonProviderUnavailable, "Unavailable: no answer", 4*time.Minute), tried("Unavailable", 7, 80*time.Second))},
-		"update-fails": {Machine: machine(no(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdateError, "Unavailable: no answer", time.Hour), tried("Unavailable", 7, 80*time.Second), func(m *v1beta1.Machine) {
+		"no-lease": {Machine: machine(starting, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }),
+			Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
+		"paused": {Machine: machine(annotated(v1beta1.AnnotationPaused, ""),
+			yes(v1beta1.ConditionPaused, v1beta1.ReasonPausedByAnnotation, "", time.Minute))},
+		"queue": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonPending,
+			"Waiting for one of the 5 places for creations under way.", time.Minute))},
+		"class": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound,
+			`MachineClass "small" does not exist in namespace "prod"`, time.Minute)), ClassMissing: true},
+		"class-refused": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration,
+			"the provider refuses it", time.Minute)), Class: refused},
+		"provider-refuses": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration,
+			"FailedPrecondition: a policy of the subscription forbids it", 25*time.Minute),
+			tried("FailedPrecondition", 2, 15*time.Minute))},
+		"driver-cannot": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration,
+			"Unimplemented: no machines of this kind", 25*time.Minute), tried("Unimplemented", 1, 0))},
+		"cloud-down": {Machine: machine(starting, phase(v1beta1.MachineProvisioning),
+			no(v1beta1.ConditionLaunched, v1beta1.ReasonProviderUnavailable, "Unavailable: no answer", 4*time.Minute),
+			tried("Unavailable", 7, 80*time.Second))},
+		"update-fails": {Machine: machine(no(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdateError, "Unavailable: no answer",
+			time.Hour), tried("Unavailable", 7, 80*time.Second), func(m *v1beta1.Machine) {
 			m.Status.LastOperation.Type = v1beta1.OperationUpdate
 		})},
-		"credentials": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCredentialsRefused, "wrong token", time.Minute))},
-		"quota": {Machine: machine(starting, phase(v1beta1.MachineProvisioning), no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, "quota of 10 used up", 4*time.Minute), func(m *v1beta1.Machine) {
-			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing, Code: "ResourceExhausted", Attempts: 3}
-		})},
-		"no-node": {Machine: machine(starting, phase(v1beta1.MachineProvisioned), yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 4*time.Minute),
-			no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim://1 has registered.", 4*time.Minute))},
-		"startup-taint": {Machine: machine(phase(v1beta1.MachineProvisioned), yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 4*time.Minute),
-			yes(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForStartupTaints, "Taint cni.example.com/wait:NoSchedule is still on node node-1.", time.Minute))},
-		"unhealthy":          {Machine: machine(unhealthy)},
-		"unhealthy-checked":  {Machine: machine(unhealthy), Checks: []v1beta1.MachineHealthCheck{check(v1beta1.ReasonRemediationAllowed, "")}},
-		"unhealthy-meltdown": {Machine: machine(unhealthy), Checks: []v1beta1.MachineHealthCheck{check(v1beta1.ReasonMeltdown, "6 of 8 nodes are not Ready.")}},
-		"unhealthy-frozen":   {Machine: machine(unhealthy), Set: frozenSet(v1beta1.ReasonOvershoot, "12 machines, 10 tolerated.")},
-		"unhealthy-exempt":   {Machine: machine(unhealthy, annotated(v1beta1.AnnotationSkipRemediation, ""))},
-		"marked":             {Machine: machine(unhealthy, yes(v1beta1.ConditionRemediationRequested, v1beta1.ReasonBuiltInPolicy, "Ready is Unknown for 10m0s (node n).", time.Minute))},
-		"interrupted": {Machine: machine(interrupted, no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "Evicting the pods of node node-1.", time.Minute)),
-			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}}},
+		"credentials": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCredentialsRefused,
+			"wrong token", time.Minute))},
+		"quota": {Machine: machine(starting, phase(v1beta1.MachineProvisioning),
+			no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, "quota of 10 used up", 4*time.Minute),
+			func(m *v1beta1.Machine) {
+				m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing,
+					Code: "ResourceExhausted", Attempts: 3}
+			})},
+		"no-node": {Machine: machine(starting, phase(v1beta1.MachineProvisioned),
+			yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 4*time.Minute),
+			no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim://1 has registered.",
+				4*time.Minute))},
+		"startup-taint": {Machine: machine(phase(v1beta1.MachineProvisioned),
+			yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 4*time.Minute),
+			yes(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForStartupTaints,
+				"Taint cni.example.com/wait:NoSchedule is still on node node-1.", time.Minute))},
+		"unhealthy": {Machine: machine(unhealthy)},
+		"unhealthy-checked": {Machine: machine(unhealthy),
+			Checks: []v1beta1.MachineHealthCheck{check(v1beta1.ReasonRemediationAllowed, "")}},
+		"unhealthy-meltdown": {Machine: machine(unhealthy),
+			Checks: []v1beta1.MachineHealthCheck{check(v1beta1.ReasonMeltdown, "6 of 8 nodes are not Ready.")}},
+		"unhealthy-frozen": {Machine: machine(unhealthy),
+			Set: frozenSet(v1beta1.ReasonOvershoot, "12 machines, 10 tolerated.")},
+		"unhealthy-exempt": {Machine: machine(unhealthy, annotated(v1beta1.AnnotationSkipRemediation, ""))},
+		"marked": {Machine: machine(unhealthy, yes(v1beta1.ConditionRemediationRequested,
+			v1beta1.ReasonBuiltInPolicy, "Ready is Unknown for 10m0s (node n).", time.Minute))},
+		"interrupted": {Machine: machine(interrupted, no(v1beta1.ConditionDrained, v1beta1.ReasonDraining,
+			"Evicting the pods of node node-1.", time.Minute)),
+			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+				Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}}},
 		"interrupted-unowned": {Machine: machine(interrupted, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
 		"failed":              {Machine: machine(failing)},
 		"failed-unowned":      {Machine: machine(failing, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
 		"failed-no-budget": {
-			Machine:    machine(failing),
-			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}},
+			Machine: machine(failing),
+			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+				Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}},
 		},
 		"failed-no-budget-of-a-set": {
 			Machine: machine(failing),
-			Set:     &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web-a"}, Spec: v1beta1.MachineSetSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}},
+			Set: &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web-a"},
+				Spec: v1beta1.MachineSetSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}},
 		},
-		"failed-retries": {Machine: machine(failing, no(v1beta1.ConditionRemediationRequested, v1beta1.ReasonRetriesExhausted, "3 in a row were replaced.", time.Minute))},
-		"set-aside":      {Machine: machine(annotated(v1beta1.AnnotationPreservedUntil, "2026-07-03T12:00:00Z"))},
-		"updating": {Machine: machine(phase(v1beta1.MachineUpdating), no(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdating, "resizing", 5*time.Minute), func(m *v1beta1.Machine) {
+		"failed-retries": {Machine: machine(failing, no(v1beta1.ConditionRemediationRequested, v1beta1.ReasonRetriesExhausted,
+			"3 in a row were replaced.", time.Minute))},
+		"set-aside": {Machine: machine(annotated(v1beta1.AnnotationPreservedUntil, "2026-07-03T12:00:00Z"))},
+		"updating": {Machine: machine(phase(v1beta1.MachineUpdating), no(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdating,
+			"resizing", 5*time.Minute), func(m *v1beta1.Machine) {
 			began := ago(5 * time.Minute)
-			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationUpdate, State: v1beta1.OperationProcessing, LastUpdateTime: &began}
+			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationUpdate, State: v1beta1.OperationProcessing,
+				LastUpdateTime: &began}
 		})},
-		"update-refused": {Machine: machine(no(v1beta1.ConditionUpToDate, v1beta1.ReasonUnsupportedChange, "the disk cannot shrink", time.Hour))},
-		"hook": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForPreDrainHook, "Waiting for an old hook.", 10*time.Minute), func(m *v1beta1.Machine) {
+		"update-refused": {Machine: machine(no(v1beta1.ConditionUpToDate, v1beta1.ReasonUnsupportedChange,
+			"the disk cannot shrink", time.Hour))},
+		"hook": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForPreDrainHook,
+			"Waiting for an old hook.", 10*time.Minute), func(m *v1beta1.Machine) {
 			m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "the backup team"}}
 		})},
-		"drain": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "Evicting the pods of node node-1.", 10*time.Minute),
-			no(v1beta1.ConditionDrained, v1beta1.ReasonBlockedByDisruptionBudget, "Evicting the pods of node node-1. In the way: prod/db-0 (PodDisruptionBudget db: 0 of 1 may go).", 9*time.Minute))},
-		"drain-extended": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "", 10*time.Minute), no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "Evicting.", 9*time.Minute),
-			yes(v1beta1.ConditionDrainExtended, v1beta1.ReasonTargetUnreachable, "The target cluster was unreachable until 2026-07-01T11:55:00Z: 5m0s do not count.", 5*time.Minute))},
-		"volumes":     {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForVolumeDetach, "Waiting for pvc-1.", 10*time.Minute))},
-		"target-away": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached since 2026-07-01T11:50:00Z.", 10*time.Minute))},
-		"cloud-refuses": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDeleteError, "the instance is locked", 10*time.Minute), func(m *v1beta1.Machine) {
-			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationDelete, State: v1beta1.OperationProcessing, Code: "FailedPrecondition", Attempts: 2}
+		"drain": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining,
+			"Evicting the pods of node node-1.", 10*time.Minute),
+			no(v1beta1.ConditionDrained, v1beta1.ReasonBlockedByDisruptionBudget,
+				"Evicting the pods of node node-1. In the way: prod/db-0 (PodDisruptionBudget db: 0 of 1 may go).",
+				9*time.Minute))},
+		"drain-extended": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "",
+			10*time.Minute), no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "Evicting.", 9*time.Minute),
+			yes(v1beta1.ConditionDrainExtended, v1beta1.ReasonTargetUnreachable,
+				"The target cluster was unreachable until 2026-07-01T11:55:00Z: 5m0s do not count.", 5*time.Minute))},
+		"volumes": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForVolumeDetach,
+			"Waiting for pvc-1.", 10*time.Minute))},
+		"target-away": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonTargetUnreachable,
+			"The target cluster cannot be reached since 2026-07-01T11:50:00Z.", 10*time.Minute))},
+		"cloud-refuses": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDeleteError,
+			"the instance is locked", 10*time.Minute), func(m *v1beta1.Machine) {
+			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationDelete, State: v1beta1.OperationProcessing,
+				Code: "FailedPrecondition", Attempts: 2}
 		})},
-		"class-leaves":       {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass, Deployment: web},
-		"class-leaves-alone": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass},
+		"class-leaves": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound,
+			`MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass, Deployment: web},
+		"class-leaves-alone": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound,
+			`MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass},
 		"no-such-provider": {
-			Machine: machine(starting), Deployment: web, Provider: Process{Name: "machinist-provider-azur", Searched: []string{"machinist-system"}},
+			Machine: machine(starting), Deployment: web, Provider: Process{Name: "machinist-provider-azur",
+				Searched: []string{"machinist-system"}},
 		},
-		"secret-never-there": {Machine: machine(leaving, unlaunched, yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsNotFound, `Secret "cloud" with the credentials does not exist`, time.Minute))},
-		"account-gone":       {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsRefused, "the account is closed", time.Hour), func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" })},
-		"provider-gone":      {Machine: machine(leaving, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }), Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system"}}},
-		"held-by-others":     {Machine: machine(leaving, func(m *v1beta1.Machine) { m.Finalizers = []string{"example.com/x"} })},
-		"hostile-message":    {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCreateFailed, "\x1b[2Jall is\nwell\u202e", time.Minute))},
+		"secret-never-there": {Machine: machine(leaving, unlaunched,
+			yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsNotFound,
+				`Secret "cloud" with the credentials does not exist`, time.Minute))},
+		"account-gone": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsRefused,
+			"the account is closed", time.Hour), func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" })},
+		"provider-gone": {Machine: machine(leaving, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }),
+			Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system"}}},
+		"held-by-others": {Machine: machine(leaving, func(m *v1beta1.Machine) {
+			m.Finalizers = []string{"example.com/x"}
+		})},
+		"hostile-message": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCreateFailed,
+			"\x1b[2Jall is\nwell\u202e", time.Minute))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.Now = now
 			if f.Provider.Name == "" {
 				f.Provider = running
 			}
-			view := View{Now: now, Object: "machine/web-1", Namespace: "prod", State: string(f.Machine.Status.Phase), Findings: Explain(f)}
+			view := View{Now: now, Object: "machine/web-1", Namespace: "prod", State: string(f.Machine.Status.Phase),
+				Findings: Explain(f)}
 			if f.Machine.Status.NodeRef != nil {
 				view.Node = f.Machine.Status.NodeRef.Name
 			}
@@ -155,8 +214,10 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 }
 
 func TestColoursAndReasonsAreThereWhereTheyAreWanted(t *testing.T) {
-	f := Facts{Now: now, Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, "", time.Minute)), Provider: running}
-	view := View{Now: now, Object: "machine/web-1", Namespace: "prod", Findings: Explain(f), Unread: []string{"You may not read leases."}}
+	f := Facts{Now: now, Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, "",
+		time.Minute)), Provider: running}
+	view := View{Now: now, Object: "machine/web-1", Namespace: "prod", Findings: Explain(f),
+		Unread: []string{"You may not read leases."}}
 	golden(t, "style-wide-colour", view, printer.Style{Wide: true, Colour: true})
 }
 

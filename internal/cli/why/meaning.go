@@ -16,8 +16,8 @@ type Meaning struct {
 	Do string
 }
 
-// MeaningOf returns what a reason means in a condition. A reason that is not known, of a newer version or of somebody else,
-// stands for itself.
+// MeaningOf returns what a reason means in a condition. A reason that is not known, of a newer version or of somebody
+// else, stands for itself.
 func MeaningOf(condition, reason string) Meaning {
 	all := meanings()
 	if m, known := all[condition+"/"+reason]; known {
@@ -32,7 +32,8 @@ func MeaningOf(condition, reason string) Meaning {
 // meanings returns the table. A key is a reason, or a condition and a reason where the condition makes a difference.
 func meanings() map[string]Meaning {
 	all := launchMeanings()
-	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(), healthMeanings()} {
+	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),
+		healthMeanings()} {
 		maps.Copy(all, more)
 	}
 	return all

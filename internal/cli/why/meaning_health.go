@@ -2,16 +2,19 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// healthMeanings are the reasons of RemediationRequested, InterruptionNotice, OrphanRemovalBlocked and RemediationAllowed.
+// healthMeanings are the reasons of RemediationRequested, InterruptionNotice, OrphanRemovalBlocked and
+// RemediationAllowed.
 func healthMeanings() map[string]Meaning {
 	const turn = "Its set deletes and replaces it when it is its turn: only so many are replaced at a time (spec.remediation.maxInFlight)."
 	allowed := v1beta1.ConditionRemediationAllowed + "/"
 	return map[string]Meaning{
-		v1beta1.ReasonMachineHealthCheck:  {Explanation: "A health check found it unhealthy: it must be replaced.", Ends: turn, Do: v1beta1.AnnotationSkipRemediation + " on it keeps it."},
+		v1beta1.ReasonMachineHealthCheck: {Explanation: "A health check found it unhealthy: it must be replaced.",
+			Ends: turn, Do: v1beta1.AnnotationSkipRemediation + " on it keeps it."},
 		v1beta1.ReasonBuiltInPolicy:       {Explanation: "The manager's own health policy found it unhealthy: it must be replaced.", Ends: turn, Do: v1beta1.AnnotationSkipRemediation + " on it keeps it."},
 		v1beta1.ReasonExternalRemediation: {Explanation: "A health check found it unhealthy and leaves it to a remediator outside Machinist.", Ends: "It goes on when that one acts.", Do: "See whether the remediator runs, or delete the machine."},
-		v1beta1.ReasonRemediateAnnotation: {Explanation: "A person asked for its replacement.", Ends: turn, Do: "Take " + v1beta1.AnnotationRemediate + " off it to keep it."},
-		v1beta1.ReasonRetriesExhausted:    {Explanation: "It is not replaced: as many machines in a row were replaced before it as its health check allows.", Ends: "Replacement goes on when one in this place works for an hour, or maxRetries is raised.", Do: "Find out why machines in this place fail, then delete this one."},
+		v1beta1.ReasonRemediateAnnotation: {Explanation: "A person asked for its replacement.", Ends: turn, Do: "Take " +
+			v1beta1.AnnotationRemediate + " off it to keep it."},
+		v1beta1.ReasonRetriesExhausted: {Explanation: "It is not replaced: as many machines in a row were replaced before it as its health check allows.", Ends: "Replacement goes on when one in this place works for an hour, or maxRetries is raised.", Do: "Find out why machines in this place fail, then delete this one."},
 
 		v1beta1.ReasonPreemptionNotice:      {Explanation: "The cloud is about to take its spot or preemptible instance back: its node is drained.", Ends: "Its set replaces it at once."},
 		v1beta1.ReasonTerminationNotice:     {Explanation: "Its instance is about to be terminated, and not by Machinist: its node is drained.", Ends: "Its set replaces it at once.", Do: "If that is not wanted, stop what terminates it: its message says who announced it."},

@@ -27,17 +27,23 @@ func nodeMeanings() map[string]Meaning {
 			Ends:        untilChanged,
 			Do:          "Correct labels, annotations or taints in the deployment's template; that reaches existing machines in place.",
 		},
-		v1beta1.ConditionRegistered + "/" + v1beta1.ReasonReplacing: {Explanation: "Its node went with the old instance; the new one has yet to join."},
+		v1beta1.ConditionRegistered + "/" +
+			v1beta1.ReasonReplacing: {Explanation: "Its node went with the old instance; the new one has yet to join."},
 
-		v1beta1.ReasonNodeReady:    {Explanation: "Its node is Ready."},
-		v1beta1.ReasonNodeNotReady: {Explanation: "Its node says that it is not Ready.", Ends: "It may recover; if it does not, a health policy has it replaced.", Do: "To see what the kubelet complains of: kubectl describe node NODE"},
+		v1beta1.ReasonNodeReady: {Explanation: "Its node is Ready."},
+		v1beta1.ReasonNodeNotReady: {Explanation: "Its node says that it is not Ready.",
+			Ends: "It may recover; if it does not, a health policy has it replaced.",
+			Do:   "To see what the kubelet complains of: kubectl describe node NODE"},
 		v1beta1.ReasonNodeUnresponsive: {
 			Explanation: "Its node does not report: the kubelet is silent.",
 			Ends:        "It may recover; if it does not, a health policy has it replaced.",
 			Do:          "Inspect the instance at the cloud: does it run, does its network work?",
 		},
-		v1beta1.ReasonNodeConditionsFailed: {Explanation: "Its node is Ready and reports a problem in another condition.", Ends: "A health policy that names the condition has it replaced.", Do: "To see more: kubectl describe node NODE"},
-		v1beta1.ReasonNodeGone:             {Explanation: "Its node was deleted from the cluster, and not by Machinist.", Ends: "The kubelet may register it again; if it does not, a health policy has the machine replaced.", Do: "Restart the kubelet on the instance to have it register again, or delete the machine."},
+		v1beta1.ReasonNodeConditionsFailed: {Explanation: "Its node is Ready and reports a problem in another condition.",
+			Ends: "A health policy that names the condition has it replaced.", Do: "To see more: kubectl describe node NODE"},
+		v1beta1.ReasonNodeGone: {Explanation: "Its node was deleted from the cluster, and not by Machinist.",
+			Ends: "The kubelet may register it again; if it does not, a health policy has the machine replaced.",
+			Do:   "Restart the kubelet on the instance to have it register again, or delete the machine."},
 		v1beta1.ReasonTargetUnreachable: {
 			Explanation: "The cluster that its node is in cannot be reached. While that is so nothing is judged, replaced or drained.",
 			Ends:        "It goes on by itself when the cluster answers again, and no clock runs meanwhile.",
@@ -48,6 +54,7 @@ func nodeMeanings() map[string]Meaning {
 			Ends:        "It goes on by itself when the cluster answers again. The time does not count towards the drain's deadline.",
 			Do:          "Bring that cluster's API server back. If it is gone for good, delete without it: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete + "=",
 		},
-		v1beta1.ConditionDrainExtended + "/" + v1beta1.ReasonTargetUnreachable: {Explanation: "The cluster was unreachable during its drain; that time does not count."},
+		v1beta1.ConditionDrainExtended + "/" +
+			v1beta1.ReasonTargetUnreachable: {Explanation: "The cluster was unreachable during its drain; that time does not count."},
 	}
 }

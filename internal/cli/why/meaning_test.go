@@ -20,7 +20,8 @@ func constants(t *testing.T, folder, names string) map[string]string {
 	matches := regexp.MustCompile(names)
 	found := map[string]string{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/internal/cli/") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.Contains(path, "/internal/cli/") {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -54,7 +55,8 @@ func constants(t *testing.T, folder, names string) map[string]string {
 	return found
 }
 
-// Whatever a controller may write as a reason has a sentence for people: in the API, and in the rooms that have their own.
+// Whatever a controller may write as a reason has a sentence for people: in the API, and in the rooms that have their
+// own.
 func TestEveryReasonHasASentence(t *testing.T) {
 	reasons := constants(t, "../../../api/v1beta1", "^(Reason|Failure)[A-Z]")
 	if len(reasons) < 100 {
@@ -62,7 +64,8 @@ func TestEveryReasonHasASentence(t *testing.T) {
 	}
 	// Those of internal/bootstrap are of events and logs.
 	capacities := map[string]string{}
-	for _, capacity := range []string{"machine", "machineclass", "machineset", "machinedeployment", "healthcheck", "safety"} {
+	for _, capacity := range []string{"machine", "machineclass", "machineset", "machinedeployment", "healthcheck",
+		"safety"} {
 		maps.Copy(capacities, constants(t, "../../../internal/"+capacity, "^Reason[A-Z]"))
 	}
 	if len(capacities) == 0 {
@@ -117,7 +120,8 @@ func TestCommandsComeLast(t *testing.T) {
 			continue
 		}
 		command := m.Do[i:]
-		if strings.HasSuffix(command, ".") || strings.ContainsAny(command, ",;:") || strings.Contains(command, ". ") || strings.Contains(command[1:], "kubectl ") {
+		if strings.HasSuffix(command, ".") || strings.ContainsAny(command, ",;:") || strings.Contains(command, ". ") ||
+			strings.Contains(command[1:], "kubectl ") {
 			t.Errorf("%s: in %q something follows the command", reason, m.Do)
 		}
 	}

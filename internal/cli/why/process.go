@@ -56,7 +56,8 @@ func (p Process) absent(about, what string) []Finding {
 	case !p.Known && len(p.Searched) > 0:
 		return []Finding{{
 			About: about, Reason: NoProcess,
-			What: fmt.Sprintf("It is not known whether a process %s is running: it has no lease in %s.", p.Name, strings.Join(p.Searched, ", ")),
+			What: fmt.Sprintf("It is not known whether a process %s is running: it has no lease in %s.", p.Name,
+				strings.Join(p.Searched, ", ")),
 			Ends: cmp.Or(what, "If none runs, nothing is done."),
 			Do:   "Start one. If it runs with another --leader-election-namespace, name that with --system-namespace.",
 		}}

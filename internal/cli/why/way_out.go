@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Advice in this file ends with the command to run, as it can be pasted into a shell. CLASS is for the reader to fill in.
+// Advice in this file ends with the command to run, as it can be pasted into a shell. CLASS is for the reader to fill
+// in.
 
 // unserved is the finding that no process serves the machine, if that is known.
 func (e *explanation) unserved() []Finding {
@@ -62,12 +63,14 @@ func (e *explanation) wayOut(c *metav1.Condition, f Finding) Finding {
 // classLeaves reports whether the machine's class is being deleted, which the machines that refer to it hold up.
 func (e *explanation) classLeaves() bool { return e.Class != nil && e.Class.DeletionTimestamp != nil }
 
-// otherClass is how a machine that was not launched gets another class: its deployment makes another machine, and deletes it.
+// otherClass is how a machine that was not launched gets another class: its deployment makes another machine, and
+// deletes it.
 func (e *explanation) otherClass() string {
 	const patch = `--type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"CLASS"}}}}}'`
 	switch {
 	case e.Deployment != nil:
-		return fmt.Sprintf("Name another class in the deployment's template: kubectl patch md %s -n %s %s", e.Deployment.Name, e.Deployment.Namespace, patch)
+		return fmt.Sprintf("Name another class in the deployment's template: kubectl patch md %s -n %s %s", e.Deployment.Name,
+			e.Deployment.Namespace, patch)
 	case e.Set != nil:
 		return fmt.Sprintf("Name another class in the set's template, and delete the machine: kubectl patch ms %s -n %s %s && kubectl delete ma NAME",
 			e.Set.Name, e.Set.Namespace, patch)
@@ -75,7 +78,8 @@ func (e *explanation) otherClass() string {
 	return "Make a machine of another class, and delete this one: kubectl delete ma NAME"
 }
 
-// release is how a person ends a deletion that Machinist cannot end: by seeing to the instance, and taking the finalizer off.
+// release is how a person ends a deletion that Machinist cannot end: by seeing to the instance, and taking the
+// finalizer off.
 func (e *explanation) release(when string) string {
 	m := e.Machine
 	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {

@@ -63,8 +63,8 @@ func (l *Log) Requests(f Filter) ([]Request, error) {
 	return requests, err
 }
 
-// Take returns all requests since the mark as Requests does, and sets the mark behind them: there is none missed, and none
-// comes twice.
+// Take returns all requests since the mark as Requests does, and sets the mark behind them: there is none missed, and
+// none comes twice.
 func (l *Log) Take(f Filter) ([]Request, error) {
 	var requests []Request
 	end, err := l.scan(f, func(r Request) { requests = append(requests, r) })

@@ -166,7 +166,8 @@ func TestARequestHasItsTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	received := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	if len(got) != 1 || !got[0].Received.Equal(received) || !got[0].Answered.Equal(received.Add(time.Second+time.Microsecond)) {
+	if len(got) != 1 || !got[0].Received.Equal(received) ||
+		!got[0].Answered.Equal(received.Add(time.Second+time.Microsecond)) {
 		t.Errorf("requests %+v, want one received at %s and answered a second later", got, received)
 	}
 }
@@ -177,14 +178,16 @@ func TestRequestsHasReadsToo(t *testing.T) {
 	const ending = `{"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/default/pods","verb":"create","user":{"username":"manager"},` +
 		`"objectRef":{"resource":"pods","namespace":"default"},` +
 		`"responseStatus":{"code":403,"details":{"causes":[{"reason":"NamespaceTerminating","field":"metadata.namespace"}]}}}` + "\n"
-	log := open(t, line("manager", "list", "", "pods", "", 200)+line("manager", "create", "", "pods", "eviction", 429)+outside+ending)
+	log := open(t, line("manager", "list", "", "pods", "", 200)+line("manager", "create", "", "pods", "eviction",
+		429)+outside+ending)
 	got, err := log.Requests(Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Request{
 		{User: "manager", Verb: "list", Resource: "pods", Namespace: "default", Name: "a", Code: 200},
-		{User: "manager", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "default", Name: "a", Code: 429},
+		{User: "manager", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "default", Name: "a",
+			Code: 429},
 		{User: "manager", Verb: "get", Path: "/readyz", Code: 403, Denied: true},
 		{User: "manager", Verb: "create", Resource: "pods", Namespace: "default", Code: 403, NamespaceEnds: true},
 	}
@@ -195,7 +198,8 @@ func TestRequestsHasReadsToo(t *testing.T) {
 
 func TestCountsAreReadable(t *testing.T) {
 	status := line("manager", "patch", "machinist.dev", "machines", "status", 200)
-	log := open(t, line("manager", "create", "", "secrets", "", 201)+status+status+line("manager", "create", "", "events", "", 201))
+	log := open(t, line("manager", "create", "", "secrets", "", 201)+status+status+line("manager", "create", "",
+		"events", "", 201))
 	got, err := log.Count(Filter{})
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,8 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	b := &bench{TB: t, c: env.Client(t), namespace: env.Namespace(t), registry: prometheus.NewRegistry(), events: events.NewFakeRecorder(1000)}
+	b := &bench{TB: t, c: env.Client(t), namespace: env.Namespace(t), registry: prometheus.NewRegistry(),
+		events: events.NewFakeRecorder(1000)}
 	// What the API server stamps is by the real clock; times in status are ours.
 	b.clock = testclock.NewFakeClock(time.Now().Truncate(time.Second))
 	metrics, err := healthcheck.NewMetrics(b.registry)
@@ -100,7 +101,8 @@ func (b *bench) machine(name string, change ...func(*v1beta1.Machine)) *v1beta1.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name}}
 	b.must(b.c.Create(b.ctx(), node))
 	b.Cleanup(func() { _ = b.c.Delete(context.Background(), node) })
-	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"pool": "workers"}}}
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name,
+		Labels: map[string]string{"pool": "workers"}}}
 	m.Spec.Provider = "nobody"
 	m.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Nothing"}`)}
 	for _, f := range change {
@@ -123,7 +125,8 @@ func (b *bench) condition(m *v1beta1.Machine, kind string, status bool, reason s
 	if status {
 		value = metav1.ConditionTrue
 	}
-	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: kind, Status: value, Reason: reason, LastTransitionTime: metav1.NewTime(b.clock.Now())})
+	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: kind, Status: value, Reason: reason,
+		LastTransitionTime: metav1.NewTime(b.clock.Now())})
 }
 
 // machines makes n of them.
@@ -142,12 +145,16 @@ func (b *bench) report(m *v1beta1.Machine, kind corev1.NodeConditionType, status
 }
 
 // reportAt gives the Node of a machine a condition whose transition is at a time, by the clock of whoever writes it.
-func (b *bench) reportAt(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus, at time.Time) {
+func (b *bench) reportAt(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus,
+	at time.Time) {
 	b.Helper()
 	node := &corev1.Node{}
 	b.must(b.c.Get(b.ctx(), client.ObjectKey{Name: m.Status.NodeRef.Name}, node))
-	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
-	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, Reason: "Because", LastTransitionTime: metav1.NewTime(at)})
+	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == kind
+	})
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status,
+		Reason: "Because", LastTransitionTime: metav1.NewTime(at)})
 	b.must(b.c.Status().Update(b.ctx(), node))
 }
 
@@ -211,7 +218,8 @@ func (b *bench) check(change ...func(*v1beta1.MachineHealthCheck)) *v1beta1.Mach
 	b.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "workers"}}
 	c.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
-	c.Spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Timeout: metav1.Duration{Duration: 5 * time.Minute}}}
+	c.Spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady,
+		Status: corev1.ConditionUnknown, Timeout: metav1.Duration{Duration: 5 * time.Minute}}}
 	for _, f := range change {
 		f(c)
 	}
@@ -229,10 +237,12 @@ func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, message string,
 	is := &v1beta1.MachineHealthCheck{}
 	b.must(b.c.Get(b.ctx(), client.ObjectKeyFromObject(c), is))
 	condition := meta.FindStatusCondition(is.Status.Conditions, v1beta1.ConditionRemediationAllowed)
-	if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, message) || (condition.Status == metav1.ConditionTrue) != (reason == v1beta1.ReasonRemediationAllowed) {
+	if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, message) ||
+		(condition.Status == metav1.ConditionTrue) != (reason == v1beta1.ReasonRemediationAllowed) {
 		b.Errorf("the check says %+v, want %s %q", condition, reason, message)
 	}
-	if s := is.Status; s.ExpectedMachines != expected || s.CurrentHealthy != healthy || s.RemediationsAllowed != allowed || s.ObservedGeneration != is.Generation {
+	if s := is.Status; s.ExpectedMachines != expected || s.CurrentHealthy != healthy || s.RemediationsAllowed != allowed ||
+		s.ObservedGeneration != is.Generation {
 		b.Errorf("the check counts %+v, want %d, %d, %d", s, expected, healthy, allowed)
 	}
 }
@@ -293,19 +303,22 @@ func (b *bench) freeze(set *v1beta1.MachineSet, frozen bool) {
 	if frozen {
 		value = `""`
 	}
-	b.must(b.c.Patch(b.ctx(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+v1beta1.LabelFreeze+`":`+value+`}}}`))))
+	b.must(b.c.Patch(b.ctx(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+
+		v1beta1.LabelFreeze+`":`+value+`}}}`))))
 }
 
 // release lets a machine that is being deleted go.
 func (b *bench) release(m *v1beta1.Machine) {
 	b.Helper()
-	b.must(b.c.Patch(b.ctx(), m.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	b.must(b.c.Patch(b.ctx(), m.DeepCopy(),
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
 // remediations returns the metric.
 func remediations(b *bench) *prometheus.CounterVec {
 	b.Helper()
-	again := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "machinist_remediations_total"}, []string{"reason", "result"})
+	again := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "machinist_remediations_total"},
+		[]string{"reason", "result"})
 	gathered, err := b.registry.Gather()
 	b.must(err)
 	for _, family := range gathered {

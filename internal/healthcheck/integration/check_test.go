@@ -26,8 +26,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Nodes that went silent together do not run out of time at the same moment: the first to do so is not taken for the only
-// one.
+// Nodes that went silent together do not run out of time at the same moment: the first to do so is not taken for the
+// only one.
 //
 // H-5.
 func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
@@ -42,7 +42,8 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 	}
 	b.after(5*time.Minute - 50*time.Second) // The first two are due.
 	b.wantMarked()
-	b.wantCheck(c, v1beta1.ReasonTooManyUnhealthy, "3 of 10 machines are not well, and remediation stops at more than 2 (maxUnhealthy 20%).", 10, 7, 0)
+	b.wantCheck(c, v1beta1.ReasonTooManyUnhealthy,
+		"3 of 10 machines are not well, and remediation stops at more than 2 (maxUnhealthy 20%).", 10, 7, 0)
 	b.after(time.Hour)
 	b.wantMarked()
 	b.rests()
@@ -62,7 +63,8 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 	b.pass()
 	b.wantMarked()
 	reported := strings.Join(b.reported(), "\n")
-	for message, n := range map[string]int{"Warning TooManyUnhealthy": 2, "Normal RemediationAllowed": 1, "Warning RemediationRequested": 2, "Normal RemediationWithdrawn": 2} {
+	for message, n := range map[string]int{"Warning TooManyUnhealthy": 2, "Normal RemediationAllowed": 1,
+		"Warning RemediationRequested": 2, "Normal RemediationWithdrawn": 2} {
 		if strings.Count(reported, message) != n {
 			t.Errorf("%q is not reported %d times:\n%s", message, n, reported)
 		}
@@ -89,7 +91,8 @@ func TestTheBuiltInPolicyIsForThoseThatNoCheckSelects(t *testing.T) {
 	b.silence(machines[1])
 	b.pass()
 	b.wantMarked()
-	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported, "Warning TooManyUnhealthy 3 of 7 machines") {
+	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported,
+		"Warning TooManyUnhealthy 3 of 7 machines") {
 		t.Errorf("events:\n%s", reported)
 	}
 }
@@ -201,7 +204,8 @@ func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 		next := b.machine(fmt.Sprintf("try-%d", i), owned, protected)
 		b.restart()
 		b.after(time.Second)
-		if got, want := b.read(next).Annotations[v1beta1.AnnotationRemediationRetry], fmt.Sprintf("%d/%s", i, last.UID); got != want {
+		if got, want := b.read(next).Annotations[v1beta1.AnnotationRemediationRetry], fmt.Sprintf("%d/%s", i,
+			last.UID); got != want {
 			t.Fatalf("try %d has %q, want %q", i, got, want)
 		}
 		b.release(last)
@@ -217,7 +221,8 @@ func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 	b.after(time.Minute)
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonRetriesExhausted, "try-2", 4, 3, 3)
-	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported, "Warning RetriesExhausted try-2 came after 2 or more replacements in a row") {
+	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported,
+		"Warning RetriesExhausted try-2 came after 2 or more replacements in a row") {
 		t.Errorf("events:\n%s", reported)
 	}
 	b.rests()
@@ -279,7 +284,8 @@ func TestTheControllerIsTriggered(t *testing.T) {
 		o.Client = client.NewNamespacedClient(mgr.GetClient(), b.namespace)
 		o.Nodes = &healthcheck.Nodes{Cached: mgr.GetClient(), Live: b.c}
 		o.Clock, o.StableSince, o.Metrics, o.Stopped = clock.RealClock{}, nil, nil, nil
-		return healthcheck.New(o).Wiring().Add(mgr, func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
+		return healthcheck.New(o).Wiring().Add(mgr, func(object client.Object, keys handler.EventHandler,
+			changes ...predicate.Predicate) source.Source {
 			return source.Kind(mgr.GetCache(), object, keys, changes...)
 		})
 	})

@@ -20,7 +20,8 @@ type photograph struct {
 
 func photographed(b *bench) *photograph {
 	b.Helper()
-	p := &photograph{Reader: b.c, machines: &v1beta1.MachineList{}, nodes: &corev1.NodeList{}, checks: &v1beta1.MachineHealthCheckList{}}
+	p := &photograph{Reader: b.c, machines: &v1beta1.MachineList{}, nodes: &corev1.NodeList{},
+		checks: &v1beta1.MachineHealthCheckList{}}
 	b.must(b.c.List(b.ctx(), p.machines, client.InNamespace(b.namespace)))
 	b.must(b.c.List(b.ctx(), p.nodes))
 	b.must(b.c.List(b.ctx(), p.checks, client.InNamespace(b.namespace)))

@@ -32,11 +32,13 @@ func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
 	b.after(time.Minute)
 	b.wantMarked(broken)
 	mark := b.mark(broken)
-	if mark.Reason != v1beta1.ReasonBuiltInPolicy || !strings.Contains(mark.Message, "The built-in policy") || !strings.Contains(mark.Message, string(broken.Status.NodeRef.UID)) {
+	if mark.Reason != v1beta1.ReasonBuiltInPolicy || !strings.Contains(mark.Message, "The built-in policy") ||
+		!strings.Contains(mark.Message, string(broken.Status.NodeRef.UID)) {
 		t.Errorf("the mark says %+v", mark)
 	}
 	if !slices.ContainsFunc(b.read(broken).ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == "machinist-healthcheck" && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "status"
+		return f.Manager == "machinist-healthcheck" && f.Operation == metav1.ManagedFieldsOperationApply &&
+			f.Subresource == "status"
 	}) {
 		t.Errorf("managed fields: %+v", b.read(broken).ManagedFields)
 	}
@@ -44,7 +46,8 @@ func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
 		changed := read.DeepCopy()
 		changed.Status.Phase = v1beta1.MachineUnhealthy
 		b.condition(changed, v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive)
-		return b.c.Status().Patch(b.ctx(), changed, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}), client.FieldOwner("provider"))
+		return b.c.Status().Patch(b.ctx(), changed, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}),
+			client.FieldOwner("provider"))
 	}
 	if err := provider(unaware); !apierrors.IsConflict(err) {
 		t.Fatalf("a write by one who does not know the mark: %v, want a conflict", err)
@@ -66,12 +69,14 @@ func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
 	b.pass()
 	b.wantMarked()
 	is := b.read(broken)
-	if meta.FindStatusCondition(is.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil || is.Status.Phase != v1beta1.MachineUnhealthy || is.Status.NodeRef == nil {
+	if meta.FindStatusCondition(is.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil ||
+		is.Status.Phase != v1beta1.MachineUnhealthy || is.Status.NodeRef == nil {
 		t.Errorf("with the mark went more: %+v", is.Status)
 	}
 	b.rests()
 	reported := b.reported()
-	if len(reported) != 2 || !strings.Contains(reported[0], "Warning RemediationRequested") || !strings.Contains(reported[1], "Normal RemediationWithdrawn") {
+	if len(reported) != 2 || !strings.Contains(reported[0], "Warning RemediationRequested") ||
+		!strings.Contains(reported[1], "Normal RemediationWithdrawn") {
 		t.Errorf("events %q", reported)
 	}
 }
@@ -114,10 +119,13 @@ func TestNothingIsMarkedOnTheWordOfALateCache(t *testing.T) {
 	}{
 		{"the node is Ready again", func(b *bench, m *v1beta1.Machine) { b.reconcile(m) }},
 		{"the machine is paused", func(b *bench, m *v1beta1.Machine) { b.annotate(m, v1beta1.AnnotationPaused, "") }},
-		{"the machine is skipped", func(b *bench, m *v1beta1.Machine) { b.annotate(m, v1beta1.AnnotationSkipRemediation, "") }},
+		{"the machine is skipped", func(b *bench, m *v1beta1.Machine) {
+			b.annotate(m, v1beta1.AnnotationSkipRemediation, "")
+		}},
 		{"the machine is another one", func(b *bench, m *v1beta1.Machine) {
 			b.must(b.c.Delete(b.ctx(), m))
-			again := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}, Spec: m.Spec}
+			again := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels},
+				Spec: m.Spec}
 			status := m.Status
 			b.must(b.c.Create(b.ctx(), again))
 			again.Status = status
@@ -167,7 +175,8 @@ func TestMarksComeAndGoWithAnnotations(t *testing.T) {
 // H-6.
 func TestTheTypeOfRemediationSaysWhoActs(t *testing.T) {
 	for kind, reason := range map[v1beta1.RemediationType]string{
-		v1beta1.RemediationReplace: v1beta1.ReasonMachineHealthCheck, v1beta1.RemediationExternal: v1beta1.ReasonExternalRemediation, v1beta1.RemediationNone: "",
+		v1beta1.RemediationReplace:  v1beta1.ReasonMachineHealthCheck,
+		v1beta1.RemediationExternal: v1beta1.ReasonExternalRemediation, v1beta1.RemediationNone: "",
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			b := newBench(t)
@@ -177,7 +186,8 @@ func TestTheTypeOfRemediationSaysWhoActs(t *testing.T) {
 			b.after(5 * time.Minute)
 			b.wantCheck(c, v1beta1.ReasonRemediationAllowed, "", 5, 4, 1)
 			switch mark := b.mark(machines[0]); {
-			case reason == "" && mark != nil, reason != "" && (mark == nil || mark.Reason != reason || !strings.Contains(mark.Message, "MachineHealthCheck workers")):
+			case reason == "" && mark != nil, reason != "" && (mark == nil || mark.Reason != reason ||
+				!strings.Contains(mark.Message, "MachineHealthCheck workers")):
 				t.Errorf("the mark is %+v, want %q", mark, reason)
 			}
 			b.rests()
@@ -192,7 +202,8 @@ func (b *bench) annotate(m *v1beta1.Machine, key string, value any) {
 	if s, ok := value.(string); ok {
 		text = `"` + s + `"`
 	}
-	b.must(b.c.Patch(b.ctx(), m.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+key+`":`+text+`}}}`))))
+	b.must(b.c.Patch(b.ctx(), m.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+
+		key+`":`+text+`}}}`))))
 }
 
 // A node condition of the built-in policy is trouble as well.

@@ -9,12 +9,13 @@ import (
 	"machinist.dev/machinist/internal/healthcheck"
 )
 
-// The manager's clock is ten minutes off that of the Kubernetes controllers that report on Nodes, and a node may be silent for
-// a minute.
+// The manager's clock is ten minutes off that of the Kubernetes controllers that report on Nodes, and a node may be
+// silent for a minute.
 //
 // H-18.
 func TestAManagerWhoseClockDiffersReplacesAfterTheTimeout(t *testing.T) {
-	for name, skew := range map[string]time.Duration{"ten minutes ahead": 10 * time.Minute, "ten minutes behind": -10 * time.Minute} {
+	for name, skew := range map[string]time.Duration{"ten minutes ahead": 10 * time.Minute,
+		"ten minutes behind": -10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			policy, err := (&healthcheck.BuiltIn{Timeout: time.Minute, MaxUnhealthy: "40%", MeltdownThreshold: 55}).Policy()

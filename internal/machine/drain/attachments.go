@@ -17,7 +17,8 @@ const (
 	// as old begins another, so that there are two or three lists in a second however many machines go.
 	attachmentAge = time.Second
 
-	// attachmentPage is how many VolumeAttachments are read at once. In a cluster with no more nobody has to wait for a list.
+	// attachmentPage is how many VolumeAttachments are read at once. In a cluster with no more nobody has to wait for a
+	// list.
 	attachmentPage = 500
 
 	// attachmentRest is how many times the time that reading them took passes before many VolumeAttachments are read
@@ -41,7 +42,8 @@ type attachments struct {
 
 // on returns the attachments to a node as they were at the given time or later; that there are none may be up to
 // attachmentAge older. If they cannot be reported now without asking too often, it returns when to ask again instead.
-func (a *attachments) on(ctx context.Context, node string, since time.Time) (list []Attachment, wait time.Duration, err error) {
+func (a *attachments) on(ctx context.Context, node string, since time.Time) (list []Attachment, wait time.Duration,
+	err error) {
 	a.mu.Lock()
 	now := a.clock.Now()
 	if list, ok := a.known(node, since); ok {

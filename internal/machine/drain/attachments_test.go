@@ -39,8 +39,8 @@ func TestManyAttachmentsAreListedSparingly(t *testing.T) {
 	}
 }
 
-// TestManyMachinesThatGoShareListsOfAttachments protects the API server from a list for each machine of a fleet, and a node
-// with attachments from being judged by an old list.
+// TestManyMachinesThatGoShareListsOfAttachments protects the API server from a list for each machine of a fleet, and
+// a node with attachments from being judged by an old list.
 //
 // M-40.
 func TestManyMachinesThatGoShareListsOfAttachments(t *testing.T) {
@@ -57,7 +57,8 @@ func TestManyMachinesThatGoShareListsOfAttachments(t *testing.T) {
 		t.Helper()
 		list, wait, err := a.on(context.Background(), node, b.clock.Now())
 		if err != nil || wait != 0 || len(list) != attached || lists != listed {
-			t.Errorf("%s: %d attachments, wait %s, after %d lists, %v, want %d after %d", what, len(list), wait, lists, err, attached, listed)
+			t.Errorf("%s: %d attachments, wait %s, after %d lists, %v, want %d after %d", what, len(list), wait, lists, err,
+				attached, listed)
 		}
 	}
 	ask("first", "none", 0, 1)
@@ -107,7 +108,8 @@ func TestVolumesInALargeClusterWaitForTheNextList(t *testing.T) {
 	}
 	late := volumesRequest("m1", at(2*time.Minute)) // newer than the list, which took 90 s
 	b.clock.SetTime(late.Drained)
-	b.expectOutcome(b.VolumesDetached(context.Background(), late), false, v1beta1.ReasonWaitingForVolumeDetach, "Finding out what is attached to node m1.")
+	b.expectOutcome(b.VolumesDetached(context.Background(), late), false, v1beta1.ReasonWaitingForVolumeDetach,
+		"Finding out what is attached to node m1.")
 	if next := b.runPass("m1"); next != 5*time.Minute {
 		t.Errorf("the next check is after %s, want 5m0s, when its timeout has passed", next)
 	}

@@ -47,7 +47,9 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	b := &bench{T: t, clock: clocktesting.NewFakePassiveClock(noon), refuse: map[string]error{}}
 	b.target = interceptor.NewClient(
 		fake.NewClientBuilder().WithObjects(objects...).
-			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+				return []string{o.(*corev1.Pod).Spec.NodeName}
+			}).
 			Build(),
 		interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -60,7 +62,8 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 				}
 				return c.List(ctx, list, opts...)
 			},
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+				opts ...client.GetOption) error {
 				b.reads++
 				if b.unreachable != nil {
 					return b.unreachable
@@ -182,7 +185,8 @@ func on(node string, pod corev1.Pod) *corev1.Pod {
 func anAttachment(name, node, volume string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       storagev1.VolumeAttachmentSpec{NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+		Spec: storagev1.VolumeAttachmentSpec{NodeName: node,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
 	}
 }
 

@@ -34,8 +34,9 @@ func TestARefusedPodIsNamedAndTriedAgainMoreAndMoreSlowly(t *testing.T) {
 	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
 		t.Errorf("triggers of %s, want one", got)
 	}
-	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonBlockedByDisruptionBudget, "Evicting the pods of node m1. In the way: "+
-		"a/web (The disruption budget web needs 2 healthy pods and has 2 currently).")
+	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonBlockedByDisruptionBudget,
+		"Evicting the pods of node m1. In the way: "+
+			"a/web (The disruption budget web needs 2 healthy pods and has 2 currently).")
 }
 
 // M-37.
@@ -128,8 +129,8 @@ func TestTheAPIServerSaysWhenToComeBack(t *testing.T) {
 	b.expectEvictions("web")
 }
 
-// TestTheEndOfPatienceIsReportedAtOnce protects that nobody reads for half a minute that a budget is in the way while pods
-// are being deleted against it.
+// TestTheEndOfPatienceIsReportedAtOnce protects that nobody reads for half a minute that a budget is in the way while
+// pods are being deleted against it.
 //
 // M-37.
 func TestTheEndOfPatienceIsReportedAtOnce(t *testing.T) {

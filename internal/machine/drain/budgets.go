@@ -51,7 +51,8 @@ func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) assessment 
 // if it can, or if the disruption controller has not yet seen the budget as it is.
 func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 	status := budget.Status
-	if status.ObservedGeneration < budget.Generation || status.ExpectedPods == 0 || status.DesiredHealthy < status.ExpectedPods {
+	if status.ObservedGeneration < budget.Generation || status.ExpectedPods == 0 ||
+		status.DesiredHealthy < status.ExpectedPods {
 		return ""
 	}
 	if limit := budget.Spec.MaxUnavailable; limit != nil {
@@ -84,8 +85,8 @@ func (b *budgetsByNamespace) in(ctx context.Context, namespace string) ([]policy
 	return list.Items, nil
 }
 
-// rejections knows which pods are held up by which budget, so that a budget that allows evictions again finds the drains
-// that wait for it, whatever their number.
+// rejections knows which pods are held up by which budget, so that a budget that allows evictions again finds the
+// drains that wait for it, whatever their number.
 type rejections struct {
 	mu        sync.Mutex
 	byBudget  map[types.NamespacedName]map[types.UID]refused

@@ -15,11 +15,13 @@ import (
 func TestAssess(t *testing.T) {
 	pod := aPod("shop/web", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} })
 	web := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	budget := func(name string, selector *metav1.LabelSelector, edit func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
+	budget := func(name string, selector *metav1.LabelSelector,
+		edit func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
 		b := policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Generation: 2},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selector},
-			Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, ExpectedPods: 3, DesiredHealthy: 2, CurrentHealthy: 2},
+			Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, ExpectedPods: 3, DesiredHealthy: 2,
+				CurrentHealthy: 2},
 		}
 		if edit != nil {
 			edit(&b)
@@ -46,14 +48,17 @@ func TestAssess(t *testing.T) {
 		want    assessment
 	}{
 		{"none", nil, assessment{}},
-		{"one that has none to spare now", []policyv1.PodDisruptionBudget{budget("web", web, nil)}, assessment{budgets: []string{"web"}}},
+		{"one that has none to spare now", []policyv1.PodDisruptionBudget{budget("web", web, nil)},
+			assessment{budgets: []string{"web"}}},
 		{"of others", []policyv1.PodDisruptionBudget{
 			budget("db", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, limit(3, "", "0")),
 			budget("elsewhere", web, func(b *policyv1.PodDisruptionBudget) { b.Namespace = "other" }),
 			budget("unset", nil, nil),
-			budget("broken", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}, nil),
+			budget("broken", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app",
+				Operator: "Like"}}}, nil),
 		}, assessment{}},
-		{"an empty selector selects all", []policyv1.PodDisruptionBudget{budget("all", &metav1.LabelSelector{}, nil)}, assessment{budgets: []string{"all"}}},
+		{"an empty selector selects all", []policyv1.PodDisruptionBudget{budget("all", &metav1.LabelSelector{}, nil)},
+			assessment{budgets: []string{"all"}}},
 		{"maxUnavailable 0", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "", "0"))},
 			assessment{[]string{"web"}, "maxUnavailable is 0"}},
 		{"maxUnavailable 0%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "", "0%"))},
@@ -64,10 +69,11 @@ func TestAssess(t *testing.T) {
 			assessment{[]string{"web"}, "minAvailable is 5, of 3 pods"}},
 		{"minAvailable 100%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "100%", ""))},
 			assessment{[]string{"web"}, "minAvailable is 100%, of 3 pods"}},
-		{"not yet seen by the disruption controller", []policyv1.PodDisruptionBudget{budget("web", web, func(b *policyv1.PodDisruptionBudget) {
-			limit(3, "", "0")(b)
-			b.Status.ObservedGeneration = 1
-		})}, assessment{budgets: []string{"web"}}},
+		{"not yet seen by the disruption controller",
+			[]policyv1.PodDisruptionBudget{budget("web", web, func(b *policyv1.PodDisruptionBudget) {
+				limit(3, "", "0")(b)
+				b.Status.ObservedGeneration = 1
+			})}, assessment{budgets: []string{"web"}}},
 		{"two", []policyv1.PodDisruptionBudget{budget("web-2", web, nil), budget("web-1", web, nil)},
 			assessment{[]string{"web-1", "web-2"}, "the API server evicts no pod that is selected by more than one"}},
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// slowCall is how long an eviction or deletion takes in a namespace that counts as slow from then on, until slowFor after
-	// its end. The usual cause is an admission webhook that does not answer.
+	// slowCall is how long an eviction or deletion takes in a namespace that counts as slow from then on, until slowFor
+	// after its end. The usual cause is an admission webhook that does not answer.
 	slowCall = 3 * time.Second
 	slowFor  = time.Minute
 )

@@ -28,7 +28,9 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 	}
 	machines = append(machines, "other")
 	target := fake.NewClientBuilder().WithObjects(objects...).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+			return []string{o.(*corev1.Pod).Spec.NodeName}
+		}).
 		Build()
 	const slots = 8
 	hang, evicted, full := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -159,7 +161,8 @@ func TestPodsOfSlowNamespacesGoLast(t *testing.T) {
 
 // M-83.
 func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
-	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("hangs/a")), on("m1", aPod("hangs/b")), on("m2", aPod("hangs/c")))
+	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("hangs/a")), on("m1", aPod("hangs/b")),
+		on("m2", aPod("hangs/c")))
 	b.restart(Options{Evictions: NewLimiter(4)})
 	b.callTime = slowCall
 	b.drain("m1")
@@ -181,7 +184,8 @@ func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
 func TestHowLongACallMayTake(t *testing.T) {
 	t.Parallel()
 	for left, want := range map[time.Duration]time.Duration{
-		2 * time.Hour: callTimeout, 2 * time.Minute: 30 * time.Second, 24 * time.Second: 6 * time.Second, time.Second: slowCall, -time.Hour: slowCall,
+		2 * time.Hour: callTimeout, 2 * time.Minute: 30 * time.Second, 24 * time.Second: 6 * time.Second,
+		time.Second: slowCall, -time.Hour: slowCall,
 	} {
 		if got := (Request{Deadline: noon.Add(left)}).patience(noon); got != want {
 			t.Errorf("with %s left: %s, want %s", left, got, want)

@@ -40,7 +40,8 @@ func simulate(t *testing.T) *simulation {
 			objects = append(objects, on(machine, aPod(fmt.Sprintf("a/%s-web-%d", machine, i))))
 		}
 		objects = append(objects,
-			on(machine, aPod("a/"+machine+"-old", ofDaemonSet("gone"))), on(machine, aPod("a/"+machine+"-agent", ofDaemonSet("agents"))))
+			on(machine, aPod("a/"+machine+"-old", ofDaemonSet("gone"))),
+			on(machine, aPod("a/"+machine+"-agent", ofDaemonSet("agents"))))
 	}
 	s := &simulation{bench: newBench(t, objects...)}
 	for _, machine := range simulated {
@@ -63,7 +64,8 @@ func (s *simulation) options() Options {
 			note("list", fmt.Sprintf("%T", list))
 			return c.List(ctx, list, opts...)
 		},
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			note("get", key)
 			return c.Get(ctx, key, o, opts...)
 		},
@@ -132,8 +134,8 @@ func TestTheSameInputsMakeTheSameCallsInTheSameOrder(t *testing.T) {
 	}
 }
 
-// TestACloneContinuesAsItsOriginWould protects that no memory is left behind: a clone does the same as the controller that it
-// comes from, in a world that is the same.
+// TestACloneContinuesAsItsOriginWould protects that no memory is left behind: a clone does the same as the controller
+// that it comes from, in a world that is the same.
 func TestACloneContinuesAsItsOriginWould(t *testing.T) {
 	for rounds := range 7 {
 		whole, cloned := simulate(t), simulate(t)
@@ -184,10 +186,12 @@ func TestACloneSharesNothing(t *testing.T) {
 
 // known is all that a controller knows, in words.
 func known(c *Controller) string {
-	text := fmt.Sprintln(c.rejections.byBudget, c.rejections.byMachine, c.attachments.byNode, c.daemonSets.found, len(c.drainStates.machines))
+	text := fmt.Sprintln(c.rejections.byBudget, c.rejections.byMachine, c.attachments.byNode, c.daemonSets.found,
+		len(c.drainStates.machines))
 	for _, machine := range simulated {
 		if r := c.drainStates.machines[key(machine)]; r != nil {
-			text += fmt.Sprintln(machine, *r.drain, r.drainOutcome, r.drainPass, r.volumes, r.volumesOutcome, r.volumesPass, r.triggered)
+			text += fmt.Sprintln(machine, *r.drain, r.drainOutcome, r.drainPass, r.volumes, r.volumesOutcome, r.volumesPass,
+				r.triggered)
 		}
 	}
 	return text

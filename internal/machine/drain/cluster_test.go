@@ -86,9 +86,10 @@ func newCluster(t *testing.T) *cluster {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "drain-"}}
 	c.create(ns)
 	c.namespace = ns.Name
-	await(c, "the default service account", &corev1.ServiceAccountList{}, func(l *corev1.ServiceAccountList) (bool, string) {
-		return len(l.Items) > 0, "none"
-	})
+	await(c, "the default service account", &corev1.ServiceAccountList{},
+		func(l *corev1.ServiceAccountList) (bool, string) {
+			return len(l.Items) > 0, "none"
+		})
 	c.startKubelet()
 	return c
 }
@@ -145,7 +146,8 @@ func withGrace(seconds int64) func(*corev1.Pod) {
 }
 
 // budget makes a PodDisruptionBudget for all pods of the namespace and waits until it refuses, or allows, evictions.
-func (c *cluster) budget(name string, edit func(*policyv1.PodDisruptionBudget), allows bool) *policyv1.PodDisruptionBudget {
+func (c *cluster) budget(name string, edit func(*policyv1.PodDisruptionBudget),
+	allows bool) *policyv1.PodDisruptionBudget {
 	c.Helper()
 	b := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name},
@@ -153,15 +155,17 @@ func (c *cluster) budget(name string, edit func(*policyv1.PodDisruptionBudget), 
 	}
 	edit(b)
 	c.create(b)
-	await(c, "the budget to be observed", &policyv1.PodDisruptionBudgetList{}, func(l *policyv1.PodDisruptionBudgetList) (bool, string) {
-		for _, b := range l.Items {
-			if b.Name == name {
-				return b.Status.ObservedGeneration == b.Generation && b.Status.ExpectedPods > 0 && (b.Status.DisruptionsAllowed > 0) == allows,
-					fmt.Sprintf("%+v", b.Status)
+	await(c, "the budget to be observed", &policyv1.PodDisruptionBudgetList{},
+		func(l *policyv1.PodDisruptionBudgetList) (bool, string) {
+			for _, b := range l.Items {
+				if b.Name == name {
+					return b.Status.ObservedGeneration == b.Generation && b.Status.ExpectedPods > 0 &&
+							(b.Status.DisruptionsAllowed > 0) == allows,
+						fmt.Sprintf("%+v", b.Status)
+				}
 			}
-		}
-		return false, "none"
-	})
+			return false, "none"
+		})
 	return b
 }
 
@@ -352,7 +356,8 @@ func (r *reconciler) await(what string, done func(map[types.NamespacedName]drain
 }
 
 // awaitOne waits for the outcome of one machine.
-func (r *reconciler) awaitOne(machine types.NamespacedName, what string, done func(drain.Outcome) bool) (o drain.Outcome) {
+func (r *reconciler) awaitOne(machine types.NamespacedName, what string,
+	done func(drain.Outcome) bool) (o drain.Outcome) {
 	r.Helper()
 	r.await(what, func(all map[types.NamespacedName]drain.Outcome) bool {
 		o = all[machine]

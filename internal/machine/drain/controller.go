@@ -70,22 +70,22 @@ type Options struct {
 	// Metrics is where the metrics are registered, by default nowhere.
 	Metrics prometheus.Registerer
 
-	// Epoch changes when the target cluster becomes unreachable and when it comes back. While a request is of another epoch nothing is
-	// done for it but to trigger its machine: the target cluster cannot be reached, or times were reckoned before an outage
-	// that must be left out. By default there is one epoch, 0.
+	// Epoch changes when the target cluster becomes unreachable and when it comes back. While a request is of another
+	// epoch nothing is done for it but to trigger its machine: the target cluster cannot be reached, or times were
+	// reckoned before an outage that must be left out. By default there is one epoch, 0.
 	Epoch func() uint64
 
 	// OnWork takes the machines that a worker is to check, and OnWake those of which there is something new to report,
-	// for a caller with a queue of its own, who calls Reconcile itself: Work and Triggers are then silent. They are called in
-	// the goroutine in which it happens, and must not call the controller back.
+	// for a caller with a queue of its own, who calls Reconcile itself: Work and Triggers are then silent. They are
+	// called in the goroutine in which it happens, and must not call the controller back.
 	OnWork, OnTrigger func(types.NamespacedName)
 }
 
 // Controller drains Nodes and waits for their volumes, for the Machine reconciler.
 //
-// Who has asked for a drain says when it is no longer wanted (the machine is paused or gone, or an update in place is over):
-// until Forget, the workers go on. The memory may be lost at any time. It starts no goroutine of its own, and what it asks
-// of the API and in which order follows from its calls, the answers and the clock alone.
+// Who has asked for a drain says when it is no longer wanted (the machine is paused or gone, or an update in place is
+// over): until Forget, the workers go on. The memory may be lost at any time. It starts no goroutine of its own, and
+// what it asks of the API and in which order follows from its calls, the answers and the clock alone.
 type Controller struct {
 	*state
 	options        Options
@@ -137,7 +137,8 @@ func (c *Controller) Register(mgr manager.Manager, events wiring.TargetEvents) e
 	return c.Wiring().Add(mgr, events)
 }
 
-// Wiring is the one table of what triggers a drain: who asks for one, its own times, and a PodDisruptionBudget that changes.
+// Wiring is the one table of what triggers a drain: who asks for one, its own times, and a PodDisruptionBudget that
+// changes.
 func (c *Controller) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "drain", Reconciler: c, Concurrency: c.options.Workers,

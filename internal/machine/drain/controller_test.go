@@ -37,7 +37,8 @@ func TestAnEmptyNodeIsDoneInTheFirstCall(t *testing.T) {
 }
 
 func TestPodsAreEvictedByTheWorkersInTurn(t *testing.T) {
-	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")), on("m1", aPod("a/db")), on("m1", aPod("a/dns", withPriority(2_000_000_000))))
+	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")), on("m1", aPod("a/db")),
+		on("m1", aPod("a/dns", withPriority(2_000_000_000))))
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 	b.expectEvictions()
 	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
@@ -86,8 +87,8 @@ func TestPodsOfAnotherNodeOfTheNameAreSafe(t *testing.T) {
 	}
 }
 
-// Rule M-80. A view that is late takes a notice for present that was taken back: the little time that it left is no reason to
-// end pods early.
+// Rule M-80. A view that is late takes a notice for present that was taken back: the little time that it left is no
+// reason to end pods early.
 func TestANoticeIsReadAgainBeforePodsEndForIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		taints []corev1.Taint
@@ -158,8 +159,8 @@ func TestALaterDrainOfAMachineIsAnother(t *testing.T) {
 	b.expectOutcome(b.Drain(context.Background(), later), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 }
 
-// TestThereIsAlwaysAReason protects the machine's conditions, which the API server refuses without one: also where a worker
-// is busy with the machine when it is asked for.
+// TestThereIsAlwaysAReason protects the machine's conditions, which the API server refuses without one: also where a
+// worker is busy with the machine when it is asked for.
 func TestThereIsAlwaysAReason(t *testing.T) {
 	b := newBench(t, aNode("m1"))
 	r, _ := b.drainStates.admitVolumes(volumesRequest("m1", noon))

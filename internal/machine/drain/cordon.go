@@ -26,9 +26,9 @@ const (
 // Node as it is then and does not change the one given, which must have its UID: a Node of the same name that took its
 // place is not touched, that is a conflict.
 //
-// Kubernetes' node lifecycle controller answers to an unschedulable Node with a taint, for which it reads and patches the
-// Node once more. With the taint in the same patch there is nothing left to do; if the Node has changed meanwhile, it is
-// left to that controller.
+// Kubernetes' node lifecycle controller answers to an unschedulable Node with a taint, for which it reads and patches
+// the Node once more. With the taint in the same patch there is nothing left to do; if the Node has changed
+// meanwhile, it is left to that controller.
 func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if _, labelled := node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers]; !labelled {
@@ -39,7 +39,8 @@ func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*core
 	}
 	patch.unschedulable(true, "true")
 	tainted := patch
-	tainted.taints(node, append(withoutUnschedulable(node.Spec.Taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}))
+	tainted.taints(node, append(withoutUnschedulable(node.Spec.Taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable,
+		Effect: corev1.TaintEffectNoSchedule}))
 	cordoned, err := tainted.apply(ctx, target, node, "cordon")
 	if apierrors.IsConflict(err) {
 		return patch.apply(ctx, target, node, "cordon")
@@ -54,9 +55,10 @@ func Cordoned(node *corev1.Node) bool {
 }
 
 // Uncordon takes back what Cordon did, in one patch, none if there is nothing to take back. What others did is left:
-// a Node that was cordoned before stays so, and so does the label of another. The annotations taken off with it are what
-// nobody must act upon any more once pods come back. It is a conflict if the Node has changed meanwhile.
-func Uncordon(ctx context.Context, target client.Client, node *corev1.Node, annotations ...string) (*corev1.Node, error) {
+// a Node that was cordoned before stays so, and so does the label of another. The annotations taken off with it are
+// what nobody must act upon any more once pods come back. It is a conflict if the Node has changed meanwhile.
+func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
+	annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue {
 		patch.label(nil)
@@ -75,11 +77,13 @@ func Uncordon(ctx context.Context, target client.Client, node *corev1.Node, anno
 
 // withoutUnschedulable returns the taints but for those that say what spec.unschedulable says.
 func withoutUnschedulable(taints []corev1.Taint) []corev1.Taint {
-	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeUnschedulable
+	})
 }
 
-// nodePatch is a JSON merge patch. Unless it replaces the list of taints it needs no resource version, and would only lose
-// races with the kubelet's heartbeats if it had one.
+// nodePatch is a JSON merge patch. Unless it replaces the list of taints it needs no resource version, and would only
+// lose races with the kubelet's heartbeats if it had one.
 type nodePatch struct {
 	Metadata struct {
 		UID             types.UID      `json:"uid"`
@@ -112,7 +116,8 @@ func (p *nodePatch) annotate(key string, value any) {
 	p.Metadata.Annotations[key] = value
 }
 
-func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev1.Node, verb string) (*corev1.Node, error) {
+func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev1.Node,
+	verb string) (*corev1.Node, error) {
 	if p.Metadata.Labels == nil && p.Spec == nil {
 		return node, nil
 	}
@@ -134,12 +139,14 @@ func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev
 	return patched, nil
 }
 
-// changesUID shows whether a patch was refused since the object has another UID, which the API server takes for an attempt
-// to change it.
+// changesUID shows whether a patch was refused since the object has another UID, which the API server takes for an
+// attempt to change it.
 func changesUID(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
 		return false
 	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Field == "metadata.uid"
+	})
 }

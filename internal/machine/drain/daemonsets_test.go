@@ -12,7 +12,8 @@ func TestDaemonSetsAreAskedForOnceAMinute(t *testing.T) {
 	agents.Namespace, agents.Name, agents.UID = "a", "agents", "agents"
 	b := newBench(t, agents, aNode("m1"),
 		on("m1", aPod("a/agent-1", ofDaemonSet("agents"))), on("m2", aPod("a/agent-2", ofDaemonSet("agents"))),
-		on("m3", aPod("a/old-3", ofDaemonSet("gone"))), on("m4", aPod("a/agent-4", ownedBy("other/v1", "DaemonSet", "theirs"))))
+		on("m3", aPod("a/old-3", ofDaemonSet("gone"))),
+		on("m4", aPod("a/agent-4", ownedBy("other/v1", "DaemonSet", "theirs"))))
 	reads := func(machine string) int {
 		b.reads = 0
 		if !b.drain(machine).Done {

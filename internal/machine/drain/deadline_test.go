@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestBudgetsHoldUntilTheirMomentAndNoLonger protects both sides of a pod's moment, for random drains: a second before it
-// the pod is evicted, from it on it is deleted, with what is left of its grace.
+// TestBudgetsHoldUntilTheirMomentAndNoLonger protects both sides of a pod's moment, for random drains: a second
+// before it the pod is evicted, from it on it is deleted, with what is left of its grace.
 //
 // M-36.
 func TestBudgetsHoldUntilTheirMomentAndNoLonger(t *testing.T) {
@@ -43,7 +43,8 @@ func TestBudgetsHoldUntilTheirMomentAndNoLonger(t *testing.T) {
 			continue
 		}
 		if want := max(int64(min(used, left)), 1); step.Action != Delete || step.Grace != want {
-			t.Errorf("drain of %s, grace %d s, %v s left: %s with %d s, want it deleted with %d", length, asked, left, step.Action, step.Grace, want)
+			t.Errorf("drain of %s, grace %d s, %v s left: %s with %d s, want it deleted with %d", length, asked, left,
+				step.Action, step.Grace, want)
 		}
 	}
 }

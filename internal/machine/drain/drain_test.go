@@ -43,7 +43,8 @@ func TestABudgetHoldsUntilItIsLifted(t *testing.T) {
 		t.Errorf("got reason %s", o.Reason)
 	}
 	for _, pod := range []*corev1.Pod{first, second} {
-		want := fmt.Sprintf("%s/%s (PodDisruptionBudget web can never allow it: minAvailable is 2, of 2 pods)", c.namespace, pod.Name)
+		want := fmt.Sprintf("%s/%s (PodDisruptionBudget web can never allow it: minAvailable is 2, of 2 pods)",
+			c.namespace, pod.Name)
 		if !strings.Contains(o.Message, want) {
 			t.Errorf("the message %q does not say %q", o.Message, want)
 		}
@@ -76,7 +77,9 @@ func TestBudgetsThatOverlapAreNamed(t *testing.T) {
 		"through the client":           func(o *drain.Options) { o.Evict = nil },
 	} {
 		drains := c.startDrains(drain.Options{}, edit)
-		o := drains.awaitOne(drains.ask(node, time.Hour), "the rejection "+name, func(o drain.Outcome) bool { return len(o.Blocked) == 1 })
+		o := drains.awaitOne(drains.ask(node, time.Hour), "the rejection "+name, func(o drain.Outcome) bool {
+			return len(o.Blocked) == 1
+		})
 		if b := o.Blocked[0]; !b.Never || !slices.Equal(b.Budgets, []string{"one", "two"}) {
 			t.Errorf("%s: got %+v", name, b)
 		}
@@ -100,7 +103,8 @@ func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
 	of := func(name string, uid types.UID) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(
-				&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+				&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}},
+				appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
 		}
 	}
 	mirror := func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"} }
@@ -142,7 +146,8 @@ func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
 		}
 		return len(l.Items) == 0 || !now.DeletionTimestamp.IsZero(), "it is not terminating"
 	})
-	if now.DeletionGracePeriodSeconds == nil || *now.DeletionGracePeriodSeconds < 1 || *now.DeletionGracePeriodSeconds > 3 {
+	if now.DeletionGracePeriodSeconds == nil || *now.DeletionGracePeriodSeconds < 1 ||
+		*now.DeletionGracePeriodSeconds > 3 {
 		t.Fatalf("deleted with grace %v, want 1 to 3 s", now.DeletionGracePeriodSeconds)
 	}
 	// The API server writes whole seconds.
@@ -290,7 +295,8 @@ func TestDetachedVolumesTriggerTheMachine(t *testing.T) {
 	attachment := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "csi-" + c.namespace},
 		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: "disk.example.com", NodeName: node.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
+			Attacher: "disk.example.com", NodeName: node.Name,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
 		},
 	}
 	c.create(attachment)
@@ -312,9 +318,10 @@ func TestDetachedVolumesTriggerTheMachine(t *testing.T) {
 		t.Errorf("got %+v, want it to wait for %s", o, volume)
 	}
 	c.remove(attachment)
-	drains.await("the machine to be triggered when its volume is detached", func(map[types.NamespacedName]drain.Outcome) bool {
-		return drains.VolumesDetached(context.Background(), request).Done
-	})
+	drains.await("the machine to be triggered when its volume is detached",
+		func(map[types.NamespacedName]drain.Outcome) bool {
+			return drains.VolumesDetached(context.Background(), request).Done
+		})
 	c.remove(inline)
 }
 
@@ -332,12 +339,15 @@ func TestCordonAndUncordon(t *testing.T) {
 		edit             func(*corev1.Node)
 		cordoned, before string
 	}{
-		{"as it comes", func(*corev1.Node) {}, `unschedulable true, labelled true "machinist"`, `unschedulable false, labelled false ""`},
+		{"as it comes", func(*corev1.Node) {}, `unschedulable true, labelled true "machinist"`,
+			`unschedulable false, labelled false ""`},
 		{"a person's cordon stays", func(n *corev1.Node) { n.Spec.Unschedulable = true },
 			`unschedulable true, labelled true "machinist"`, `unschedulable true, labelled false ""`},
 		{"a person's label stays", func(n *corev1.Node) { n.Labels = map[string]string{label: ""} },
 			`unschedulable true, labelled true ""`, `unschedulable false, labelled true ""`},
-		{"a person did both", func(n *corev1.Node) { n.Spec.Unschedulable, n.Labels = true, map[string]string{label: "mine"} },
+		{"a person did both", func(n *corev1.Node) {
+			n.Spec.Unschedulable, n.Labels = true, map[string]string{label: "mine"}
+		},
 			`unschedulable true, labelled true "mine"`, `unschedulable true, labelled true "mine"`},
 	}
 	for i, test := range tests {
@@ -416,11 +426,13 @@ func TestACordonBringsItsTaint(t *testing.T) {
 	const mine = `"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"machinist"},"annotations":{"machinist.dev/cordoned":"true"}`
 	const other = `{"key":"example.org/reserved","effect":"NoSchedule"}`
 	taints := []corev1.Taint{{Key: "example.org/reserved", Effect: corev1.TaintEffectNoSchedule}}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"}, Spec: corev1.NodeSpec{Taints: taints}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"},
+		Spec: corev1.NodeSpec{Taints: taints}}
 	cordoned := node.DeepCopy()
 	cordoned.Annotations = map[string]string{v1beta1.NodeAnnotationCordoned: "true"}
 	cordoned.Spec.Unschedulable = true
-	cordoned.Spec.Taints = append(cordoned.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	cordoned.Spec.Taints = append(cordoned.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable,
+		Effect: corev1.TaintEffectNoSchedule})
 	cordon := func(ctx context.Context, c client.Client) error { _, err := drain.Cordon(ctx, c, node); return err }
 	uncordon := func(ctx context.Context, c client.Client) error {
 		_, err := drain.Uncordon(ctx, c, cordoned)
@@ -434,14 +446,18 @@ func TestACordonBringsItsTaint(t *testing.T) {
 		fails     bool
 	}{
 		{"in the same patch", cordon, 0, []string{
-			`{"metadata":{"uid":"u","resourceVersion":"7",` + mine + `},"spec":{"taints":[` + other + `,{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`}, false},
+			`{"metadata":{"uid":"u","resourceVersion":"7",` + mine + `},"spec":{"taints":[` + other +
+				`,{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`}, false},
 		{"left to Kubernetes where the node changes", cordon, 1, []string{
-			`{"metadata":{"uid":"u","resourceVersion":"7",` + mine + `},"spec":{"taints":[` + other + `,{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`,
+			`{"metadata":{"uid":"u","resourceVersion":"7",` + mine + `},"spec":{"taints":[` + other +
+				`,{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`,
 			`{"metadata":{"uid":"u",` + mine + `},"spec":{"unschedulable":true}}`}, false},
 		{"taken back", uncordon, 0, []string{
-			`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"machinist.dev/cordoned":null}},"spec":{"taints":[` + other + `],"unschedulable":false}}`}, false},
+			`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"machinist.dev/cordoned":null}},"spec":{"taints":[` +
+				other + `],"unschedulable":false}}`}, false},
 		{"not taken back by guess", uncordon, 1, []string{
-			`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"machinist.dev/cordoned":null}},"spec":{"taints":[` + other + `],"unschedulable":false}}`}, true},
+			`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"machinist.dev/cordoned":null}},"spec":{"taints":[` +
+				other + `],"unschedulable":false}}`}, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -15,7 +15,8 @@ func TestForceEndsADrainInTheMiddle(t *testing.T) {
 		if pod == "web-2" {
 			forced := request("m1")
 			forced.Force = true
-			b.expectOutcome(b.Drain(context.Background(), forced), true, v1beta1.ReasonSkipped, "The annotation machinist.dev/force-delete is set.")
+			b.expectOutcome(b.Drain(context.Background(), forced), true, v1beta1.ReasonSkipped,
+				"The annotation machinist.dev/force-delete is set.")
 		}
 	}
 	b.runPass("m1")
@@ -26,7 +27,8 @@ func TestForceEndsADrainInTheMiddle(t *testing.T) {
 	b.expectEvictions()
 	volumes := volumesRequest("m1", noon)
 	volumes.Force = true
-	b.expectOutcome(b.VolumesDetached(context.Background(), volumes), true, v1beta1.ReasonSkipped, "The annotation machinist.dev/force-delete is set.")
+	b.expectOutcome(b.VolumesDetached(context.Background(), volumes), true, v1beta1.ReasonSkipped,
+		"The annotation machinist.dev/force-delete is set.")
 }
 
 func TestSkippedDrains(t *testing.T) {

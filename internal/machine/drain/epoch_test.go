@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The workers do not wait in calls to a cluster that is unreachable, and above all: when it is back, the deadline, which may have
-// passed meanwhile, is not what they act upon.
+// The workers do not wait in calls to a cluster that is unreachable, and above all: when it is back, the deadline,
+// which may have passed meanwhile, is not what they act upon.
 //
 // M-52.
 func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) {
@@ -91,7 +91,8 @@ func TestAWaitForVolumesReckonedBeforeAnOutageIsHeldToo(t *testing.T) {
 	if b.work.take() == nil {
 		t.Error("nobody checks the volumes again")
 	}
-	if err := b.target.Delete(context.Background(), anAttachment("one", "m1", "volume-1"), &client.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+	if err := b.target.Delete(context.Background(), anAttachment("one", "m1", "volume-1"),
+		&client.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
 	}
 	b.pass(time.Minute)

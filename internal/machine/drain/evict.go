@@ -23,8 +23,8 @@ const (
 	firstDeleteBackoff = time.Second
 	maxBackoff         = time.Minute
 
-	// callTimeout bounds one eviction or deletion, see Request.patience for less. The API server itself may take some seconds over one, when many evict
-	// pods of the same PodDisruptionBudget, and an admission webhook 30.
+	// callTimeout bounds one eviction or deletion, see Request.patience for less. The API server itself may take some
+	// seconds over one, when many evict pods of the same PodDisruptionBudget, and an admission webhook 30.
 	callTimeout = 35 * time.Second
 
 	// maxReason bounds what an error of the API server contributes to a message.

@@ -22,7 +22,8 @@ import (
 func refusedBy(budget string, retryAfter int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
-		Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + budget + " needs 2 healthy pods and has 2 currently",
+		Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + budget +
+			" needs 2 healthy pods and has 2 currently",
 	}}
 	return err
 }
@@ -47,26 +48,38 @@ func TestJudge(t *testing.T) {
 		{name: "evicted", action: Evict, result: evicted},
 		{name: "deleted", action: Delete, result: deleted},
 		{name: "gone", action: Evict, err: apierrors.NewNotFound(podResource, "web"), result: gone},
-		{name: "another pod of that name", action: Delete, err: apierrors.NewConflict(podResource, "web", errors.New("UID")), result: gone},
-		{name: "refused by a budget", action: Evict, err: refusedBy("db", 0), result: blocked, try: refused(5*time.Second, 1)},
-		{name: "twice", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1}, result: blocked, try: refused(10*time.Second, 2)},
-		{name: "four times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 3}, result: blocked, try: refused(40*time.Second, 4)},
-		{name: "five times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 4}, result: blocked, try: refused(time.Minute, 5)},
-		{name: "for ever", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1 << 40}, result: blocked, try: refused(time.Minute, 1<<40+1)},
-		{name: "wrapped", action: Evict, err: fmt.Errorf("evict: %w", refusedBy("db", 0)), result: blocked, try: refused(5*time.Second, 1)},
-		{name: "a budget's rejection has its own backoff", action: Evict, err: refusedBy("db", 10), result: blocked, try: refused(5*time.Second, 1)},
+		{name: "another pod of that name", action: Delete, err: apierrors.NewConflict(podResource, "web", errors.New("UID")),
+			result: gone},
+		{name: "refused by a budget", action: Evict, err: refusedBy("db", 0), result: blocked,
+			try: refused(5*time.Second, 1)},
+		{name: "twice", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1}, result: blocked,
+			try: refused(10*time.Second, 2)},
+		{name: "four times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 3}, result: blocked,
+			try: refused(40*time.Second, 4)},
+		{name: "five times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 4}, result: blocked,
+			try: refused(time.Minute, 5)},
+		{name: "for ever", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1 << 40}, result: blocked,
+			try: refused(time.Minute, 1<<40+1)},
+		{name: "wrapped", action: Evict, err: fmt.Errorf("evict: %w", refusedBy("db", 0)), result: blocked,
+			try: refused(5*time.Second, 1)},
+		{name: "a budget's rejection has its own backoff", action: Evict, err: refusedBy("db", 10), result: blocked,
+			try: refused(5*time.Second, 1)},
 		{name: "throttled", action: Evict, err: apierrors.NewTooManyRequests("slow down", 17), result: throttled,
 			try: soon(17*time.Second, 1, "the API server has too many requests")},
-		{name: "throttled for too long", action: Evict, err: apierrors.NewTooManyRequests("slow down", 9999), result: throttled,
-			try: soon(time.Minute, 1, "the API server has too many requests")},
-		{name: "throttled without a time", action: Evict, err: apierrors.NewGenericServerResponse(http.StatusTooManyRequests, "post", podResource, "web", "", 0, true),
+		{name: "throttled for too long", action: Evict, err: apierrors.NewTooManyRequests("slow down", 9999),
+			result: throttled,
+			try:    soon(time.Minute, 1, "the API server has too many requests")},
+		{name: "throttled without a time", action: Evict, err: apierrors.NewGenericServerResponse(http.StatusTooManyRequests,
+			"post", podResource, "web", "", 0, true),
 			result: throttled, try: soon(5*time.Second, 1, "the API server has too many requests")},
 		{name: "denied", action: Evict, err: errors.New(strings.Repeat("é", 300)), result: failed,
 			try: soon(5*time.Second, 1, strings.Repeat("é", 256)+"…")},
-		{name: "a deletion denied, after refused evictions", action: Delete, err: errors.New("denied"), before: Try{Failures: 7}, result: failed,
+		{name: "a deletion denied, after refused evictions", action: Delete, err: errors.New("denied"),
+			before: Try{Failures: 7}, result: failed,
 			try: Try{Failures: 1, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
-		{name: "again", action: Delete, err: errors.New("denied"), before: Try{Failures: 2, Deleting: at(-time.Hour)}, result: failed,
-			try: Try{Failures: 3, NotBefore: at(4 * time.Second), Deleting: at(-time.Hour), Why: "denied"}},
+		{name: "again", action: Delete, err: errors.New("denied"), before: Try{Failures: 2, Deleting: at(-time.Hour)},
+			result: failed,
+			try:    Try{Failures: 3, NotBefore: at(4 * time.Second), Deleting: at(-time.Hour), Why: "denied"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -28,8 +28,8 @@ func NewLimiter(n int) *Limiter {
 	return &Limiter{slots: max(n, 1), free: max(n, 1)}
 }
 
-// acquire takes a place for the machine, which must be released. If there is none, or others have waited longer,
-// the machine is queued and call will be called with it, from another goroutine. Of the places that are taken, as many as
+// acquire takes a place for the machine, which must be released. If there is none, or others have waited longer, the
+// machine is queued and call will be called with it, from another goroutine. Of the places that are taken, as many as
 // hang do not count; nobody is called when that changes.
 func (l *Limiter) acquire(machine types.NamespacedName, hanging int, call func(types.NamespacedName)) bool {
 	l.mu.Lock()

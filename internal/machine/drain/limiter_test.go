@@ -15,7 +15,9 @@ type line struct {
 }
 
 func (l *line) ask(machine string) bool {
-	return l.acquire(types.NamespacedName{Name: machine}, 0, func(m types.NamespacedName) { l.called = append(l.called, m.Name) })
+	return l.acquire(types.NamespacedName{Name: machine}, 0, func(m types.NamespacedName) {
+		l.called = append(l.called, m.Name)
+	})
 }
 
 func (l *line) leave(machine string) { l.withdraw(types.NamespacedName{Name: machine}) }

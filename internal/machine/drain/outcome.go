@@ -52,19 +52,21 @@ func isDenial(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// reportDenial records that the drain may not see its pods, and returns when to try again. Nothing is evicted unseen, and
-// the deadline does not change that: it limits how long pods may stay that are known, and says nothing of those that are
-// not. So the instance lives until a person gives the permission or forces the deletion.
+// reportDenial records that the drain may not see its pods, and returns when to try again. Nothing is evicted unseen,
+// and the deadline does not change that: it limits how long pods may stay that are known, and says nothing of those
+// that are not. So the instance lives until a person gives the permission or forces the deletion.
 func (c *Controller) reportDenial(r *record, request Request, err error) (next time.Duration) {
 	now := c.options.Clock.Now()
 	pass := &r.drainPass
 	next = min(firstRetry<<min(pass.denials, 10), idleRecheck)
 	pass.denials++
 
-	message, overdue := fmt.Sprintf("What is on node %s may not be read, and no pod is evicted unseen.", request.Node), false
+	message, overdue := fmt.Sprintf("What is on node %s may not be read, and no pod is evicted unseen.",
+		request.Node), false
 	if end := (deadline{start: request.Start, end: request.Deadline}); end.over(now) {
 		overdue = true
-		message = fmt.Sprintf("The deadline has passed, but what is on node %s may not be read, and no pod is killed unseen.", request.Node)
+		message = fmt.Sprintf("The deadline has passed, but what is on node %s may not be read, and no pod is killed unseen.",
+			request.Node)
 	} else if left := request.Deadline.Sub(now); !request.Deadline.IsZero() {
 		next = min(next, left)
 	}

@@ -14,10 +14,10 @@ import (
 // outOfServiceValue is the customary value of the taint. Nothing checks it.
 const outOfServiceValue = "nodeshutdown"
 
-// OutOfService declares that a Node's machine does not run and will not run again, in one patch, none if it is reported it
-// already. It must be true: Kubernetes then ends all pods of the Node that do not tolerate it and, if the Node is not
-// ready, removes them without waiting for the kubelet and detaches their volumes without asking whether they are mounted.
-// Without it, that takes six minutes.
+// OutOfService declares that a Node's machine does not run and will not run again, in one patch, none if it is
+// reported it already. It must be true: Kubernetes then ends all pods of the Node that do not tolerate it and, if the
+// Node is not ready, removes them without waiting for the kubelet and detaches their volumes without asking whether
+// they are mounted. Without it, that takes six minutes.
 //
 // It returns the Node as it is then and does not change the one given. It is a conflict if the Node has changed.
 func OutOfService(ctx context.Context, target client.Client, node *corev1.Node, now time.Time) (*corev1.Node, error) {

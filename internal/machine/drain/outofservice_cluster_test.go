@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// TestKubernetesDetachesTheVolumesOfANodeOutOfService holds Kubernetes to what OutOfService relies on: a pod whose kubelet
-// will never confirm its end goes, and its volume is detached although the Node reports it to be in use.
+// TestKubernetesDetachesTheVolumesOfANodeOutOfService holds Kubernetes to what OutOfService relies on: a pod whose
+// kubelet will never confirm its end goes, and its volume is detached although the Node reports it to be in use.
 //
 // M-51.
 func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
@@ -31,17 +31,19 @@ func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
 	})
 	pod := c.pod(node, "db-0", blocked, c.claim("db"))
 	running := pod.DeepCopy()
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	if err := c.Status().Patch(ctx, pod, client.MergeFrom(running)); err != nil {
 		t.Fatal(err)
 	}
 
 	// As the driver's attacher does.
 	var attachment *storagev1.VolumeAttachment
-	await(c, "the volume to be asked for", &storagev1.VolumeAttachmentList{}, func(l *storagev1.VolumeAttachmentList) (bool, string) {
-		attachment = attachmentTo(node, l)
-		return attachment != nil, "no attachment"
-	})
+	await(c, "the volume to be asked for", &storagev1.VolumeAttachmentList{},
+		func(l *storagev1.VolumeAttachmentList) (bool, string) {
+			attachment = attachmentTo(node, l)
+			return attachment != nil, "no attachment"
+		})
 	before := attachment.DeepCopy()
 	attachment.Status.Attached = true
 	if err := c.Status().Patch(ctx, attachment, client.MergeFrom(before)); err != nil {
@@ -62,9 +64,10 @@ func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
 	if _, err := drain.OutOfService(ctx, c, now, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	await(c, "the volume to be detached", &storagev1.VolumeAttachmentList{}, func(l *storagev1.VolumeAttachmentList) (bool, string) {
-		return attachmentTo(node, l) == nil, "attached"
-	})
+	await(c, "the volume to be detached", &storagev1.VolumeAttachmentList{},
+		func(l *storagev1.VolumeAttachmentList) (bool, string) {
+			return attachmentTo(node, l) == nil, "attached"
+		})
 	await(c, "the report to be withdrawn", &corev1.NodeList{}, func(l *corev1.NodeList) (bool, string) {
 		n := nodeOf(node, l)
 		return n != nil && len(n.Status.VolumesAttached) == 0, "reported"
@@ -94,9 +97,10 @@ func (c *cluster) claim(name string) func(*corev1.Pod) {
 	}}
 	c.create(pv)
 	c.create(claim)
-	await(c, "the claim to be bound", &corev1.PersistentVolumeClaimList{}, func(l *corev1.PersistentVolumeClaimList) (bool, string) {
-		return len(l.Items) == 1 && l.Items[0].Status.Phase == corev1.ClaimBound, "not bound"
-	})
+	await(c, "the claim to be bound", &corev1.PersistentVolumeClaimList{},
+		func(l *corev1.PersistentVolumeClaimList) (bool, string) {
+			return len(l.Items) == 1 && l.Items[0].Status.Phase == corev1.ClaimBound, "not bound"
+		})
 	return func(p *corev1.Pod) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},

@@ -31,7 +31,8 @@ func TestOutOfServiceIsDeclaredOnceAndBesideWhatOthersSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	const taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-	if taints := get().Spec.Taints; len(taints) != 3 || taints[2].ToString() != taint || !taints[2].TimeAdded.Time.Equal(noon) {
+	if taints := get().Spec.Taints; len(taints) != 3 || taints[2].ToString() != taint ||
+		!taints[2].TimeAdded.Time.Equal(noon) {
 		t.Errorf("taints are %v, want %s as the third", taints, taint)
 	}
 	if len(before.Spec.Taints) != 2 {

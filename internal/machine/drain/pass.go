@@ -148,7 +148,8 @@ func (c *Controller) currentTries(r *record, pods []corev1.Pod) map[types.UID]Tr
 	return tries
 }
 
-// node returns the Node as it is, nil if it no longer exists. Its name may belong to another one by now, whose pods are not ours.
+// node returns the Node as it is, nil if it no longer exists. Its name may belong to another one by now, whose pods
+// are not ours.
 func (c *Controller) node(ctx context.Context, request Request) (*corev1.Node, error) {
 	var node corev1.Node
 	err := c.options.Target.Get(ctx, types.NamespacedName{Name: request.Node}, &node)
@@ -166,8 +167,9 @@ func (s Step) due() bool {
 	return s.Action == Evict || s.Action == Delete
 }
 
-// send sends what is due: deletions, then evictions as far as there is a place for them, one after the other. queued is
-// true when there is none yet, idle when nothing was sent since enough calls are under way in all of the namespaces, which are slow.
+// send sends what is due: deletions, then evictions as far as there is a place for them, one after the other. queued
+// is true when there is none yet, idle when nothing was sent since enough calls are under way in all of the
+// namespaces, which are slow.
 func (c *Controller) send(
 	ctx context.Context, r *record, request Request, pods []corev1.Pod, steps []Step,
 ) (queued, idle bool, err error) {
@@ -210,8 +212,8 @@ func (c *Controller) send(
 	return false, passedOver && !sent, nil
 }
 
-// patience is how long one eviction or deletion may take: long, for what cuts one off may keep it from ever being done, but
-// not all of a drain that has only seconds.
+// patience is how long one eviction or deletion may take: long, for what cuts one off may keep it from ever being
+// done, but not all of a drain that has only seconds.
 func (r Request) patience(now time.Time) time.Duration {
 	if r.Deadline.IsZero() {
 		return callTimeout
@@ -219,9 +221,10 @@ func (r Request) patience(now time.Time) time.Duration {
 	return min(callTimeout, max(r.Deadline.Sub(now)/4, slowCall))
 }
 
-// sendOne evicts or deletes one pod, for which calls has begun, and remembers what came of it. It returns an error only if the API server did not
-// answer.
-func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s Step, begun call, pod *corev1.Pod, budgets *budgetsByNamespace) error {
+// sendOne evicts or deletes one pod, for which calls has begun, and remembers what came of it. It returns an error
+// only if the API server did not answer.
+func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s Step, begun call, pod *corev1.Pod,
+	budgets *budgetsByNamespace) error {
 	send, verb := c.evict, "evict"
 	if s.Action == Delete {
 		send, verb = c.delete, "delete"
@@ -255,8 +258,8 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 	return nil
 }
 
-// explain adds the PodDisruptionBudgets of a pod to what came of its eviction. A failure that is not a budget's rejection
-// has to do with budgets only if there are several of them.
+// explain adds the PodDisruptionBudgets of a pod to what came of its eviction. A failure that is not a budget's
+// rejection has to do with budgets only if there are several of them.
 func explain(try *Try, result result, v assessment) {
 	if result != blocked && len(v.budgets) < 2 {
 		return

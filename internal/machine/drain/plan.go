@@ -25,9 +25,9 @@ const (
 	// slowToDetach is after how long a terminating pod is named as one that holds up the drain.
 	slowToDetach = time.Minute
 
-	// NotReadyPatience is how long a terminating pod is waited for, after the end of its grace, on a node that reports and is
-	// not Ready: with a dead container runtime or a disk that is read-only its kubelet will never end it. It is as long as
-	// Kubernetes leaves pods on such a node by default.
+	// NotReadyPatience is how long a terminating pod is waited for, after the end of its grace, on a node that reports
+	// and is not Ready: with a dead container runtime or a disk that is read-only its kubelet will never end it. It is
+	// as long as Kubernetes leaves pods on such a node by default.
 	NotReadyPatience = 5 * time.Minute
 
 	// deletePatience is how long the deletion of a pod is tried, in vain, before the drain goes on without it.
@@ -262,8 +262,8 @@ func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 	}
 }
 
-// stuck returns when a pod that ought to have ended at the given time counts as gone, on a node that is not Ready. The drain
-// itself must have lasted as long: its start is by our own clock, and moves with outages.
+// stuck returns when a pod that ought to have ended at the given time counts as gone, on a node that is not Ready.
+// The drain itself must have lasted as long: its start is by our own clock, and moves with outages.
 func (p *planner) stuck(ends time.Time) (time.Time, bool) {
 	if p.NotReadySince.IsZero() {
 		return time.Time{}, false

@@ -78,7 +78,8 @@ func newWorld(seed uint64) *world {
 func (w *world) drain(t *testing.T) {
 	var recheck time.Duration
 	for pass := 0; ; pass++ {
-		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Tries: w.tries, RecheckAfter: recheck}
+		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Tries: w.tries,
+			RecheckAfter: recheck}
 		for _, p := range w.pods {
 			in.Pods = append(in.Pods, p.Pod)
 		}
@@ -215,8 +216,10 @@ func (w *world) pass(d time.Duration) {
 // before its moment, or wait without a time to check again.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{}, int64(0), int64(0), int64(0), true)
-	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07some pods with strange \xff\xff\xff\xff\xff values"), int64(60), int64(3600), int64(7200), true)
-	f.Add([]byte("\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6\xf5\xf4\xf3\xf2\xf1\xf0"), int64(-1), int64(1)<<62, int64(-1)<<62, false)
+	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07some pods with strange \xff\xff\xff\xff\xff values"), int64(60),
+		int64(3600), int64(7200), true)
+	f.Add([]byte("\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6\xf5\xf4\xf3\xf2\xf1\xf0"), int64(-1), int64(1)<<62,
+		int64(-1)<<62, false)
 	f.Fuzz(func(t *testing.T, data []byte, now, start, end int64, reachable bool) {
 		b := bytesSource(data)
 		in := Input{

@@ -5,9 +5,9 @@ import "time"
 // rewriteInterval is the shortest time between two changes of a message while a machine waits.
 const rewriteInterval = 30 * time.Second
 
-// report is what a machine's condition says while it waits. A new reason is reported at once: it decides what people and
-// other controllers do. The words for the same reason are rewritten only when what is in the way changes, and no more often
-// than every rewriteInterval, since each change costs a write.
+// report is what a machine's condition says while it waits. A new reason is reported at once: it decides what people
+// and other controllers do. The words for the same reason are rewritten only when what is in the way changes, and no
+// more often than every rewriteInterval, since each change costs a write.
 type report struct {
 	reason, message string
 

@@ -50,7 +50,8 @@ func TestANewReasonIsReportedAtOnce(t *testing.T) {
 		{"yet another one", 2 * time.Second, "Forced", "deleting a", "a", "Forced: deleting a", 0},
 		{"only other words", 3 * time.Second, "Forced", "deleting b", "b", "Forced: deleting a", 29 * time.Second},
 		{"and back", 4 * time.Second, "Blocked", "blocked by b", "b", "Blocked: blocked by b", 0},
-		{"the words wait from there", 5 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by b", 29 * time.Second},
+		{"the words wait from there", 5 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by b",
+			29 * time.Second},
 		{"and come", 34 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by c", 0},
 	}
 	for _, step := range steps {

@@ -21,25 +21,26 @@ type Request struct {
 	NodeUID types.UID
 
 	// Start of the drain and its Deadline, both as persisted by the caller, who moves them after an outage of the target
-	// cluster. They are the same in every call for one drain: a Start after the end of the last drain asks for another one.
-	// A zero Deadline means that there is none.
+	// cluster. They are the same in every call for one drain: a Start after the end of the last drain asks for another
+	// one. A zero Deadline means that there is none.
 	Start, Deadline time.Time
 
-	// Announced is true where the Deadline is as early as it is because the Node shows that its instance is about to be taken
-	// away. Nothing is sent then while the Node itself, read anew, no longer shows it: the caller's view was late.
+	// Announced is true where the Deadline is as early as it is because the Node shows that its instance is about to be
+	// taken away. Nothing is sent then while the Node itself, read anew, no longer shows it: the caller's view was late.
 	Announced bool
 
 	// NodeReachable is false when the node's kubelet is silent. Then terminating pods count as gone.
 	NodeReachable bool
 
-	// NotReadySince is since when the node's kubelet reports that the node is not Ready, zero if it does not. Then terminating
-	// pods count as gone after NotReadyPatience.
+	// NotReadySince is since when the node's kubelet reports that the node is not Ready, zero if it does not. Then
+	// terminating pods count as gone after NotReadyPatience.
 	NotReadySince time.Time
 
 	// Epoch is that of the outages that are left out of Start and Deadline, see Options.Epoch.
 	Epoch uint64
 
-	// Force ends the drain at once, also in the middle, and Skip does not begin it. In both cases no pod is touched any more.
+	// Force ends the drain at once, also in the middle, and Skip does not begin it. In both cases no pod is touched any
+	// more.
 	Force, Skip bool
 }
 
@@ -65,7 +66,8 @@ func (r Request) equal(other Request) bool {
 }
 
 // VolumesRequest asks for the wait for the volumes of a drained Node. It makes no sense for an unreachable node whose
-// instance may still run: nobody detaches its volumes. A later Drained than that of a wait that is over asks for another.
+// instance may still run: nobody detaches its volumes. A later Drained than that of a wait that is over asks for
+// another.
 type VolumesRequest struct {
 	// Machine and its UID.
 	Machine types.NamespacedName
@@ -111,8 +113,8 @@ type Outcome struct {
 	// Done is true when the machine may go on.
 	Done bool
 
-	// Reason and Message for the condition Drained or VolumesDetached. While waiting, the message of one reason is rewritten
-	// only when what is in the way changes, and at most every 30 s.
+	// Reason and Message for the condition Drained or VolumesDetached. While waiting, the message of one reason is
+	// rewritten only when what is in the way changes, and at most every 30 s.
 	Reason, Message string
 
 	// Blocked are the pods that hold up the drain at the moment.

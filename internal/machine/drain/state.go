@@ -24,9 +24,9 @@ func newState(o Options) *state {
 	}
 }
 
-// Clone returns a controller that knows what c knows at this moment and works with other options; from then on neither
-// sees what the other does. Those who wait for a place for their evictions wait at a copy of the limiter as well, unless
-// the options bring one. It must not be called while a pass is under way.
+// Clone returns a controller that knows what c knows at this moment and works with other options; from then on
+// neither sees what the other does. Those who wait for a place for their evictions wait at a copy of the limiter as
+// well, unless the options bring one. It must not be called while a pass is under way.
 func (c *Controller) Clone(o Options) *Controller {
 	waitsAtCopy := o.Evictions == nil
 	f := New(o)

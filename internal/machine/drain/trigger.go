@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// trigger puts machines into a controller's queue. It never blocks, and what is rung before the controller starts is kept
-// for it.
+// trigger puts machines into a controller's queue. It never blocks, and what is rung before the controller starts is
+// kept for it.
 type trigger struct {
 	// hear, if set, takes the machines instead of a queue.
 	hear func(types.NamespacedName)
@@ -56,7 +56,8 @@ func (b *trigger) source() source.Source {
 	})
 }
 
-// inherit keeps for the controller of this trigger what is kept by another one. Who hears the machines itself keeps them.
+// inherit keeps for the controller of this trigger what is kept by another one. Who hears the machines itself keeps
+// them.
 func (b *trigger) inherit(other *trigger) {
 	other.mu.Lock()
 	defer other.mu.Unlock()

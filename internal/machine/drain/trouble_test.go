@@ -51,8 +51,8 @@ func TestAnOutageIsReportedAndSurvived(t *testing.T) {
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 }
 
-// TestADrainThatMayNotSeeItsPodsSaysSo protects a person from a machine that waits for ever without a word, and pods that
-// nobody has seen from being killed.
+// TestADrainThatMayNotSeeItsPodsSaysSo protects a person from a machine that waits for ever without a word, and pods
+// that nobody has seen from being killed.
 //
 // M-37.
 func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
@@ -63,7 +63,8 @@ func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 	wanted := request("m1")
 	wanted.Deadline = at(3 * time.Minute)
 	o := b.Drain(context.Background(), wanted)
-	b.expectOutcome(o, false, v1beta1.ReasonDrainError, "What is on node m1 may not be read, and no pod is evicted unseen."+rejection)
+	b.expectOutcome(o, false, v1beta1.ReasonDrainError,
+		"What is on node m1 may not be read, and no pod is evicted unseen."+rejection)
 	if !o.Denied {
 		t.Error("it is not said to be a matter of permission")
 	}

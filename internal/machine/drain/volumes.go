@@ -70,11 +70,11 @@ type VolumeDecision struct {
 }
 
 // PlanVolumes decides whether a drained node's volumes are still waited for. Those matter that another node may be
-// waiting for: not those of pods that stay on the node until it goes, and not those that have no PersistentVolume and so
-// belong to one pod alone.
+// waiting for: not those of pods that stay on the node until it goes, and not those that have no PersistentVolume and
+// so belong to one pod alone.
 //
-// A VolumeAttachment outlives the Node's report: the report is withdrawn before the volume is detached. It is the report
-// that knows the volumes that are attached without a VolumeAttachment.
+// A VolumeAttachment outlives the Node's report: the report is withdrawn before the volume is detached. It is the
+// report that knows the volumes that are attached without a VolumeAttachment.
 func PlanVolumes(in VolumeInput) VolumeDecision {
 	var attached, reported []string
 	ignored := map[corev1.UniqueVolumeName]bool{"": true}

@@ -106,7 +106,8 @@ func (c *Controller) reportedBy(ctx context.Context, request VolumesRequest) ([]
 	return node.Status.VolumesAttached, nil
 }
 
-// preservedVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and how the Node reports them.
+// preservedVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and how the Node
+// reports them.
 func (c *Controller) preservedVolumes(
 	ctx context.Context, node string,
 ) (preserved map[string]bool, reported map[corev1.UniqueVolumeName]bool, err error) {
@@ -132,7 +133,8 @@ func (c *Controller) preservedVolumes(
 		}
 		preserved[claim.Spec.VolumeName] = true
 		var volume corev1.PersistentVolume
-		if err := c.options.Target.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName}, &volume); apierrors.IsNotFound(err) {
+		if err := c.options.Target.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName},
+			&volume); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
 			return nil, nil, fmt.Errorf("get PersistentVolume %q: %w", claim.Spec.VolumeName, err)
@@ -157,7 +159,8 @@ func preservedClaims(pods []corev1.Pod, d Decision) []types.NamespacedName {
 		for _, volume := range pod.Spec.Volumes {
 			switch {
 			case volume.PersistentVolumeClaim != nil:
-				claims = append(claims, types.NamespacedName{Namespace: pod.Namespace, Name: volume.PersistentVolumeClaim.ClaimName})
+				claims = append(claims, types.NamespacedName{Namespace: pod.Namespace,
+					Name: volume.PersistentVolumeClaim.ClaimName})
 			case volume.Ephemeral != nil:
 				claims = append(claims, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + volume.Name})
 			}
@@ -177,7 +180,8 @@ func (c *Controller) reportVolumes(r *record, request VolumesRequest, d VolumeDe
 		o.Reason, o.Message = v1beta1.ReasonVolumesDetached, "No volume that matters is attached."
 	default:
 		report := &r.volumesPass.report
-		report.offer(v1beta1.ReasonWaitingForVolumeDetach, volumesMessage(request, d.Waiting), fmt.Sprint(d.Waiting), c.options.Clock.Now())
+		report.offer(v1beta1.ReasonWaitingForVolumeDetach, volumesMessage(request, d.Waiting), fmt.Sprint(d.Waiting),
+			c.options.Clock.Now())
 		o.Reason, o.Message, o.Attached = report.reason, report.message, d.Waiting
 	}
 	c.drainStates.setVolumesOutcome(r, o)

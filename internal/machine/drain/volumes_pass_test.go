@@ -26,14 +26,18 @@ func volumesRequest(machine string, drained time.Time) VolumesRequest {
 
 // M-40.
 func TestVolumesAreWaitedFor(t *testing.T) {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "buffer"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "buffer"}}
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "buffer"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-		CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "buffer"},
-	}}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "buffer"},
+		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "buffer"}}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "buffer"},
+		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "buffer"},
+		}}}
 	node := aNode("m1")
-	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/d^buffer"}, {Name: "kubernetes.io/csi/d^db"}}
+	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/d^buffer"},
+		{Name: "kubernetes.io/csi/d^db"}}
 	db := anAttachment("csi-db", "m1", "db")
-	b := newBench(t, node, claim, volume, db, anAttachment("csi-buffer", "m1", "buffer"), anAttachment("csi-other", "m2", "other"),
+	b := newBench(t, node, claim, volume, db, anAttachment("csi-buffer", "m1", "buffer"),
+		anAttachment("csi-other", "m2", "other"),
 		on("m1", aPod("a/agent", ownedBy("other/v1", "DaemonSet", "agents"), withClaim("buffer"), withClaim("missing"))))
 	wanted := volumesRequest("m1", noon)
 	recheck := func() Outcome { return b.VolumesDetached(context.Background(), wanted) }
@@ -80,7 +84,8 @@ func TestVolumesAreNotWaitedForWithoutEnd(t *testing.T) {
 	}
 	b.pass(time.Second)
 	b.runPass("m1")
-	b.expectOutcome(b.VolumesDetached(context.Background(), wanted), true, v1beta1.ReasonVolumeDetachTimeout, "Still attached after 5m0s: db.")
+	b.expectOutcome(b.VolumesDetached(context.Background(), wanted), true, v1beta1.ReasonVolumeDetachTimeout,
+		"Still attached after 5m0s: db.")
 }
 
 func TestVolumesThatAreNotToBeToldAreNotWaitedForWithoutEnd(t *testing.T) {
@@ -97,8 +102,8 @@ func TestVolumesThatAreNotToBeToldAreNotWaitedForWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestAWaitThatIsOverCanBeAskedForAgain protects the volumes of a node that stopped reporting while they were waited for:
-// they are waited for again when its instance is gone.
+// TestAWaitThatIsOverCanBeAskedForAgain protects the volumes of a node that stopped reporting while they were waited
+// for: they are waited for again when its instance is gone.
 func TestAWaitThatIsOverCanBeAskedForAgain(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
 	wanted := volumesRequest("m1", noon)

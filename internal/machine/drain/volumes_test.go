@@ -29,7 +29,8 @@ func TestPlanVolumes(t *testing.T) {
 			want: VolumeDecision{Waiting: []string{"a", "b"}, RecheckAfter: time.Second, Next: time.Second}},
 		{name: "at longer intervals", in: VolumeInput{Attachments: []Attachment{pv("a")}, RecheckAfter: 4 * time.Second},
 			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: 5 * time.Second, Next: 5 * time.Second}},
-		{name: "a volume that only the Node reports is waited for", in: VolumeInput{Reported: reported("kubernetes.io/iscsi/x")},
+		{name: "a volume that only the Node reports is waited for",
+			in:   VolumeInput{Reported: reported("kubernetes.io/iscsi/x")},
 			want: VolumeDecision{Waiting: []string{"kubernetes.io/iscsi/x"}, RecheckAfter: time.Second, Next: time.Second}},
 		{name: "both name the same volumes, one is enough",
 			in:   VolumeInput{Attachments: []Attachment{pv("a")}, Reported: reported("kubernetes.io/csi/d^h")},
@@ -37,7 +38,8 @@ func TestPlanVolumes(t *testing.T) {
 		{name: "a volume of a pod that stays is not waited for",
 			in: VolumeInput{
 				Attachments: []Attachment{pv("logs")}, Reported: reported("kubernetes.io/csi/d^logs"),
-				Preserved: map[string]bool{"logs": true}, PreservedReported: map[corev1.UniqueVolumeName]bool{"kubernetes.io/csi/d^logs": true},
+				Preserved:         map[string]bool{"logs": true},
+				PreservedReported: map[corev1.UniqueVolumeName]bool{"kubernetes.io/csi/d^logs": true},
 			},
 			want: VolumeDecision{Done: true}},
 		{name: "a volume without PersistentVolume is not waited for",
@@ -46,9 +48,11 @@ func TestPlanVolumes(t *testing.T) {
 				Reported:    reported("kubernetes.io/csi/d^inline"),
 			},
 			want: VolumeDecision{Done: true}},
-		{name: "others beside them are", in: VolumeInput{Attachments: []Attachment{pv("logs"), {}, pv("db")}, Preserved: map[string]bool{"logs": true}},
+		{name: "others beside them are", in: VolumeInput{Attachments: []Attachment{pv("logs"), {}, pv("db")},
+			Preserved: map[string]bool{"logs": true}},
 			want: VolumeDecision{Waiting: []string{"db"}, RecheckAfter: time.Second, Next: time.Second}},
-		{name: "the last check is at the timeout", in: VolumeInput{Attachments: []Attachment{pv("a")}, Now: at(5*time.Minute - 1)},
+		{name: "the last check is at the timeout", in: VolumeInput{Attachments: []Attachment{pv("a")},
+			Now: at(5*time.Minute - 1)},
 			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: time.Second, Next: 1}},
 		{name: "then it goes on", in: VolumeInput{Attachments: []Attachment{pv("a")}, Now: at(5 * time.Minute)},
 			want: VolumeDecision{Done: true, TimedOut: true, Waiting: []string{"a"}}},
@@ -78,9 +82,12 @@ func TestAttachmentOfAnyShape(t *testing.T) {
 		source storagev1.VolumeAttachmentSource
 		want   Attachment
 	}{
-		{"of a PersistentVolume", storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}, Attachment{PersistentVolume: "pv"}},
-		{"inline", storagev1.VolumeAttachmentSource{InlineVolumeSpec: csi}, Attachment{Volume: "kubernetes.io/csi/disk.example.com^d-1"}},
-		{"inline of another plugin", storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{}}, Attachment{}},
+		{"of a PersistentVolume", storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+			Attachment{PersistentVolume: "pv"}},
+		{"inline", storagev1.VolumeAttachmentSource{InlineVolumeSpec: csi},
+			Attachment{Volume: "kubernetes.io/csi/disk.example.com^d-1"}},
+		{"inline of another plugin", storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{}},
+			Attachment{}},
 		{"of nothing", storagev1.VolumeAttachmentSource{}, Attachment{}},
 	}
 	for _, test := range tests {
@@ -96,7 +103,8 @@ func TestAttachmentOfAnyShape(t *testing.T) {
 // M-40.
 func TestKeptClaimsAreThoseOfSkippedPods(t *testing.T) {
 	ephemeral := func(p *corev1.Pod) {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+		p.Spec.Volumes = append(p.Spec.Volumes,
+			corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
 	}
 	all := pods(
 		aPod("logs/agent", ofDaemonSet("agents"), withClaim("buffer"), ephemeral),
@@ -105,7 +113,8 @@ func TestKeptClaimsAreThoseOfSkippedPods(t *testing.T) {
 		aPod("a/job", inPhase(corev1.PodSucceeded), withClaim("job")),
 	)
 	got := preservedClaims(all, Plan(Input{Pods: all, Now: noon}))
-	want := []types.NamespacedName{{Namespace: "logs", Name: "buffer"}, {Namespace: "logs", Name: "agent-scratch"}, {Namespace: "a", Name: "static"}}
+	want := []types.NamespacedName{{Namespace: "logs", Name: "buffer"}, {Namespace: "logs", Name: "agent-scratch"},
+		{Namespace: "a", Name: "static"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

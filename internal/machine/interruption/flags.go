@@ -28,12 +28,16 @@ type Flags struct {
 // AddFlags adds the flags.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	const rest = "beside those of the common termination handlers; each may say how long the instance still lives then, such as %s=2m, by default 30s"
-	fs.StringSliceVar(&f.Conditions, conditionsFlag, f.Conditions, "conditions of Nodes that announce, while they are True, that the cloud is about to reclaim the instance, "+fmt.Sprintf(rest, "SpotReclaim"))
-	fs.StringSliceVar(&f.Taints, taintsFlag, f.Taints, "keys of taints of Nodes that announce that the cloud is about to reclaim the instance, "+fmt.Sprintf(rest, "example.com/reclaim"))
+	fs.StringSliceVar(&f.Conditions, conditionsFlag, f.Conditions,
+		"conditions of Nodes that announce, while they are True, that the cloud is about to reclaim the instance, "+
+			fmt.Sprintf(rest, "SpotReclaim"))
+	fs.StringSliceVar(&f.Taints, taintsFlag, f.Taints,
+		"keys of taints of Nodes that announce that the cloud is about to reclaim the instance, "+
+			fmt.Sprintf(rest, "example.com/reclaim"))
 }
 
-// Signals returns the known signals and those of the flags. One of the flags takes the place of a known one of its name.
-// The error names the flags that cannot be used.
+// Signals returns the known signals and those of the flags. One of the flags takes the place of a known one of its
+// name. The error names the flags that cannot be used.
 func (f *Flags) Signals() (Signals, error) {
 	all := Known()
 	var errs []error
@@ -46,7 +50,8 @@ func (f *Flags) Signals() (Signals, error) {
 			s := signal(name)
 			s.Reason, s.Lead = v1beta1.ReasonTerminationNotice, DefaultLead
 			if problems := validation.IsQualifiedName(name); len(problems) > 0 {
-				errs = append(errs, fmt.Errorf("--%s has %q, whose name %q cannot be one: %s", flag, value, name, strings.Join(problems, "; ")))
+				errs = append(errs, fmt.Errorf("--%s has %q, whose name %q cannot be one: %s", flag, value, name,
+					strings.Join(problems, "; ")))
 				continue
 			}
 			if s.Condition == corev1.NodeReady {
@@ -56,16 +61,21 @@ func (f *Flags) Signals() (Signals, error) {
 			if timed {
 				lead, err := time.ParseDuration(text)
 				if err != nil || lead <= 0 {
-					errs = append(errs, fmt.Errorf("--%s has %q; what follows = must be a duration longer than 0s, such as 2m", flag, value))
+					errs = append(errs, fmt.Errorf("--%s has %q; what follows = must be a duration longer than 0s, such as 2m",
+						flag, value))
 					continue
 				}
 				s.Lead = lead
 			}
-			all = slices.DeleteFunc(all, func(known Signal) bool { return known.Condition == s.Condition && known.Taint == s.Taint })
+			all = slices.DeleteFunc(all, func(known Signal) bool {
+				return known.Condition == s.Condition && known.Taint == s.Taint
+			})
 			all = append(all, s)
 		}
 	}
-	add(conditionsFlag, f.Conditions, func(name string) Signal { return Signal{Condition: corev1.NodeConditionType(name)} })
+	add(conditionsFlag, f.Conditions, func(name string) Signal {
+		return Signal{Condition: corev1.NodeConditionType(name)}
+	})
 	add(taintsFlag, f.Taints, func(name string) Signal { return Signal{Taint: name} })
 	return all, errors.Join(errs...)
 }

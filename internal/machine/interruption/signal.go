@@ -43,21 +43,25 @@ type Signals []Signal
 // Known returns the signals of the common termination handlers.
 //
 // Missing on purpose is what only advises or does not end the instance: the taints
-// aws-node-termination-handler/rebalance-recommendation and aws-node-termination-handler/scheduled-maintenance, which come
-// long before anything happens, if it does; events of Azure that freeze, reboot or move a machine, which comes back; the
-// taint node.cloudprovider.kubernetes.io/shutdown, with which a cloud-controller-manager marks instances that are off
-// already; and taints of autoscalers, which delete by themselves what they drain.
+// aws-node-termination-handler/rebalance-recommendation and aws-node-termination-handler/scheduled-maintenance, which
+// come long before anything happens, if it does; events of Azure that freeze, reboot or move a machine, which comes
+// back; the taint node.cloudprovider.kubernetes.io/shutdown, with which a cloud-controller-manager marks instances
+// that are off already; and taints of autoscalers, which delete by themselves what they drain.
 func Known() Signals {
 	return Signals{
 		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes before; a lifecycle hook of a scaling
 		// group waits for at least as long unless somebody configured less.
 		{Taint: "aws-node-termination-handler/spot-itn", Reason: v1beta1.ReasonPreemptionNotice, Lead: 2 * time.Minute},
-		{Taint: "aws-node-termination-handler/asg-lifecycle-termination", Reason: v1beta1.ReasonTerminationNotice, Lead: 2 * time.Minute},
+		{Taint: "aws-node-termination-handler/asg-lifecycle-termination", Reason: v1beta1.ReasonTerminationNotice,
+			Lead: 2 * time.Minute},
 		// GKE, and the termination handler for GCE.
-		{Taint: "cloud.google.com/impending-node-termination", Reason: v1beta1.ReasonPreemptionNotice, Lead: 30 * time.Second},
+		{Taint: "cloud.google.com/impending-node-termination", Reason: v1beta1.ReasonPreemptionNotice,
+			Lead: 30 * time.Second},
 		// node-problem-detector as AKS runs it: its condition stands for any scheduled event, its reason says which.
-		{Condition: "VMEventScheduled", Causes: []string{"Preempt"}, Reason: v1beta1.ReasonPreemptionNotice, Lead: 30 * time.Second},
-		{Condition: "VMEventScheduled", Causes: []string{"Terminate"}, Reason: v1beta1.ReasonTerminationNotice, Lead: 5 * time.Minute},
+		{Condition: "VMEventScheduled", Causes: []string{"Preempt"}, Reason: v1beta1.ReasonPreemptionNotice,
+			Lead: 30 * time.Second},
+		{Condition: "VMEventScheduled", Causes: []string{"Terminate"}, Reason: v1beta1.ReasonTerminationNotice,
+			Lead: 5 * time.Minute},
 		// The termination handlers of the Machine API of OpenShift, for all of its clouds.
 		{Condition: "Terminating", Reason: v1beta1.ReasonPreemptionNotice, Lead: DefaultLead},
 	}
@@ -92,7 +96,9 @@ func (s Signal) shownBy(node *corev1.Node) string {
 		if c.Type != s.Condition || c.Status != corev1.ConditionTrue {
 			continue
 		}
-		if len(s.Causes) > 0 && !slices.ContainsFunc(s.Causes, func(cause string) bool { return strings.HasPrefix(c.Reason, cause) }) {
+		if len(s.Causes) > 0 && !slices.ContainsFunc(s.Causes, func(cause string) bool {
+			return strings.HasPrefix(c.Reason, cause)
+		}) {
 			continue
 		}
 		return fmt.Sprintf("condition %s (%s) of node %s", c.Type, c.Reason, node.Name)

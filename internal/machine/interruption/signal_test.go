@@ -13,7 +13,8 @@ import (
 
 func node(change func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		Reason: "KubeletReady"}}
 	change(n)
 	return n
 }
@@ -21,7 +22,8 @@ func node(change func(*corev1.Node)) *corev1.Node {
 func tainted(keys ...string) *corev1.Node {
 	return node(func(n *corev1.Node) {
 		for _, key := range keys {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Value: "whatever", Effect: corev1.TaintEffectNoSchedule})
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Value: "whatever",
+				Effect: corev1.TaintEffectNoSchedule})
 		}
 	})
 }
@@ -40,26 +42,34 @@ func TestWhichSignalsOfANodeAnnounceItsEnd(t *testing.T) {
 		reason string
 		lead   time.Duration
 	}{
-		"no node":                   {},
-		"healthy":                   {node: tainted()},
-		"AWS spot":                  {tainted("aws-node-termination-handler/spot-itn"), v1beta1.ReasonPreemptionNotice, 2 * time.Minute},
-		"AWS scaling group":         {tainted("aws-node-termination-handler/asg-lifecycle-termination"), v1beta1.ReasonTerminationNotice, 2 * time.Minute},
-		"AWS rebalance":             {node: tainted("aws-node-termination-handler/rebalance-recommendation")},
-		"AWS maintenance":           {node: tainted("aws-node-termination-handler/scheduled-maintenance")},
-		"AWS rebalance, then spot":  {tainted("aws-node-termination-handler/rebalance-recommendation", "aws-node-termination-handler/spot-itn"), v1beta1.ReasonPreemptionNotice, 2 * time.Minute},
-		"GKE":                       {tainted("cloud.google.com/impending-node-termination"), v1beta1.ReasonPreemptionNotice, 30 * time.Second},
-		"two at once, the sooner":   {tainted("aws-node-termination-handler/spot-itn", "cloud.google.com/impending-node-termination"), v1beta1.ReasonPreemptionNotice, 30 * time.Second},
-		"AKS preempt":               {conditioned("VMEventScheduled", corev1.ConditionTrue, "PreemptScheduled"), v1beta1.ReasonPreemptionNotice, 30 * time.Second},
-		"AKS terminate":             {conditioned("VMEventScheduled", corev1.ConditionTrue, "TerminateScheduled"), v1beta1.ReasonTerminationNotice, 5 * time.Minute},
+		"no node": {},
+		"healthy": {node: tainted()},
+		"AWS spot": {tainted("aws-node-termination-handler/spot-itn"), v1beta1.ReasonPreemptionNotice,
+			2 * time.Minute},
+		"AWS scaling group": {tainted("aws-node-termination-handler/asg-lifecycle-termination"),
+			v1beta1.ReasonTerminationNotice, 2 * time.Minute},
+		"AWS rebalance":   {node: tainted("aws-node-termination-handler/rebalance-recommendation")},
+		"AWS maintenance": {node: tainted("aws-node-termination-handler/scheduled-maintenance")},
+		"AWS rebalance, then spot": {tainted("aws-node-termination-handler/rebalance-recommendation",
+			"aws-node-termination-handler/spot-itn"), v1beta1.ReasonPreemptionNotice, 2 * time.Minute},
+		"GKE": {tainted("cloud.google.com/impending-node-termination"), v1beta1.ReasonPreemptionNotice,
+			30 * time.Second},
+		"two at once, the sooner": {tainted("aws-node-termination-handler/spot-itn",
+			"cloud.google.com/impending-node-termination"), v1beta1.ReasonPreemptionNotice, 30 * time.Second},
+		"AKS preempt": {conditioned("VMEventScheduled", corev1.ConditionTrue, "PreemptScheduled"),
+			v1beta1.ReasonPreemptionNotice, 30 * time.Second},
+		"AKS terminate": {conditioned("VMEventScheduled", corev1.ConditionTrue, "TerminateScheduled"),
+			v1beta1.ReasonTerminationNotice, 5 * time.Minute},
 		"AKS freeze":                {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "FreezeScheduled")},
 		"AKS reboot":                {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "RebootScheduled")},
 		"AKS redeploy":              {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "RedeployScheduled")},
 		"AKS, it does not say what": {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "VMEventScheduled")},
 		"AKS, over":                 {node: conditioned("VMEventScheduled", corev1.ConditionFalse, "PreemptScheduled")},
-		"OpenShift":                 {conditioned("Terminating", corev1.ConditionTrue, "TerminationRequested"), v1beta1.ReasonPreemptionNotice, DefaultLead},
-		"OpenShift, not known":      {node: conditioned("Terminating", corev1.ConditionUnknown, "TerminationRequested")},
-		"is off already":            {node: tainted("node.cloudprovider.kubernetes.io/shutdown")},
-		"an autoscaler's":           {node: tainted("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")},
+		"OpenShift": {conditioned("Terminating", corev1.ConditionTrue, "TerminationRequested"),
+			v1beta1.ReasonPreemptionNotice, DefaultLead},
+		"OpenShift, not known": {node: conditioned("Terminating", corev1.ConditionUnknown, "TerminationRequested")},
+		"is off already":       {node: tainted("node.cloudprovider.kubernetes.io/shutdown")},
+		"an autoscaler's":      {node: tainted("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")},
 	} {
 		notice, announced := Known().Of(tc.node)
 		if announced != (tc.reason != "") || notice.Reason != tc.reason || notice.Lead != tc.lead {
@@ -74,7 +84,8 @@ func TestWhichSignalsOfANodeAnnounceItsEnd(t *testing.T) {
 //
 func TestSignalsCanBeAddedAndReplacedByFlags(t *testing.T) {
 	t.Parallel()
-	f := Flags{Conditions: []string{"SpotReclaim", " VMEventScheduled=4m"}, Taints: []string{"example.com/going=90s", "aws-node-termination-handler/scheduled-maintenance", ""}}
+	f := Flags{Conditions: []string{"SpotReclaim", " VMEventScheduled=4m"}, Taints: []string{"example.com/going=90s",
+		"aws-node-termination-handler/scheduled-maintenance", ""}}
 	signals, err := f.Signals()
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +121,8 @@ func TestSignalsThatCannotBeAreRefusedByFlagAndValue(t *testing.T) {
 		if len(f.Conditions) > 0 {
 			flag = "--" + conditionsFlag
 		}
-		if _, err := f.Signals(); err == nil || !strings.Contains(err.Error(), flag) || !strings.Contains(err.Error(), value) {
+		if _, err := f.Signals(); err == nil || !strings.Contains(err.Error(), flag) ||
+			!strings.Contains(err.Error(), value) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

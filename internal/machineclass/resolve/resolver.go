@@ -23,8 +23,8 @@ type Resolver struct {
 	Secrets client.Reader
 }
 
-// Provider returns the name of the provider that serves the Machine: its own in the inline form, else its class's, and ""
-// when the class does not exist.
+// Provider returns the name of the provider that serves the Machine: its own in the inline form, else its class's,
+// and "" when the class does not exist.
 func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, error) {
 	if m.Spec.ClassRef == nil {
 		return m.Spec.Provider, nil
@@ -52,7 +52,8 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 			out.Unprotected = fmt.Sprintf("Secret %q", secret.Name)
 		}
 		if out.ClassName == "" && !secret.DeletionTimestamp.IsZero() {
-			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials is being deleted", secret.Name)
+			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials is being deleted",
+				secret.Name)
 		}
 	}
 	if out.UserData, err = r.UserData(ctx, m.Namespace, userData); err != nil {
@@ -61,10 +62,10 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	return out, nil
 }
 
-// ResolveForDeletion returns what is left of it, for finding and deleting an instance: a missing class or template is no
-// error, since status.instance says what is needed. An *Error with CredentialsNotFound or SecretNotLabelled is returned when
-// credentials were referred to and none of the Secrets can be used. The Secret in status.instance needs no label: only
-// Machinist writes the status, and the instance was made with that Secret.
+// ResolveForDeletion returns what is left of it, for finding and deleting an instance: a missing class or template is
+// no error, since status.instance says what is needed. An *Error with CredentialsNotFound or SecretNotLabelled is
+// returned when credentials were referred to and none of the Secrets can be used. The Secret in status.instance needs
+// no label: only Machinist writes the status, and the instance was made with that Secret.
 func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, _, err := r.describe(ctx, m)
 	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
@@ -113,22 +114,26 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
 	switch {
 	case m.Spec.ClassRef != nil && inline:
-		return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration, "spec has both classRef and the inline form (provider, providerSpec); exactly one is allowed")
+		return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration,
+			"spec has both classRef and the inline form (provider, providerSpec); exactly one is allowed")
 	case m.Spec.ClassRef != nil:
 		class, err := r.class(ctx, m)
 		if err != nil {
 			return Resolved{}, nil, err
 		}
 		if class == nil {
-			return Resolved{}, nil, errorf(v1beta1.ReasonClassNotFound, "MachineClass %q does not exist in namespace %q", m.Spec.ClassRef.Name, m.Namespace)
+			return Resolved{}, nil, errorf(v1beta1.ReasonClassNotFound, "MachineClass %q does not exist in namespace %q",
+				m.Spec.ClassRef.Name, m.Namespace)
 		}
 		out := OfClass(class)
 		if len(out.ProviderSpec) == 0 {
-			return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration, "spec.providerSpec of MachineClass %q is empty", class.Name)
+			return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration, "spec.providerSpec of MachineClass %q is empty",
+				class.Name)
 		}
 		return out, class.Spec.UserDataRef, nil
 	case m.Spec.Provider == "" || m.Spec.ProviderSpec == nil || len(m.Spec.ProviderSpec.Raw) == 0:
-		return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration, "spec has neither classRef nor the complete inline form (provider, providerSpec)")
+		return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration,
+			"spec has neither classRef nor the complete inline form (provider, providerSpec)")
 	}
 	return Resolved{
 		Provider:       m.Spec.Provider,
@@ -176,7 +181,8 @@ func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 }
 
 // Credentials reads a Secret with credentials. Without a reference there are none, and no error.
-func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials, error) {
+func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials,
+	error) {
 	secret, err := r.credentials(ctx, namespace, ref, labelled)
 	if secret == nil || err != nil {
 		return provider.Credentials{}, err
@@ -212,12 +218,14 @@ func notLabelled(secret *corev1.Secret, use string) *Error {
 			value = v1beta1.SecretUseBoth
 		}
 	}
-	return errorf(v1beta1.ReasonSecretNotLabelled, "Secret %q in namespace %q is not labelled for use as %s. If Machinist may use it, run: kubectl label secret %s --namespace=%s %s=%s%s",
+	return errorf(v1beta1.ReasonSecretNotLabelled,
+		"Secret %q in namespace %q is not labelled for use as %s. If Machinist may use it, run: kubectl label secret %s --namespace=%s %s=%s%s",
 		secret.Name, secret.Namespace, use, secret.Name, secret.Namespace, v1beta1.LabelSecretUse, value, overwrite)
 }
 
 // credentials returns a Secret with credentials, nil without a reference.
-func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef, check check) (*corev1.Secret, error) {
+func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef,
+	check check) (*corev1.Secret, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -226,11 +234,13 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 	case err != nil:
 		return nil, err
 	case secret == nil:
-		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials does not exist in namespace %q", ref.Name, namespace)
+		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials does not exist in namespace %q",
+			ref.Name, namespace)
 	case check == labelled && !UsableFor(secret, v1beta1.SecretUseCredentials):
 		return nil, notLabelled(secret, v1beta1.SecretUseCredentials)
 	case len(secret.Data) == 0:
-		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q must hold credentials and is empty", ref.Name, namespace)
+		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q must hold credentials and is empty",
+			ref.Name, namespace)
 	}
 	return secret, nil
 }
@@ -245,14 +255,16 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 		return nil, err
 	}
 	if secret == nil {
-		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q with the user data does not exist in namespace %q", ref.Name, namespace)
+		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q with the user data does not exist in namespace %q",
+			ref.Name, namespace)
 	}
 	if !UsableFor(secret, v1beta1.SecretUseUserData) {
 		return nil, notLabelled(secret, v1beta1.SecretUseUserData)
 	}
 	template, found := secret.Data[ref.KeyOrDefault()]
 	if !found || strings.TrimSpace(string(template)) == "" {
-		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q in namespace %q has no user data under the key %q", ref.Name, namespace, ref.KeyOrDefault())
+		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q in namespace %q has no user data under the key %q",
+			ref.Name, namespace, ref.KeyOrDefault())
 	}
 	return template, nil
 }

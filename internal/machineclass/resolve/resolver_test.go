@@ -98,8 +98,10 @@ func TestResolveReadsClassAndSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	token, _ := got.Credentials.Get("token")
-	if got.ClassName != "c" || got.Provider != "sim" || string(got.ProviderSpec) != `{"a":1}` || got.Adoption != v1beta1.AdoptionAllow ||
-		got.CredentialsRef.Name != "creds" || got.Credentials.Namespace() != namespace || string(token.Reveal()) != "t" || string(got.UserData) != "#cloud-config" {
+	if got.ClassName != "c" || got.Provider != "sim" || string(got.ProviderSpec) != `{"a":1}` ||
+		got.Adoption != v1beta1.AdoptionAllow ||
+		got.CredentialsRef.Name != "creds" || got.Credentials.Namespace() != namespace || string(token.Reveal()) != "t" ||
+		string(got.UserData) != "#cloud-config" {
 		t.Errorf("got %+v", got)
 	}
 	if c := got.Class(); string(c.Spec) != `{"a":1}` || !slices.Equal(c.Credentials.Keys(), []string{"token"}) {
@@ -113,7 +115,8 @@ func TestResolveReadsTheInlineForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.ClassName != "" || got.Provider != "sim" || string(got.ProviderSpec) != `{"b":2}` || got.Adoption != v1beta1.AdoptionForbid || string(got.UserData) != "data" {
+	if got.ClassName != "" || got.Provider != "sim" || string(got.ProviderSpec) != `{"b":2}` ||
+		got.Adoption != v1beta1.AdoptionForbid || string(got.UserData) != "data" {
 		t.Errorf("got %+v", got)
 	}
 	bare := inline()
@@ -138,25 +141,34 @@ func TestWhatIsMissingIsNamedWithItsReason(t *testing.T) {
 		reason  string
 		names   string
 	}{
-		"class":                {byClass(), []client.Object{creds, boot}, v1beta1.ReasonClassNotFound, `"c"`},
-		"credentials":          {byClass(), []client.Object{class(), boot}, v1beta1.ReasonCredentialsNotFound, `"creds"`},
-		"content of the same":  {byClass(), []client.Object{class(), empty(secret("creds", "", "")), boot}, v1beta1.ReasonCredentialsNotFound, `"creds"`},
+		"class":       {byClass(), []client.Object{creds, boot}, v1beta1.ReasonClassNotFound, `"c"`},
+		"credentials": {byClass(), []client.Object{class(), boot}, v1beta1.ReasonCredentialsNotFound, `"creds"`},
+		"content of the same": {byClass(), []client.Object{class(), empty(secret("creds", "", "")), boot},
+			v1beta1.ReasonCredentialsNotFound, `"creds"`},
 		"user data":            {byClass(), []client.Object{class(), creds}, v1beta1.ReasonUserDataNotFound, `"boot"`},
 		"key of the user data": {inline(), []client.Object{creds, boot}, v1beta1.ReasonUserDataNotFound, `"other"`},
-		"all of the user data": {byClass(), []client.Object{class(), creds, secret("boot", "userData", " \n")}, v1beta1.ReasonUserDataNotFound, `"userData"`},
-		"label of the credentials": {byClass(), []client.Object{class(), labelledFor("", creds), boot}, v1beta1.ReasonSecretNotLabelled,
+		"all of the user data": {byClass(), []client.Object{class(), creds, secret("boot", "userData", " \n")},
+			v1beta1.ReasonUserDataNotFound, `"userData"`},
+		"label of the credentials": {byClass(), []client.Object{class(), labelledFor("", creds), boot},
+			v1beta1.ReasonSecretNotLabelled,
 			"kubectl label secret creds --namespace=ns machinist.dev/secret-use=credentials"},
-		"label of the user data": {byClass(), []client.Object{class(), creds, labelledFor("", boot)}, v1beta1.ReasonSecretNotLabelled,
+		"label of the user data": {byClass(), []client.Object{class(), creds, labelledFor("", boot)},
+			v1beta1.ReasonSecretNotLabelled,
 			"kubectl label secret boot --namespace=ns machinist.dev/secret-use=user-data"},
-		"label of the inline form": {inline(), []client.Object{labelledFor("", creds), boot}, v1beta1.ReasonSecretNotLabelled, `"creds"`},
-		"credentials for user data": {byClass(), []client.Object{class(), creds, labelledFor(v1beta1.SecretUseCredentials, boot)}, v1beta1.ReasonSecretNotLabelled,
+		"label of the inline form": {inline(), []client.Object{labelledFor("", creds), boot}, v1beta1.ReasonSecretNotLabelled,
+			`"creds"`},
+		"credentials for user data": {byClass(),
+			[]client.Object{class(), creds, labelledFor(v1beta1.SecretUseCredentials, boot)}, v1beta1.ReasonSecretNotLabelled,
 			"machinist.dev/secret-use=credentials-and-user-data --overwrite"},
-		"a label of another value": {byClass(), []client.Object{class(), labelledFor("true", creds), boot}, v1beta1.ReasonSecretNotLabelled,
+		"a label of another value": {byClass(), []client.Object{class(), labelledFor("true", creds), boot},
+			v1beta1.ReasonSecretNotLabelled,
 			"machinist.dev/secret-use=credentials --overwrite"},
-		"either form":          {&v1beta1.Machine{ObjectMeta: named("m")}, nil, v1beta1.ReasonInvalidConfiguration, "neither"},
+		"either form": {&v1beta1.Machine{ObjectMeta: named("m")}, nil, v1beta1.ReasonInvalidConfiguration,
+			"neither"},
 		"half the inline form": {half, nil, v1beta1.ReasonInvalidConfiguration, "providerSpec"},
 		"not one form only":    {both, []client.Object{class(), creds, boot}, v1beta1.ReasonInvalidConfiguration, "both"},
-		"the class's spec":     {byClass(), []client.Object{unspecified, creds, boot}, v1beta1.ReasonInvalidConfiguration, `"c"`},
+		"the class's spec": {byClass(), []client.Object{unspecified, creds, boot},
+			v1beta1.ReasonInvalidConfiguration, `"c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolver(t, test.objects...).Resolve(t.Context(), test.machine)
@@ -181,24 +193,30 @@ func TestDeletionNeedsOnlyWhatStatusRecorded(t *testing.T) {
 		token          string
 		reason         string
 	}{
-		"class and its credentials":     {launched(byClass()), []client.Object{class(), creds, old}, "sim", `{"a":1}`, "new", ""},
-		"class without user data":       {byClass(), []client.Object{class(), creds}, "sim", `{"a":1}`, "new", ""},
-		"class gone":                    {launched(byClass()), []client.Object{creds, old}, "sim", "", "old", ""},
-		"class's credentials gone":      {launched(byClass()), []client.Object{class(), old}, "sim", `{"a":1}`, "old", ""},
-		"class there, all Secrets gone": {launched(byClass()), []client.Object{class()}, "", "", "", v1beta1.ReasonCredentialsNotFound},
-		"class and credentials gone":    {launched(byClass()), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"class and its credentials": {launched(byClass()), []client.Object{class(), creds, old}, "sim", `{"a":1}`,
+			"new", ""},
+		"class without user data":  {byClass(), []client.Object{class(), creds}, "sim", `{"a":1}`, "new", ""},
+		"class gone":               {launched(byClass()), []client.Object{creds, old}, "sim", "", "old", ""},
+		"class's credentials gone": {launched(byClass()), []client.Object{class(), old}, "sim", `{"a":1}`, "old", ""},
+		"class there, all Secrets gone": {launched(byClass()), []client.Object{class()}, "", "", "",
+			v1beta1.ReasonCredentialsNotFound},
+		"class and credentials gone": {launched(byClass()), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
 		"class's credentials not labelled, recorded by us": {func() *v1beta1.Machine {
 			m := launched(byClass())
 			m.Status.Instance.CredentialsRef.Name = "creds"
 			return m
 		}(), []client.Object{class(), labelledFor("", creds)}, "sim", `{"a":1}`, "new", ""},
-		"credentials not labelled, never recorded": {inline(), []client.Object{labelledFor("", creds)}, "", "", "", v1beta1.ReasonSecretNotLabelled},
-		"inline":                         {inline(), []client.Object{creds}, "sim", `{"b":2}`, "new", ""},
-		"inline, credentials gone":       {inline(), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
-		"never had a class":              {byClass(), nil, "", "", "", ""},
-		"recorded without credentials":   {&v1beta1.Machine{ObjectMeta: named("m"), Spec: byClass().Spec, Status: v1beta1.MachineStatus{Instance: &v1beta1.InstanceStatus{Provider: "sim"}}}, nil, "sim", "", "", ""},
-		"specification slipped through":  {launched(&v1beta1.Machine{ObjectMeta: named("m")}), []client.Object{old}, "sim", "", "old", ""},
-		"credentials referred to, empty": {byClass(), []client.Object{class(), empty(secret("creds", "", ""))}, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"credentials not labelled, never recorded": {inline(), []client.Object{labelledFor("", creds)}, "", "", "",
+			v1beta1.ReasonSecretNotLabelled},
+		"inline":                   {inline(), []client.Object{creds}, "sim", `{"b":2}`, "new", ""},
+		"inline, credentials gone": {inline(), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"never had a class":        {byClass(), nil, "", "", "", ""},
+		"recorded without credentials": {&v1beta1.Machine{ObjectMeta: named("m"), Spec: byClass().Spec,
+			Status: v1beta1.MachineStatus{Instance: &v1beta1.InstanceStatus{Provider: "sim"}}}, nil, "sim", "", "", ""},
+		"specification slipped through": {launched(&v1beta1.Machine{ObjectMeta: named("m")}), []client.Object{old}, "sim",
+			"", "old", ""},
+		"credentials referred to, empty": {byClass(), []client.Object{class(), empty(secret("creds", "", ""))}, "", "", "",
+			v1beta1.ReasonCredentialsNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := resolver(t, test.objects...).ResolveForDeletion(t.Context(), test.machine)
@@ -209,7 +227,8 @@ func TestDeletionNeedsOnlyWhatStatusRecorded(t *testing.T) {
 				return
 			}
 			token, _ := got.Credentials.Get("token")
-			if err != nil || got.Provider != test.provider || string(got.ProviderSpec) != test.spec || string(token.Reveal()) != test.token {
+			if err != nil || got.Provider != test.provider || string(got.ProviderSpec) != test.spec ||
+				string(token.Reveal()) != test.token {
 				t.Errorf("got provider %q, spec %s, token %q, error %v", got.Provider, got.ProviderSpec, token.Reveal(), err)
 			}
 			if (got.CredentialsRef != nil) != (test.token != "") {
@@ -266,7 +285,8 @@ func TestSpecHashIsThatOfTheMeaning(t *testing.T) {
 	if got := hash("{ \"b\": {\"d\":12345678901234567890,\"c\":[1, 2]},\n\"a\":1}"); got != base || len(got) != 32 {
 		t.Errorf("order or white space counts: %s, %s", got, base)
 	}
-	for _, other := range []string{`{"a":1,"b":{"c":[2,1],"d":12345678901234567890}}`, `{"a":1,"b":{"c":[1,2],"d":12345678901234567891}}`, `{}`, `{`, `[`} {
+	for _, other := range []string{`{"a":1,"b":{"c":[2,1],"d":12345678901234567890}}`,
+		`{"a":1,"b":{"c":[1,2],"d":12345678901234567891}}`, `{}`, `{`, `[`} {
 		if hash(other) == base {
 			t.Errorf("%s has the same hash", other)
 		}
@@ -295,7 +315,8 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	out.Write(encoded)
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "resolved", got, "template", got.UserData)
 	slog.New(slog.NewTextHandler(&out, nil)).Info("m", "resolved", got, "template", got.UserData)
-	for _, form := range []string{hidden, fmt.Sprintf("%x", hidden), "aHVudGVyMg", strings.Trim(fmt.Sprint([]byte(hidden)), "[]")} {
+	for _, form := range []string{hidden, fmt.Sprintf("%x", hidden), "aHVudGVyMg",
+		strings.Trim(fmt.Sprint([]byte(hidden)), "[]")} {
 		if strings.Contains(out.String(), form) {
 			t.Errorf("the secret got out as %q in\n%s", form, out.String())
 		}
@@ -328,7 +349,9 @@ func TestASecretTriggersOnlyWhatWaitsForIt(t *testing.T) {
 	elsewhere := machine("elsewhere", "c")
 	elsewhere.Namespace = "other"
 	c := fake.NewClientBuilder().WithScheme(scheme(t)).
-		WithIndex(&v1beta1.MachineClass{}, resolve.ClassBySecret, func(o client.Object) []string { return resolve.SecretNames(o.(*v1beta1.MachineClass)) }).
+		WithIndex(&v1beta1.MachineClass{}, resolve.ClassBySecret, func(o client.Object) []string {
+			return resolve.SecretNames(o.(*v1beta1.MachineClass))
+		}).
 		WithIndex(&v1beta1.Machine{}, index.MachineByClass, func(o client.Object) []string {
 			if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil {
 				return []string{ref.Name}
@@ -342,7 +365,9 @@ func TestASecretTriggersOnlyWhatWaitsForIt(t *testing.T) {
 			return nil
 		}).
 		WithObjects(class(), other, ofSecret, elsewhere,
-			machine("waits", "c"), machine("adopts", "c", adopts), machine("runs", "c", launched), machine("changed", "c", changed), machine("updating", "c", updating), machine("goes", "c", launched, deleting), machine("others", "other")).
+			machine("waits", "c"), machine("adopts", "c", adopts), machine("runs", "c", launched),
+			machine("changed", "c", changed), machine("updating", "c", updating), machine("goes", "c", launched, deleting),
+			machine("others", "other")).
 		Build()
 	names := func(requests []reconcile.Request) []string {
 		var names []string
@@ -353,10 +378,14 @@ func TestASecretTriggersOnlyWhatWaitsForIt(t *testing.T) {
 		return names
 	}
 	for what, test := range map[string]struct{ got, want []string }{
-		"a Secret":                          {names(resolve.MachinesOfSecret(c)(t.Context(), secret("creds", "", ""))), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/inline", "ns/updating", "ns/waits"}},
-		"a class":                           {names(resolve.MachinesOfClass(c)(t.Context(), class())), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/updating", "ns/waits"}},
-		"a Secret of user data for several": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/others", "ns/updating", "ns/waits"}},
-		"a Secret without a user":           {names(resolve.MachinesOfSecret(c)(t.Context(), secret("unrelated", "", ""))), nil},
+		"a Secret": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("creds", "", ""))),
+			[]string{"ns/adopts", "ns/changed", "ns/goes", "ns/inline", "ns/updating", "ns/waits"}},
+		"a class": {names(resolve.MachinesOfClass(c)(t.Context(), class())),
+			[]string{"ns/adopts", "ns/changed", "ns/goes", "ns/updating", "ns/waits"}},
+		"a Secret of user data for several": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))),
+			[]string{"ns/adopts", "ns/changed", "ns/goes", "ns/others", "ns/updating", "ns/waits"}},
+		"a Secret without a user": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("unrelated", "", ""))),
+			nil},
 	} {
 		if !slices.Equal(test.got, test.want) {
 			t.Errorf("%s triggers %v, want %v", what, test.got, test.want)

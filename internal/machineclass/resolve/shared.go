@@ -9,8 +9,9 @@ import (
 )
 
 // Shared returns a reader through which those who ask for the same Secret at about the same time share the answers of
-// secrets: many machines that are made at once refer to a few Secrets. Each gets what was read after it asked, so nothing is
-// older than what it would have read by itself, and an answer is kept only until those who wait for it have it.
+// secrets: many machines that are made at once refer to a few Secrets. Each gets what was read after it asked, so
+// nothing is older than what it would have read by itself, and an answer is kept only until those who wait for it
+// have it.
 func Shared(secrets client.Reader) client.Reader {
 	return &shared{Reader: secrets, reads: map[client.ObjectKey]*queue{}}
 }
@@ -35,7 +36,8 @@ type read struct {
 }
 
 // Get reads a Secret together with others; what is no Secret it just reads.
-func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Object,
+	options ...client.GetOption) error {
 	secret, ok := object.(*corev1.Secret)
 	if !ok || len(options) > 0 {
 		return s.Reader.Get(ctx, key, object, options...)

@@ -55,8 +55,8 @@ func ask(ctx context.Context, r client.Reader, name string) chan answer {
 	return out
 }
 
-// Who asks while a read is under way gets what the next one brings, together with all who ask until that begins: what the
-// first one brings may be older than the question.
+// Who asks while a read is under way gets what the next one brings, together with all who ask until that begins: what
+// the first one brings may be older than the question.
 func TestReadsOfASecretAreSharedByThoseWhoAskBeforeTheyBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

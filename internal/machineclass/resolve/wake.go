@@ -46,16 +46,17 @@ func SecretNames(class *v1beta1.MachineClass) []string {
 // returned must not be changed.
 func ClassesOfSecret(ctx context.Context, reader client.Reader, secret client.Object) ([]v1beta1.MachineClass, error) {
 	classes := &v1beta1.MachineClassList{}
-	err := reader.List(ctx, classes, client.InNamespace(secret.GetNamespace()), client.MatchingFields{ClassBySecret: secret.GetName()}, client.UnsafeDisableDeepCopy)
+	err := reader.List(ctx, classes, client.InNamespace(secret.GetNamespace()),
+		client.MatchingFields{ClassBySecret: secret.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the MachineClasses that refer to Secret %s: %w", client.ObjectKeyFromObject(secret), err)
 	}
 	return classes.Items, nil
 }
 
-// MachinesOfSecret maps a Secret to the Machines that may be waiting for it: those that refer to it, directly or by their
-// class, and must be launched, to adopt an instance, to be updated or to be deleted. The reader must have the indexes of
-// package index and ClassBySecret.
+// MachinesOfSecret maps a Secret to the Machines that may be waiting for it: those that refer to it, directly or by
+// their class, and must be launched, to adopt an instance, to be updated or to be deleted. The reader must have the
+// indexes of package index and ClassBySecret.
 func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, secret client.Object) []reconcile.Request {
 		waiting := waitingMachines(ctx, reader, secret.GetNamespace(), index.MachineBySecret, secret.GetName())
@@ -64,7 +65,8 @@ func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 			logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
 		}
 		for i := range classes {
-			waiting = append(waiting, waitingMachines(ctx, reader, classes[i].Namespace, index.MachineByClass, classes[i].Name)...)
+			waiting = append(waiting, waitingMachines(ctx, reader, classes[i].Namespace, index.MachineByClass,
+				classes[i].Name)...)
 		}
 		return waiting
 	}
@@ -80,22 +82,25 @@ func MachinesOfClass(reader client.Reader) handler.MapFunc {
 
 func waitingMachines(ctx context.Context, reader client.Reader, namespace, by, value string) []reconcile.Request {
 	machines := &v1beta1.MachineList{}
-	err := reader.List(ctx, machines, client.InNamespace(namespace), client.MatchingFields{by: value}, client.UnsafeDisableDeepCopy)
+	err := reader.List(ctx, machines, client.InNamespace(namespace), client.MatchingFields{by: value},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find the machines that wait", "namespace", namespace, by, value)
 	}
 	var requests []reconcile.Request
 	for i := range machines.Items {
 		if m := &machines.Items[i]; !settled(m) {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}})
+			requests = append(requests,
+				reconcile.Request{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}})
 		}
 	}
 	return requests
 }
 
-// settled reports whether a Machine has an instance and that is what it must be, so that it needs neither class nor Secret
-// now. What was not acted upon yet may turn out to need them.
+// settled reports whether a Machine has an instance and that is what it must be, so that it needs neither class nor
+// Secret now. What was not acted upon yet may turn out to need them.
 func settled(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance != nil && m.DeletionTimestamp.IsZero() &&
-		m.Status.ObservedGeneration == m.Generation && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
+		m.Status.ObservedGeneration == m.Generation &&
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }

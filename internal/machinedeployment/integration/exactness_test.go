@@ -66,13 +66,14 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(getItself, createSet, patchStatus)
 	b.wantReplicas(map[string]int32{"a": 5, "b": 1})
-	if events := b.events.took(); !slices.Equal(events, []string{"RevisionCreated", "RolloutComplete", "RevisionCreated"}) {
+	if events := b.events.took(); !slices.Equal(events, []string{"RevisionCreated", "RolloutComplete",
+		"RevisionCreated"}) {
 		t.Errorf("events are %v", events)
 	}
 }
 
-// D-11: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines that it
-// deleted must not count as available.
+// D-11: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines
+// that it deleted must not count as available.
 func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("0", "1"))
@@ -237,7 +238,8 @@ func TestNumbersAreReportedOncePerSecond(t *testing.T) {
 	for i := range 20 {
 		m := &names.Items[i]
 		was := m.DeepCopy()
-		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionUpToDate, Status: metav1.ConditionTrue,
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionUpToDate,
+			Status: metav1.ConditionTrue,
 			Reason: v1beta1.ReasonUpToDate, LastTransitionTime: metav1.NewTime(b.clock.Now())})
 		b.must(b.api.Status().Patch(b.ctx, m, client.MergeFrom(was)))
 		b.pass(100 * time.Millisecond)
@@ -284,7 +286,8 @@ func TestADeadlineThatPassesIsReported(t *testing.T) {
 	if !strings.Contains(c.Message, "0 of 1 machine of the new revision available") {
 		t.Errorf("the message does not say what is waited for: %s", c.Message)
 	}
-	if events := b.events.took(); !slices.Equal(events, []string{"RevisionCreated", v1beta1.ReasonProgressDeadlineExceeded}) {
+	if events := b.events.took(); !slices.Equal(events,
+		[]string{"RevisionCreated", v1beta1.ReasonProgressDeadlineExceeded}) {
 		t.Errorf("events are %v", events)
 	}
 	b.took()
@@ -304,12 +307,14 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 		spoil  func(*v1beta1.MachineDeployment)
 		reason string
 	}{
-		"no selector": {func(d *v1beta1.MachineDeployment) { d.Spec.Selector = metav1.LabelSelector{} }, machinedeployment.ReasonInvalidSelector},
+		"no selector": {func(d *v1beta1.MachineDeployment) { d.Spec.Selector = metav1.LabelSelector{} },
+			machinedeployment.ReasonInvalidSelector},
 		"malformed selector": {func(d *v1beta1.MachineDeployment) {
 			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}}
 		}, machinedeployment.ReasonInvalidSelector},
 		"selector by what its sets get": {func(d *v1beta1.MachineDeployment) {
-			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: v1beta1.LabelTemplateHash, Operator: metav1.LabelSelectorOpDoesNotExist}}
+			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: v1beta1.LabelTemplateHash,
+				Operator: metav1.LabelSelectorOpDoesNotExist}}
 		}, machinedeployment.ReasonInvalidSelector},
 		"selector by a hash of its own": {func(d *v1beta1.MachineDeployment) {
 			d.Spec.Selector.MatchLabels = map[string]string{v1beta1.LabelTemplateHash: "x"}

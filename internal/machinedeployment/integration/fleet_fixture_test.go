@@ -52,11 +52,13 @@ func newFleet(t testing.TB) *fleet {
 			return err
 		}
 		recorder := &events.FakeRecorder{}
-		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Clock: clock.RealClock{}})
+		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
+			Clock: clock.RealClock{}})
 		if err := sets.Register(mgr); err != nil {
 			return err
 		}
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Clock: clock.RealClock{}})
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+			Recorder: recorder, Clock: clock.RealClock{}})
 		if err := deployments.Register(mgr); err != nil {
 			return err
 		}
@@ -94,7 +96,9 @@ func (p *provider) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	p.mu.Unlock()
 	switch {
 	case p.update(m, refused):
-		return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})))
+		return reconcile.Result{},
+			client.IgnoreNotFound(p.api.Status().Patch(ctx, m,
+				client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})))
 	case pending || m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineFailed:
 		return reconcile.Result{}, nil
 	case broken:
@@ -107,7 +111,8 @@ func (p *provider) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	was = m.DeepCopy()
 	m.Status.Phase, m.Status.Applied = v1beta1.MachineRunning, &v1beta1.AppliedStatus{ClassName: m.Spec.ClassRef.Name}
-	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonMachineReady})
+	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionReady,
+		Status: metav1.ConditionTrue, Reason: v1beta1.ReasonMachineReady})
 	return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFrom(was)))
 }
 
@@ -117,7 +122,8 @@ func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
 		return false
 	}
 	setCondition := func(kind, reason string, status metav1.ConditionStatus) bool {
-		return meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, ObservedGeneration: m.Generation})
+		return meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+			ObservedGeneration: m.Generation})
 	}
 	updated := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	switch {
@@ -170,7 +176,8 @@ func (f *fleet) must(err error) {
 }
 
 // deployment returns a deployment named web of class a, to be created.
-func deployment(namespace string, replicas int32, options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
+func deployment(namespace string, replicas int32,
+	options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
 	d := &v1beta1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec: v1beta1.MachineDeploymentSpec{
@@ -254,10 +261,13 @@ func (f *fleet) awaitDeployment(what string, done func(*v1beta1.MachineDeploymen
 // awaitComplete waits until the rollout is complete with that many machines and all of them are of the class.
 func (f *fleet) awaitComplete(class string, replicas int32) *v1beta1.MachineDeployment {
 	f.Helper()
-	d := f.awaitDeployment(fmt.Sprintf("%d machines of class %s", replicas, class), func(d *v1beta1.MachineDeployment) bool {
-		return d.Status.UpdatedReplicas == replicas && d.Status.Replicas == replicas && d.Status.AvailableReplicas == replicas &&
-			reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonNewMachineSetAvailable && d.Spec.Template.Spec.ClassRef.Name == class
-	})
+	d := f.awaitDeployment(fmt.Sprintf("%d machines of class %s", replicas, class),
+		func(d *v1beta1.MachineDeployment) bool {
+			return d.Status.UpdatedReplicas == replicas && d.Status.Replicas == replicas &&
+				d.Status.AvailableReplicas == replicas &&
+				reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonNewMachineSetAvailable &&
+				d.Spec.Template.Spec.ClassRef.Name == class
+		})
 	f.awaitMachines(class, replicas)
 	return d
 }
@@ -265,10 +275,11 @@ func (f *fleet) awaitComplete(class string, replicas int32) *v1beta1.MachineDepl
 // awaitMachines waits until there are just that many machines of the class and no others.
 func (f *fleet) awaitMachines(class string, replicas int32) {
 	f.Helper()
-	env.Await(f, f.api, &v1beta1.MachineList{}, fmt.Sprintf("nothing but %d machines of class %s", replicas, class), func(l *v1beta1.MachineList) (bool, string) {
-		byClass := countByClass(l.Items)
-		return len(l.Items) == int(replicas) && byClass[class] == int(replicas), fmt.Sprint(byClass)
-	}, client.InNamespace(f.namespace))
+	env.Await(f, f.api, &v1beta1.MachineList{}, fmt.Sprintf("nothing but %d machines of class %s", replicas, class),
+		func(l *v1beta1.MachineList) (bool, string) {
+			byClass := countByClass(l.Items)
+			return len(l.Items) == int(replicas) && byClass[class] == int(replicas), fmt.Sprint(byClass)
+		}, client.InNamespace(f.namespace))
 }
 
 // awaitClasses waits until there are that many machines of each class.
@@ -357,7 +368,9 @@ func (f *fleet) made() int {
 	}
 	for {
 		f.guard.mu.Lock()
-		made, missing := f.guard.made, slices.ContainsFunc(names, func(name string) bool { return f.guard.machines[name] == nil })
+		made, missing := f.guard.made, slices.ContainsFunc(names, func(name string) bool {
+			return f.guard.machines[name] == nil
+		})
 		f.guard.mu.Unlock()
 		if !missing {
 			return made

@@ -17,7 +17,8 @@ import (
 func rolling(surge, unavailable string) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		s, u := intstr.Parse(surge), intstr.Parse(unavailable)
-		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: &s, MaxUnavailable: &u}}
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate,
+			RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: &s, MaxUnavailable: &u}}
 	}
 }
 
@@ -52,12 +53,14 @@ func TestCreatesScalesAndRollsWithinItsBounds(t *testing.T) {
 	sets := f.sets()
 	for class, want := range map[string]string{"a": "1", "b": "2"} {
 		set := sets[class]
-		if set == nil || set.Annotations[v1beta1.AnnotationRevision] != want || set.Annotations[v1beta1.AutoscalerRevisionAnnotation] != want {
+		if set == nil || set.Annotations[v1beta1.AnnotationRevision] != want ||
+			set.Annotations[v1beta1.AutoscalerRevisionAnnotation] != want {
 			t.Errorf("set of class %s: %+v, expected revision %s", class, set, want)
 		}
 	}
 	for _, m := range f.machines() {
-		if m.Labels[v1beta1.LabelMachineDeployment] != "web" || m.Labels[v1beta1.LabelTemplateHash] != sets["b"].Labels[v1beta1.LabelTemplateHash] {
+		if m.Labels[v1beta1.LabelMachineDeployment] != "web" ||
+			m.Labels[v1beta1.LabelTemplateHash] != sets["b"].Labels[v1beta1.LabelTemplateHash] {
 			t.Errorf("machine %s has the labels %v", m.Name, m.Labels)
 		}
 	}
@@ -122,8 +125,10 @@ func TestUndoMidwayMakesTheOldSetCurrentAgain(t *testing.T) {
 	f.roll("a")
 	d := f.awaitComplete("a", 4)
 	sets := f.sets()
-	if sets["a"].UID != before.UID || sets["a"].Annotations[v1beta1.AnnotationRevision] != "3" || d.Status.CurrentRevision != 3 {
-		t.Errorf("revision %d is set %s with %v, expected the old set %s with revision 3", d.Status.CurrentRevision, sets["a"].Name, sets["a"].Annotations, before.Name)
+	if sets["a"].UID != before.UID || sets["a"].Annotations[v1beta1.AnnotationRevision] != "3" ||
+		d.Status.CurrentRevision != 3 {
+		t.Errorf("revision %d is set %s with %v, expected the old set %s with revision 3", d.Status.CurrentRevision,
+			sets["a"].Name, sets["a"].Annotations, before.Name)
 	}
 	if len(sets) != 2 {
 		t.Errorf("there are %d sets, expected 2", len(sets))
@@ -144,18 +149,21 @@ func TestPauseStopsTheRolloutOnly(t *testing.T) {
 	})
 	f.letGo("b")
 	f.scale(7)
-	f.awaitDeployment("growth of both revisions", func(d *v1beta1.MachineDeployment) bool { return d.Status.AvailableReplicas == 8 })
+	f.awaitDeployment("growth of both revisions", func(d *v1beta1.MachineDeployment) bool {
+		return d.Status.AvailableReplicas == 8
+	})
 	f.awaitClasses(map[string]int{"a": 6, "b": 2})
 	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.ObjectMeta.Labels["tier"] = "gold" })
-	env.Await(t, f.api, &v1beta1.MachineList{}, "a label on all machines in spite of the pause", func(l *v1beta1.MachineList) (bool, string) {
-		labelled := 0
-		for _, m := range l.Items {
-			if m.Labels["tier"] == "gold" {
-				labelled++
+	env.Await(t, f.api, &v1beta1.MachineList{}, "a label on all machines in spite of the pause",
+		func(l *v1beta1.MachineList) (bool, string) {
+			labelled := 0
+			for _, m := range l.Items {
+				if m.Labels["tier"] == "gold" {
+					labelled++
+				}
 			}
-		}
-		return labelled == 8, fmt.Sprint(labelled)
-	}, client.InNamespace(f.namespace))
+			return labelled == 8, fmt.Sprint(labelled)
+		}, client.InNamespace(f.namespace))
 	f.watchOver(within(8, 7))
 	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Paused = false })
 	f.awaitComplete("b", 7)
@@ -225,14 +233,15 @@ func TestRevisionHistoryLimit(t *testing.T) {
 		f.roll(class)
 		f.awaitComplete(class, 2)
 	}
-	env.Await(t, f.api, &v1beta1.MachineSetList{}, "the current set and one to roll back to", func(l *v1beta1.MachineSetList) (bool, string) {
-		var classes []string
-		for _, s := range l.Items {
-			classes = append(classes, s.Spec.Template.Spec.ClassRef.Name)
-		}
-		slices.Sort(classes)
-		return slices.Equal(classes, []string{"c", "d"}), fmt.Sprint(classes)
-	}, client.InNamespace(f.namespace))
+	env.Await(t, f.api, &v1beta1.MachineSetList{}, "the current set and one to roll back to",
+		func(l *v1beta1.MachineSetList) (bool, string) {
+			var classes []string
+			for _, s := range l.Items {
+				classes = append(classes, s.Spec.Template.Spec.ClassRef.Name)
+			}
+			slices.Sort(classes)
+			return slices.Equal(classes, []string{"c", "d"}), fmt.Sprint(classes)
+		}, client.InNamespace(f.namespace))
 }
 
 // D-1
@@ -248,7 +257,8 @@ func TestRolloutAfterRenewsAllMachines(t *testing.T) {
 	later := metav1.NewTime(f.sets()["a"].CreationTimestamp.Add(time.Second))
 	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &later })
 	f.awaitDeployment("a second revision", func(d *v1beta1.MachineDeployment) bool {
-		return d.Status.CurrentRevision == 2 && reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonNewMachineSetAvailable
+		return d.Status.CurrentRevision == 2 &&
+			reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonNewMachineSetAvailable
 	})
 	f.awaitMachines("a", 2)
 	for _, m := range f.machines() {

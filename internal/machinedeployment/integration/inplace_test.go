@@ -16,7 +16,8 @@ import (
 
 func inPlace(unavailable string) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
-		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace, InPlace: &v1beta1.InPlaceUpdate{MaxUnavailable: ptr.To(intstr.Parse(unavailable))}}
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace,
+			InPlace: &v1beta1.InPlaceUpdate{MaxUnavailable: ptr.To(intstr.Parse(unavailable))}}
 	}
 }
 
@@ -38,22 +39,25 @@ func (f *fleet) uids() map[types.UID]bool {
 	return uids
 }
 
-// wantSame fails unless the machines are the same as before, all in the set of one class, and no hand-over is in progress.
+// wantSame fails unless the machines are the same as before, all in the set of one class, and no hand-over is in
+// progress.
 func (f *fleet) wantSame(before map[types.UID]bool, class string) {
 	f.Helper()
-	env.Await(f, f.api, &v1beta1.MachineSetList{}, "the end of all hand-overs", func(l *v1beta1.MachineSetList) (bool, string) {
-		for i := range l.Items {
-			_, moves := l.Items[i].Annotations[v1beta1.AnnotationMoveTo]
-			_, receives := l.Items[i].Annotations[v1beta1.AnnotationReceiveFrom]
-			if moves || receives {
-				return false, fmt.Sprintf("set %s has the annotations %v", l.Items[i].Name, l.Items[i].Annotations)
+	env.Await(f, f.api, &v1beta1.MachineSetList{}, "the end of all hand-overs",
+		func(l *v1beta1.MachineSetList) (bool, string) {
+			for i := range l.Items {
+				_, moves := l.Items[i].Annotations[v1beta1.AnnotationMoveTo]
+				_, receives := l.Items[i].Annotations[v1beta1.AnnotationReceiveFrom]
+				if moves || receives {
+					return false, fmt.Sprintf("set %s has the annotations %v", l.Items[i].Name, l.Items[i].Annotations)
+				}
 			}
-		}
-		return true, ""
-	}, client.InNamespace(f.namespace))
+			return true, ""
+		}, client.InNamespace(f.namespace))
 	sets := f.sets()
 	for _, m := range f.machines() {
-		if !before[m.UID] || !metav1.IsControlledBy(&m, sets[class]) || m.Labels[v1beta1.LabelMachineSet] != sets[class].Name ||
+		if !before[m.UID] || !metav1.IsControlledBy(&m, sets[class]) ||
+			m.Labels[v1beta1.LabelMachineSet] != sets[class].Name ||
 			m.Labels[v1beta1.LabelTemplateHash] != sets[class].Labels[v1beta1.LabelTemplateHash] {
 			f.Errorf("machine %s: %v, owners %v", m.Name, m.Labels, m.OwnerReferences)
 		}
@@ -140,9 +144,11 @@ func TestInPlaceBySelection(t *testing.T) {
 	f.roll("b")
 	waits := func(updated int32) {
 		t.Helper()
-		f.awaitDeployment(fmt.Sprintf("%d machines to be updated, and the rollout to wait for people", updated), func(d *v1beta1.MachineDeployment) bool {
-			return d.Status.UpdatedReplicas == updated && d.Status.AvailableReplicas == 6 && reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonWaitingForSelection
-		})
+		f.awaitDeployment(fmt.Sprintf("%d machines to be updated, and the rollout to wait for people", updated),
+			func(d *v1beta1.MachineDeployment) bool {
+				return d.Status.UpdatedReplicas == updated && d.Status.AvailableReplicas == 6 &&
+					reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonWaitingForSelection
+			})
 	}
 	waits(0)
 	all := f.machines()

@@ -51,8 +51,10 @@ func TestADeploymentThatWasReplacedMeanwhileAdoptsNothing(t *testing.T) {
 	b.create(0)
 	orphan := &v1beta1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "orphan", Labels: map[string]string{"app": "web"}},
-		Spec: v1beta1.MachineSetSpec{Replicas: ptr.To[int32](0), Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web"}}, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "x"}}}},
+		Spec: v1beta1.MachineSetSpec{Replicas: ptr.To[int32](0),
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web"}},
+				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "x"}}}},
 	}
 	b.must(b.api.Create(b.ctx, orphan))
 	b.hooks.deployment = func(d *v1beta1.MachineDeployment) { d.UID = "of-a-former-one" }
@@ -92,11 +94,14 @@ func TestANameThatIsTakenMakesAnotherHash(t *testing.T) {
 	b.create(3)
 	b.settle()
 	b.change(class("b"))
-	taken := machinedeployment.TemplateHash(&v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "b"}}, metav1.Time{}.Time, 0)
+	taken := machinedeployment.TemplateHash(&v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "b"}},
+		metav1.Time{}.Time, 0)
 	b.must(b.api.Create(b.ctx, &v1beta1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web-" + taken},
-		Spec: v1beta1.MachineSetSpec{Replicas: ptr.To[int32](0), Selector: metav1.LabelSelector{MatchLabels: map[string]string{"x": "y"}},
-			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"x": "y"}}, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "x"}}}},
+		Spec: v1beta1.MachineSetSpec{Replicas: ptr.To[int32](0),
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"x": "y"}},
+			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"x": "y"}},
+				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "x"}}}},
 	}))
 	b.reconcile()
 	if n := b.deployment().Status.CollisionCount; n == nil || *n != 1 {
@@ -146,7 +151,8 @@ func TestAnUpgradeRollsNothing(t *testing.T) {
 	b.must(b.api.Create(b.ctx, old))
 	b.restart()
 	b.settle()
-	if sets := b.sets(); len(sets) != 1 || sets["a"].Name != "web-hashed0" || sets["a"].Labels[v1beta1.LabelTemplateHash] != "hashed0" {
+	if sets := b.sets(); len(sets) != 1 || sets["a"].Name != "web-hashed0" ||
+		sets["a"].Labels[v1beta1.LabelTemplateHash] != "hashed0" {
 		t.Errorf("sets are %v", sets)
 	}
 	b.wantReplicas(map[string]int32{"a": 3})
@@ -177,8 +183,10 @@ func TestWhatDoesNotRollReachesOldAndNewSetsInPlace(t *testing.T) {
 	}
 	for class, set := range sets {
 		template := set.Spec.Template
-		if _, there := template.ObjectMeta.Labels["gone"]; there || template.ObjectMeta.Labels["new"] != "yes" || len(template.ObjectMeta.Annotations) != 0 ||
-			len(template.Spec.LifecycleHooks.PreDrain) != 1 || template.Spec.ClassRef.Name != class || set.Spec.DeletePolicy != v1beta1.DeleteOldest {
+		if _, there := template.ObjectMeta.Labels["gone"]; there || template.ObjectMeta.Labels["new"] != "yes" ||
+			len(template.ObjectMeta.Annotations) != 0 ||
+			len(template.Spec.LifecycleHooks.PreDrain) != 1 || template.Spec.ClassRef.Name != class ||
+			set.Spec.DeletePolicy != v1beta1.DeleteOldest {
 			t.Errorf("set of class %s: %+v, %s", class, template, set.Spec.DeletePolicy)
 		}
 		if _, there := set.Labels["gone"]; there || set.Labels["new"] != "yes" {
@@ -259,7 +267,8 @@ func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	b.pass(time.Hour)
 	b.reconcile()
 	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
-	if got := stuck(t, registry); !slices.Equal(got, []string{b.namespace + "/web " + v1beta1.ReasonProgressDeadlineExceeded}) {
+	if got := stuck(t, registry); !slices.Equal(got, []string{b.namespace + "/web " +
+		v1beta1.ReasonProgressDeadlineExceeded}) {
 		t.Errorf("stuck rollouts are %v", got)
 	}
 	b.settle()

@@ -36,11 +36,13 @@ type tainter struct {
 func newTainter(t *testing.T) *tainter {
 	b := &tainter{bench: newBench(t)}
 	nodes := interceptor.NewClient(b.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption) error {
 			b.read++
 			return c.Get(ctx, key, o, options...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+			options ...client.PatchOption) error {
 			b.patched = append(b.patched, o.GetName())
 			if b.fail != nil {
 				if err := b.fail(o.GetName()); err != nil {
@@ -50,11 +52,12 @@ func newTainter(t *testing.T) *tainter {
 			return c.Patch(ctx, o, patch, options...)
 		},
 	})
-	b.options = machinedeployment.NodeTainterOptions{Client: b.cached(), Nodes: nodes, Clock: b.clock, Run: func(n int, f func(int)) {
-		for i := range n {
-			f(i)
-		}
-	}}
+	b.options = machinedeployment.NodeTainterOptions{Client: b.cached(), Nodes: nodes, Clock: b.clock,
+		Run: func(n int, f func(int)) {
+			for i := range n {
+				f(i)
+			}
+		}}
 	b.k = machinedeployment.NewNodeTainter(b.options)
 	return b
 }
@@ -64,7 +67,8 @@ func (b *tainter) mark() (reconcile.Result, int) {
 	b.Helper()
 	b.pass(2 * time.Second)
 	b.patched = nil
-	result, err := b.k.Reconcile(b.ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: "web"}})
+	result, err := b.k.Reconcile(b.ctx,
+		reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: "web"}})
 	b.must(err)
 	return result, len(b.patched)
 }
@@ -110,7 +114,8 @@ func (b *tainter) marks() map[string]int {
 			return t.Key == v1beta1.NodeTaintOutdated && t.Effect == corev1.TaintEffectPreferNoSchedule
 		})
 		if scaleDownDisabled := n.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == "true"; scaleDownDisabled != tainted {
-			b.Errorf("node %s of class %s is tainted: %v, and annotated for the autoscaler: %v", n.Name, m.Spec.ClassRef.Name, tainted, scaleDownDisabled)
+			b.Errorf("node %s of class %s is tainted: %v, and annotated for the autoscaler: %v", n.Name, m.Spec.ClassRef.Name,
+				tainted, scaleDownDisabled)
 		}
 		if tainted {
 			marks[m.Spec.ClassRef.Name]++
@@ -269,13 +274,15 @@ func TestNodeTainterDebouncesEvents(t *testing.T) {
 	check := func() (time.Duration, int) {
 		b.Helper()
 		b.patched = nil
-		result, err := b.k.Reconcile(b.ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: "web"}})
+		result, err := b.k.Reconcile(b.ctx,
+			reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: "web"}})
 		b.must(err)
 		return result.RequeueAfter, len(b.patched)
 	}
 	b.pass(400 * time.Millisecond)
 	if wait, n := check(); wait != 600*time.Millisecond || n != 0 {
-		t.Errorf("400 ms after the last check %d nodes were written, and the next is in %s, expected none and 600 ms", n, wait)
+		t.Errorf("400 ms after the last check %d nodes were written, and the next is in %s, expected none and 600 ms", n,
+			wait)
 	}
 	b.change(class("a"))
 	if _, n := check(); n != 6 {
@@ -287,7 +294,8 @@ func TestNodeTainterDebouncesEvents(t *testing.T) {
 func TestATemplateWithTooManyLabelsIsRefused(t *testing.T) {
 	crowd := func(labels, annotations int) func(*v1beta1.MachineDeployment) {
 		return func(d *v1beta1.MachineDeployment) {
-			d.Spec.Template.ObjectMeta = v1beta1.TemplateMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{}}
+			d.Spec.Template.ObjectMeta = v1beta1.TemplateMeta{Labels: map[string]string{"app": "web"},
+				Annotations: map[string]string{}}
 			for i := range labels - 1 {
 				d.Spec.Template.ObjectMeta.Labels[fmt.Sprintf("l%d", i)] = ""
 			}
@@ -301,7 +309,8 @@ func TestATemplateWithTooManyLabelsIsRefused(t *testing.T) {
 		b.create(2, crowd(n, 64))
 		b.reconcile()
 		c := b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration)
-		for _, part := range []string{fmt.Sprintf("%d labels", n), "spec.template.metadata.labels", v1beta1.LabelTemplateHash, v1beta1.LabelMachineDeployment, "64"} {
+		for _, part := range []string{fmt.Sprintf("%d labels", n), "spec.template.metadata.labels", v1beta1.LabelTemplateHash,
+			v1beta1.LabelMachineDeployment, "64"} {
 			if !strings.Contains(c.Message, part) {
 				t.Errorf("the message does not name %s: %s", part, c.Message)
 			}
@@ -312,7 +321,8 @@ func TestATemplateWithTooManyLabelsIsRefused(t *testing.T) {
 		b.change(crowd(62, 64))
 		b.settle()
 		if d := b.deployment(); d.Status.AvailableReplicas != 2 {
-			t.Errorf("with 62 labels %d machines are available, expected 2: %+v", d.Status.AvailableReplicas, d.Status.Conditions)
+			t.Errorf("with 62 labels %d machines are available, expected 2: %+v", d.Status.AvailableReplicas,
+				d.Status.Conditions)
 		}
 	}
 }

@@ -26,7 +26,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// bench is one namespace with deployments that are reconciled when the test calls reconcile. The test simulates their sets.
+// bench is one namespace with deployments that are reconciled when the test calls reconcile. The test simulates their
+// sets.
 type bench struct {
 	testing.TB
 	ctx       context.Context
@@ -96,7 +97,8 @@ func kind(o any) string {
 // live is the client for live reads.
 func (b *bench) live() client.Reader {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption) error {
 			b.called("live get %s", kind(o))
 			return c.Get(ctx, key, o, options...)
 		},
@@ -111,7 +113,8 @@ func (b *bench) live() client.Reader {
 // writes.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			_ ...client.GetOption) error {
 			err := c.Get(ctx, key, o)
 			if d, ok := o.(*v1beta1.MachineDeployment); ok && client.IgnoreNotFound(err) == nil && b.hooks.deployment != nil {
 				b.hooks.deployment(d) // A cache may have it still.
@@ -121,7 +124,8 @@ func (b *bench) cached() client.Client {
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			all := (&client.ListOptions{}).ApplyOptions(options)
-			if err := c.List(ctx, list, client.InNamespace(all.Namespace), client.MatchingLabelsSelector{Selector: all.LabelSelector}); err != nil {
+			if err := c.List(ctx, list, client.InNamespace(all.Namespace),
+				client.MatchingLabelsSelector{Selector: all.LabelSelector}); err != nil {
 				return err
 			}
 			switch l := list.(type) {
@@ -147,7 +151,8 @@ func (b *bench) cached() client.Client {
 			b.called("delete %s", kind(o))
 			return c.Delete(ctx, o, options...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+			options ...client.PatchOption) error {
 			b.called("patch %s", kind(o))
 			if b.hooks.beforePatch != nil {
 				b.hooks.beforePatch(o.(*v1beta1.MachineSet))
@@ -158,7 +163,8 @@ func (b *bench) cached() client.Client {
 			}
 			return err
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption) error {
 			b.called("patch %s of %s", subresource, kind(o))
 			return c.SubResource(subresource).Patch(ctx, o, patch, options...)
 		},
@@ -238,7 +244,8 @@ func (b *bench) reconcile() reconcile.Result {
 
 func (b *bench) try(name string) (reconcile.Result, error) {
 	b.pass(time.Second)
-	return b.r.Reconcile(b.ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: name}})
+	return b.r.Reconcile(b.ctx,
+		reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: name}})
 }
 
 // pass lets time pass.
@@ -277,17 +284,20 @@ func (b *bench) replicas() map[string]int32 {
 func (b *bench) wantReplicas(want map[string]int32) {
 	b.Helper()
 	if got := b.replicas(); fmt.Sprint(got) != fmt.Sprint(want) {
-		b.Fatalf("replicas are %v, expected %v; Progressing: %+v", got, want, meta.FindStatusCondition(b.deployment().Status.Conditions, v1beta1.ConditionProgressing))
+		b.Fatalf("replicas are %v, expected %v; Progressing: %+v", got, want,
+			meta.FindStatusCondition(b.deployment().Status.Conditions, v1beta1.ConditionProgressing))
 	}
 }
 
-// play does what the controllers of sets and machines would: each set gets its machines, all run, and the set reports them.
+// play does what the controllers of sets and machines would: each set gets its machines, all run, and the set reports
+// them.
 func (b *bench) play() {
 	b.Helper()
 	for _, set := range b.sets() {
 		b.playSet(set, func(m *v1beta1.Machine) {
 			m.Status.Phase = v1beta1.MachineRunning
-			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue,
+			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionReady,
+				Status: metav1.ConditionTrue,
 				Reason: v1beta1.ReasonMachineReady, LastTransitionTime: metav1.NewTime(b.clock.Now())})
 		})
 	}
@@ -297,15 +307,18 @@ func (b *bench) play() {
 func (b *bench) playSet(set *v1beta1.MachineSet, become func(*v1beta1.Machine)) {
 	b.Helper()
 	list := &v1beta1.MachineList{}
-	b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace), client.MatchingLabels{v1beta1.LabelMachineSet: set.Name}))
+	b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace),
+		client.MatchingLabels{v1beta1.LabelMachineSet: set.Name}))
 	for n := len(list.Items); n > int(set.ReplicasOrDefault()); n-- {
 		b.must(b.api.Delete(b.ctx, &list.Items[n-1]))
 		list.Items = list.Items[:n-1]
 	}
 	for n := len(list.Items); n < int(set.ReplicasOrDefault()); n++ {
 		m := &v1beta1.Machine{
-			ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: set.Name + "-", Labels: set.Spec.Template.ObjectMeta.Labels,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: set.Name +
+				"-", Labels: set.Spec.Template.ObjectMeta.Labels,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set,
+					v1beta1.GroupVersion.WithKind("MachineSet"))}},
 			Spec: set.Spec.Template.Spec,
 		}
 		m.Labels[v1beta1.LabelMachineSet] = set.Name

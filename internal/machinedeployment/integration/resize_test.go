@@ -29,8 +29,8 @@ func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T)
 	b.wantReplicas(map[string]int32{"a": 0, "b": 4})
 }
 
-// If the cache is older than the deployment's specification, machines are read live: an autoscaler annotates machines just
-// before it lowers replicas.
+// If the cache is older than the deployment's specification, machines are read live: an autoscaler annotates machines
+// just before it lowers replicas.
 //
 // D-4.
 func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
@@ -46,7 +46,8 @@ func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 4, "b": 2})
 
 	list := &v1beta1.MachineList{}
-	b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace), client.MatchingLabels{v1beta1.LabelMachineSet: b.sets()["b"].Name}))
+	b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace),
+		client.MatchingLabels{v1beta1.LabelMachineSet: b.sets()["b"].Name}))
 	named := &list.Items[0]
 	was := named.DeepCopy()
 	named.Annotations = map[string]string{v1beta1.AnnotationDeleteMachine: ""}

@@ -25,7 +25,8 @@ func TestAutoscalersScaleADeployment(t *testing.T) {
 		selector, err := labels.Parse(scale.Status.Selector)
 		b.must(err)
 		var machines v1beta1.MachineList
-		b.must(b.api.List(b.ctx, &machines, client.InNamespace(b.namespace), client.MatchingLabelsSelector{Selector: selector}))
+		b.must(b.api.List(b.ctx, &machines, client.InNamespace(b.namespace),
+			client.MatchingLabelsSelector{Selector: selector}))
 		if selector.Empty() || len(machines.Items) != int(replicas) {
 			t.Errorf("the selector %q finds %d machines, expected %d", scale.Status.Selector, len(machines.Items), replicas)
 		}

@@ -18,16 +18,20 @@ import (
 // available; the machines of the set other are not available yet.
 func rollout(b *bench, replicas, old, others int32) (other *v1beta1.MachineSet) {
 	b.Helper()
-	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web", "pool": "workers"}},
+	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web",
+		"pool": "workers"}},
 		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}
 	d := &v1beta1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "fleet"},
-		Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To(replicas), Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template,
-			Strategy: v1beta1.DeploymentStrategy{RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}}},
+		Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To(replicas),
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template,
+			Strategy: v1beta1.DeploymentStrategy{RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(1)),
+				MaxUnavailable: ptr.To(intstr.FromInt32(0))}}},
 	}
 	b.must(b.admin.Create(b.ctx, d))
 	owned := func(s *v1beta1.MachineSet) {
-		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))}
+		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
+			v1beta1.GroupVersion.WithKind("MachineDeployment"))}
 	}
 	b.newSet(old, owned, func(s *v1beta1.MachineSet) { s.Spec.Template = template })
 	b.reconcile()
@@ -41,7 +45,8 @@ func rollout(b *bench, replicas, old, others int32) (other *v1beta1.MachineSet) 
 	for i := range others {
 		b.orphan(fmt.Sprintf("other-%d", i), func(m *v1beta1.Machine) {
 			m.Labels, m.Finalizers = map[string]string{"app": "web", "pool": "other"}, []string{v1beta1.MachineFinalizer}
-			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, v1beta1.GroupVersion.WithKind("MachineSet"))}
+			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other,
+				v1beta1.GroupVersion.WithKind("MachineSet"))}
 		})
 	}
 	return other
@@ -67,7 +72,8 @@ func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	if result.RequeueAfter <= 0 {
 		t.Error("nothing requeues the set when another one's machines become available")
 	}
-	if c := b.wantCondition(v1beta1.ConditionScalingDown, metav1.ConditionTrue, v1beta1.ReasonScalingDown); !strings.Contains(c.Message, "at least 3") {
+	if c := b.wantCondition(v1beta1.ConditionScalingDown, metav1.ConditionTrue,
+		v1beta1.ReasonScalingDown); !strings.Contains(c.Message, "at least 3") {
 		t.Errorf("the condition says %q", c.Message)
 	}
 	b.wantCalls(map[string]int{"delete": 0, "patch status": 1})
@@ -122,7 +128,8 @@ func TestAStaleCacheCostsNoAvailableMachine(t *testing.T) {
 func TestADeploymentBlocksNoDeletionForEver(t *testing.T) {
 	for name, end := range map[string]func(*bench){
 		"deleted": func(b *bench) {
-			b.must(b.admin.Delete(b.ctx, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "fleet"}}))
+			b.must(b.admin.Delete(b.ctx, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace,
+				Name: "fleet"}}))
 		},
 		"scaled to none": func(b *bench) {
 			b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](0) })
@@ -157,7 +164,8 @@ func TestNoMachineIsMadeBeyondWhatTheDeploymentMayHave(t *testing.T) {
 		t.Error("nothing requeues the set when the deployment has fewer machines")
 	}
 	b.wantLives(2)
-	if c := b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionTrue, v1beta1.ReasonScalingUp); !strings.Contains(c.Message, "replicas + maxSurge") {
+	if c := b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionTrue,
+		v1beta1.ReasonScalingUp); !strings.Contains(c.Message, "replicas + maxSurge") {
 		t.Errorf("the condition says %q", c.Message)
 	}
 	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true })

@@ -32,7 +32,8 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 		if !strings.HasPrefix(m.Name, "workers-") || len(m.Name) != len("workers-")+5 {
 			t.Errorf("name %q", m.Name)
 		}
-		if m.Labels[v1beta1.LabelProvider] != "sim" || m.Labels[v1beta1.LabelMachineSet] != "workers" || m.Labels["pool"] != "workers" {
+		if m.Labels[v1beta1.LabelProvider] != "sim" || m.Labels[v1beta1.LabelMachineSet] != "workers" ||
+			m.Labels["pool"] != "workers" {
 			t.Errorf("labels %v", m.Labels)
 		}
 		if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
@@ -40,9 +41,11 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 		}
 	}
 	// Slow start: 1, 2, 4, 8, 16, 19. Each batch confirms the set; there is one status write in all.
-	b.wantCalls(map[string]int{"create": 50, "live get *v1beta1.MachineSet": 6, "live list *v1beta1.MachineList": 1, "patch status": 1, "patch": 0, "delete": 0})
+	b.wantCalls(map[string]int{"create": 50, "live get *v1beta1.MachineSet": 6, "live list *v1beta1.MachineList": 1,
+		"patch status": 1, "patch": 0, "delete": 0})
 	set := b.set()
-	if set.Status.Replicas != 50 || set.Status.FullyLabeledReplicas != 50 || set.Status.ObservedGeneration != set.Generation {
+	if set.Status.Replicas != 50 || set.Status.FullyLabeledReplicas != 50 ||
+		set.Status.ObservedGeneration != set.Generation {
 		t.Errorf("status %+v", set.Status)
 	}
 	if events := b.events.all(); len(events) != 1 || !strings.Contains(events[0], "Created 50 machines") {
@@ -50,7 +53,8 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 	}
 
 	b.reconcile()
-	b.wantCalls(map[string]int{"create": 0, "delete": 0, "patch": 0, "patch status": 0, "live list *v1beta1.MachineList": 0, "live get *v1beta1.MachineSet": 0})
+	b.wantCalls(map[string]int{"create": 0, "delete": 0, "patch": 0, "patch status": 0,
+		"live list *v1beta1.MachineList": 0, "live get *v1beta1.MachineSet": 0})
 }
 
 // A cache without the machines that a predecessor created must not cause more creations.
@@ -72,7 +76,8 @@ func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 
 	b.reconcile()
 	b.wantLives(3)
-	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 1}) // The cache is still older than the first list.
+	// The cache is still older than the first list.
+	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 1})
 }
 
 // A live LIST uses the selector. Machines of the set that no longer match count anyway, until they are released.
@@ -324,7 +329,8 @@ func TestDeletionFailureIsShown(t *testing.T) {
 	b.newSet(1)
 	b.reconcile()
 	b.hooks.delete = func(client.Client, *v1beta1.Machine, ...client.DeleteOption) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "not you"}}
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden,
+			Reason: metav1.StatusReasonForbidden, Message: "not you"}}
 	}
 	b.scale(0)
 	if _, err := b.try(); err == nil {

@@ -61,13 +61,15 @@ type hooks struct {
 }
 
 func newBench(t testing.TB) *bench {
-	b := &bench{TB: t, ctx: context.Background(), admin: env.Client(t), namespace: env.Namespace(t), clock: clocktesting.NewFakePassiveClock(time.Now()), events: &events{}}
-	b.options = machineset.Options{Client: b.cached(), Live: b.live(), Recorder: b.events, Clock: b.clock, MachineCacheVersion: func() string {
-		if b.hooks.seen != nil {
-			return b.hooks.seen()
-		}
-		return "999999999999" // What reads the API server has seen everything.
-	}}
+	b := &bench{TB: t, ctx: context.Background(), admin: env.Client(t), namespace: env.Namespace(t),
+		clock: clocktesting.NewFakePassiveClock(time.Now()), events: &events{}}
+	b.options = machineset.Options{Client: b.cached(), Live: b.live(), Recorder: b.events, Clock: b.clock,
+		MachineCacheVersion: func() string {
+			if b.hooks.seen != nil {
+				return b.hooks.seen()
+			}
+			return "999999999999" // What reads the API server has seen everything.
+		}}
 	b.restart()
 	return b
 }
@@ -96,7 +98,8 @@ func (b *bench) took() map[string]int {
 // live is the client for live reads.
 func (b *bench) live() client.Reader {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption) error {
 			b.called("live get %T", o)
 			return c.Get(ctx, key, o, options...)
 		},
@@ -116,7 +119,8 @@ func (b *bench) live() client.Reader {
 // cached is the client with a cache: it reads the API server, supports indexes, and applies the hooks.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption) error {
 			err := c.Get(ctx, key, o)
 			if set, ok := o.(*v1beta1.MachineSet); ok && err == nil && b.hooks.set != nil {
 				b.hooks.set(set)
@@ -151,11 +155,13 @@ func (b *bench) cached() client.Client {
 			}
 			return c.Delete(ctx, o, options...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+			options ...client.PatchOption) error {
 			b.called("patch")
 			return c.Patch(ctx, o, patch, options...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption) error {
 			b.called("patch %s", subresource)
 			return c.SubResource(subresource).Patch(ctx, o, patch, options...)
 		},
@@ -223,7 +229,8 @@ func (b *bench) reconcile() reconcile.Result {
 }
 
 func (b *bench) try() (reconcile.Result, error) {
-	return b.r.Reconcile(b.ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: "workers"}})
+	return b.r.Reconcile(b.ctx,
+		reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: "workers"}})
 }
 
 func (b *bench) set() *v1beta1.MachineSet {
@@ -333,7 +340,8 @@ func (b *bench) runAll() {
 }
 
 func (b *bench) condition(m *v1beta1.Machine, condition string, status metav1.ConditionStatus, reason string) {
-	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: reason, ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(b.clock.Now())})
+	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: reason,
+		ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(b.clock.Now())})
 }
 
 func (b *bench) running(m *v1beta1.Machine) {

@@ -18,7 +18,8 @@ func exchange(b *bench, replicas, otherReplicas int32) (other *v1beta1.MachineSe
 	}
 	d := &v1beta1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "fleet"},
-		Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To(replicas + otherReplicas), Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}},
+		Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To(replicas + otherReplicas),
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}},
 			Template: template("workers"), Strategy: v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace}},
 	}
 	b.must(b.admin.Create(b.ctx, d))
@@ -28,8 +29,10 @@ func exchange(b *bench, replicas, otherReplicas int32) (other *v1beta1.MachineSe
 		s.Spec.Template.Spec.UserDataRef = nil
 	})
 	other = &v1beta1.MachineSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "other", OwnerReferences: owners, Annotations: map[string]string{v1beta1.AnnotationReceiveFrom: "workers"}},
-		Spec: v1beta1.MachineSetSpec{Replicas: ptr.To(otherReplicas), Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "other", OwnerReferences: owners,
+			Annotations: map[string]string{v1beta1.AnnotationReceiveFrom: "workers"}},
+		Spec: v1beta1.MachineSetSpec{Replicas: ptr.To(otherReplicas),
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}},
 			Template: template("other")},
 	}
 	b.must(b.admin.Create(b.ctx, other))
@@ -227,7 +230,9 @@ func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b.runAll()
 	b.reconcile()
 	name := b.lives()[0].Name
-	b.changeMachine(name, func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationPreserve] = v1beta1.PreserveWhenFailed })
+	b.changeMachine(name, func(m *v1beta1.Machine) {
+		m.Annotations[v1beta1.AnnotationPreserve] = v1beta1.PreserveWhenFailed
+	})
 	b.play(name, b.failed)
 	b.took()
 	b.reconcile()

@@ -60,7 +60,8 @@ type countedStatus struct {
 	calls *counted
 }
 
-func (c *countedStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+func (c *countedStatus) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	options ...client.SubResourcePatchOption) error {
 	c.calls.count(&c.calls.statuses, o.GetNamespace())
 	return c.SubResourceWriter.Patch(ctx, o, patch, options...)
 }
@@ -68,7 +69,8 @@ func (c *countedStatus) Patch(ctx context.Context, o client.Object, patch client
 // countedLive counts live lists.
 type countedLive struct{ *counted }
 
-func (c countedLive) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (c countedLive) Get(ctx context.Context, key client.ObjectKey, o client.Object,
+	options ...client.GetOption) error {
 	return c.live.Get(ctx, key, o, options...)
 }
 
@@ -88,7 +90,8 @@ func controller(b *bench) *counted {
 			return err
 		}
 		calls.Client, calls.live = mgr.GetClient(), mgr.GetAPIReader()
-		return machineset.New(machineset.Options{Client: calls, Live: countedLive{calls}, Recorder: b.events, Clock: clock.RealClock{}}).Register(mgr)
+		return machineset.New(machineset.Options{Client: calls, Live: countedLive{calls}, Recorder: b.events,
+			Clock: clock.RealClock{}}).Register(mgr)
 	})
 	return calls
 }
@@ -172,13 +175,15 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 		Spec: v1beta1.MachineDeploymentSpec{
 			Replicas: ptr.To[int32](3),
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}},
-			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"pool": "workers"}}, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}},
+			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"pool": "workers"}},
+				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}},
 		},
 	}
 	d.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromInt32(0))
 	b.must(b.admin.Create(b.ctx, d))
 	b.newSet(3, func(s *v1beta1.MachineSet) {
-		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))}
+		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
+			v1beta1.GroupVersion.WithKind("MachineDeployment"))}
 	})
 	machines := b.await("3 machines", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 })
 
@@ -201,7 +206,8 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 
 	// A person gives one to another controller.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) {
-		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Other", Name: "other", UID: "other", Controller: ptr.To(true)}}
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Other", Name: "other", UID: "other",
+			Controller: ptr.To(true)}}
 	})
 	b.await("one more in place of it", func(l []v1beta1.Machine) bool { return len(l) == 5 })
 	b.must(b.admin.Delete(b.ctx, b.machine(machines[1].Name)))

@@ -126,7 +126,8 @@ func TestAdoptionAndRelease(t *testing.T) {
 	b.wantLives(2)
 	b.wantCalls(map[string]int{"create": 1, "patch": 1})
 	found := b.machine("found")
-	if !metav1.IsControlledBy(found, b.set()) || found.Labels[v1beta1.LabelMachineSet] != "workers" || len(found.Finalizers) != 1 {
+	if !metav1.IsControlledBy(found, b.set()) || found.Labels[v1beta1.LabelMachineSet] != "workers" ||
+		len(found.Finalizers) != 1 {
 		t.Fatalf("adopted: %+v", found.ObjectMeta)
 	}
 
@@ -144,7 +145,8 @@ func TestAdoptionAndRelease(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 1, "patch": 1, "delete": 0})
 	b.wantLives(2)
 	found = b.machine("found")
-	if metav1.GetControllerOf(found) != nil || found.Labels[v1beta1.LabelMachineSet] != "" || !found.DeletionTimestamp.IsZero() {
+	if metav1.GetControllerOf(found) != nil || found.Labels[v1beta1.LabelMachineSet] != "" ||
+		!found.DeletionTimestamp.IsZero() {
 		t.Errorf("released: %+v", found.ObjectMeta)
 	}
 }
@@ -195,7 +197,8 @@ func TestTemplateReachesMachinesInOnePatchEach(t *testing.T) {
 	b.changeMachine(b.lives()[0].Name, func(m *v1beta1.Machine) { m.Labels["mine"] = "x" })
 	b.changeSet(func(s *v1beta1.MachineSet) {
 		s.Spec.Template.ObjectMeta.Labels = map[string]string{"pool": "workers", "new": "x"}
-		s.Spec.Template.Spec.Node = v1beta1.NodeTemplate{Labels: map[string]string{"new": "x"}, Taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}}
+		s.Spec.Template.Spec.Node = v1beta1.NodeTemplate{Labels: map[string]string{"new": "x"},
+			Taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}}
 		s.Spec.Template.Spec.Timeouts.Drain = &metav1.Duration{Duration: time.Minute}
 		s.Spec.Template.Spec.ClassRef.Name = "large"
 		s.Spec.Template.Spec.Version = "v1.36.3"
@@ -207,7 +210,8 @@ func TestTemplateReachesMachinesInOnePatchEach(t *testing.T) {
 		if m.Labels["old"] != "" || m.Labels["new"] != "x" || (m.Labels["mine"] == "x") != (i == 0) {
 			t.Errorf("labels %v", m.Labels)
 		}
-		if m.Spec.Node.Labels["old"] != "" || m.Spec.Node.Labels["new"] != "x" || len(m.Spec.Node.Taints) != 1 || m.Spec.Timeouts.Drain.Duration != time.Minute {
+		if m.Spec.Node.Labels["old"] != "" || m.Spec.Node.Labels["new"] != "x" || len(m.Spec.Node.Taints) != 1 ||
+			m.Spec.Timeouts.Drain.Duration != time.Minute {
 			t.Errorf("node %+v, timeouts %+v", m.Spec.Node, m.Spec.Timeouts)
 		}
 		if m.Spec.ClassRef.Name != "small" || m.Spec.Version != "" {
@@ -236,7 +240,8 @@ func TestRemediationOfASetAlone(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0}) // One at a time.
 
-	b.runAll()                                      // All failed ones and the replacement run, but the one to be remediated is still marked.
+	// All failed ones and the replacement run, but the one to be remediated is still marked.
+	b.runAll()
 	b.clock.SetTime(b.clock.Now().Add(time.Minute)) // What is Ready although it is marked is left alone for a while.
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 1, "create": 1})
@@ -305,7 +310,8 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	}
 	b.must(b.admin.Create(b.ctx, d))
 	owned := func(s *v1beta1.MachineSet) {
-		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))}
+		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
+			v1beta1.GroupVersion.WithKind("MachineDeployment"))}
 	}
 	b.newSet(6, owned)
 	b.reconcile()
@@ -324,7 +330,8 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	for i := range 2 {
 		b.orphan(fmt.Sprintf("other-%d", i), func(m *v1beta1.Machine) {
 			m.Labels = map[string]string{"pool": "other"}
-			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, v1beta1.GroupVersion.WithKind("MachineSet"))}
+			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other,
+				v1beta1.GroupVersion.WithKind("MachineSet"))}
 		})
 	}
 	b.took()

@@ -58,8 +58,8 @@ func AlwaysOpen() *Fence {
 	return f
 }
 
-// Check returns nil while the lease is surely ours, else an error that wraps ErrFenced and says why it is not. What passed
-// the check must be sent at once.
+// Check returns nil while the lease is surely ours, else an error that wraps ErrFenced and says why it is not. What
+// passed the check must be sent at once.
 func (f *Fence) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,12 +77,13 @@ func (f *Fence) Check() error {
 // expireLocked closes the fence of a leader whose last renewal is too long ago.
 func (f *Fence) expireLocked() {
 	if age := f.clock.Since(f.lastRenew); age >= f.deadline {
-		f.closeLocked(lost, fmt.Errorf("%w: last renewed %s ago, the deadline is %s", ErrFenced, age.Round(time.Millisecond), f.deadline))
+		f.closeLocked(lost, fmt.Errorf("%w: last renewed %s ago, the deadline is %s", ErrFenced, age.Round(time.Millisecond),
+			f.deadline))
 	}
 }
 
-// Context returns the context from which all work is derived. It is cancelled, with a cause that wraps ErrFenced, when the
-// fence closes for good: not before the election.
+// Context returns the context from which all work is derived. It is cancelled, with a cause that wraps ErrFenced,
+// when the fence closes for good: not before the election.
 func (f *Fence) Context() context.Context { return f.base }
 
 // With returns a context that ends with parent or when the fence closes for good, whichever comes first.
@@ -105,8 +106,8 @@ func (f *Fence) closed() error {
 	return f.reason
 }
 
-// renewed notes a successful renewal whose request was sent after the given time. It cannot open a fence that closed for
-// good.
+// renewed notes a successful renewal whose request was sent after the given time. It cannot open a fence that closed
+// for good.
 func (f *Fence) renewed(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lock is the lock of a lease that reports to a Fence. It is for one elector, which must leave the release to Release: the
-// methods are not to be called concurrently.
+// Lock is the lock of a lease that reports to a Fence. It is for one elector, which must leave the release to
+// Release: the methods are not to be called concurrently.
 type Lock struct {
 	resourcelock.Interface
 	fence *Fence
@@ -47,7 +47,8 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 // waiting.
 func (l *Lock) renew(record resourcelock.LeaderElectionRecord, send func() error) error {
 	if record.HolderIdentity != l.Identity() {
-		return fmt.Errorf("lease %s: cannot be written for holder %q, only for %q", l.Describe(), record.HolderIdentity, l.Identity())
+		return fmt.Errorf("lease %s: cannot be written for holder %q, only for %q", l.Describe(), record.HolderIdentity,
+			l.Identity())
 	}
 	if err := l.fence.closed(); err != nil {
 		return err
@@ -60,9 +61,9 @@ func (l *Lock) renew(record resourcelock.LeaderElectionRecord, send func() error
 	return nil
 }
 
-// Release gives the lease up, so that another process need not wait for its end. The fence closes before the request is
-// sent. It must be called after all guarded work and the elector have ended. It does nothing if the lease is not ours, and
-// leaves it alone if it was lost: what was lost is not surely ours to give.
+// Release gives the lease up, so that another process need not wait for its end. The fence closes before the request
+// is sent. It must be called after all guarded work and the elector have ended. It does nothing if the lease is not
+// ours, and leaves it alone if it was lost: what was lost is not surely ours to give.
 func (l *Lock) Release(ctx context.Context) error {
 	l.fence.release()
 	select {

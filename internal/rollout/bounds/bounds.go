@@ -1,5 +1,5 @@
-// Package bounds says how far the number of machines of a MachineDeployment may differ from its replicas. The deployment
-// plans within these bounds, and its sets create and delete within them.
+// Package bounds says how far the number of machines of a MachineDeployment may differ from its replicas. The
+// deployment plans within these bounds, and its sets create and delete within them.
 package bounds
 
 import (

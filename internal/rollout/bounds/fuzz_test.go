@@ -14,11 +14,13 @@ import (
 // FuzzResolve (D-2) resolves arbitrary values of strategies. An error names the field. Other results leave a machine to
 // move with, and cause no overflow. Values that the CRD admits cause no error, and resolve to what they specify.
 func FuzzResolve(f *testing.F) {
-	for i, value := range []string{"0", "1", "-1", "0%", "1%", "100%", "101%", "1.5%", "%", "", "some", "2147483647", "2147483648", "99999999999999999999%", "١%", "+5%", "-0%"} {
+	for i, value := range []string{"0", "1", "-1", "0%", "1%", "100%", "101%", "1.5%", "%", "", "some", "2147483647",
+		"2147483648", "99999999999999999999%", "١%", "+5%", "-0%"} {
 		f.Add(value, "0", int32(i*i*i), uint8(i), false)
 		f.Add("0%", value, int32(math.MaxInt32-i), uint8(0), true)
 	}
-	strategies := []v1beta1.DeploymentStrategyType{"", v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete, v1beta1.StrategyInPlace}
+	strategies := []v1beta1.DeploymentStrategyType{"", v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate,
+		v1beta1.StrategyOnDelete, v1beta1.StrategyInPlace}
 	f.Fuzz(func(t *testing.T, one, other string, replicas int32, which uint8, numbers bool) {
 		if replicas < 0 {
 			return // ReplicasOrDefault and the schema know none.
@@ -49,7 +51,8 @@ func FuzzResolve(f *testing.F) {
 		if least := b.MinAvailable(replicas); least < 0 || least > replicas {
 			t.Errorf("%d of %d must stay available", least, replicas)
 		}
-		if percent, err := strconv.Atoi(strings.TrimSuffix(one, "%")); rolling && admitted(surge) && surge.Type == intstr.String && err == nil {
+		if percent, err := strconv.Atoi(strings.TrimSuffix(one, "%")); rolling && admitted(surge) &&
+			surge.Type == intstr.String && err == nil {
 			if want := (int64(percent)*int64(replicas) + 99) / 100; int64(b.MaxSurge) != min(want, maxMachines) {
 				t.Errorf("%s of %d is %d, want %d", &surge, replicas, b.MaxSurge, want)
 			}

@@ -1,10 +1,10 @@
-// Package handover is the protocol between a MachineDeployment and its MachineSets to move machines from one set to another
-// without replacing them.
+// Package handover is the protocol between a MachineDeployment and its MachineSets to move machines from one set to
+// another without replacing them.
 //
-// The deployment annotates the receiving set (machinist.dev/receive-from). Then one patch lowers the replicas of the other
-// set and says where the difference goes (machinist.dev/move-to). From then on neither set deletes its surplus: the one
-// hands it over, the other keeps it until the deployment has counted it. So the number of machines is the same before and
-// after every step, even if a process dies in between.
+// The deployment annotates the receiving set (machinist.dev/receive-from). Then one patch lowers the replicas of the
+// other set and says where the difference goes (machinist.dev/move-to). From then on neither set deletes its surplus:
+// the one hands it over, the other keeps it until the deployment has counted it. So the number of machines is the
+// same before and after every step, even if a process dies in between.
 package handover
 
 import (
@@ -32,8 +32,8 @@ type Order struct {
 // onlySelected ends the value of an order for selected machines.
 const onlySelected = "selected"
 
-// OrderOf returns the order in a set's annotations; false if there is none. An invalid order has its whole value as To, a
-// name that no set has.
+// OrderOf returns the order in a set's annotations; false if there is none. An invalid order has its whole value as
+// To, a name that no set has.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -83,8 +83,8 @@ func ofDeployment(set *v1beta1.MachineSet) bool {
 	return owner != nil && owner.Kind == "MachineDeployment"
 }
 
-// Annotate writes the order to a set, and the name of the set that it receives machines from, into its annotations. Either
-// may be empty.
+// Annotate writes the order to a set, and the name of the set that it receives machines from, into its annotations.
+// Either may be empty.
 func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
@@ -105,8 +105,8 @@ func Selected(m *v1beta1.Machine) bool {
 	return selected
 }
 
-// Updating reports whether the machine's instance may differ from its specification. A machine without the condition UpToDate
-// is not updating: its provider has not reported yet.
+// Updating reports whether the machine's instance may differ from its specification. A machine without the condition
+// UpToDate is not updating: its provider has not reported yet.
 func Updating(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	return c != nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration < m.Generation)
@@ -115,7 +115,8 @@ func Updating(m *v1beta1.Machine) bool {
 // UpdateRejected reports whether the provider rejected the update to the present specification, or the update failed.
 func UpdateRejected(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
-	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration < m.Generation || !m.DeletionTimestamp.IsZero() {
+	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration < m.Generation ||
+		!m.DeletionTimestamp.IsZero() {
 		return false
 	}
 	switch c.Reason {

@@ -40,7 +40,8 @@ func TestOrderOf(t *testing.T) {
 	}
 }
 
-// S-13: a set follows the annotations only if a deployment controls it, and only the set that the deployment chose receives.
+// S-13: a set follows the annotations only if a deployment controls it, and only the set that the deployment chose
+// receives.
 func TestOrdersBetweenSets(t *testing.T) {
 	set := func(name, owner, kind string) *v1beta1.MachineSet {
 		controls := true
@@ -85,13 +86,19 @@ func TestUpdatingAndUpdateRejected(t *testing.T) {
 		condition                  *metav1.Condition
 		updating, refused, settled bool
 	}{
-		"nothing":                           {nil, false, false, true},
-		"up to date":                        {&metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: generation}, false, false, true},
-		"up to date before":                 {&metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: generation - 1}, true, false, false},
-		"being updated":                     {&metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUpdating, ObservedGeneration: generation}, true, false, false},
-		"refused":                           {&metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUnsupportedChange, ObservedGeneration: generation}, true, true, false},
-		"failed":                            {&metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUpdateError, ObservedGeneration: generation}, true, true, false},
-		"what was asked before was refused": {&metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUnsupportedChange, ObservedGeneration: generation - 1}, true, false, false},
+		"nothing": {nil, false, false, true},
+		"up to date": {&metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: generation},
+			false, false, true},
+		"up to date before": {&metav1.Condition{Status: metav1.ConditionTrue,
+			ObservedGeneration: generation - 1}, true, false, false},
+		"being updated": {&metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUpdating,
+			ObservedGeneration: generation}, true, false, false},
+		"refused": {&metav1.Condition{Status: metav1.ConditionFalse,
+			Reason: v1beta1.ReasonUnsupportedChange, ObservedGeneration: generation}, true, true, false},
+		"failed": {&metav1.Condition{Status: metav1.ConditionFalse,
+			Reason: v1beta1.ReasonUpdateError, ObservedGeneration: generation}, true, true, false},
+		"what was asked before was refused": {&metav1.Condition{Status: metav1.ConditionFalse,
+			Reason: v1beta1.ReasonUnsupportedChange, ObservedGeneration: generation - 1}, true, false, false},
 	} {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Generation: generation}}
 		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue}}

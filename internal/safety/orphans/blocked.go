@@ -22,8 +22,9 @@ var blockedReasons = map[Outcome]string{
 	NodeReady:    v1beta1.ReasonOrphanNodeReady,
 }
 
-// confirmLive finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of those the
-// API server is asked: a process that begins with an old view of a class does not know that most instances were orphaned.
+// confirmLive finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of
+// those the API server is asked: a process that begins with an old view of a class does not know that most instances
+// were orphaned.
 func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
 	orphans := state.orphans()
@@ -43,7 +44,9 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 		}
 	}
 	for _, d := range orphans {
-		state.Confirmed[d.ID] = slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool { return confirmed[source.GetUID()] })
+		state.Confirmed[d.ID] = slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool {
+			return confirmed[source.GetUID()]
+		})
 		if len(d.Parts) > 0 {
 			continue
 		}
@@ -63,8 +66,8 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 // exampleTime is always the same, so that a message does not change by itself.
 const exampleTime = "2026-01-31T15:00:00Z"
 
-// confirmation reports whether a person lets orphans that were found with an object be removed now. invalid says what is wrong
-// with what the person wrote.
+// confirmation reports whether a person lets orphans that were found with an object be removed now. invalid says what
+// is wrong with what the person wrote.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
 	value, set := source.GetAnnotations()[v1beta1.AnnotationRemoveOrphansUntil]
 	if !set {
@@ -88,17 +91,19 @@ func blockedReason(source client.Object) string {
 	if !ok {
 		return ""
 	}
-	if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked); c != nil && c.Status == metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked); c != nil &&
+		c.Status == metav1.ConditionTrue {
 		return c.Reason
 	}
 	return ""
 }
 
-// reportBlocked sets OrphanRemovalBlocked on the class with which orphans were found that wait for a person, and removes it
-// where none does. It stays while the next pass has yet to judge an orphan: after a restart each is new. A list may lack some
-// instances, or another class's may show them: MostInstancesOrphaned, which holds for all, goes only when two passes saw
-// nothing that waits, or when another class says the same.
-func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope, scopes map[string]*scope) {
+// reportBlocked sets OrphanRemovalBlocked on the class with which orphans were found that wait for a person, and
+// removes it where none does. It stays while the next pass has yet to judge an orphan: after a restart each is new. A
+// list may lack some instances, or another class's may show them: MostInstancesOrphaned, which holds for all, goes
+// only when two passes saw nothing that waits, or when another class says the same.
+func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope,
+	scopes map[string]*scope) {
 	waiting, counts := map[*scope]int{}, map[Outcome]int{}
 	names := map[*scope]map[Outcome][]string{}
 	orphaned := map[string]bool{}
@@ -163,8 +168,8 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 }
 
-// blockedCondition returns what a class says of the orphans that wait for a person, by their decisions; its type is empty
-// where none does.
+// blockedCondition returns what a class says of the orphans that wait for a person, by their decisions; its type is
+// empty where none does.
 func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To have them removed, annotate the class with %s=<time such as %s, at most %s ahead>.",
 		v1beta1.AnnotationRemoveOrphansUntil, exampleTime, v1beta1.MaxOrphanRemoval)

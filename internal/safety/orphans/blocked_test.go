@@ -27,9 +27,12 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 		{"three of six", 3, 3, nil, MostOrphaned},
 		{"three of seven", 3, 4, nil, Delete},
 		{"ten, and ten replaced them", 10, 10, nil, MostOrphaned},
-		{"ten of ten a pass ago, and twenty were made since", 10, 20, func(s *State) { s.InstancesBefore = map[string]int{"": 10, "ns": 10} }, MostOrphaned},
+		{"ten of ten a pass ago, and twenty were made since", 10, 20, func(s *State) {
+			s.InstancesBefore = map[string]int{"": 10, "ns": 10}
+		}, MostOrphaned},
 		{"ten of thirty a pass ago", 10, 20, func(s *State) { s.InstancesBefore = map[string]int{"": 30, "ns": 30} }, Delete},
-		{"three of three, on a clock that says they are young", 3, 0, func(s *State) { s.Now = ago(time.Hour) }, MostOrphaned},
+		{"three of three, on a clock that says they are young", 3, 0, func(s *State) { s.Now = ago(time.Hour) },
+			MostOrphaned},
 		{"three of three, right after an outage", 3, 0, func(s *State) { s.Stable = s.Now }, MostOrphaned},
 		{"few now, and most when they lost their Machines", 4, 20, func(s *State) {
 			for id, observation := range s.Before {
@@ -59,7 +62,8 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 		{"they are only reported", 10, 0, func(s *State) { s.ReportOnly = true }, Report},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{}, Live: map[types.UID]bool{}, Before: Observations{}}
+			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
+				Live: map[types.UID]bool{}, Before: Observations{}}
 			s.MaxDeletes = 100
 			orphaned := map[string]bool{}
 			for n := range tc.orphans {
@@ -94,7 +98,8 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 //
 // F-41.
 func TestOrphansThatOnePassSawDoNotMakeOthersMost(t *testing.T) {
-	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{}, Live: map[types.UID]bool{}, Before: seen(lost(0), lost(1))}
+	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
+		Live: map[types.UID]bool{}, Before: seen(lost(0), lost(1))}
 	for n := range 10 {
 		s.Instances = append(s.Instances, lost(n))
 	}
@@ -109,7 +114,8 @@ func TestOrphansThatOnePassSawDoNotMakeOthersMost(t *testing.T) {
 func TestAnOrphanWhoseNodeIsReadyWaitsForAPerson(t *testing.T) {
 	in := lost(1)
 	s := State{
-		Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: seen(in), Instances: []provider.Instance{in},
+		Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: seen(in),
+		Instances: []provider.Instance{in},
 		NodeReady: map[string]string{in.ProviderID: "node"},
 	}
 	if d := Decide(s).Decisions[0]; d.Outcome != NodeReady {
@@ -125,7 +131,8 @@ func TestAnOrphanWhoseNodeIsReadyWaitsForAPerson(t *testing.T) {
 func TestAConfirmationHoldsForADayAtMost(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, "true": false, "2026-03-01": false, "2026-03-01T13:00:00Z": true, "2026-03-01T14:00:00+01:00": true,
-		"2026-03-01T12:00:00Z": false, "2026-03-02T12:00:00Z": true, "2026-03-02T12:00:01Z": false, "9999-01-01T00:00:00Z": false,
+		"2026-03-01T12:00:00Z": false, "2026-03-02T12:00:00Z": true, "2026-03-02T12:00:01Z": false,
+		"9999-01-01T00:00:00Z": false,
 	} {
 		class := &v1beta1.MachineClass{}
 		class.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: value}
@@ -156,7 +163,8 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 	w.want(all...)
 	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
 	w.wantEvents("Warning OrphanRemovalBlocked small: Instances without a Machine are not removed until a person confirms; " +
-		"the class's condition OrphanRemovalBlocked says why and how: " + enumerate([]string{lost[0].ProviderID, lost[1].ProviderID, lost[2].ProviderID, lost[3].ProviderID}))
+		"the class's condition OrphanRemovalBlocked says why and how: " +
+		enumerate([]string{lost[0].ProviderID, lost[1].ProviderID, lost[2].ProviderID, lost[3].ProviderID}))
 	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 4 {
 		t.Errorf("the metric says %v", n)
 	}
@@ -202,7 +210,8 @@ func TestAConditionAboutOneInstanceSaysOne(t *testing.T) {
 		{MostOrphaned, []string{"a"}, "1 instance has no Machine, most "},
 		{MostOrphaned, []string{"a", "b"}, "2 instances have no Machine, most "},
 	} {
-		if got := blockedCondition(class, map[Outcome][]string{test.outcome: test.names}, time.Now()).Message; !strings.HasPrefix(got, test.want) {
+		if got := blockedCondition(class, map[Outcome][]string{test.outcome: test.names},
+			time.Now()).Message; !strings.HasPrefix(got, test.want) {
 			t.Errorf("%v of %v: %q, want it to begin with %q", test.outcome, test.names, got, test.want)
 		}
 	}

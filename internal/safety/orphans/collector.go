@@ -75,9 +75,9 @@ func New(o Options) *Collector {
 	return &Collector{Options: o, pageSize: machinesPerPage}
 }
 
-// Reconcile makes a pass, if one is due. Passes do not begin more often than once in a period, whatever triggers them, and one
-// that fails is not repeated sooner: that orphans cost money for half an hour more is no reason to burden a cloud that is
-// in trouble.
+// Reconcile makes a pass, if one is due. Passes do not begin more often than once in a period, whatever triggers
+// them, and one that fails is not repeated sooner: that orphans cost money for half an hour more is no reason to
+// burden a cloud that is in trouble.
 func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := c.Clock.Now()
 	if wait := c.state.began.Add(c.Rules.Period).Sub(now); !c.state.began.IsZero() && wait > 0 {
@@ -114,7 +114,8 @@ func (c *Collector) reportMismatch(ctx context.Context, err error) {
 	}
 	c.state.mismatch = err.Error()
 	c.log(ctx).Error(err, "Orphaned instances are left alone")
-	c.Recorder.Eventf(c.Record, nil, corev1.EventTypeWarning, reasonMismatch, actionCollect, "Orphaned instances are left alone: %s", err)
+	c.Recorder.Eventf(c.Record, nil, corev1.EventTypeWarning, reasonMismatch, actionCollect,
+		"Orphaned instances are left alone: %s", err)
 }
 
 func (c *Collector) log(ctx context.Context) logr.Logger { return logf.FromContext(ctx) }

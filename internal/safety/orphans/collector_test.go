@@ -146,7 +146,8 @@ func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 		t.Errorf("reported %v of an instance that nobody has looked for", w.suspected)
 	}
 	page, _ := w.page()
-	want := []ledger.Unlisted{{Source: w.namespace + "/large", Why: "Throttled"}, {Source: w.namespace + "/small", Why: "Throttled"}}
+	want := []ledger.Unlisted{{Source: w.namespace + "/large", Why: "Throttled"},
+		{Source: w.namespace + "/small", Why: "Throttled"}}
 	if !slices.Equal(page.Unlisted, want) {
 		t.Errorf("kept %+v, want %+v", page.Unlisted, want)
 	}
@@ -207,8 +208,8 @@ func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
 	w.want()
 }
 
-// A cloud whose reads are behind does not find what it lists, and its driver calls gone what it does not find. The orphan goes
-// anyway, and one that is still listed when it is gone is asked for in vain.
+// A cloud whose reads are behind does not find what it lists, and its driver calls gone what it does not find. The
+// orphan goes anyway, and one that is still listed when it is gone is asked for in vain.
 //
 // F-29.
 func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
@@ -374,7 +375,8 @@ func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
 	w.machine("unknown", "other", "sim:///unknown") // Its scope cannot be listed.
 	healthy := w.machine("healthy", "small", "sim:///healthy")
 	w.status(healthy, func(s *v1beta1.MachineStatus) {
-		s.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNodeHealthy, Status: metav1.ConditionTrue, Reason: "NodeReady", LastTransitionTime: metav1.Now()}}
+		s.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNodeHealthy, Status: metav1.ConditionTrue,
+			Reason: "NodeReady", LastTransitionTime: metav1.Now()}}
 	})
 	moved := w.machine("moved", "small", "sim:///moved")
 	w.status(moved, func(s *v1beta1.MachineStatus) { s.Instance.CredentialsRef = &v1beta1.LocalRef{Name: "another"} })
@@ -409,7 +411,8 @@ func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
 		}}
 		w.create(m)
 		w.status(m, func(s *v1beta1.MachineStatus) {
-			s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.namespace, CredentialsRef: &v1beta1.LocalRef{Name: "small"}}
+			s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.namespace,
+				CredentialsRef: &v1beta1.LocalRef{Name: "small"}}
 		})
 	}
 	// The class has the same credentials and another specification; the account is the same, and so are its instances.
@@ -417,7 +420,8 @@ func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
 	w.listing()
 	slices.Sort(w.suspected)
 	if want := []string{"a", "b"}; !slices.Equal(w.suspected, want) || w.cloud.lists != 2 {
-		t.Errorf("reported %v with %d lists, want %v with one for the class and one for both machines", w.suspected, w.cloud.lists, want)
+		t.Errorf("reported %v with %d lists, want %v with one for the class and one for both machines", w.suspected,
+			w.cloud.lists, want)
 	}
 	w.pass()
 	w.want()

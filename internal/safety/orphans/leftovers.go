@@ -15,8 +15,8 @@ type Leftovers struct {
 	Parts []provider.Leftover
 }
 
-// group puts together the parts that one Delete removes: those of one machine in the scope of one class. Parts in seen were
-// found in another scope before; group adds what it returns.
+// group puts together the parts that one Delete removes: those of one machine in the scope of one class. Parts in
+// seen were found in another scope before; group adds what it returns.
 func group(source string, parts []provider.Leftover, seen map[string]bool) (all []Leftovers) {
 	at := map[string]int{}
 	for _, part := range parts {
@@ -24,7 +24,8 @@ func group(source string, parts []provider.Leftover, seen map[string]bool) (all 
 			continue
 		}
 		seen[part.ID] = true
-		id := strings.Join([]string{"parts of", part.MachineKey, string(part.MachineUID), "in", part.ClusterID, "by", source}, " ")
+		id := strings.Join([]string{"parts of", part.MachineKey, string(part.MachineUID), "in", part.ClusterID, "by", source},
+			" ")
 		i, known := at[id]
 		if !known {
 			i = len(all)
@@ -36,8 +37,8 @@ func group(source string, parts []provider.Leftover, seen map[string]bool) (all 
 	return all
 }
 
-// subject is what is decided about the parts together. They are as old as the youngest of them; where the cloud does not say
-// when one was made, they are as old as their first observation.
+// subject is what is decided about the parts together. They are as old as the youngest of them; where the cloud does
+// not say when one was made, they are as old as their first observation.
 func (l *Leftovers) subject() Decision {
 	d := Decision{ID: l.ID}
 	var youngest time.Time
@@ -69,14 +70,15 @@ func (d *Decision) name() string {
 	return "parts of machine " + d.Instance.MachineKey + " without an instance (" + strings.Join(short, " ") + ")"
 }
 
-// removeLeftovers removes the parts of a machine that has no instance. The cloud is asked for one right before: its parts are
-// its own, and go with it. The driver compares the tags of each part.
+// removeLeftovers removes the parts of a machine that has no instance. The cloud is asked for one right before: its
+// parts are its own, and go with it. The driver compares the tags of each part.
 func (c *Collector) removeLeftovers(ctx context.Context, s *scope, d *Decision) (bool, error) {
 	machine := machineOf(&d.Instance)
 	_, err := c.Cloud.Get(ctx, provider.GetRequest{Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID})
 	switch {
 	case err == nil:
-		c.log(ctx).Info("Parts are left alone: their machine has an instance, which the list lacks", "parts", d.Parts, "uid", machine.UID)
+		c.log(ctx).Info("Parts are left alone: their machine has an instance, which the list lacks", "parts", d.Parts, "uid",
+			machine.UID)
 		return false, nil
 	case !provider.IsNotFound(err):
 		return false, err

@@ -14,7 +14,8 @@ import (
 // part is one of ours without an instance, whose machine does not exist.
 func part(n int) provider.Leftover {
 	in := lost(n)
-	return provider.Leftover{ID: fmt.Sprintf("nic/m-%d", n), ClusterID: in.ClusterID, MachineUID: in.MachineUID, MachineKey: in.MachineKey, LaunchTime: in.LaunchTime}
+	return provider.Leftover{ID: fmt.Sprintf("nic/m-%d", n), ClusterID: in.ClusterID, MachineUID: in.MachineUID,
+		MachineKey: in.MachineKey, LaunchTime: in.LaunchTime}
 }
 
 // F-30.
@@ -26,16 +27,23 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 	}{
 		{"they are orphans", nil, Delete},
 		{"seen for the first time", func(s *State, _ []provider.Leftover) { s.Before = nil }, Unconfirmed},
-		{"of another cluster", func(_ *State, p []provider.Leftover) { p[0].ClusterID, p[1].ClusterID = "theirs", "theirs" }, OtherInstallation},
+		{"of another cluster", func(_ *State, p []provider.Leftover) { p[0].ClusterID, p[1].ClusterID = "theirs", "theirs" },
+			OtherInstallation},
 		{"without a UID", func(_ *State, p []provider.Leftover) { p[0].MachineUID, p[1].MachineUID = "", "" }, Untagged},
 		{"without a name", func(_ *State, p []provider.Leftover) { p[0].MachineKey, p[1].MachineKey = "", "" }, Untagged},
 		{"in another namespace", func(s *State, _ []provider.Leftover) { s.Namespace = "n" }, OtherInstallation},
 		{"the machine is at the API server", func(s *State, p []provider.Leftover) { s.Live[p[0].MachineUID] = true }, Owned},
 		{"the machine is launching", func(s *State, p []provider.Leftover) { s.Recorded[p[0].MachineUID] = "" }, Owned},
-		{"the machine has an instance", func(s *State, p []provider.Leftover) { s.Recorded[p[0].MachineUID] = "sim:///other" }, Owned},
-		{"an instance of the machine is listed", func(s *State, _ []provider.Leftover) { s.Instances = []provider.Instance{lost(1)} }, Owned},
+		{"the machine has an instance", func(s *State, p []provider.Leftover) {
+			s.Recorded[p[0].MachineUID] = "sim:///other"
+		}, Owned},
+		{"an instance of the machine is listed", func(s *State, _ []provider.Leftover) {
+			s.Instances = []provider.Instance{lost(1)}
+		}, Owned},
 		{"the API server did not answer", func(s *State, _ []provider.Leftover) { s.Live = nil }, Undetermined},
-		{"one of them is young", func(_ *State, p []provider.Leftover) { p[1].LaunchTime = ago(20*time.Minute - 1) }, TooYoung},
+		{"one of them is young", func(_ *State, p []provider.Leftover) {
+			p[1].LaunchTime = ago(20*time.Minute - 1)
+		}, TooYoung},
 		{"of unknown age, seen long ago", func(_ *State, p []provider.Leftover) { p[1].LaunchTime = time.Time{} }, Delete},
 		{"of unknown age, seen lately", func(s *State, p []provider.Leftover) {
 			p[1].LaunchTime = time.Time{}
@@ -52,7 +60,8 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 			disk := part(1)
 			disk.ID = "disk/m-1"
 			parts := []provider.Leftover{part(1), disk}
-			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{}, Live: map[types.UID]bool{"uid-9": true}}
+			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
+				Live: map[types.UID]bool{"uid-9": true}}
 			id := group("ns/small", parts, map[string]bool{})[0].ID
 			s.Before = Observations{id: {Machine: "uid-1", First: ago(30 * time.Minute)}}
 			if tc.change != nil {
@@ -91,7 +100,8 @@ func TestPartsOfAMachineThatIsGoneAreRemovedInTheSecondPass(t *testing.T) {
 	w.classOf("twin", "small") // Leads to the same parts.
 	w.leave(1, "x/nic-0", "x/disk-0")
 	w.listing()
-	if page, _ := w.page(); page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != "" || len(page.Entries[0].Parts) != 2 {
+	if page, _ := w.page(); page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != "" ||
+		len(page.Entries[0].Parts) != 2 {
 		t.Errorf("kept %+v", page)
 	}
 	if left := w.cloud.leftovers["small"]; len(left) != 2 || w.cloud.deletes != 0 {

@@ -28,7 +28,8 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 		case err != nil:
 			return provider.ListPage{}, err
 		case page.Continue != "" && page.Continue == req.Continue:
-			return provider.ListPage{}, provider.Errorf(provider.Internal, "the driver's list does not get on after %d instances", len(all.Instances))
+			return provider.ListPage{},
+				provider.Errorf(provider.Internal, "the driver's list does not get on after %d instances", len(all.Instances))
 		}
 		all.Instances = append(all.Instances, page.Instances...)
 		all.Leftovers = append(all.Leftovers, page.Leftovers...)
@@ -36,17 +37,19 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 			return all, nil
 		}
 	}
-	return provider.ListPage{}, provider.Errorf(provider.Internal, "the driver's list has no end after %d instances", len(all.Instances))
+	return provider.ListPage{}, provider.Errorf(provider.Internal, "the driver's list has no end after %d instances",
+		len(all.Instances))
 }
 
-// listMachines returns the UIDs of all Machines in the scope of this installation as the API server itself has them now,
-// all at one version. Whatever casts a uncertainty on it is an error.
+// listMachines returns the UIDs of all Machines in the scope of this installation as the API server itself has them
+// now, all at one version. Whatever casts a uncertainty on it is an error.
 func (c *Collector) listMachines(ctx context.Context) (map[types.UID]bool, error) {
 	live, version, token := map[types.UID]bool{}, "", ""
 	for {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
-		if err := c.Live.List(ctx, list, client.InNamespace(c.Rules.Namespace), client.Limit(c.pageSize), client.Continue(token)); err != nil {
+		if err := c.Live.List(ctx, list, client.InNamespace(c.Rules.Namespace), client.Limit(c.pageSize),
+			client.Continue(token)); err != nil {
 			return nil, fmt.Errorf("list all machines: %w", err)
 		}
 		for i := range list.Items {

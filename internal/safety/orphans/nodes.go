@@ -40,12 +40,14 @@ type Drainer interface {
 	Forget(machine types.NamespacedName)
 }
 
-// nodesOf returns the Nodes of an instance that the cache has: those with its provider ID, and one of its name without any.
+// nodesOf returns the Nodes of an instance that the cache has: those with its provider ID, and one of its name
+// without any.
 func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	if c.Target == nil {
 		return nil, nil
 	}
-	nodes, err := index.Shared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{}, client.MatchingFields{index.NodeByProviderID: in.ProviderID})
+	nodes, err := index.Shared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{},
+		client.MatchingFields{index.NodeByProviderID: in.ProviderID})
 	if err != nil {
 		return nil, fmt.Errorf("find the Node with the provider ID %s: %w", in.ProviderID, err)
 	}
@@ -101,9 +103,10 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// nodeMayGo reports whether nothing on the Node of an orphan keeps the instance. A Node that is Ready goes only if a person
-// confirmed that, and empty, as that of a Machine does.
-func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observation *Observation, confirmed bool) (bool, error) {
+// nodeMayGo reports whether nothing on the Node of an orphan keeps the instance. A Node that is Ready goes only if a
+// person confirmed that, and empty, as that of a Machine does.
+func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observation *Observation,
+	confirmed bool) (bool, error) {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
 		return false, err
@@ -113,7 +116,8 @@ func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observ
 		switch {
 		case !ready && !draining:
 		case !confirmed:
-			c.log(ctx).Info("An instance without a Machine is left alone: its Node is Ready", "providerID", in.ProviderID, "node", node.Name)
+			c.log(ctx).Info("An instance without a Machine is left alone: its Node is Ready", "providerID", in.ProviderID,
+				"node", node.Name)
 			return false, nil
 		default:
 			if empty, err := c.drain(ctx, in, node, observation); err != nil || !empty {
@@ -124,9 +128,10 @@ func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observ
 	return true, nil
 }
 
-// drain cordons a Node, empties it and waits for its volumes, and reports whether that is done. The times are those of a
-// Machine that says nothing of its own, and count anew after an outage.
-func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node, observation *Observation) (bool, error) {
+// drain cordons a Node, empties it and waits for its volumes, and reports whether that is done. The times are those
+// of a Machine that says nothing of its own, and count anew after an outage.
+func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
+	observation *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
@@ -138,7 +143,8 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 	ready := readiness(node)
 	request := drain.Request{
 		Machine: drainKey(in), UID: in.MachineUID, Node: node.Name, NodeUID: node.UID,
-		Start: observation.Drain.Began, Deadline: observation.Drain.Began.Add(timeouts.DrainOrDefault()), Epoch: observation.Drain.Epoch,
+		Start: observation.Drain.Began, Deadline: observation.Drain.Began.Add(timeouts.DrainOrDefault()),
+		Epoch:         observation.Drain.Epoch,
 		NodeReachable: ready.Status != corev1.ConditionUnknown && ready.Status != "",
 	}
 	if ready.Status == corev1.ConditionFalse {
@@ -147,12 +153,14 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 	outcome := c.Target.Drainer.Drain(ctx, request)
 	if outcome.Done && ready.Status == corev1.ConditionTrue {
 		outcome = c.Target.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-			Machine: request.Machine, UID: request.UID, Node: node.Name, NodeUID: node.UID, Reported: node.Status.VolumesAttached,
-			Drained: outcome.LastPodGone, Timeout: timeouts.VolumeDetachOrDefault(), Epoch: request.Epoch,
+			Machine: request.Machine, UID: request.UID, Node: node.Name, NodeUID: node.UID,
+			Reported: node.Status.VolumesAttached,
+			Drained:  outcome.LastPodGone, Timeout: timeouts.VolumeDetachOrDefault(), Epoch: request.Epoch,
 		})
 	}
 	if !outcome.Done {
-		c.log(ctx).Info("The Node of an instance without a Machine is drained before the instance is removed", "node", node.Name, "progress", outcome.Message)
+		c.log(ctx).Info("The Node of an instance without a Machine is drained before the instance is removed", "node",
+			node.Name, "progress", outcome.Message)
 	}
 	return outcome.Done, nil
 }
@@ -187,8 +195,8 @@ func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observa
 	return nil
 }
 
-// markNodes marks the Nodes with the provider ID of an instance that is about to be removed, so that whoever leads when it is
-// gone deletes them: no Machine does.
+// markNodes marks the Nodes with the provider ID of an instance that is about to be removed, so that whoever leads
+// when it is gone deletes them: no Machine does.
 func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source string) error {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
@@ -204,15 +212,16 @@ func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source
 		if err != nil {
 			return fmt.Errorf("encode the patch of Node %s: %w", node.Name, err)
 		}
-		if err := c.Target.Live.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		if err := c.Target.Live.Patch(ctx, node,
+			client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("mark Node %s: %w", node.Name, err)
 		}
 	}
 	return nil
 }
 
-// deleteNodes deletes the marked Nodes of instances that are in no list any more. One that is Ready is left: its instance may
-// live, whatever the list says. One that a Machine has is the Machine's to delete.
+// deleteNodes deletes the marked Nodes of instances that are in no list any more. One that is Ready is left: its
+// instance may live, whatever the list says. One that a Machine has is the Machine's to delete.
 func (c *Collector) deleteNodes(ctx context.Context, known *fleet, listed []*scope, found map[string]*scope) error {
 	if c.Target == nil || !c.stable() {
 		return nil
@@ -223,7 +232,8 @@ func (c *Collector) deleteNodes(ctx context.Context, known *fleet, listed []*sco
 	}
 	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool {
 		source, marked := n.Annotations[v1beta1.NodeAnnotationInstanceRemoved]
-		return !marked || n.Spec.ProviderID == "" || found[n.Spec.ProviderID] != nil || isReady(n) || !listedBy(listed, source)
+		return !marked || n.Spec.ProviderID == "" || found[n.Spec.ProviderID] != nil || isReady(n) ||
+			!listedBy(listed, source)
 	})
 	if len(nodes) == 0 {
 		return nil
@@ -251,10 +261,12 @@ func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 		return nil
 	}
 	uid := node.UID
-	err := c.Target.Live.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.Preconditions{UID: &uid})
+	err := c.Target.Live.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}},
+		client.Preconditions{UID: &uid})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete Node %s: %w", node.Name, err)
 	}
-	c.log(ctx).Info("Deleted the Node of an instance that was removed: it had no Machine", "node", node.Name, "providerID", node.Spec.ProviderID)
+	c.log(ctx).Info("Deleted the Node of an instance that was removed: it had no Machine", "node", node.Name, "providerID",
+		node.Spec.ProviderID)
 	return nil
 }

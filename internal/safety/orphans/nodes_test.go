@@ -41,7 +41,9 @@ func (d *fakeDrainer) Forget(types.NamespacedName) { d.forgotten++ }
 func (w *world) target() (live, cached client.Client, drainer *fakeDrainer, epoch *uint64) {
 	cluster := func() client.Client {
 		return fake.NewClientBuilder().WithScheme(env.Scheme()).WithStatusSubresource(&corev1.Node{}).
-			WithIndex(&corev1.Node{}, index.NodeByProviderID, func(o client.Object) []string { return []string{o.(*corev1.Node).Spec.ProviderID} }).Build()
+			WithIndex(&corev1.Node{}, index.NodeByProviderID, func(o client.Object) []string {
+				return []string{o.(*corev1.Node).Spec.ProviderID}
+			}).Build()
 	}
 	live, cached, drainer, epoch = cluster(), cluster(), &fakeDrainer{}, new(uint64)
 	w.collector.Target = &Target{Nodes: cached, Live: live, Drainer: drainer, Epoch: func() uint64 { return *epoch }}
@@ -88,7 +90,8 @@ func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 	w.pass()
 	w.want(orphan)
 	w.wantBlocked("small", v1beta1.ReasonOrphanNodeReady, orphan.ProviderID)
-	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonOrphanNodeReady); n != 1 || len(w.events) != 1 || len(drainer.asked) != 0 {
+	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonOrphanNodeReady); n != 1 || len(w.events) != 1 ||
+		len(drainer.asked) != 0 {
 		t.Errorf("the metric says %v, events %q, %d drains", n, w.events, len(drainer.asked))
 	}
 
@@ -111,7 +114,8 @@ func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 	*epoch = 2 // The target cluster was unreachable: the drain has its whole time again.
 	w.pass()
 	first, second := drainer.asked[1], drainer.asked[2]
-	if !second.Start.After(first.Start) || second.Epoch != 2 || second.Deadline.Sub(second.Start) != (v1beta1.MachineTimeouts{}).DrainOrDefault() {
+	if !second.Start.After(first.Start) || second.Epoch != 2 ||
+		second.Deadline.Sub(second.Start) != (v1beta1.MachineTimeouts{}).DrainOrDefault() {
 		t.Errorf("drains %+v and %+v", first, second)
 	}
 	drainer.empty = true

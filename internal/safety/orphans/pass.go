@@ -15,7 +15,8 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 		return Plan{}
 	}
 	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.state.instances}
-	// By the IDs of decisions: the scope in which an instance was found is the one with which it is read again and removed.
+	// By the IDs of decisions: the scope in which an instance was found is the one with which it is read again and
+	// removed.
 	scopes := map[string]*scope{}
 	parts := map[string]bool{}
 	var listed []*scope
@@ -64,13 +65,14 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	return plan
 }
 
-// uncertainty has the Machines look whose instances are missing in the list of their scope, and in all others: an instance of
-// another scope is no less there.
+// uncertainty has the Machines look whose instances are missing in the list of their scope, and in all others: an
+// instance of another scope is no less there.
 func (c *Collector) suspect(ctx context.Context, listed []*scope, found map[string]*scope) {
 	for _, s := range listed {
 		for _, m := range s.machines {
 			if found[m.Spec.ProviderID] == nil {
-				c.log(ctx).Info("The provider's list lacks the instance of a Machine, which is to ask for it", "machine", nameOf(m), "providerID", m.Spec.ProviderID)
+				c.log(ctx).Info("The provider's list lacks the instance of a Machine, which is to ask for it", "machine", nameOf(m),
+					"providerID", m.Spec.ProviderID)
 				c.CheckInstance(m)
 			}
 		}
@@ -78,14 +80,16 @@ func (c *Collector) suspect(ctx context.Context, listed []*scope, found map[stri
 }
 
 // carryOut does what was decided, and notes it in the plan's observations.
-func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scopes map[string]*scope, confirmed map[string]bool) {
+func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scopes map[string]*scope,
+	confirmed map[string]bool) {
 	var changes changes
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]
 		in := &d.Instance
 		observation := plan.Observations[d.ID]
 		at := scopes[d.ID]
-		log := c.log(ctx).WithValues("providerID", in.ProviderID, "machine", in.MachineKey, "uid", in.MachineUID, "launched", in.LaunchTime)
+		log := c.log(ctx).WithValues("providerID", in.ProviderID, "machine", in.MachineKey, "uid", in.MachineUID, "launched",
+			in.LaunchTime)
 		if len(d.Parts) > 0 {
 			log = log.WithValues("parts", d.Parts)
 		}
@@ -133,7 +137,8 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 				c.Metrics.count(actionReported)
 				changes.add(at.source, reasonFound, d.name())
 			} else {
-				log.Info("Found an instance of a Machine that has another one; it is left alone", "recorded", known.recorded[in.MachineUID])
+				log.Info("Found an instance of a Machine that has another one; it is left alone", "recorded",
+					known.recorded[in.MachineUID])
 				c.Metrics.count(actionDuplicate)
 				changes.add(known.machines[in.MachineUID], reasonDuplicate, in.ProviderID)
 			}
@@ -147,9 +152,10 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 	changes.report(c.Recorder)
 }
 
-// remove empties the Node of an instance that a person lets go, reads the instance again and, if it is what it was, begins or
-// goes on to remove it. It reports whether it did.
-func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, observation *Observation, confirmed bool) (bool, error) {
+// remove empties the Node of an instance that a person lets go, reads the instance again and, if it is what it was,
+// begins or goes on to remove it. It reports whether it did.
+func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, observation *Observation,
+	confirmed bool) (bool, error) {
 	if drained, err := c.nodeMayGo(ctx, planned, observation, confirmed); err != nil || !drained {
 		return false, err
 	}

@@ -58,8 +58,8 @@ type State struct {
 	Confirmed map[string]bool
 }
 
-// Observations are the orphans, and the duplicates, of one pass by the IDs of their decisions. What a pass did not see, or could not
-// judge, is not among them.
+// Observations are the orphans, and the duplicates, of one pass by the IDs of their decisions. What a pass did not
+// see, or could not judge, is not among them.
 type Observations map[string]Observation
 
 // Observation is what is kept about one.
@@ -74,8 +74,8 @@ type Observation struct {
 	Attempts int
 	// Reported says that it was counted and made known.
 	Reported bool
-	// Blocked says that it was one of most instances when they lost their Machines. Machines that are created in their place
-	// make it one of few, and change nothing about that.
+	// Blocked says that it was one of most instances when they lost their Machines. Machines that are created in their
+	// place make it one of few, and change nothing about that.
 	Blocked bool
 	// Warned says that an event reported that it is not removed until a person confirms.
 	Warned bool
@@ -101,11 +101,12 @@ const (
 	Delete Outcome = "Delete"
 	// Report is for what would be removed if only reports were not asked for.
 	Report Outcome = "Report"
-	// Duplicate is for an instance of a Machine that has another one. It is left alone: only the Machine's own controller can
-	// know what is going on.
+	// Duplicate is for an instance of a Machine that has another one. It is left alone: only the Machine's own
+	// controller can know what is going on.
 	Duplicate Outcome = "Duplicate"
 
-	// MostOrphaned is for one of so many that lost their Machines at once that there is none removed until a person confirms.
+	// MostOrphaned is for one of so many that lost their Machines at once that there is none removed until a person
+	// confirms.
 	MostOrphaned Outcome = "MostOrphaned"
 	// NodeReady is for one whose Node is Ready. It is not removed until a person confirms.
 	NodeReady Outcome = "NodeReady"
@@ -143,20 +144,21 @@ type Decision struct {
 
 // Plan is what follows from a State.
 type Plan struct {
-	// Decisions are about all instances and leftovers, in the order of their IDs, but for those to be removed: of them, who
-	// was tried least often and was seen first is first.
+	// Decisions are about all instances and leftovers, in the order of their IDs, but for those to be removed: of them,
+	// who was tried least often and was seen first is first.
 	Decisions []Decision
-	// Observations are for the next pass, and so is Instances: how many there are that carry our tags, by namespace; "" has all.
+	// Observations are for the next pass, and so is Instances: how many there are that carry our tags, by namespace; ""
+	// has all.
 	Observations Observations
 	Instances    map[string]int
 }
 
-// Decide tells orphans from what only looks like them. It removes an instance only if it carries our cluster id, the UID
-// of a Machine and a namespace of ours; if that Machine is neither at the API server nor in the cache, and no other one
-// has recorded the instance; if the same was so in the pass before; and if it is old enough. A Machine's absence counts,
-// since the list of Machines was taken after that of the instances: nothing is made for a Machine that is not there yet,
-// and a Machine does not go before its instance. For parts without an instance the same holds, and there must be no instance
-// of their machine in the lists.
+// Decide tells orphans from what only looks like them. It removes an instance only if it carries our cluster id, the
+// UID of a Machine and a namespace of ours; if that Machine is neither at the API server nor in the cache, and no
+// other one has recorded the instance; if the same was so in the pass before; and if it is old enough. A Machine's
+// absence counts, since the list of Machines was taken after that of the instances: nothing is made for a Machine
+// that is not there yet, and a Machine does not go before its instance. For parts without an instance the same holds,
+// and there must be no instance of their machine in the lists.
 //
 // What shows that the bookkeeping was lost, and not the instance, has it wait for a person: most instances lost their
 // Machines at once, or its Node is Ready.
@@ -171,7 +173,8 @@ func Decide(s State) Plan {
 		if outcome == Delete || outcome == Duplicate {
 			observation, again := s.Before[d.ID]
 			if !again || observation.Machine != in.MachineUID || observation.Duplicate != (outcome == Duplicate) {
-				observation, again = Observation{Machine: in.MachineUID, Duplicate: outcome == Duplicate, First: latest(s.Now, s.Listed)}, false
+				observation, again = Observation{Machine: in.MachineUID, Duplicate: outcome == Duplicate,
+					First: latest(s.Now, s.Listed)}, false
 			}
 			observation.Blocked = outcome == Delete && (observation.Blocked || most[everywhere] || most[namespaceOf(in)])
 			p.Observations[d.ID] = observation
@@ -222,7 +225,8 @@ func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	return subjects, outcomes
 }
 
-// whose tells whose an instance is, or parts are: Delete if it has no owner. listed are the machines of the listed instances.
+// whose tells whose an instance is, or parts are: Delete if it has no owner. listed are the machines of the listed
+// instances.
 func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
@@ -252,18 +256,20 @@ func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID
 
 const (
 	// leastForMost is how many orphans at once may be too many: one or two are what a cut-off creation or a removed
-	// finalizer leaves behind, also where there are few instances or no others. Three of three machines may be a whole cluster.
+	// finalizer leaves behind, also where there are few instances or no others. Three of three machines may be a whole
+	// cluster.
 	leastForMost = 3
-	// mostOrphanedDivisor makes half of the instances most of them: what replaced each orphan must not hide that all were lost.
+	// mostOrphanedDivisor makes half of the instances most of them: what replaced each orphan must not hide that all
+	// were lost.
 	mostOrphanedDivisor = 2
 	// everywhere is the name of no namespace: that of all together.
 	everywhere = ""
 )
 
-// mostOrphaned returns the namespaces in which most instances have no Machine, everywhere if that is so of all together. It
-// counts the orphans that the pass before saw too, since a list may show for a while what Machines removed in order, and
-// compares them with the instances of both passes, whichever were fewer. What is being terminated does not count. instances
-// takes the numbers of this pass.
+// mostOrphaned returns the namespaces in which most instances have no Machine, everywhere if that is so of all
+// together. It counts the orphans that the pass before saw too, since a list may show for a while what Machines
+// removed in order, and compares them with the instances of both passes, whichever were fewer. What is being
+// terminated does not count. instances takes the numbers of this pass.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
@@ -330,8 +336,8 @@ func latest(a, b time.Time) time.Time {
 // clockDifference is by how much the provider's clock may differ from ours.
 const clockDifference = 15 * time.Minute
 
-// isOld reports whether an instance that was first seen at a time is older than MinAge. The provider's time alone proves
-// that only if it says more than its clock may be wrong.
+// isOld reports whether an instance that was first seen at a time is older than MinAge. The provider's time alone
+// proves that only if it says more than its clock may be wrong.
 func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	known := now.Sub(first) >= r.MinAge
 	if in.LaunchTime.IsZero() {

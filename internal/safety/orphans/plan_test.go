@@ -52,7 +52,8 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 		retained bool // in the observations
 	}{
 		{"it is an orphan", nil, Delete, true},
-		{"its removal has begun", func(_ *State, in *provider.Instance) { in.State = provider.StateTerminating }, Delete, true},
+		{"its removal has begun", func(_ *State, in *provider.Instance) { in.State = provider.StateTerminating },
+			Delete, true},
 		{"seen for the first time", func(s *State, _ *provider.Instance) { s.Before = nil }, Unconfirmed, true},
 		{"seen before as another machine's", func(s *State, in *provider.Instance) {
 			s.Before = Observations{in.ProviderID: {Machine: "another", First: ago(time.Hour)}}
@@ -61,8 +62,10 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, First: ago(time.Hour)}}
 		}, Unconfirmed, true},
 		{"of another cluster", func(_ *State, in *provider.Instance) { in.ClusterID = "theirs" }, OtherInstallation, false},
-		{"of a cluster whose id begins with ours", func(_ *State, in *provider.Instance) { in.ClusterID = "ours/ns" }, OtherInstallation, false},
-		{"of unassigned cluster", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" }, OtherInstallation, false},
+		{"of a cluster whose id begins with ours", func(_ *State, in *provider.Instance) { in.ClusterID = "ours/ns" },
+			OtherInstallation, false},
+		{"of unassigned cluster", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" },
+			OtherInstallation, false},
 		{"without a UID", func(_ *State, in *provider.Instance) { in.MachineUID = "" }, Untagged, false},
 		{"without a name", func(_ *State, in *provider.Instance) { in.MachineKey = "" }, Untagged, false},
 		{"without a namespace", func(_ *State, in *provider.Instance) { in.MachineKey = "/m" }, Untagged, false},
@@ -74,10 +77,14 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 		}, Untagged, false},
 		{"in our namespace", func(s *State, _ *provider.Instance) { s.Namespace = "ns" }, Delete, true},
 		{"in another namespace", func(s *State, _ *provider.Instance) { s.Namespace = "n" }, OtherInstallation, false},
-		{"its machine is at the API server", func(s *State, in *provider.Instance) { s.Live[in.MachineUID] = true }, Owned, false},
-		{"its machine is in the cache only", func(s *State, in *provider.Instance) { s.Recorded[in.MachineUID] = "" }, Owned, false},
-		{"its machine has recorded it", func(s *State, in *provider.Instance) { s.Recorded[in.MachineUID] = in.ProviderID }, Owned, false},
-		{"another machine has recorded it", func(s *State, in *provider.Instance) { s.Recorded["rescue"] = in.ProviderID }, Owned, false},
+		{"its machine is at the API server", func(s *State, in *provider.Instance) { s.Live[in.MachineUID] = true },
+			Owned, false},
+		{"its machine is in the cache only", func(s *State, in *provider.Instance) { s.Recorded[in.MachineUID] = "" },
+			Owned, false},
+		{"its machine has recorded it", func(s *State, in *provider.Instance) { s.Recorded[in.MachineUID] = in.ProviderID },
+			Owned, false},
+		{"another machine has recorded it", func(s *State, in *provider.Instance) { s.Recorded["rescue"] = in.ProviderID },
+			Owned, false},
 		{"its machine has another instance", func(s *State, in *provider.Instance) {
 			s.Recorded[in.MachineUID] = "sim:///other"
 		}, Unconfirmed, true},
@@ -86,7 +93,9 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, First: ago(time.Hour)}}
 		}, Duplicate, true},
 		{"the API server did not answer", func(s *State, _ *provider.Instance) { s.Live = nil }, Undetermined, false},
-		{"there is no machine at all", func(s *State, _ *provider.Instance) { s.Live, s.Recorded = map[types.UID]bool{}, nil }, Delete, true},
+		{"there is no machine at all", func(s *State, _ *provider.Instance) {
+			s.Live, s.Recorded = map[types.UID]bool{}, nil
+		}, Delete, true},
 		{"young", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20*time.Minute - 1) }, TooYoung, true},
 		{"old by a clock that may be wrong, and seen lately", func(s *State, in *provider.Instance) {
 			in.LaunchTime = ago(20*time.Minute + clockDifference - 1)
@@ -98,7 +107,8 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 		}, Delete, true},
 		{"just old enough", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20 * time.Minute) }, Delete, true},
 		{"made in the future", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(-time.Hour) }, TooYoung, true},
-		{"of unknown age, seen long ago", func(_ *State, in *provider.Instance) { in.LaunchTime = time.Time{} }, Delete, true},
+		{"of unknown age, seen long ago", func(_ *State, in *provider.Instance) { in.LaunchTime = time.Time{} },
+			Delete, true},
 		{"of unknown age, seen lately", func(s *State, in *provider.Instance) {
 			in.LaunchTime = time.Time{}
 			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(10 * time.Minute)}}
@@ -167,14 +177,16 @@ func TestWhatIsReadLastDecides(t *testing.T) {
 		change func(*provider.Instance)
 		want   bool
 	}{
-		"the same":             {func(*provider.Instance) {}, true},
-		"in another state":     {func(in *provider.Instance) { in.State = provider.StateTerminating }, true},
-		"without a birthday":   {func(in *provider.Instance) { in.LaunchTime = time.Time{} }, true},
-		"another one":          {func(in *provider.Instance) { in.ProviderID += "0" }, false},
-		"of another cluster":   {func(in *provider.Instance) { in.ClusterID = "theirs" }, false},
-		"of another machine":   {func(in *provider.Instance) { in.MachineUID = "another" }, false},
-		"under another name":   {func(in *provider.Instance) { in.MachineKey = "ns/another" }, false},
-		"untagged":             {func(in *provider.Instance) { in.ClusterID, in.MachineUID, in.MachineKey = "", "", "" }, false},
+		"the same":           {func(*provider.Instance) {}, true},
+		"in another state":   {func(in *provider.Instance) { in.State = provider.StateTerminating }, true},
+		"without a birthday": {func(in *provider.Instance) { in.LaunchTime = time.Time{} }, true},
+		"another one":        {func(in *provider.Instance) { in.ProviderID += "0" }, false},
+		"of another cluster": {func(in *provider.Instance) { in.ClusterID = "theirs" }, false},
+		"of another machine": {func(in *provider.Instance) { in.MachineUID = "another" }, false},
+		"under another name": {func(in *provider.Instance) { in.MachineKey = "ns/another" }, false},
+		"untagged": {func(in *provider.Instance) {
+			in.ClusterID, in.MachineUID, in.MachineKey = "", "", ""
+		}, false},
 		"younger than thought": {func(in *provider.Instance) { in.LaunchTime = ago(time.Minute) }, false},
 	} {
 		read := planned
@@ -228,7 +240,8 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 				in.LaunchTime = time.Time{}
 			}
 			if a&16 != 0 {
-				s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(time.Duration(b/2) * time.Minute), Attempts: int(b % 3), Duplicate: b&32 != 0}
+				s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(time.Duration(b/2) * time.Minute),
+					Attempts: int(b % 3), Duplicate: b&32 != 0}
 			}
 			if a&32 != 0 && listed {
 				s.Live[in.MachineUID] = true
@@ -238,7 +251,8 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 			}
 			if b&2 != 0 {
 				s.Leftovers = append(s.Leftovers, Leftovers{ID: in.ProviderID, Parts: []provider.Leftover{{
-					ID: "nic", LaunchTime: in.LaunchTime, ClusterID: in.ClusterID, MachineUID: in.MachineUID, MachineKey: in.MachineKey,
+					ID: "nic", LaunchTime: in.LaunchTime, ClusterID: in.ClusterID, MachineUID: in.MachineUID,
+					MachineKey: in.MachineKey,
 				}}})
 				continue
 			}

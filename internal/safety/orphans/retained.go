@@ -39,7 +39,8 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 			continue
 		}
 		e := ledger.Entry{
-			ProviderID: d.Instance.ProviderID, Parts: d.Parts, Machine: d.Instance.MachineKey, UID: string(d.Instance.MachineUID),
+			ProviderID: d.Instance.ProviderID, Parts: d.Parts, Machine: d.Instance.MachineKey,
+			UID:       string(d.Instance.MachineUID),
 			FirstSeen: observation.First, Outcome: string(d.Outcome),
 		}
 		if s := scopes[d.ID]; s != nil {

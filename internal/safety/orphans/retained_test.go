@@ -44,7 +44,8 @@ func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 	w.pass()
 	seen := w.clock.Now()
 	page, _ = w.page()
-	if page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != orphan.ProviderID || page.Entries[0].Outcome != string(Unconfirmed) ||
+	if page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != orphan.ProviderID ||
+		page.Entries[0].Outcome != string(Unconfirmed) ||
 		page.Entries[0].Source != w.namespace+"/small" || !page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
 		t.Errorf("kept %+v", page)
 	}
@@ -61,7 +62,8 @@ func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 	// A process that starts has seen nothing yet; when it was first seen is known anyway.
 	w.collector = New(w.collector.Options)
 	w.listing()
-	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) || !page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
+	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) ||
+		!page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
 		t.Errorf("kept %+v after a restart", page)
 	}
 }
@@ -82,7 +84,8 @@ func TestWhatCouldNotBeListedIsRetainedToo(t *testing.T) {
 	}
 	w.listing()
 	page, _ := w.page()
-	want := []ledger.Unlisted{{Source: w.namespace + "/dark", Why: "CredentialsNotFound"}, {Source: w.namespace + "/small", Why: "Unavailable"}}
+	want := []ledger.Unlisted{{Source: w.namespace + "/dark", Why: "CredentialsNotFound"},
+		{Source: w.namespace + "/small", Why: "Unavailable"}}
 	if len(page.Unlisted) != 2 || page.Unlisted[0] != want[0] || page.Unlisted[1] != want[1] {
 		t.Errorf("kept %+v, want %+v", page.Unlisted, want)
 	}

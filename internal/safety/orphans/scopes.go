@@ -110,7 +110,8 @@ func inlineOf(m *v1beta1.Machine) resolve.Resolved {
 func (c *Collector) shouldBeListed(m *v1beta1.Machine, in inputs) bool {
 	instance := m.Status.Instance
 	if m.Spec.ProviderID == "" || !m.DeletionTimestamp.IsZero() || m.Status.FailureReason != "" ||
-		instance == nil || instance.State != v1beta1.InstanceRunning || instance.Provider != c.Cloud.Name() || nodeReports(m) {
+		instance == nil || instance.State != v1beta1.InstanceRunning || instance.Provider != c.Cloud.Name() ||
+		nodeReports(m) {
 		return false
 	}
 	used, wanted := instance.CredentialsRef, in.credentials
@@ -123,7 +124,8 @@ func nodeReports(m *v1beta1.Machine) bool {
 	})
 }
 
-// scopesOf reads the credentials and puts together what one list serves, in an order that depends on names only. What has no credentials has no list.
+// scopesOf reads the credentials and puts together what one list serves, in an order that depends on names only. What
+// has no credentials has no list.
 func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
@@ -134,7 +136,8 @@ func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, un
 		}
 		credentials, err := resolver.Credentials(ctx, in.namespace, in.credentials)
 		if err != nil {
-			c.log(ctx).Info("The instances of a class are not checked: its credentials cannot be read", "source", key, "cause", err.Error())
+			c.log(ctx).Info("The instances of a class are not checked: its credentials cannot be read", "source", key, "cause",
+				err.Error())
 			unlisted = append(unlisted, ledger.Unlisted{Source: nameOf(in.source), Why: v1beta1.ReasonCredentialsNotFound})
 			continue
 		}
@@ -152,13 +155,14 @@ func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, un
 	return scopes, unlisted
 }
 
-// scopeName is what classes with the same credentials have in common if one list serves them all: the scope that the driver
-// names, else the specification. The two can never be equal.
+// scopeName is what classes with the same credentials have in common if one list serves them all: the scope that the
+// driver names, else the specification. The two can never be equal.
 func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class provider.Class) string {
 	if scoper, ok := c.Cloud.(provider.Scoper); ok {
 		name, err := scoper.ListScope(class)
 		if err != nil {
-			c.log(ctx).Info("The driver cannot name the scope of a class, which is listed by itself", "source", key, "cause", err.Error())
+			c.log(ctx).Info("The driver cannot name the scope of a class, which is listed by itself", "source", key, "cause",
+				err.Error())
 		} else if name != "" {
 			return "scope/" + name
 		}

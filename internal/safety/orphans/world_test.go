@@ -34,8 +34,8 @@ var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
 
-// world is a cloud and the collector of one namespace and provider on a real API server, under a clock that only the test
-// moves.
+// world is a cloud and the collector of one namespace and provider on a real API server, under a clock that only the
+// test moves.
 type world struct {
 	*testing.T
 	api       client.WithWatch
@@ -76,18 +76,20 @@ func newWorld(t *testing.T, change ...func(*Rules)) *world {
 	for _, f := range change {
 		f(&r)
 	}
-	live := interceptor.NewClient(api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		w.listed++
-		o := &client.ListOptions{}
-		o.ApplyOptions(options)
-		if err := c.List(ctx, list, options...); err != nil {
-			return err
-		}
-		if w.onList != nil {
-			return w.onList(list, o)
-		}
-		return nil
-	}})
+	live := interceptor.NewClient(api,
+		interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			options ...client.ListOption) error {
+			w.listed++
+			o := &client.ListOptions{}
+			o.ApplyOptions(options)
+			if err := c.List(ctx, list, options...); err != nil {
+				return err
+			}
+			if w.onList != nil {
+				return w.onList(list, o)
+			}
+			return nil
+		}})
 	w.collector = New(Options{
 		Rules: r, Cloud: w.cloud, Client: api, Live: live, Reach: w.reach, Clock: w.clock, Metrics: metrics, Recorder: w,
 		Mismatch:      func() error { return w.mismatch },
@@ -101,7 +103,8 @@ func newWorld(t *testing.T, change ...func(*Rules)) *world {
 
 // Eventf implements events.EventRecorder.
 func (w *world) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
-	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", kind, reason, about.(client.Object).GetName(), fmt.Sprintf(note, args...)))
+	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", kind, reason, about.(client.Object).GetName(),
+		fmt.Sprintf(note, args...)))
 }
 
 func (w *world) create(o client.Object) {
@@ -127,7 +130,8 @@ func (w *world) classOf(name, account string) {
 	secret.Labels = map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}
 	w.create(secret)
 	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
-		Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)}, CredentialsRef: &v1beta1.LocalRef{Name: name},
+		Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)},
+		CredentialsRef: &v1beta1.LocalRef{Name: name},
 	}})
 }
 
@@ -135,7 +139,8 @@ func (w *world) classOf(name, account string) {
 func (w *world) sized(name, size string) {
 	w.Helper()
 	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
-		Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"size":"` + size + `"}`)}, CredentialsRef: &v1beta1.LocalRef{Name: "small"},
+		Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"size":"` + size + `"}`)},
+		CredentialsRef: &v1beta1.LocalRef{Name: "small"},
 	}})
 }
 
@@ -147,16 +152,19 @@ func (w *world) confirm(class, until string) {
 		value = strconv.Quote(until)
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1beta1.AnnotationRemoveOrphansUntil, value)
-	if err := w.api.Patch(w.Context(), &v1beta1.MachineClass{ObjectMeta: w.meta(class)}, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	if err := w.api.Patch(w.Context(), &v1beta1.MachineClass{ObjectMeta: w.meta(class)},
+		client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// wantBlocked compares the condition OrphanRemovalBlocked of a class: its reason, "" for none, and a part of its message.
+// wantBlocked compares the condition OrphanRemovalBlocked of a class: its reason, "" for none, and a part of its
+// message.
 func (w *world) wantBlocked(class, reason, message string) {
 	w.Helper()
 	found := &v1beta1.MachineClass{}
-	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(&v1beta1.MachineClass{ObjectMeta: w.meta(class)}), found); err != nil {
+	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(&v1beta1.MachineClass{ObjectMeta: w.meta(class)}),
+		found); err != nil {
 		w.Fatal(err)
 	}
 	c := meta.FindStatusCondition(found.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
@@ -170,11 +178,13 @@ func (w *world) wantBlocked(class, reason, message string) {
 // machine makes one of the class, with an instance that runs if a provider ID is given.
 func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	w.Helper()
-	m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}, ProviderID: providerID}}
+	m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class},
+		ProviderID: providerID}}
 	w.create(m)
 	if providerID != "" {
 		w.status(m, func(s *v1beta1.MachineStatus) {
-			s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.namespace, CredentialsRef: &v1beta1.LocalRef{Name: class}}
+			s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.namespace,
+				CredentialsRef: &v1beta1.LocalRef{Name: class}}
 		})
 	}
 	return m

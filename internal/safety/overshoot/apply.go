@@ -20,17 +20,18 @@ func freezable(f *family) bool {
 	return slices.ContainsFunc(f.members(), func(o client.Object) bool { return !frozen(o) && f.creates(o) })
 }
 
-// creates reports whether a member may come to make machines. Old sets without machines are left as they are: only their
-// deployment, which is frozen too, could have them make some.
+// creates reports whether a member may come to make machines. Old sets without machines are left as they are: only
+// their deployment, which is frozen too, could have them make some.
 func (f *family) creates(o client.Object) bool {
 	set, ok := o.(*v1beta1.MachineSet)
 	return !ok || f.deployment == nil || set.ReplicasOrDefault() > 0 || f.live[set.UID] > 0
 }
 
-// freeze labels what may create machines, the root first, and says why. What is frozen already stays as it is. It reports
-// whether it wrote anything, also with an error.
+// freeze labels what may create machines, the root first, and says why. What is frozen already stays as it is. It
+// reports whether it wrote anything, also with an error.
 func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) (wrote bool, err error) {
-	message := fmt.Sprintf("There are %s although at most %d may be. No more are made until some are gone.", wording.Count(live, "machine"), high)
+	message := fmt.Sprintf("There are %s although at most %d may be. No more are made until some are gone.",
+		wording.Count(live, "machine"), high)
 	if live == 1 {
 		message = fmt.Sprintf("There is 1 machine although at most %d may be. No more are made until it is gone.", high)
 	}
@@ -61,8 +62,8 @@ func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) (wro
 	return wrote, nil
 }
 
-// explain gives the condition Frozen our reason, if it has not. Owners keep it for as long as the label is there, and end
-// it when that is gone. It reports whether it wrote anything.
+// explain gives the condition Frozen our reason, if it has not. Owners keep it for as long as the label is there, and
+// end it when that is gone. It reports whether it wrote anything.
 func (r *Reconciler) explain(ctx context.Context, o client.Object, message string) (bool, error) {
 	conditions := conditionsOf(o)
 	if c := meta.FindStatusCondition(*conditions, v1beta1.ConditionFrozen); c != nil &&

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// perMachine for each machine of a family passes between two checks it, up to the period: a check goes through them all,
-	// and the cost of a fleet that comes up or goes would grow with its square.
+	// perMachine for each machine of a family passes between two checks it, up to the period: a check goes through them
+	// all, and the cost of a fleet that comes up or goes would grow with its square.
 	perMachine = time.Millisecond
 	// conflictDelay is when to check again after somebody else wrote first.
 	conflictDelay = time.Second
@@ -127,11 +127,14 @@ func (r *Reconciler) stepped(known *familyState, f *family, now time.Time, wrote
 
 func (r *Reconciler) observation(f *family, now time.Time) (Observation, bool) {
 	wanted, known := f.wanted()
-	return Observation{Now: now, Wanted: wanted, Recorded: f.recorded(), Live: f.count(), Frozen: f.frozen(), Unfreeze: f.unfreeze()}, known
+	return Observation{Now: now, Wanted: wanted, Recorded: f.recorded(), Live: f.count(), Frozen: f.frozen(),
+		Unfreeze: f.unfreeze()}, known
 }
 
-// stepLive freezes a family that has too many machines, if the API server reports it too, and completes a step that was cut off.
-func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *familyState, seen Observation) (time.Duration, error) {
+// stepLive freezes a family that has too many machines, if the API server reports it too, and completes a step that
+// was cut off.
+func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *familyState,
+	seen Observation) (time.Duration, error) {
 	f, err := find(ctx, r.Live, known.key, false)
 	if err != nil {
 		return 0, err
@@ -149,7 +152,8 @@ func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *family
 	known.history = known.history.Learn(observation, r.Limits)
 	var wrote bool
 	switch decision := Decide(known.history, observation, r.Limits); {
-	case decision.Step == Freeze || observation.Frozen && decision.Step == Keep: // One that is frozen already was left half done.
+	// One that is frozen already was left half done.
+	case decision.Step == Freeze || observation.Frozen && decision.Step == Keep:
 		wrote, err = r.freeze(ctx, f, observation.Live, decision.High)
 	case known.cutOff && !observation.Frozen && f.marked():
 		wrote, err = r.thaw(ctx, f)

@@ -29,7 +29,8 @@ type Observation struct {
 	Now time.Time
 	// Wanted is how many machines there may be: replicas, and the surge of a deployment.
 	Wanted int
-	// Recorded is how many its owners' status says that there are. Where nothing is remembered, they count as wanted before.
+	// Recorded is how many its owners' status says that there are. Where nothing is remembered, they count as wanted
+	// before.
 	Recorded int
 	// Live is how many there are that nobody deletes and that are not preserved.
 	Live int
@@ -48,8 +49,8 @@ type Decision struct {
 	Wait time.Duration
 }
 
-// Learn returns the history with what a observation says about how many machines are wanted. Whoever wants fewer than before has
-// a period to delete the others: they are no overshoot.
+// Learn returns the history with what a observation says about how many machines are wanted. Whoever wants fewer than
+// before has a period to delete the others: they are no overshoot.
 func (h History) Learn(s Observation, l Limits) History {
 	was := h.tolerated(s.Now)
 	if !h.known {

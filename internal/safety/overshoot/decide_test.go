@@ -34,29 +34,42 @@ func TestDecide(t *testing.T) {
 		observation Observation
 		want        Decision
 	}{
-		"as many as wanted":             {observation: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
-		"as many as tolerated":          {observation: at(0, 3, 5), want: Decision{Step: Keep, High: 5}},
-		"one more":                      {observation: at(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
-		"none wanted":                   {observation: at(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
-		"still too many":                {observation: at(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
-		"few enough":                    {observation: at(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"too few":                       {observation: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"unfrozen by a person":          {observation: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"not to be frozen":              {observation: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"frozen just now, few enough":   {before: []Observation{at(0, 3, 6)}, observation: at(20, 3, 3, isFrozen), want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
-		"frozen a period ago":           {before: []Observation{at(0, 3, 6)}, observation: at(60, 3, 3, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"thawed just now, too many":     {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(59, 3, 6), want: Decision{Step: Keep, High: 5, Wait: time.Second}},
-		"thawed a period ago":           {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(60, 3, 6), want: Decision{Step: Freeze, High: 5}},
-		"frozen just now, and a person": {before: []Observation{at(0, 3, 6)}, observation: at(1, 3, 6, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"fewer wanted just now":         {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"fewer wanted, but more made":   {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 12), want: Decision{Step: Freeze, High: 11}},
-		"fewer wanted a while ago":      {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(69, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Second}},
-		"fewer wanted a period ago":     {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(70, 3, 9), want: Decision{Step: Freeze, High: 5}},
-		"ever fewer":                    {before: []Observation{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)}, observation: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
-		"fewer, then more":              {before: []Observation{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)}, observation: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
-		"a new process, fewer wanted":   {observation: at(0, 3, 9, recorded), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"a new process, none recorded":  {observation: at(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
-		"frozen, fewer wanted just now": {before: []Observation{at(0, 9, 12), at(70, 3, 8, isFrozen)}, observation: at(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
+		"as many as wanted":    {observation: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
+		"as many as tolerated": {observation: at(0, 3, 5), want: Decision{Step: Keep, High: 5}},
+		"one more":             {observation: at(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
+		"none wanted":          {observation: at(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
+		"still too many":       {observation: at(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
+		"few enough":           {observation: at(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"too few":              {observation: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"unfrozen by a person": {observation: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"not to be frozen":     {observation: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"frozen just now, few enough": {before: []Observation{at(0, 3, 6)}, observation: at(20, 3, 3, isFrozen),
+			want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
+		"frozen a period ago": {before: []Observation{at(0, 3, 6)}, observation: at(60, 3, 3, isFrozen),
+			want: Decision{Step: Thaw, High: 5}},
+		"thawed just now, too many": {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(59, 3, 6),
+			want: Decision{Step: Keep, High: 5, Wait: time.Second}},
+		"thawed a period ago": {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(60, 3, 6),
+			want: Decision{Step: Freeze, High: 5}},
+		"frozen just now, and a person": {before: []Observation{at(0, 3, 6)}, observation: at(1, 3, 6, isFrozen, unfreeze),
+			want: Decision{Step: Thaw, High: 5}},
+		"fewer wanted just now": {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 9),
+			want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
+		"fewer wanted, but more made": {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 12),
+			want: Decision{Step: Freeze, High: 11}},
+		"fewer wanted a while ago": {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(69, 3, 9),
+			want: Decision{Step: Keep, High: 11, Wait: time.Second}},
+		"fewer wanted a period ago": {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(70, 3, 9),
+			want: Decision{Step: Freeze, High: 5}},
+		"ever fewer": {before: []Observation{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)},
+			observation: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
+		"fewer, then more": {before: []Observation{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)},
+			observation: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
+		"a new process, fewer wanted": {observation: at(0, 3, 9, recorded),
+			want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
+		"a new process, none recorded": {observation: at(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
+		"frozen, fewer wanted just now": {before: []Observation{at(0, 9, 12), at(70, 3, 8, isFrozen)},
+			observation: at(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var h History
@@ -150,7 +163,8 @@ func FuzzDecide(f *testing.F) {
 			}
 			last.Now = last.Now.Add(d.Wait)
 		}
-		if over, calm := last.Live > last.Wanted+l.Up, last.Live <= last.Wanted+l.Up-l.Down; over && !frozen || calm && frozen {
+		if over, calm := last.Live > last.Wanted+l.Up, last.Live <= last.Wanted+l.Up-l.Down; over && !frozen ||
+			calm && frozen {
 			t.Fatalf("rests with frozen=%v: %+v", frozen, last)
 		}
 	})

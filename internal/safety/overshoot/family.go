@@ -123,8 +123,8 @@ func counts(m metav1.Object) bool {
 	return m.GetDeletionTimestamp() == nil && !preservation.Preserved(m)
 }
 
-// find returns the family of a key without its machines, nil if there is none (any more): the root is gone or on its way,
-// or it is a set that has an owner.
+// find returns the family of a key without its machines, nil if there is none (any more): the root is gone or on its
+// way, or it is a set that has an owner.
 func find(ctx context.Context, reader client.Reader, key types.NamespacedName, indexed bool) (*family, error) {
 	kind, name := split(key)
 	if kind == kindSet {

@@ -28,9 +28,12 @@ type Limits struct {
 
 // AddFlags adds the flags with their defaults.
 func (l *Limits) AddFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&l.Up, "overshoot-tolerance", DefaultUp, "how many machines more than wanted, surge included, a MachineDeployment or MachineSet may have until its creation of machines is frozen")
-	fs.IntVar(&l.Down, "overshoot-recovery", DefaultDown, "how many machines fewer than with --overshoot-tolerance a frozen MachineDeployment or MachineSet must have to be thawed; at most --overshoot-tolerance")
-	fs.DurationVar(&l.Period, "overshoot-check-period", DefaultPeriod, "time between a freeze for too many machines and its end, at least, and for which machines count as wanted that were wanted until then")
+	fs.IntVar(&l.Up, "overshoot-tolerance", DefaultUp,
+		"how many machines more than wanted, surge included, a MachineDeployment or MachineSet may have until its creation of machines is frozen")
+	fs.IntVar(&l.Down, "overshoot-recovery", DefaultDown,
+		"how many machines fewer than with --overshoot-tolerance a frozen MachineDeployment or MachineSet must have to be thawed; at most --overshoot-tolerance")
+	fs.DurationVar(&l.Period, "overshoot-check-period", DefaultPeriod,
+		"time between a freeze for too many machines and its end, at least, and for which machines count as wanted that were wanted until then")
 }
 
 // Validate names the flags that cannot be used.
@@ -40,7 +43,8 @@ func (l *Limits) Validate() error {
 		errs = append(errs, fmt.Errorf("--overshoot-tolerance is %d; it must be at least 0", l.Up))
 	}
 	if l.Down < 0 || l.Down > l.Up {
-		errs = append(errs, fmt.Errorf("--overshoot-recovery is %d; it must be between 0 and --overshoot-tolerance, which is %d", l.Down, l.Up))
+		errs = append(errs,
+			fmt.Errorf("--overshoot-recovery is %d; it must be between 0 and --overshoot-tolerance, which is %d", l.Down, l.Up))
 	}
 	if l.Period <= 0 {
 		errs = append(errs, fmt.Errorf("--overshoot-check-period is %s; it must be longer than 0s", l.Period))

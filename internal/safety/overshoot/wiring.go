@@ -39,9 +39,11 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		// One at a time: families are many and looks are short.
 		Name: "overshoot", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfDeployment), Predicate: ownerChanged()},
+			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfDeployment),
+				Predicate: ownerChanged()},
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfSet), Predicate: ownerChanged()},
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.familyOfMachine), Predicate: numberChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.familyOfMachine),
+				Predicate: numberChanged()},
 		},
 	}
 }
@@ -67,7 +69,8 @@ func (r *Reconciler) familyOfMachine(ctx context.Context, o client.Object) []rec
 	}
 	set := &v1beta1.MachineSet{}
 	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
-	if err := r.Client.Get(ctx, key, set, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+	if err := r.Client.Get(ctx, key, set, client.UnsafeDisableDeepCopy,
+		client.DisableReadYourWritesConsistency); err != nil {
 		return nil // The set's own event comes when it does.
 	}
 	requests := familyOfSet(ctx, set)

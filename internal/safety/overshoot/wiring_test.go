@@ -29,15 +29,20 @@ func TestWhatIsNews(t *testing.T) {
 	}
 	owner := []metav1.OwnerReference{{Kind: kindDeployment, Name: "d", UID: "2", Controller: new(true)}}
 	for name, test := range map[string]struct{ got, want bool }{
-		"machine: status":      {machine(func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineRunning }), false},
-		"machine: deletion":    {machine(func(m *v1beta1.Machine) { m.DeletionTimestamp = &now }), true},
-		"machine: preserved":   {machine(func(m *v1beta1.Machine) { m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: ""} }), true},
+		"machine: status":   {machine(func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineRunning }), false},
+		"machine: deletion": {machine(func(m *v1beta1.Machine) { m.DeletionTimestamp = &now }), true},
+		"machine: preserved": {machine(func(m *v1beta1.Machine) {
+			m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: ""}
+		}), true},
 		"machine: owner":       {machine(func(m *v1beta1.Machine) { m.OwnerReferences = owner }), true},
 		"owner: status":        {set(func(s *v1beta1.MachineSet) { s.Status.Replicas = 3 }), false},
 		"owner: specification": {set(func(s *v1beta1.MachineSet) { s.Generation = 2 }), true},
-		"owner: label":         {set(func(s *v1beta1.MachineSet) { s.Labels = map[string]string{v1beta1.LabelFreeze: ""} }), true},
-		"owner: unfreeze":      {set(func(s *v1beta1.MachineSet) { s.Annotations = map[string]string{v1beta1.AnnotationUnfreeze: ""} }), true},
-		"owner: owner":         {set(func(s *v1beta1.MachineSet) { s.OwnerReferences = owner }), true},
+		"owner: label": {set(func(s *v1beta1.MachineSet) { s.Labels = map[string]string{v1beta1.LabelFreeze: ""} }),
+			true},
+		"owner: unfreeze": {set(func(s *v1beta1.MachineSet) {
+			s.Annotations = map[string]string{v1beta1.AnnotationUnfreeze: ""}
+		}), true},
+		"owner: owner": {set(func(s *v1beta1.MachineSet) { s.OwnerReferences = owner }), true},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %v", name, test.got)

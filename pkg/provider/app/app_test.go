@@ -27,13 +27,18 @@ func TestADriverThatCannotWorkIsRefusedAtTheStart(t *testing.T) {
 		return func() (provider.Driver, error) { return n, nil }
 	}
 	for reports, p := range map[string]Provider{
-		"":                            {Name: "acme", New: driver(named{name: "acme", timeout: time.Second, settle: time.Second})},
-		"New is required":             {Name: "acme"},
-		"make the driver: no cloud":   {Name: "acme", New: func() (provider.Driver, error) { return nil, errors.New("no cloud") }},
-		`calls itself "b", its`:       {Name: "a", New: driver(named{name: "b", timeout: time.Second, settle: time.Second})},
-		`the driver's name "My.Cloud`: {Name: "My.Cloud", New: driver(named{name: "My.Cloud", timeout: time.Second, settle: time.Second})},
-		"CallTimeout is 0s":           {Name: "acme", New: driver(named{name: "acme", settle: time.Second})},
-		"CreateSettle is -1s":         {Name: "acme", New: driver(named{name: "acme", timeout: time.Second, settle: -time.Second})},
+		"": {Name: "acme",
+			New: driver(named{name: "acme", timeout: time.Second, settle: time.Second})},
+		"New is required": {Name: "acme"},
+		"make the driver: no cloud": {Name: "acme", New: func() (provider.Driver, error) {
+			return nil, errors.New("no cloud")
+		}},
+		`calls itself "b", its`: {Name: "a", New: driver(named{name: "b", timeout: time.Second, settle: time.Second})},
+		`the driver's name "My.Cloud`: {Name: "My.Cloud",
+			New: driver(named{name: "My.Cloud", timeout: time.Second, settle: time.Second})},
+		"CallTimeout is 0s": {Name: "acme", New: driver(named{name: "acme", settle: time.Second})},
+		"CreateSettle is -1s": {Name: "acme",
+			New: driver(named{name: "acme", timeout: time.Second, settle: -time.Second})},
 	} {
 		_, err := p.driver()
 		if (err == nil) != (reports == "") || err != nil && !strings.Contains(err.Error(), reports) {

@@ -40,9 +40,11 @@ func operatorOptions(log logr.Logger, s *settings) operator.Options {
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	target := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}, {Object: &policyv1.PodDisruptionBudget{}}}
+	target := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode},
+		{Object: &policyv1.PodDisruptionBudget{}}}
 	if s.approveKubeletCSRs {
-		target = append(target, operator.Kind{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform})
+		target = append(target, operator.Kind{Object: &certificatesv1.CertificateSigningRequest{},
+			Transform: approval.Transform})
 	}
 	return operator.Options{
 		Scheme: scheme,
@@ -173,9 +175,10 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	return addOrphans(op, s, guarded, reconciler.CheckInstance, orphanTarget)
 }
 
-// addOrphanDrains wires the drains of Nodes that no Machine has. They are apart from those of Machines, whose reconciler ends
-// every drain of a Machine that does not exist.
-func addOrphanDrains(mgr manager.Manager, target *operator.Cluster, o drain.Options, events wiring.TargetEvents) (*orphans.Target, error) {
+// addOrphanDrains wires the drains of Nodes that no Machine has. They are apart from those of Machines, whose
+// reconciler ends every drain of a Machine that does not exist.
+func addOrphanDrains(mgr manager.Manager, target *operator.Cluster, o drain.Options,
+	events wiring.TargetEvents) (*orphans.Target, error) {
 	o.Metrics = nil // There are a few at most, and a metric can be registered once.
 	drains := drain.New(o)
 	table := drains.Wiring()
@@ -187,7 +190,8 @@ func addOrphanDrains(mgr manager.Manager, target *operator.Cluster, o drain.Opti
 }
 
 // addApproval wires the approval of what the kubelets of this provider's machines ask for.
-func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud, classes approval.Classes, events wiring.TargetEvents) error {
+func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud, classes approval.Classes,
+	events wiring.TargetEvents) error {
 	mgr, control, target := op.Manager(), op.Control(), op.Target()
 	if err := approval.RegisterIndexes(ctx, target.Cache); err != nil {
 		return err

@@ -13,9 +13,10 @@ import (
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
 )
 
-// addOrphans wires the collection of instances that have no Machine. uncertainty has a Machine look for its instance. target is nil
-// where there is no target cluster.
-func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, checkInstance func(*v1beta1.Machine), target *orphans.Target) error {
+// addOrphans wires the collection of instances that have no Machine. uncertainty has a Machine look for its instance.
+// target is nil where there is no target cluster.
+func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, checkInstance func(*v1beta1.Machine),
+	target *orphans.Target) error {
 	counted, err := orphans.NewMetrics(metrics.Registry)
 	if err != nil {
 		return err

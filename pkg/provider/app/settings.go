@@ -46,8 +46,10 @@ const (
 
 func defaultSettings() *settings {
 	return &settings{
-		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: drain.DefaultWorkers, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true,
-		orphans:         orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge, MaxDeletes: orphans.DefaultMaxDeletes},
+		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: drain.DefaultWorkers, concurrentEvictions: 20,
+		cloudBurst: 10, approveKubeletCSRs: true,
+		orphans: orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge,
+			MaxDeletes: orphans.DefaultMaxDeletes},
 		orphansAction:   deleteOrphans,
 		preserveTimeout: machine.DefaultPreserveTimeout,
 		preserveLimit:   machine.DefaultPreserveLimit,
@@ -56,29 +58,44 @@ func defaultSettings() *settings {
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentMachines, "concurrent-machines", s.concurrentMachines, "machines worked on at the same time")
-	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses, "machine classes worked on at the same time")
-	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains, "nodes whose pods are checked at the same time; at least half as many again as --concurrent-evictions, whatever is given")
-	fs.IntVar(&s.concurrentEvictions, "concurrent-evictions", s.concurrentEvictions, "evictions under way at the same time")
-	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates, "instances being created at the same time, from the call that asks for one until it runs; 0 is no limit")
-	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS, "calls to the cloud per second, of the whole process; 0 is no limit")
+	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses,
+		"machine classes worked on at the same time")
+	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains,
+		"nodes whose pods are checked at the same time; at least half as many again as --concurrent-evictions, whatever is given")
+	fs.IntVar(&s.concurrentEvictions, "concurrent-evictions", s.concurrentEvictions,
+		"evictions under way at the same time")
+	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates,
+		"instances being created at the same time, from the call that asks for one until it runs; 0 is no limit")
+	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS,
+		"calls to the cloud per second, of the whole process; 0 is no limit")
 	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst, "calls to the cloud that may be made at once, with --cloud-qps")
-	fs.StringVar(&s.bootstrapEndpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
-	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
-	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs, "approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
-	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout, "time for which a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
-	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit, "how many machines of one MachineDeployment, or of one MachineSet alone, are preserved at a time because they failed (machinist.dev/preserve=when-failed); others are replaced as usual")
+	fs.StringVar(&s.bootstrapEndpoint, "bootstrap-endpoint", "",
+		"URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
+	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "",
+		"PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
+	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs,
+		"approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
+	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout,
+		"time for which a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
+	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit,
+		"how many machines of one MachineDeployment, or of one MachineSet alone, are preserved at a time because they failed (machinist.dev/preserve=when-failed); others are replaced as usual")
 	s.interruptions.AddFlags(fs)
-	fs.DurationVar(&s.orphans.Period, "orphan-check-period", s.orphans.Period, "time between two checks for instances that have no Machine; one is removed if two checks in a row find it, and none for that long after an outage")
-	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge, "age from which an instance without a Machine is removed")
-	fs.StringVar(&s.orphansAction, "orphan-action", s.orphansAction, "what to do with instances that have no Machine: delete or report")
+	fs.DurationVar(&s.orphans.Period, "orphan-check-period", s.orphans.Period,
+		"time between two checks for instances that have no Machine; one is removed if two checks in a row find it, and none for that long after an outage")
+	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge,
+		"age from which an instance without a Machine is removed")
+	fs.StringVar(&s.orphansAction, "orphan-action", s.orphansAction,
+		"what to do with instances that have no Machine: delete or report")
 	s.webhook.AddFlags(fs)
-	fs.IntVar(&s.orphans.MaxDeletes, "orphan-max-deletes", s.orphans.MaxDeletes, "instances without a Machine that are removed at one check most")
+	fs.IntVar(&s.orphans.MaxDeletes, "orphan-max-deletes", s.orphans.MaxDeletes,
+		"instances without a Machine that are removed at one check most")
 }
 
 func (s *settings) validate() error {
 	var errs []error
 	for flag, value := range map[string]int{
-		"concurrent-machines": s.concurrentMachines, "concurrent-classes": s.concurrentClasses, "concurrent-drains": s.concurrentDrains,
+		"concurrent-machines": s.concurrentMachines, "concurrent-classes": s.concurrentClasses,
+		"concurrent-drains":    s.concurrentDrains,
 		"concurrent-evictions": s.concurrentEvictions, "cloud-burst": s.cloudBurst,
 	} {
 		if value < 1 {
@@ -96,7 +113,8 @@ func (s *settings) validate() error {
 	}
 	if s.bootstrapEndpoint != "" {
 		if u, err := url.Parse(s.bootstrapEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
-			errs = append(errs, fmt.Errorf("--bootstrap-endpoint is %q; it must be a URL such as https://api.example.com:6443", s.bootstrapEndpoint))
+			errs = append(errs, fmt.Errorf("--bootstrap-endpoint is %q; it must be a URL such as https://api.example.com:6443",
+				s.bootstrapEndpoint))
 		}
 	}
 	if s.preserveTimeout < time.Second {
@@ -115,10 +133,12 @@ func (s *settings) validate() error {
 		errs = append(errs, fmt.Errorf("--orphan-min-age is %s; it must not be negative", s.orphans.MinAge))
 	}
 	if s.orphans.MaxDeletes < 1 {
-		errs = append(errs, fmt.Errorf("--orphan-max-deletes is %d; it must be at least 1 (--orphan-action=%s removes none)", s.orphans.MaxDeletes, reportOrphans))
+		errs = append(errs, fmt.Errorf("--orphan-max-deletes is %d; it must be at least 1 (--orphan-action=%s removes none)",
+			s.orphans.MaxDeletes, reportOrphans))
 	}
 	if s.orphansAction != deleteOrphans && s.orphansAction != reportOrphans {
-		errs = append(errs, fmt.Errorf("--orphan-action is %q; it must be %s or %s", s.orphansAction, deleteOrphans, reportOrphans))
+		errs = append(errs, fmt.Errorf("--orphan-action is %q; it must be %s or %s", s.orphansAction, deleteOrphans,
+			reportOrphans))
 	}
 	return errors.Join(errs...)
 }

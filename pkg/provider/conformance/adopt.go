@@ -4,13 +4,18 @@ import "machinist.dev/machinist/pkg/provider"
 
 func adoptCases() []testCase {
 	return []testCase{
-		{name: "AdoptTags", rule: "Adopt puts the tags on an instance that has none, again without harm; from then on it is the machine's.", needs: []need{needsAdopter, needsLaunch}, test: adoptTags},
-		{name: "AdoptRefusesOthers", rule: "Adopt of an instance that carries another's tags is FailedPrecondition and changes nothing.", needs: []need{needsAdopter}, test: adoptRefusesOthers},
+		{name: "AdoptTags",
+			rule:  "Adopt puts the tags on an instance that has none, again without harm; from then on it is the machine's.",
+			needs: []need{needsAdopter, needsLaunch}, test: adoptTags},
+		{name: "AdoptRefusesOthers",
+			rule:  "Adopt of an instance that carries another's tags is FailedPrecondition and changes nothing.",
+			needs: []need{needsAdopter}, test: adoptRefusesOthers},
 	}
 }
 
 func (t *trial) adoption(s *subject) provider.AdoptRequest {
-	return provider.AdoptRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID, Tags: s.tags()}
+	return provider.AdoptRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID,
+		Tags: s.tags()}
 }
 
 func adoptTags(t *trial) {

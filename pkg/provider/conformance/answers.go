@@ -8,11 +8,20 @@ import (
 
 func answerCases() []testCase {
 	return []testCase{
-		{name: "UnsteadyLists", rule: "Of a list that repeats entries and changes its order, List leaves out none and has none twice on a page; all other calls go on.", needs: []need{injecting(UnsteadyLists)}, test: unsteadyLists},
-		{name: "OtherCase", rule: "An instance whose id or name is spelled in another case keeps its provider ID, is found and is deleted.", needs: []need{injecting(OtherCase)}, test: otherCase},
-		{name: "StateGoesBack", rule: "An instance whose state goes back is the same one, is not Failed or Stopped, and can be deleted.", needs: []need{injecting(StateGoesBack)}, test: stateGoesBack},
-		{name: "HugeAnswers", rule: "A call whose answer has hundreds of megabytes fails, with a code that leaves open whether it took effect.", needs: []need{injecting(HugeAnswers)}, test: hugeAnswers},
-		{name: "OthersWithOurName", rule: "Another's instance with the name of one of ours is never returned, listed or deleted.", needs: []need{needsNamed}, test: othersWithOurName},
+		{name: "UnsteadyLists",
+			rule: "Of a list that repeats entries and changes its order, List leaves out none and has none twice on a page; all other calls go on.", needs: []need{injecting(UnsteadyLists)}, test: unsteadyLists},
+		{name: "OtherCase",
+			rule:  "An instance whose id or name is spelled in another case keeps its provider ID, is found and is deleted.",
+			needs: []need{injecting(OtherCase)}, test: otherCase},
+		{name: "StateGoesBack",
+			rule:  "An instance whose state goes back is the same one, is not Failed or Stopped, and can be deleted.",
+			needs: []need{injecting(StateGoesBack)}, test: stateGoesBack},
+		{name: "HugeAnswers",
+			rule:  "A call whose answer has hundreds of megabytes fails, with a code that leaves open whether it took effect.",
+			needs: []need{injecting(HugeAnswers)}, test: hugeAnswers},
+		{name: "OthersWithOurName",
+			rule:  "Another's instance with the name of one of ours is never returned, listed or deleted.",
+			needs: []need{needsNamed}, test: othersWithOurName},
 	}
 }
 
@@ -118,7 +127,8 @@ func hugeAnswers(t *trial) {
 		if err == nil {
 			t.Errorf("%s succeeds with an answer of hundreds of megabytes: it reads answers of any length", call.name)
 		} else if code := provider.CodeOf(err); !code.Ambiguous() {
-			t.Errorf("%s with an answer of hundreds of megabytes: %v; the code %s says more than it can know", call.name, err, code)
+			t.Errorf("%s with an answer of hundreds of megabytes: %v; the code %s says more than it can know",
+				call.name, err, code)
 		}
 	}
 	end()
@@ -179,13 +189,16 @@ func othersWithOurName(t *trial) {
 		}
 		_, err = t.driver.Delete(t.Context(), t.deleteByID(untagged))
 		// Tags that are on their way look the same for a while.
-		t.wantCode(err, "Delete of another's instance with the name of ours and "+name, provider.FailedPrecondition, provider.Aborted)
+		t.wantCode(err, "Delete of another's instance with the name of ours and "+name, provider.FailedPrecondition,
+			provider.Aborted)
 		t.delete(t.driver, t.deleteByTags(s))
 		in2, err := t.driver.Get(t.Context(), t.byID(untagged))
 		if err != nil {
-			t.Errorf("Get of another's instance with the name of ours and %s, after Deletes that must not touch it: %v", name, err)
+			t.Errorf("Get of another's instance with the name of ours and %s, after Deletes that must not touch it: %v", name,
+				err)
 		} else if in2.State == provider.StateTerminating || in2.State == provider.StateStopped {
-			t.Errorf("another's instance with the name of ours and %s is in state %s after Deletes that must not touch it", name, in2.State)
+			t.Errorf("another's instance with the name of ours and %s is in state %s after Deletes that must not touch it",
+				name, in2.State)
 		}
 		now := t.resourcesNow()
 		for resource := range with {

@@ -22,13 +22,26 @@ import (
 func classCases() []testCase {
 	return []testCase{
 		{name: "NameAndTimes", rule: "Name is a DNS label, CallTimeout and CreateSettle are positive.", test: nameAndTimes},
-		{name: "ValidateAcceptsWhatWorks", rule: "Validate accepts what works, with credentials and without, also with some that only the cloud can refuse.", test: validateAcceptsWhatWorks},
-		{name: "InvalidSpecsAreRefusedByField", rule: "Validate, Capacity and Create refuse an invalid providerSpec with InvalidArgument and the field.", test: invalidSpecsAreRefused},
-		{name: "SpecIsDecodedStrictly", rule: "Unknown and repeated fields, other kinds and API versions, and what is no object are InvalidArgument.", test: specIsDecodedStrictly},
-		{name: "CredentialsAreDecodedStrictly", rule: "Validate refuses malformed credentials with InvalidArgument; no call works with them.", needs: []need{needsMalformed}, test: credentialsAreDecodedStrictly},
-		{name: "CredentialsNameNoSources", rule: "Credentials never make the driver read a file, fetch a URL or run a command.", test: credentialsNameNoSources},
-		{name: "RejectedCredentials", rule: "Credentials that the cloud does not accept are Unauthenticated or PermissionDenied, never NotFound or Gone.", needs: []need{needsRejected}, test: rejectedCredentials},
-		{name: "CapacityIsPlausible", rule: "Capacity answers with quantities that are not negative, or is Unimplemented.", test: capacityIsPlausible},
+		{name: "ValidateAcceptsWhatWorks",
+			rule: "Validate accepts what works, with credentials and without, also with some that only the cloud can refuse.",
+			test: validateAcceptsWhatWorks},
+		{name: "InvalidSpecsAreRefusedByField",
+			rule: "Validate, Capacity and Create refuse an invalid providerSpec with InvalidArgument and the field.",
+			test: invalidSpecsAreRefused},
+		{name: "SpecIsDecodedStrictly",
+			rule: "Unknown and repeated fields, other kinds and API versions, and what is no object are InvalidArgument.",
+			test: specIsDecodedStrictly},
+		{name: "CredentialsAreDecodedStrictly",
+			rule:  "Validate refuses malformed credentials with InvalidArgument; no call works with them.",
+			needs: []need{needsMalformed}, test: credentialsAreDecodedStrictly},
+		{name: "CredentialsNameNoSources",
+			rule: "Credentials never make the driver read a file, fetch a URL or run a command.",
+			test: credentialsNameNoSources},
+		{name: "RejectedCredentials",
+			rule:  "Credentials that the cloud does not accept are Unauthenticated or PermissionDenied, never NotFound or Gone.",
+			needs: []need{needsRejected}, test: rejectedCredentials},
+		{name: "CapacityIsPlausible", rule: "Capacity answers with quantities that are not negative, or is Unimplemented.",
+			test: capacityIsPlausible},
 	}
 }
 
@@ -53,8 +66,10 @@ func validateAcceptsWhatWorks(t *trial) {
 		if len(spec) == 0 {
 			continue
 		}
-		for with, credentials := range map[string]provider.Credentials{"no": {}, "good": t.Class.Credentials, "rejected": t.RejectedCredentials} {
-			err := t.driver.Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: spec, Credentials: credentials}})
+		for with, credentials := range map[string]provider.Credentials{"no": {}, "good": t.Class.Credentials,
+			"rejected": t.RejectedCredentials} {
+			err := t.driver.Validate(t.Context(),
+				provider.ValidateRequest{Class: provider.Class{Spec: spec, Credentials: credentials}})
 			if err != nil {
 				t.Errorf("Validate of %s with %s credentials: %v", name, with, err)
 			}
@@ -170,7 +185,10 @@ func (t *trial) calls(class provider.Class, s *subject) []cloudCall {
 	var optional []cloudCall
 	if _, interrupts := t.driver.driver.(provider.Interrupter); interrupts {
 		interruptions := provider.InterruptionsRequest{Class: class, ClusterID: s.cluster}
-		optional = append(optional, cloudCall{"Interruptions", func(ctx context.Context) error { _, err := t.driver.Interruptions(ctx, interruptions); return err }})
+		optional = append(optional, cloudCall{"Interruptions", func(ctx context.Context) error {
+			_, err := t.driver.Interruptions(ctx, interruptions)
+			return err
+		}})
 	}
 	return append(optional, []cloudCall{
 		{"Get by provider ID", get(byID)},
@@ -188,7 +206,8 @@ func credentialsAreDecodedStrictly(t *trial) {
 	for i, malformed := range t.MalformedCredentials {
 		class := provider.Class{Spec: t.Class.Spec, Credentials: malformed}
 		what := fmt.Sprintf("with MalformedCredentials[%d]", i)
-		t.wantCode(t.driver.Validate(t.Context(), provider.ValidateRequest{Class: class}), "Validate "+what, provider.InvalidArgument)
+		t.wantCode(t.driver.Validate(t.Context(), provider.ValidateRequest{Class: class}), "Validate "+
+			what, provider.InvalidArgument)
 		for _, call := range t.calls(class, s) {
 			t.wantCode(call.do(t.Context()), call.name+" "+what, provider.InvalidArgument, provider.Unauthenticated)
 		}
@@ -200,7 +219,8 @@ func rejectedCredentials(t *trial) {
 	t.launch(s)
 	class := provider.Class{Spec: t.Class.Spec, Credentials: t.RejectedCredentials}
 	for _, call := range t.calls(class, s) {
-		t.wantCode(call.do(t.Context()), call.name+" with RejectedCredentials", provider.Unauthenticated, provider.PermissionDenied)
+		t.wantCode(call.do(t.Context()), call.name+" with RejectedCredentials", provider.Unauthenticated,
+			provider.PermissionDenied)
 	}
 	t.awaitVisible(s)
 }
@@ -217,7 +237,8 @@ func capacityIsPlausible(t *trial) {
 		}
 	}
 	for field, value := range map[string]string{
-		"InstanceType": got.InstanceType, "Region": got.Region, "Zone": got.Zone, "Architecture": got.Architecture, "OperatingSystem": got.OperatingSystem,
+		"InstanceType": got.InstanceType, "Region": got.Region, "Zone": got.Zone, "Architecture": got.Architecture,
+		"OperatingSystem": got.OperatingSystem,
 	} {
 		if len(value) > 63 && field != "InstanceType" || len(value) > 256 {
 			t.Errorf("Capacity: %s %q is too long", field, value)

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// fakeCloud is a cloud in memory, of the kind that makes drivers work for their money: a server needs a network interface
-// that is made before it and stays after it, deleting takes a while, reads may lag, and errors repeat what was sent. What
-// takes time takes looks: the more often somebody looks, the sooner it has passed.
+// fakeCloud is a cloud in memory, of the kind that makes drivers work for their money: a server needs a network
+// interface that is made before it and stays after it, deleting takes a while, reads may lag, and errors repeat what
+// was sent. What takes time takes looks: the more often somebody looks, the sooner it has passed.
 type fakeCloud struct {
 	mu      sync.Mutex
 	account string // the token that is accepted
@@ -91,8 +91,8 @@ type request struct {
 // readsAll is the key of a context whose client reads answers of any length. Others read a megabyte.
 type readsAll struct{}
 
-// late reports whether what happened to a server since a fault began is not shown yet: for as long as the fault says, and in
-// one answer at least, so that a slow test does not miss it.
+// late reports whether what happened to a server since a fault began is not shown yet: for as long as the fault says,
+// and in one answer at least, so that a slow test does not miss it.
 func (c *fakeCloud) late(kind FaultKind, s *server, at time.Time) bool {
 	f := c.faults[kind]
 	if f == nil || at.Before(f.began) || time.Since(at) >= f.For && s.hidden[kind] > 0 {
@@ -243,7 +243,8 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 			return &cloudError{kind: "Exhausted", message: "no quota"}
 		}
 		c.serial++
-		made := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags), made: time.Now(), hidden: map[FaultKind]int{}}
+		made := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags),
+			made: time.Now(), hidden: map[FaultKind]int{}}
 		c.servers = append(c.servers, made)
 		c.parts["disk/"+made.id] = made.tags
 		c.tokens[w.idempotency] = spent{parameters, made.id}
@@ -324,7 +325,8 @@ func (c *fakeCloud) shown(s *server) server {
 }
 
 // listServers returns a page of the servers with the tags, after so many.
-func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[string]string, after, limit int) (page []server, more bool, err error) {
+func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[string]string, after,
+	limit int) (page []server, more bool, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
 		c.reads++
 		if after == 0 {
@@ -434,7 +436,8 @@ func (c *fakeCloud) hooks() Cloud {
 		Launch: func(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 			return c.launch(ctx, "", tags)
 		},
-		LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string, func(context.Context) error, error) {
+		LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string,
+			func(context.Context) error, error) {
 			return c.launch(ctx, gone.NodeName, tags)
 		},
 		Announce: func(_ context.Context, providerID string, at time.Time) (func(context.Context) error, error) {
@@ -470,7 +473,8 @@ func (c *fakeCloud) hooks() Cloud {
 	}
 }
 
-func (c *fakeCloud) launch(ctx context.Context, node string, tags map[string]string) (string, func(context.Context) error, error) {
+func (c *fakeCloud) launch(ctx context.Context, node string, tags map[string]string) (string,
+	func(context.Context) error, error) {
 	made, err := c.createServer(ctx, c.account, wanted{idempotency: random(4), size: "small", node: node, tags: tags})
 	return "fake://zone-1/" + made.id, func(context.Context) error {
 		c.mu.Lock()

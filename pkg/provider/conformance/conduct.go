@@ -13,9 +13,12 @@ import (
 func conductCases() []testCase {
 	return []testCase{
 		{name: "ManyAtOnce", rule: "One driver serves many calls at the same time and mixes nothing up.", test: manyAtOnce},
-		{name: "EndedContext", rule: "A call whose context has ended returns Canceled or DeadlineExceeded and has no effect.", test: endedContext},
-		{name: "SecretsStaySecret", rule: "No error and no instance contains credentials or user data, whatever goes wrong.", test: secretsStaySecret},
-		{name: "ReadsChangeNothing", rule: "Validate, Capacity, Get and List change nothing in the cloud.", needs: []need{needsResources}, test: readsChangeNothing},
+		{name: "EndedContext", rule: "A call whose context has ended returns Canceled or DeadlineExceeded and has no effect.",
+			test: endedContext},
+		{name: "SecretsStaySecret", rule: "No error and no instance contains credentials or user data, whatever goes wrong.",
+			test: secretsStaySecret},
+		{name: "ReadsChangeNothing", rule: "Validate, Capacity, Get and List change nothing in the cloud.",
+			needs: []need{needsResources}, test: readsChangeNothing},
 	}
 }
 
@@ -141,14 +144,16 @@ func secretsStaySecret(t *trial) {
 	for _, req := range []provider.CreateRequest{other, huge} {
 		_, _ = t.driver.Create(t.Context(), req)
 	}
-	for _, providerID := range []string{"conformance", "conformance://conformance/none", t.driver.Name() + "://none", s.providerID + "x", "../../etc/passwd"} {
+	for _, providerID := range []string{"conformance", "conformance://conformance/none", t.driver.Name() +
+		"://none", s.providerID + "x", "../../etc/passwd"} {
 		wrong := *s
 		wrong.providerID = providerID
 		_, _ = t.driver.Get(t.Context(), t.byID(&wrong))
 		_, _ = t.driver.Delete(t.Context(), t.deleteByID(&wrong))
 		_, _ = t.driver.Update(t.Context(), t.update(&wrong))
 	}
-	classes := []provider.Class{t.Class, {Spec: t.Class.Spec, Credentials: t.RejectedCredentials}, {Spec: []byte("{}"), Credentials: t.Class.Credentials}}
+	classes := []provider.Class{t.Class, {Spec: t.Class.Spec, Credentials: t.RejectedCredentials},
+		{Spec: []byte("{}"), Credentials: t.Class.Credentials}}
 	for _, malformed := range t.MalformedCredentials {
 		classes = append(classes, provider.Class{Spec: t.Class.Spec, Credentials: malformed})
 	}
@@ -182,7 +187,8 @@ func readsChangeNothing(t *trial) {
 	before := t.resourcesNow()
 	for range 3 {
 		t.must(t.driver.Validate(t.Context(), provider.ValidateRequest{Class: t.Class}), "Validate")
-		if _, err := t.driver.Capacity(t.Context(), provider.CapacityRequest{Class: t.Class}); provider.CodeOf(err) != provider.Unimplemented {
+		if _, err := t.driver.Capacity(t.Context(),
+			provider.CapacityRequest{Class: t.Class}); provider.CodeOf(err) != provider.Unimplemented {
 			t.must(err, "Capacity")
 		}
 		_, err := t.driver.Get(t.Context(), t.byID(s))

@@ -19,7 +19,8 @@ type Config struct {
 
 	// Class is one that works. Where it has no credentials, the driver is taken for one that needs none.
 	Class provider.Class
-	// OtherSpec is another providerSpec that works, with the same credentials, for a different instance: a larger one, say.
+	// OtherSpec is another providerSpec that works, with the same credentials, for a different instance: a larger one,
+	// say.
 	OtherSpec []byte
 	// InvalidSpecs must be refused. Unknown and repeated fields, other kinds and other API versions are tried anyway.
 	InvalidSpecs []InvalidSpec
@@ -61,20 +62,23 @@ type InvalidSpec struct {
 
 // Cloud holds the hooks. Each may be nil.
 type Cloud struct {
-	// Resources lists all that costs money or blocks a name: instances, disks, network interfaces, addresses, each with its
-	// kind and name, such as "disk/worker-1". It must not lag behind. Others' resources do no harm as long as they stay.
+	// Resources lists all that costs money or blocks a name: instances, disks, network interfaces, addresses, each with
+	// its kind and name, such as "disk/worker-1". It must not lag behind. Others' resources do no harm as long as they
+	// stay.
 	Resources func(ctx context.Context) ([]string, error)
 	// Launch makes an instance that is not Machinist's, with some of the tags provider.Tag* spelt as the driver spells
 	// them, and returns its provider ID and what removes it again. Removing what is gone is no error.
-	Launch func(ctx context.Context, tags map[string]string) (providerID string, remove func(context.Context) error, err error)
-	// LaunchNamed is Launch with the name, or whatever else the driver finds its instances by beside the tags, of an instance
-	// that the driver made and that is gone.
-	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string, remove func(context.Context) error, err error)
+	Launch func(ctx context.Context, tags map[string]string) (providerID string,
+		remove func(context.Context) error, err error)
+	// LaunchNamed is Launch with the name, or whatever else the driver finds its instances by beside the tags, of an
+	// instance that the driver made and that is gone.
+	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string,
+		remove func(context.Context) error, err error)
 	// Announce makes the cloud announce that it removes an instance at a time, until withdraw is called. Used where the
 	// driver implements provider.Interrupter.
 	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)
-	// Inject makes the cloud behave so until end is called. Faults of different kinds may be injected at the same time. For a
-	// fault that cannot be had it returns errors.ErrUnsupported.
+	// Inject makes the cloud behave so until end is called. Faults of different kinds may be injected at the same time.
+	// For a fault that cannot be had it returns errors.ErrUnsupported.
 	Inject func(ctx context.Context, fault Fault) (end func(), err error)
 }
 
@@ -114,35 +118,36 @@ const (
 
 // The cloud works, and behaves as clouds do. All calls succeed that are not mentioned.
 const (
-	// LateReads: for Fault.For, reads by ID do not know what was made, and show what was deleted as it was before. Lists, and
-	// calls that change something, are not behind.
+	// LateReads: for Fault.For, reads by ID do not know what was made, and show what was deleted as it was before.
+	// Lists, and calls that change something, are not behind.
 	LateReads FaultKind = "LateReads"
 	// LateLists: lists, and searches by tags, are Fault.For behind. Reads by ID are not.
 	LateLists FaultKind = "LateLists"
-	// LateTags: for Fault.For, reads and lists show a new instance without its tags, and searches by tags do not find it. The
-	// answer of the call that makes it has them.
+	// LateTags: for Fault.For, reads and lists show a new instance without its tags, and searches by tags do not find
+	// it. The answer of the call that makes it has them.
 	LateTags FaultKind = "LateTags"
-	// UnsteadyLists: lists have some entries twice, and each list comes in another order than the one before. The pages of one
-	// list keep to one order: none of its entries is missing.
+	// UnsteadyLists: lists have some entries twice, and each list comes in another order than the one before. The pages
+	// of one list keep to one order: none of its entries is missing.
 	UnsteadyLists FaultKind = "UnsteadyLists"
 	// DoneLate: calls that change something are answered with an error, "unavailable" or a timeout of the cloud's own, and
 	// take effect Fault.For later, also when the fault has ended by then.
 	DoneLate FaultKind = "DoneLate"
 	// OtherCase: answers spell ids and names in another case than they were given in, which the cloud does not tell apart.
 	OtherCase FaultKind = "OtherCase"
-	// StateGoesBack: every now and then a read or a list shows an instance in an earlier state, between later ones: as pending
-	// while it runs, as running while it is deleted.
+	// StateGoesBack: every now and then a read or a list shows an instance in an earlier state, between later ones: as
+	// pending while it runs, as running while it is deleted.
 	StateGoesBack FaultKind = "StateGoesBack"
 	// PartsRemain: the deletion of an instance that exists when the fault begins leaves the disks, network interfaces or
 	// addresses that otherwise go with it. They have to be deleted by calls of their own.
 	PartsRemain FaultKind = "PartsRemain"
-	// PartsGoneFirst: when the fault begins, the disks, network interfaces or addresses of the account's instances are removed,
-	// as somebody does by hand.
+	// PartsGoneFirst: when the fault begins, the disks, network interfaces or addresses of the account's instances are
+	// removed, as somebody does by hand.
 	PartsGoneFirst FaultKind = "PartsGoneFirst"
-	// QuotaFreesLate: there is no quota beyond what is in use when the fault begins, and what is deleted counts for Fault.For.
+	// QuotaFreesLate: there is no quota beyond what is in use when the fault begins, and what is deleted counts for
+	// Fault.For.
 	QuotaFreesLate FaultKind = "QuotaFreesLate"
-	// HugeAnswers: every answer is right and hundreds of megabytes longer than it has to be, by white space or by a field that
-	// nobody reads. Calls take effect.
+	// HugeAnswers: every answer is right and hundreds of megabytes longer than it has to be, by white space or by a
+	// field that nobody reads. Calls take effect.
 	HugeAnswers FaultKind = "HugeAnswers"
 )
 

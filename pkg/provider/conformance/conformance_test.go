@@ -20,15 +20,18 @@ func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 		return provider.NewCredentials(map[string][]byte{"token": []byte(token)})
 	}
 	return Config{
-		New:                  func() (provider.Driver, error) { return driver(), nil },
-		Class:                provider.Class{Spec: []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"small"}`), Credentials: credentials(c.account)},
-		OtherSpec:            []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"large"}`),
-		InvalidSpecs:         []InvalidSpec{{"no such size", []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"huge"}`), "size"}},
-		MalformedCredentials: []provider.Credentials{credentials("with white space"), provider.NewCredentials(map[string][]byte{"user": []byte("somebody-else")})},
-		RejectedCredentials:  credentials("token-of-nobody"),
-		Timeout:              time.Minute,
-		Full:                 true,
-		Cloud:                c.hooks(),
+		New: func() (provider.Driver, error) { return driver(), nil },
+		Class: provider.Class{Spec: []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"small"}`),
+			Credentials: credentials(c.account)},
+		OtherSpec: []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"large"}`),
+		InvalidSpecs: []InvalidSpec{{"no such size", []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"huge"}`),
+			"size"}},
+		MalformedCredentials: []provider.Credentials{credentials("with white space"),
+			provider.NewCredentials(map[string][]byte{"user": []byte("somebody-else")})},
+		RejectedCredentials: credentials("token-of-nobody"),
+		Timeout:             time.Minute,
+		Full:                true,
+		Cloud:               c.hooks(),
 	}
 }
 
@@ -113,7 +116,8 @@ func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
 		}
 		config.Full = true
 		full := record(t, config, tc.name)
-		optional := slices.Contains([]need{needsAdopter, needsScoper, needsInterrupter}, slices.Concat(tc.needs, []need{""})[0])
+		optional := slices.Contains([]need{needsAdopter, needsScoper, needsInterrupter},
+			slices.Concat(tc.needs, []need{""})[0])
 		if want := len(tc.needs) > 0 && !optional; full.failed != want {
 			t.Errorf("%s, which needs %v, with Full: failures %v", tc.name, tc.needs, full.failures)
 		}
@@ -152,7 +156,8 @@ func TestSecretsAreFoundInDisguise(t *testing.T) {
 		return &watched{t: &trial{report: r, suite: &suite{}, userDataSecret: "0123456789abcdef"}}
 	}
 	class := provider.Class{Credentials: provider.NewCredentials(map[string][]byte{
-		"token": []byte("hunter2hunter2"), "pem": []byte("-----BEGIN-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX\n-----END-----\n"), "region": []byte("eu"),
+		"token": []byte("hunter2hunter2"),
+		"pem":   []byte("-----BEGIN-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX\n-----END-----\n"), "region": []byte("eu"),
 	})}
 	for text, leaks := range map[string]bool{
 		"the token hunter2hunter2 is wrong":               true,

@@ -8,13 +8,22 @@ import (
 
 func createCases() []testCase {
 	return []testCase{
-		{name: "CreateMakesAnInstance", rule: "Create returns an instance, which runs some time later.", test: createMakesAnInstance},
-		{name: "CreateTwiceIsOne", rule: "Create with the same request again returns the same instance.", test: createTwiceIsOne},
-		{name: "CreateAtOnceIsOne", rule: "Many Creates with the same request at the same time make one instance; those that fail, fail with Aborted or AlreadyExists.", test: createAtOnceIsOne},
-		{name: "CreateAfterRestartIsOne", rule: "A new process that repeats Create gets the same instance.", test: createAfterRestartIsOne},
-		{name: "CreateWithOtherParameters", rule: "Create with a used token and other parameters returns the instance or AlreadyExists.", test: createWithOtherParameters},
-		{name: "LaterAttemptTakesOver", rule: "Create with the token of a later attempt returns the instance that carries the machine's UID.", test: laterAttemptTakesOver},
-		{name: "SpentToken", rule: "Create with the token of an instance that is gone returns a live one or AlreadyExists.", test: spentToken},
+		{name: "CreateMakesAnInstance", rule: "Create returns an instance, which runs some time later.",
+			test: createMakesAnInstance},
+		{name: "CreateTwiceIsOne", rule: "Create with the same request again returns the same instance.",
+			test: createTwiceIsOne},
+		{name: "CreateAtOnceIsOne",
+			rule: "Many Creates with the same request at the same time make one instance; those that fail, fail with Aborted or AlreadyExists.", test: createAtOnceIsOne},
+		{name: "CreateAfterRestartIsOne", rule: "A new process that repeats Create gets the same instance.",
+			test: createAfterRestartIsOne},
+		{name: "CreateWithOtherParameters",
+			rule: "Create with a used token and other parameters returns the instance or AlreadyExists.",
+			test: createWithOtherParameters},
+		{name: "LaterAttemptTakesOver",
+			rule: "Create with the token of a later attempt returns the instance that carries the machine's UID.",
+			test: laterAttemptTakesOver},
+		{name: "SpentToken", rule: "Create with the token of an instance that is gone returns a live one or AlreadyExists.",
+			test: spentToken},
 	}
 }
 
@@ -111,7 +120,8 @@ func createWithOtherParameters(t *trial) {
 		if err != nil {
 			t.wantCode(err, "Create with a used token and other "+name, provider.AlreadyExists)
 		} else if in.ProviderID != s.providerID {
-			t.Errorf("Create with a used token and other %s returns %q, want %q or AlreadyExists", name, in.ProviderID, s.providerID)
+			t.Errorf("Create with a used token and other %s returns %q, want %q or AlreadyExists", name, in.ProviderID,
+				s.providerID)
 		}
 		t.exactlyOne(s)
 	}
@@ -126,7 +136,8 @@ func laterAttemptTakesOver(t *trial) {
 		in, err := d.Create(t.Context(), req)
 		t.must(err, "Create with the token of a second attempt")
 		if in.ProviderID != s.providerID {
-			t.Errorf("Create with the token of a second attempt returns %q, want %q, which carries the machine's UID", in.ProviderID, s.providerID)
+			t.Errorf("Create with the token of a second attempt returns %q, want %q, which carries the machine's UID",
+				in.ProviderID, s.providerID)
 		}
 	}
 	t.exactlyOne(s)

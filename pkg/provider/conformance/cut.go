@@ -10,10 +10,14 @@ import (
 func cutCases() []testCase {
 	gone := injecting(Unavailable)
 	return []testCase{
-		{name: "CutList", rule: "Wherever the cloud fails among the pages of a list, List and Get by tags fail: they never return less as if it were all.", needs: []need{gone}, test: cutList},
-		{name: "CutDelete", rule: "Wherever the cloud fails in a Delete, Delete again removes everything, and Gone is true.", needs: []need{gone, needsResources}, test: cutDelete},
-		{name: "LeftoversAreListed", rule: "List shows parts that a Create which was cut short left without an instance, until Delete by tags has removed them.", needs: []need{gone, needsResources}, test: leftoversAreListed},
-		{name: "CredentialsExpire", rule: "Wherever the credentials expire in a Create or a Delete, the call reports it, and the same call with good ones completes it.", needs: []need{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
+		{name: "CutList",
+			rule: "Wherever the cloud fails among the pages of a list, List and Get by tags fail: they never return less as if it were all.", needs: []need{gone}, test: cutList},
+		{name: "CutDelete", rule: "Wherever the cloud fails in a Delete, Delete again removes everything, and Gone is true.",
+			needs: []need{gone, needsResources}, test: cutDelete},
+		{name: "LeftoversAreListed",
+			rule: "List shows parts that a Create which was cut short left without an instance, until Delete by tags has removed them.", needs: []need{gone, needsResources}, test: leftoversAreListed},
+		{name: "CredentialsExpire",
+			rule: "Wherever the credentials expire in a Create or a Delete, the call reports it, and the same call with good ones completes it.", needs: []need{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
 	}
 }
 
@@ -56,7 +60,8 @@ func cutList(t *trial) {
 			end()
 			if err == nil {
 				if found < t.Instances {
-					t.Errorf("%s that the cloud failed at its call %d returns %d of %d instances and no error", name, calls+1, found, t.Instances)
+					t.Errorf("%s that the cloud failed at its call %d returns %d of %d instances and no error", name, calls+1, found,
+						t.Instances)
 				}
 				break
 			}
@@ -81,7 +86,8 @@ func cutDelete(t *trial) {
 					return result.Gone, "it does not"
 				}
 				if provider.CodeOf(err) != provider.Aborted {
-					t.wantCode(err, fmt.Sprintf("Delete by %s that the cloud failed at its call %d", name, calls+1), provider.Unavailable)
+					t.wantCode(err, fmt.Sprintf("Delete by %s that the cloud failed at its call %d", name, calls+1),
+						provider.Unavailable)
 				}
 			}
 			t.fatalf("Delete by %s does not get through in %d calls to the cloud", name, mostCalls)
@@ -106,21 +112,25 @@ func leftoversAreListed(t *trial) {
 				if len(t.listed(s)) > 0 {
 					return true, "" // It got as far as an instance.
 				}
-				return t.hasLeftovers(s, remaining), fmt.Sprintf("Create that the cloud failed at its call %d left %s, and List has no leftover of the machine", calls+1, strings.Join(made, ", "))
+				return t.hasLeftovers(s, remaining),
+					fmt.Sprintf("Create that the cloud failed at its call %d left %s, and List has no leftover of the machine",
+						calls+1, strings.Join(made, ", "))
 			})
 		}
 		d := t.restart()
-		t.awaitFor(max(t.Timeout, provider.CreateSettle(d.driver)), "Delete by tags removes what List shows of a Create that was cut short", func() (bool, string) {
-			t.delete(d, t.deleteByTags(s))
-			left := t.beyond(before)
-			return len(left) == 0 && !t.hasLeftovers(s, remaining), fmt.Sprintf("there are %s, and List may show them", strings.Join(left, ", "))
-		})
+		t.awaitFor(max(t.Timeout, provider.CreateSettle(d.driver)),
+			"Delete by tags removes what List shows of a Create that was cut short", func() (bool, string) {
+				t.delete(d, t.deleteByTags(s))
+				left := t.beyond(before)
+				return len(left) == 0 && !t.hasLeftovers(s, remaining), fmt.Sprintf("there are %s, and List may show them",
+					strings.Join(left, ", "))
+			})
 	}
 	t.fatalf("Create does not get through in %d calls to the cloud", mostCalls)
 }
 
-// hasLeftovers reports whether List shows parts of the subject without an instance. Those of an instance that is there must not
-// be among them, nor those of another cluster.
+// hasLeftovers reports whether List shows parts of the subject without an instance. Those of an instance that is
+// there must not be among them, nor those of another cluster.
 func (t *trial) hasLeftovers(s, whole *subject) (found bool) {
 	t.Helper()
 	seen := map[string]bool{}

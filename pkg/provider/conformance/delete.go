@@ -12,13 +12,22 @@ import (
 
 func deleteCases() []testCase {
 	return []testCase{
-		{name: "DeleteIsIdempotent", rule: "Delete of what is gone, or never was, is Gone, also in a new process.", test: deleteIsIdempotent},
-		{name: "DeleteByTags", rule: "Delete without a provider ID removes the instance with the tags of cluster and machine.", test: deleteByTags},
-		{name: "DeleteAtOnce", rule: "An instance can be deleted the moment that Create has returned it.", test: deleteAtOnce},
-		{name: "DeleteDuringCreate", rule: "Delete while Create is under way, and again after it, leaves nothing.", test: deleteDuringCreate},
-		{name: "DeleteLeavesNothing", rule: "When Delete reports Gone, no disk, network interface or address is left.", needs: []need{needsResources}, test: deleteLeavesNothing},
-		{name: "DeleteRefusesOthers", rule: "Delete of another machine's or cluster's instance is FailedPrecondition and touches nothing.", test: deleteRefusesOthers},
-		{name: "UntaggedIsLeftAlone", rule: "An instance that lacks a tag is never deleted, and not listed without the cluster's.", needs: []need{needsLaunch}, test: untaggedIsLeftAlone},
+		{name: "DeleteIsIdempotent", rule: "Delete of what is gone, or never was, is Gone, also in a new process.",
+			test: deleteIsIdempotent},
+		{name: "DeleteByTags",
+			rule: "Delete without a provider ID removes the instance with the tags of cluster and machine.", test: deleteByTags},
+		{name: "DeleteAtOnce", rule: "An instance can be deleted the moment that Create has returned it.",
+			test: deleteAtOnce},
+		{name: "DeleteDuringCreate", rule: "Delete while Create is under way, and again after it, leaves nothing.",
+			test: deleteDuringCreate},
+		{name: "DeleteLeavesNothing", rule: "When Delete reports Gone, no disk, network interface or address is left.",
+			needs: []need{needsResources}, test: deleteLeavesNothing},
+		{name: "DeleteRefusesOthers",
+			rule: "Delete of another machine's or cluster's instance is FailedPrecondition and touches nothing.",
+			test: deleteRefusesOthers},
+		{name: "UntaggedIsLeftAlone",
+			rule:  "An instance that lacks a tag is never deleted, and not listed without the cluster's.",
+			needs: []need{needsLaunch}, test: untaggedIsLeftAlone},
 	}
 }
 
@@ -32,7 +41,8 @@ func deleteIsIdempotent(t *trial) {
 	t.awaitGone(s)
 	never := t.subject()
 	for name, req := range map[string]provider.DeleteRequest{
-		"by provider ID of what is gone": t.deleteByID(s), "by tags of what is gone": t.deleteByTags(s), "by tags of what never was": t.deleteByTags(never),
+		"by provider ID of what is gone": t.deleteByID(s), "by tags of what is gone": t.deleteByTags(s),
+		"by tags of what never was": t.deleteByTags(never),
 	} {
 		for range 2 {
 			result, err := d.Delete(t.Context(), req)
@@ -88,8 +98,8 @@ func deleteDuringCreate(t *trial) {
 	t.deleteUntilNothing(s, before, time.Now())
 }
 
-// deleteUntilNothing deletes until nothing is left of the subject. What a Create that failed has done may show as late as
-// CreateSettle after its end.
+// deleteUntilNothing deletes until nothing is left of the subject. What a Create that failed has done may show as
+// late as CreateSettle after its end.
 func (t *trial) deleteUntilNothing(s *subject, before map[string]bool, createEnded time.Time) {
 	t.Helper()
 	left := provider.CreateSettle(t.driver.driver) - time.Since(createEnded)
@@ -142,7 +152,8 @@ func (t *trial) others(s *subject) map[string]*subject {
 	machine, cluster := t.subject(), t.subjectOf(t.otherCluster())
 	sameUID := *s
 	sameUID.cluster = t.otherCluster()
-	all := map[string]*subject{"another machine": machine, "another machine of another cluster": cluster, "the same machine of another cluster": &sameUID}
+	all := map[string]*subject{"another machine": machine, "another machine of another cluster": cluster,
+		"the same machine of another cluster": &sameUID}
 	for _, other := range all {
 		other.providerID, other.scope = s.providerID, s.scope
 	}

@@ -8,11 +8,12 @@
 //		})
 //	}
 //
-// The cases that docs/provider-guide.md lists without a need run with no more than that. The others need the author's help to
-// reach the cloud past the driver: to list what is left in it, to let calls fail, or to let the cloud behave as clouds do. Those
-// hooks are in Cloud; a case whose hook is missing is skipped by name, or fails where Config.Full is set.
+// The cases that docs/provider-guide.md lists without a need run with no more than that. The others need the author's
+// help to reach the cloud past the driver: to list what is left in it, to let calls fail, or to let the cloud behave
+// as clouds do. Those hooks are in Cloud; a case whose hook is missing is skipped by name, or fails where Config.Full
+// is set.
 //
-// The suite makes real instances and deletes them again. It may run against a cloud that is in use: everything it makes
-// carries a cluster id of its own. What a cloud shows late is polled for until Config.Timeout; nothing waits longer than
-// it has to.
+// The suite makes real instances and deletes them again. It may run against a cloud that is in use: everything it
+// makes carries a cluster id of its own. What a cloud shows late is polled for until Config.Timeout; nothing waits
+// longer than it has to.
 package conformance

@@ -39,8 +39,8 @@ type correct struct {
 	mine func(cluster string, m provider.Machine) map[string]string
 	// convert describes a server.
 	convert func(server) *provider.Instance
-	// checksFirst says that Create looks for an instance of the machine, once that List tells each instance once on a page, and
-	// disks that Delete removes them.
+	// checksFirst says that Create looks for an instance of the machine, once that List tells each instance once on a
+	// page, and disks that Delete removes them.
 	checksFirst, once, disks bool
 }
 
@@ -113,9 +113,11 @@ func (d *correct) describe(s server) *provider.Instance {
 	}
 	// The cloud does not tell upper from lower case.
 	return &provider.Instance{
-		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, NodeName: strings.ToLower(s.node), Type: s.size, Zone: "zone-1",
-		ClusterID: s.tags[provider.TagCluster], MachineUID: types.UID(s.tags[provider.TagMachineUID]), MachineKey: s.tags[provider.TagMachine],
-		Scope: "nic=" + s.nic,
+		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, NodeName: strings.ToLower(s.node), Type: s.size,
+		Zone:      "zone-1",
+		ClusterID: s.tags[provider.TagCluster], MachineUID: types.UID(s.tags[provider.TagMachineUID]),
+		MachineKey: s.tags[provider.TagMachine],
+		Scope:      "nic=" + s.nic,
 	}
 }
 
@@ -131,7 +133,8 @@ func (d *correct) Validate(_ context.Context, req provider.ValidateRequest) erro
 
 func (d *correct) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := d.decode(req.Class.Spec)
-	return provider.Capacity{InstanceType: spec.Size, Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}, err
+	return provider.Capacity{InstanceType: spec.Size,
+		Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}, err
 }
 
 func (d *correct) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
@@ -222,7 +225,8 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "the cluster id is empty")
 	}
 	after, _ := strconv.Atoi(req.Continue)
-	servers, more, err := d.cloud.listServers(ctx, token, map[string]string{provider.TagCluster: req.ClusterID}, after, d.pageSize)
+	servers, more, err := d.cloud.listServers(ctx, token, map[string]string{provider.TagCluster: req.ClusterID}, after,
+		d.pageSize)
 	if err != nil {
 		return provider.ListPage{}, d.translate(err)
 	}
@@ -245,7 +249,8 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 	}
 	for _, p := range parts {
 		page.Leftovers = append(page.Leftovers, provider.Leftover{
-			ID: p.name, ClusterID: p.tags[provider.TagCluster], MachineUID: types.UID(p.tags[provider.TagMachineUID]), MachineKey: p.tags[provider.TagMachine],
+			ID: p.name, ClusterID: p.tags[provider.TagCluster], MachineUID: types.UID(p.tags[provider.TagMachineUID]),
+			MachineKey: p.tags[provider.TagMachine],
 		})
 	}
 	return page, nil
@@ -255,7 +260,8 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 func (d *correct) ListScope(provider.Class) (string, error) { return "account", nil }
 
 // Interruptions implements provider.Interrupter.
-func (d *correct) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+func (d *correct) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
+	error) {
 	token, err := d.tokenOf(req.Class.Credentials)
 	if err != nil {
 		return nil, err
@@ -322,7 +328,8 @@ func (d *correct) Update(ctx context.Context, req provider.UpdateRequest) (provi
 	if err != nil {
 		return none, err
 	}
-	found, err := d.Get(ctx, provider.GetRequest{Machine: req.Machine, Class: req.Class, ClusterID: req.ClusterID, ProviderID: req.ProviderID})
+	found, err := d.Get(ctx, provider.GetRequest{Machine: req.Machine, Class: req.Class, ClusterID: req.ClusterID,
+		ProviderID: req.ProviderID})
 	switch {
 	case err != nil:
 		return none, err
@@ -370,7 +377,8 @@ func (d *correct) Adopt(ctx context.Context, req provider.AdoptRequest) (*provid
 		return nil, d.translate(err)
 	case refused:
 		// A code counts wherever it is in the chain.
-		return nil, fmt.Errorf("adopt: %w", provider.Errorf(provider.FailedPrecondition, "%s belongs to somebody else", req.ProviderID))
+		return nil, fmt.Errorf("adopt: %w", provider.Errorf(provider.FailedPrecondition, "%s belongs to somebody else",
+			req.ProviderID))
 	}
 	return d.convert(out), nil
 }

@@ -12,22 +12,38 @@ import (
 func faultCases() []testCase {
 	lost, gone := injecting(LostCreate), injecting(Unavailable)
 	return []testCase{
-		{name: "LostCreateIsOne", rule: "After a Create whose answer was lost, Create again returns what it made.", needs: []need{lost}, test: lostCreateIsOne},
-		{name: "CreateSettleIsHonest", rule: "An instance whose Create lost its answer shows in Get by tags within CreateSettle.", needs: []need{lost}, test: createSettleIsHonest},
-		{name: "LostCreateIsDeleted", rule: "An instance whose Create lost its answer can be deleted by its tags.", needs: []need{lost}, test: lostCreateIsDeleted},
-		{name: "CutCreate", rule: "Wherever the cloud fails in a Create, Create again makes one instance, and Delete by tags leaves nothing.", needs: []need{gone, needsResources}, test: cutCreate},
-		{name: "UnavailableCloud", rule: "Calls to a cloud that does not serve are Unavailable: never NotFound, empty or Gone.", needs: []need{gone}, test: unavailableCloud},
-		{name: "ThrottlingCloud", rule: "Calls that were too many are Throttled, with the time that the cloud asked to wait, also where it named none.", needs: []need{injecting(Throttled)}, test: throttlingCloud},
-		{name: "ExhaustedCloud", rule: "Create without quota or capacity is ResourceExhausted; looking and deleting go on, and nothing is left behind.", needs: []need{injecting(Exhausted)}, test: exhaustedCloud},
-		{name: "CloudRefusesCredentials", rule: "Calls with credentials that the cloud no longer accepts are Unauthenticated.", needs: []need{injecting(Unauthenticated)}, test: cloudRefusesCredentials},
-		{name: "CloudForbids", rule: "Calls that the credentials do not allow are PermissionDenied.", needs: []need{injecting(PermissionDenied)}, test: cloudForbids},
-		{name: "HangingCloud", rule: "A call that the cloud does not answer ends with its context.", needs: []need{injecting(Hanging)}, test: hangingCloud},
-		{name: "ValidateAsksNobody", rule: "Validate works while the cloud does not.", needs: []need{injecting(Hanging)}, test: validateCallsNothing},
+		{name: "LostCreateIsOne", rule: "After a Create whose answer was lost, Create again returns what it made.",
+			needs: []need{lost}, test: lostCreateIsOne},
+		{name: "CreateSettleIsHonest",
+			rule: "An instance whose Create lost its answer shows in Get by tags within CreateSettle.", needs: []need{lost},
+			test: createSettleIsHonest},
+		{name: "LostCreateIsDeleted", rule: "An instance whose Create lost its answer can be deleted by its tags.",
+			needs: []need{lost}, test: lostCreateIsDeleted},
+		{name: "CutCreate",
+			rule:  "Wherever the cloud fails in a Create, Create again makes one instance, and Delete by tags leaves nothing.",
+			needs: []need{gone, needsResources}, test: cutCreate},
+		{name: "UnavailableCloud",
+			rule: "Calls to a cloud that does not serve are Unavailable: never NotFound, empty or Gone.", needs: []need{gone},
+			test: unavailableCloud},
+		{name: "ThrottlingCloud",
+			rule: "Calls that were too many are Throttled, with the time that the cloud asked to wait, also where it named none.", needs: []need{injecting(Throttled)}, test: throttlingCloud},
+		{name: "ExhaustedCloud",
+			rule: "Create without quota or capacity is ResourceExhausted; looking and deleting go on, and nothing is left behind.", needs: []need{injecting(Exhausted)}, test: exhaustedCloud},
+		{name: "CloudRefusesCredentials",
+			rule:  "Calls with credentials that the cloud no longer accepts are Unauthenticated.",
+			needs: []need{injecting(Unauthenticated)}, test: cloudRefusesCredentials},
+		{name: "CloudForbids", rule: "Calls that the credentials do not allow are PermissionDenied.",
+			needs: []need{injecting(PermissionDenied)}, test: cloudForbids},
+		{name: "HangingCloud", rule: "A call that the cloud does not answer ends with its context.",
+			needs: []need{injecting(Hanging)}, test: hangingCloud},
+		{name: "ValidateAsksNobody", rule: "Validate works while the cloud does not.", needs: []need{injecting(Hanging)},
+			test: validateCallsNothing},
 	}
 }
 
 func lastCases() []testCase {
-	return []testCase{{name: "NothingIsLeft", rule: "In the end the cloud holds what it held before the suite.", needs: []need{needsResources}, test: nothingIsLeft}}
+	return []testCase{{name: "NothingIsLeft", rule: "In the end the cloud holds what it held before the suite.",
+		needs: []need{needsResources}, test: nothingIsLeft}}
 }
 
 // loseCreate makes an instance whose answer does not arrive.
@@ -111,11 +127,13 @@ func cutCreate(t *trial) {
 			return
 		}
 		d := t.restart()
-		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left when Delete by tags has reported Gone", func() (bool, string) {
-			t.delete(d, t.deleteByTags(deleted))
-			left := t.beyond(before)
-			return len(left) == 0, fmt.Sprintf("Create that the cloud failed at its call %d left %s", calls+1, strings.Join(left, ", "))
-		})
+		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left when Delete by tags has reported Gone",
+			func() (bool, string) {
+				t.delete(d, t.deleteByTags(deleted))
+				left := t.beyond(before)
+				return len(left) == 0, fmt.Sprintf("Create that the cloud failed at its call %d left %s", calls+1,
+					strings.Join(left, ", "))
+			})
 	}
 	t.fatalf("Create does not get through in %d calls to the cloud", most)
 }
@@ -155,14 +173,17 @@ func (t *trial) underFault(fault Fault, check func(attempted string, err error))
 }
 
 func unavailableCloud(t *trial) {
-	t.underFault(Fault{Kind: Unavailable}, func(attempted string, err error) { t.wantCode(err, attempted, provider.Unavailable) })
+	t.underFault(Fault{Kind: Unavailable}, func(attempted string, err error) {
+		t.wantCode(err, attempted, provider.Unavailable)
+	})
 }
 
 func throttlingCloud(t *trial) {
 	const asked = 7 * time.Second
 	t.underFault(Fault{Kind: Throttled, RetryAfter: asked}, func(attempted string, err error) {
 		// Who asks in whole seconds may round up.
-		if got := provider.RetryAfter(err); t.wantCode(err, attempted, provider.Throttled) && (got < asked || got > asked+time.Second) {
+		if got := provider.RetryAfter(err); t.wantCode(err, attempted, provider.Throttled) &&
+			(got < asked || got > asked+time.Second) {
 			t.Errorf("%s: RetryAfter is %s, want %s, which the cloud asked for", attempted, got, asked)
 		}
 	})
@@ -172,11 +193,15 @@ func throttlingCloud(t *trial) {
 }
 
 func cloudRefusesCredentials(t *trial) {
-	t.underFault(Fault{Kind: Unauthenticated}, func(attempted string, err error) { t.wantCode(err, attempted, provider.Unauthenticated) })
+	t.underFault(Fault{Kind: Unauthenticated}, func(attempted string, err error) {
+		t.wantCode(err, attempted, provider.Unauthenticated)
+	})
 }
 
 func cloudForbids(t *trial) {
-	t.underFault(Fault{Kind: PermissionDenied}, func(attempted string, err error) { t.wantCode(err, attempted, provider.PermissionDenied) })
+	t.underFault(Fault{Kind: PermissionDenied}, func(attempted string, err error) {
+		t.wantCode(err, attempted, provider.PermissionDenied)
+	})
 }
 
 func exhaustedCloud(t *trial) {
@@ -224,7 +249,8 @@ func hangingCloud(t *trial) {
 
 func validateCallsNothing(t *trial) {
 	t.inject(Fault{Kind: Hanging})
-	for name, class := range map[string]provider.Class{"good": t.Class, "invalid": {Spec: t.InvalidSpecs[0].Spec, Credentials: t.Class.Credentials}} {
+	for name, class := range map[string]provider.Class{"good": t.Class, "invalid": {Spec: t.InvalidSpecs[0].Spec,
+		Credentials: t.Class.Credentials}} {
 		want := provider.OK
 		if name == "invalid" {
 			want = provider.InvalidArgument
@@ -238,8 +264,8 @@ func validateCallsNothing(t *trial) {
 	}
 }
 
-// nothingIsLeft deletes what cases may have lost observation of, such as an instance whose Create was cancelled and took effect
-// anyway, and then holds the driver to have found all of it.
+// nothingIsLeft deletes what cases may have lost observation of, such as an instance whose Create was cancelled and
+// took effect anyway, and then holds the driver to have found all of it.
 func nothingIsLeft(t *trial) {
 	t.await("the cloud holds what it held before", func() (bool, string) {
 		var trouble []string
@@ -260,7 +286,8 @@ func nothingIsLeft(t *trial) {
 			for _, part := range t.leftovers(cluster) {
 				namespace, name, _ := strings.Cut(part.MachineKey, "/")
 				err := remove(t.Context(), t.driver, provider.DeleteRequest{
-					Machine: provider.Machine{Namespace: namespace, Name: name, UID: part.MachineUID}, ClusterID: cluster, Class: t.Class,
+					Machine: provider.Machine{Namespace: namespace, Name: name, UID: part.MachineUID}, ClusterID: cluster,
+					Class: t.Class,
 				})
 				if err != nil {
 					trouble = append(trouble, fmt.Sprintf("Delete of the part %s, which List has: %v", part.ID, err))

@@ -10,13 +10,20 @@ import (
 
 func findCases() []testCase {
 	return []testCase{
-		{name: "TagsAreThere", rule: "Create, Get and List tell cluster, UID and namespace/name from the tags.", test: tagsAreThere},
+		{name: "TagsAreThere", rule: "Create, Get and List tell cluster, UID and namespace/name from the tags.",
+			test: tagsAreThere},
 		{name: "ProviderIDs", rule: "A provider ID never changes, and its last segment is unique.", test: providerIDs},
-		{name: "ScopeIsEnough", rule: "Get and Delete work with provider ID and Scope when the class is gone, in a new process.", test: scopeIsEnough},
-		{name: "GetAndListAgree", rule: "Get by provider ID, Get by tags and List tell the same of an instance.", test: getAndListAgree},
-		{name: "NotFound", rule: "Get of an instance that never was, is gone, or is another cluster's by tags, is NotFound.", test: notFound},
-		{name: "ListGoesThroughAllPages", rule: "The pages of List have every instance once, and end.", test: listGoesThroughAllPages},
-		{name: "ListIsOfOneCluster", rule: "List has the instances of the cluster asked for and no others.", test: listIsOfOneCluster},
+		{name: "ScopeIsEnough",
+			rule: "Get and Delete work with provider ID and Scope when the class is gone, in a new process.",
+			test: scopeIsEnough},
+		{name: "GetAndListAgree", rule: "Get by provider ID, Get by tags and List tell the same of an instance.",
+			test: getAndListAgree},
+		{name: "NotFound", rule: "Get of an instance that never was, is gone, or is another cluster's by tags, is NotFound.",
+			test: notFound},
+		{name: "ListGoesThroughAllPages", rule: "The pages of List have every instance once, and end.",
+			test: listGoesThroughAllPages},
+		{name: "ListIsOfOneCluster", rule: "List has the instances of the cluster asked for and no others.",
+			test: listIsOfOneCluster},
 	}
 }
 
@@ -74,7 +81,8 @@ func scopeIsEnough(t *trial) {
 	in, err := d.Get(t.Context(), get)
 	t.must(err, "Get by provider ID without Class.Spec, with Scope %q", s.scope)
 	if in.ProviderID != s.providerID || in.Scope != s.scope {
-		t.Errorf("Get without Class.Spec returns %q with Scope %q, want %q with %q", in.ProviderID, in.Scope, s.providerID, s.scope)
+		t.Errorf("Get without Class.Spec returns %q with Scope %q, want %q with %q", in.ProviderID, in.Scope,
+			s.providerID, s.scope)
 	}
 	t.delete(d, del)
 	t.awaitGone(s)

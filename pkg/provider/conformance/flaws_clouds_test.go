@@ -31,22 +31,25 @@ func cutFlaws() []flaw {
 				return result, err
 			}
 		}},
-		{of: "LeftoversAreListed", name: "lists instances only", rule: "List has no leftover of the machine", with: func(b *broken) {
-			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-				page, err := b.correct.List(ctx, req)
-				page.Leftovers = nil
-				return page, err
-			}
-		}},
-		{of: "LeftoversAreListed", name: "lists the parts of instances too", rule: "which belongs to the instance", with: func(b *broken) {
-			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-				page, err := b.correct.List(ctx, req)
-				for _, in := range page.Instances {
-					page.Leftovers = append(page.Leftovers, provider.Leftover{ID: "disk of " + in.ProviderID, ClusterID: in.ClusterID, MachineUID: in.MachineUID})
+		{of: "LeftoversAreListed", name: "lists instances only", rule: "List has no leftover of the machine",
+			with: func(b *broken) {
+				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+					page, err := b.correct.List(ctx, req)
+					page.Leftovers = nil
+					return page, err
 				}
-				return page, err
-			}
-		}},
+			}},
+		{of: "LeftoversAreListed", name: "lists the parts of instances too", rule: "which belongs to the instance",
+			with: func(b *broken) {
+				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+					page, err := b.correct.List(ctx, req)
+					for _, in := range page.Instances {
+						page.Leftovers = append(page.Leftovers, provider.Leftover{ID: "disk of " + in.ProviderID, ClusterID: in.ClusterID,
+							MachineUID: in.MachineUID})
+					}
+					return page, err
+				}
+			}},
 		{of: "LeftoversAreListed", name: "does not say whose they are", rule: "a leftover has no ID", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
@@ -56,26 +59,28 @@ func cutFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "CredentialsExpire", name: "reads what it made and passes the error on", rule: "the code says that it had no effect, and there is", with: func(b *broken) {
-			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-				in, err := b.correct.Create(ctx, req)
-				if err != nil {
-					return nil, err
+		{of: "CredentialsExpire", name: "reads what it made and passes the error on",
+			rule: "the code says that it had no effect, and there is", with: func(b *broken) {
+				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+					in, err := b.correct.Create(ctx, req)
+					if err != nil {
+						return nil, err
+					}
+					return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: in.ProviderID})
 				}
-				return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: in.ProviderID})
-			}
-		}},
-		{of: "CredentialsExpire", name: "does not forget that it was refused", rule: "Create again with good credentials returns the instance", with: func(b *broken) {
-			refused := false
-			before := b.translate
-			b.translate = func(err error) error { refused = refused || isKind(err, "Unauthenticated"); return before(err) }
-			b.tokenOf = func(c provider.Credentials) (string, error) {
-				if refused {
-					return "", provider.Errorf(provider.Unauthenticated, "the token was refused")
+			}},
+		{of: "CredentialsExpire", name: "does not forget that it was refused",
+			rule: "Create again with good credentials returns the instance", with: func(b *broken) {
+				refused := false
+				before := b.translate
+				b.translate = func(err error) error { refused = refused || isKind(err, "Unauthenticated"); return before(err) }
+				b.tokenOf = func(c provider.Credentials) (string, error) {
+					if refused {
+						return "", provider.Errorf(provider.Unauthenticated, "the token was refused")
+					}
+					return tokenOf(c)
 				}
-				return tokenOf(c)
-			}
-		}},
+			}},
 	}
 }
 
@@ -83,7 +88,9 @@ func cutFlaws() []flaw {
 func (c *fakeCloud) hasServerOf(m provider.Machine) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.servers, func(s *server) bool { return types.UID(s.tags[provider.TagMachineUID]) == m.UID })
+	return slices.ContainsFunc(c.servers, func(s *server) bool {
+		return types.UID(s.tags[provider.TagMachineUID]) == m.UID
+	})
 }
 
 // randomToken makes an instance with every call that finds none by its tags.
@@ -109,7 +116,8 @@ func goneIf(like func(in *provider.Instance, err error) bool) func(*broken) {
 func lateFlaws() []flaw {
 	twice := "Create again while the cloud does not show the instance returns"
 	return []flaw{
-		{of: "LateReads", name: "believes a read that is behind", rule: "leaves [disk/", with: goneIf(func(_ *provider.Instance, err error) bool { return provider.IsNotFound(err) })},
+		{of: "LateReads", name: "believes a read that is behind", rule: "leaves [disk/",
+			with: goneIf(func(_ *provider.Instance, err error) bool { return provider.IsNotFound(err) })},
 		{of: "LateReads", name: "cannot do without reading what it made", rule: "NotFound", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
@@ -121,34 +129,39 @@ func lateFlaws() []flaw {
 		}},
 		{of: "LateLists", name: "goes by its tags alone", rule: twice, with: randomToken},
 		{of: "LateTags", name: "goes by its tags alone", rule: twice, with: randomToken},
-		{of: "LateTags", name: "takes what has no tags for gone", rule: "leaves [disk/", with: goneIf(func(in *provider.Instance, err error) bool { return err == nil && in.MachineUID == "" })},
-		{of: "LostCreateShowsLate", name: "remembers that there was none", rule: "finds the instance within CreateSettle", with: func(b *broken) {
-			none := map[types.UID]bool{}
-			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-				if req.ProviderID != "" {
-					return b.correct.Get(ctx, req)
+		{of: "LateTags", name: "takes what has no tags for gone", rule: "leaves [disk/",
+			with: goneIf(func(in *provider.Instance, err error) bool { return err == nil && in.MachineUID == "" })},
+		{of: "LostCreateShowsLate", name: "remembers that there was none", rule: "finds the instance within CreateSettle",
+			with: func(b *broken) {
+				none := map[types.UID]bool{}
+				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+					if req.ProviderID != "" {
+						return b.correct.Get(ctx, req)
+					}
+					if none[req.Machine.UID] {
+						return nil, provider.Errorf(provider.NotFound, "there was none")
+					}
+					in, err := b.correct.Get(ctx, req)
+					none[req.Machine.UID] = provider.IsNotFound(err)
+					return in, err
 				}
-				if none[req.Machine.UID] {
-					return nil, provider.Errorf(provider.NotFound, "there was none")
-				}
-				in, err := b.correct.Get(ctx, req)
-				none[req.Machine.UID] = provider.IsNotFound(err)
-				return in, err
-			}
-		}},
+			}},
 		{of: "DoneLate", name: "starts over", rule: "the machine has 2 instances", with: withoutIdempotency},
-		{of: "DoneLate", name: "claims that nothing happened", rule: "says that it had no effect", with: func(b *broken) { code(b, provider.Unavailable, provider.Throttled) }},
-		{of: "QuotaFreesLate", name: "does not forget that there was none", rule: "Create succeeds once the quota", with: func(b *broken) {
-			var exhausted atomic.Bool
-			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-				if exhausted.Load() {
-					return nil, provider.Errorf(provider.ResourceExhausted, "there was no quota")
-				}
-				in, err := b.correct.Create(ctx, req)
-				exhausted.Store(provider.CodeOf(err) == provider.ResourceExhausted)
-				return in, err
-			}
+		{of: "DoneLate", name: "claims that nothing happened", rule: "says that it had no effect", with: func(b *broken) {
+			code(b, provider.Unavailable, provider.Throttled)
 		}},
+		{of: "QuotaFreesLate", name: "does not forget that there was none", rule: "Create succeeds once the quota",
+			with: func(b *broken) {
+				var exhausted atomic.Bool
+				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+					if exhausted.Load() {
+						return nil, provider.Errorf(provider.ResourceExhausted, "there was no quota")
+					}
+					in, err := b.correct.Create(ctx, req)
+					exhausted.Store(provider.CodeOf(err) == provider.ResourceExhausted)
+					return in, err
+				}
+			}},
 	}
 }
 
@@ -165,57 +178,66 @@ func byName(ctx context.Context, b *broken, m provider.Machine) *provider.Instan
 
 func answerFlaws() []flaw {
 	return []flaw{
-		{of: "UnsteadyLists", name: "repeats what the cloud repeats", rule: "twice on one page", with: func(b *broken) { b.once = false }},
+		{of: "UnsteadyLists", name: "repeats what the cloud repeats", rule: "twice on one page", with: func(b *broken) {
+			b.once = false
+		}},
 		{of: "UnsteadyLists", name: "begins a new list for each page", rule: "leaves out", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				_, _, _ = b.cloud.listServers(ctx, b.cloud.account, nil, 0, 1)
 				return b.correct.List(ctx, req)
 			}
 		}},
-		{of: "OtherCase", name: "takes the case for a part of the id", rule: "while the cloud spells it in another case returns", with: func(b *broken) {
-			b.convert = func(s server) *provider.Instance {
-				in := b.describe(s)
-				in.ProviderID = "fake://zone-1/" + s.id
-				return in
-			}
-		}},
-		{of: "StateGoesBack", name: "takes it for a failure", rule: "going back to an earlier state is no failure", with: func(b *broken) {
-			ran := map[string]bool{}
-			b.convert = func(s server) *provider.Instance {
-				in := b.describe(s)
-				if ran[in.ProviderID] && in.State == provider.StatePending {
-					in.State = provider.StateFailed
+		{of: "OtherCase", name: "takes the case for a part of the id",
+			rule: "while the cloud spells it in another case returns", with: func(b *broken) {
+				b.convert = func(s server) *provider.Instance {
+					in := b.describe(s)
+					in.ProviderID = "fake://zone-1/" + s.id
+					return in
 				}
-				ran[in.ProviderID] = ran[in.ProviderID] || in.State == provider.StateRunning
-				return in
-			}
-		}},
-		{of: "HugeAnswers", name: "reads all of it", rule: "Get by provider ID succeeds with an answer of hundreds of megabytes", with: func(b *broken) {
-			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-				return b.correct.Get(context.WithValue(ctx, readsAll{}, true), req)
-			}
-		}},
-		{of: "HugeAnswers", name: "what it cannot read is not there", rule: "says more than it can know", with: func(b *broken) { code(b, provider.Internal, provider.NotFound) }},
-		{of: "OthersWithOurName", name: "Get goes by the name", rule: "Get by tags returns another's instance", with: func(b *broken) {
-			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-				in, err := b.correct.Get(ctx, req)
-				if named := byName(ctx, b, req.Machine); provider.IsNotFound(err) && req.ProviderID == "" && named != nil {
-					return named, nil
+			}},
+		{of: "StateGoesBack", name: "takes it for a failure", rule: "going back to an earlier state is no failure",
+			with: func(b *broken) {
+				ran := map[string]bool{}
+				b.convert = func(s server) *provider.Instance {
+					in := b.describe(s)
+					if ran[in.ProviderID] && in.State == provider.StatePending {
+						in.State = provider.StateFailed
+					}
+					ran[in.ProviderID] = ran[in.ProviderID] || in.State == provider.StateRunning
+					return in
 				}
-				return in, err
-			}
-		}},
-		{of: "OthersWithOurName", name: "Create goes by the name", rule: "Create returns another's instance", with: func(b *broken) {
-			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-				if named := byName(ctx, b, req.Machine); named != nil {
-					return named, nil
+			}},
+		{of: "HugeAnswers", name: "reads all of it",
+			rule: "Get by provider ID succeeds with an answer of hundreds of megabytes", with: func(b *broken) {
+				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+					return b.correct.Get(context.WithValue(ctx, readsAll{}, true), req)
 				}
-				return b.correct.Create(ctx, req)
-			}
-		}},
+			}},
+		{of: "HugeAnswers", name: "what it cannot read is not there", rule: "says more than it can know",
+			with: func(b *broken) { code(b, provider.Internal, provider.NotFound) }},
+		{of: "OthersWithOurName", name: "Get goes by the name", rule: "Get by tags returns another's instance",
+			with: func(b *broken) {
+				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+					in, err := b.correct.Get(ctx, req)
+					if named := byName(ctx, b, req.Machine); provider.IsNotFound(err) && req.ProviderID == "" && named != nil {
+						return named, nil
+					}
+					return in, err
+				}
+			}},
+		{of: "OthersWithOurName", name: "Create goes by the name", rule: "Create returns another's instance",
+			with: func(b *broken) {
+				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+					if named := byName(ctx, b, req.Machine); named != nil {
+						return named, nil
+					}
+					return b.correct.Create(ctx, req)
+				}
+			}},
 		{of: "OthersWithOurName", name: "Delete goes by the name", rule: "is in state Terminating", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-				if named := byName(ctx, b, req.Machine); named != nil && req.ProviderID == "" && named.State != provider.StateTerminating {
+				if named := byName(ctx, b, req.Machine); named != nil && req.ProviderID == "" &&
+					named.State != provider.StateTerminating {
 					id, _ := idOf(named.ProviderID)
 					return provider.DeleteResult{}, b.cloud.deleteServer(ctx, b.cloud.account, id, nil)
 				}
@@ -227,7 +249,9 @@ func answerFlaws() []flaw {
 
 func partFlaws() []flaw {
 	return []flaw{
-		{of: "PartsRemain", name: "counts on the cloud to remove disks", rule: "leaves [disk/", with: func(b *broken) { b.disks = false }},
+		{of: "PartsRemain", name: "counts on the cloud to remove disks", rule: "leaves [disk/", with: func(b *broken) {
+			b.disks = false
+		}},
 		{of: "PartsGoneFirst", name: "cannot do without a part", rule: "lacks its network interface", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				err := b.cloud.deletePart(ctx, b.cloud.account, "nic/"+b.nicOf(req.Machine), nil)
@@ -244,15 +268,16 @@ func partFlaws() []flaw {
 				return result, err
 			}
 		}},
-		{of: "FoundIsTrue", name: "does not say that it has found it", rule: "reports Gone and not Found", with: func(b *broken) {
-			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-				for {
-					if result, err := b.correct.Delete(ctx, req); result.Gone || err != nil {
-						return result, err
+		{of: "FoundIsTrue", name: "does not say that it has found it", rule: "reports Gone and not Found",
+			with: func(b *broken) {
+				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+					for {
+						if result, err := b.correct.Delete(ctx, req); result.Gone || err != nil {
+							return result, err
+						}
 					}
 				}
-			}
-		}},
+			}},
 	}
 }
 
@@ -271,17 +296,19 @@ func optionalFlaws() []flaw {
 				return "account", err
 			}
 		}},
-		{of: "OneListForAScope", name: "lists one size only", rule: "has the instances of both classes", with: func(b *broken) {
-			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-				page, err := b.correct.List(ctx, req)
-				spec, _ := b.decode(req.Class.Spec)
-				page.Instances = slices.DeleteFunc(page.Instances, func(in provider.Instance) bool { return in.Type != spec.Size })
-				return page, err
-			}
-		}},
-		{of: "InterruptionsAreReported", name: "names none", rule: "names the instance whose end was announced: it does not", with: func(b *broken) {
-			b.ending = func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error) { return nil, nil }
-		}},
+		{of: "OneListForAScope", name: "lists one size only", rule: "has the instances of both classes",
+			with: func(b *broken) {
+				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+					page, err := b.correct.List(ctx, req)
+					spec, _ := b.decode(req.Class.Spec)
+					page.Instances = slices.DeleteFunc(page.Instances, func(in provider.Instance) bool { return in.Type != spec.Size })
+					return page, err
+				}
+			}},
+		{of: "InterruptionsAreReported", name: "names none", rule: "names the instance whose end was announced: it does not",
+			with: func(b *broken) {
+				b.ending = func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error) { return nil, nil }
+			}},
 		{of: "InterruptionsAreReported", name: "names all", rule: "whose end nobody has announced", with: func(b *broken) {
 			b.ending = func(ctx context.Context, req provider.InterruptionsRequest) (all []provider.Interruption, err error) {
 				page, err := b.correct.List(ctx, provider.ListRequest{Class: req.Class, ClusterID: req.ClusterID})
@@ -291,11 +318,12 @@ func optionalFlaws() []flaw {
 				return all, err
 			}
 		}},
-		{of: "UnavailableCloud", name: "takes a cloud that does not serve for one that announces nothing", rule: "Interruptions succeeds while the fault Unavailable", with: func(b *broken) {
-			b.ending = func(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
-				all, _ := b.correct.Interruptions(ctx, req)
-				return all, nil
-			}
-		}},
+		{of: "UnavailableCloud", name: "takes a cloud that does not serve for one that announces nothing",
+			rule: "Interruptions succeeds while the fault Unavailable", with: func(b *broken) {
+				b.ending = func(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+					all, _ := b.correct.Interruptions(ctx, req)
+					return all, nil
+				}
+			}},
 	}
 }

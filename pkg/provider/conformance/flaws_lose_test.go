@@ -32,7 +32,8 @@ func deleteAndUpdateFlaws() []flaw {
 		}},
 		{of: "DeleteByTags", name: "deletes the whole cluster", rule: "it must not be touched", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-				all, _, _ := b.cloud.listServers(ctx, b.cloud.account, map[string]string{provider.TagCluster: req.ClusterID}, 0, 100)
+				all, _, _ := b.cloud.listServers(ctx, b.cloud.account, map[string]string{provider.TagCluster: req.ClusterID}, 0,
+					100)
 				for _, s := range all {
 					_ = b.cloud.deleteServer(ctx, b.cloud.account, s.id, nil)
 				}
@@ -42,21 +43,27 @@ func deleteAndUpdateFlaws() []flaw {
 		{of: "DeleteAtOnce", name: "waits until it has booted", rule: "FailedPrecondition", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				id, _ := idOf(req.ProviderID)
-				if s, err := b.cloud.getServer(ctx, b.cloud.account, id); err == nil && b.describe(s).State == provider.StatePending {
+				if s, err := b.cloud.getServer(ctx, b.cloud.account, id); err == nil &&
+					b.describe(s).State == provider.StatePending {
 					return provider.DeleteResult{}, provider.Errorf(provider.FailedPrecondition, "it has not booted")
 				}
 				return b.correct.Delete(ctx, req)
 			}
 		}},
-		{of: "DeleteAtOnce", name: "believes a read that lags", rule: "leaves", cloud: func(c *fakeCloud) { c.lag = 5 }, with: func(b *broken) {
+		{of: "DeleteAtOnce", name: "believes a read that lags", rule: "leaves", cloud: func(c *fakeCloud) {
+			c.lag = 5
+		}, with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-				if _, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID}); req.ProviderID != "" && provider.IsNotFound(err) {
+				if _, err := b.correct.Get(ctx,
+					provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID}); req.ProviderID != "" &&
+					provider.IsNotFound(err) {
 					return provider.DeleteResult{Gone: true}, nil
 				}
 				return b.correct.Delete(ctx, req)
 			}
 		}},
-		{of: "DeleteDuringCreate", name: "gives up for good", rule: "want an error that is retried", with: givesUpWhenDeletedMeanwhile},
+		{of: "DeleteDuringCreate", name: "gives up for good", rule: "want an error that is retried",
+			with: givesUpWhenDeletedMeanwhile},
 		{of: "DeleteLeavesNothing", name: "forgets the network interface", rule: "leaves [nic/", with: forgetsNICs},
 		{of: "DeleteLeavesNothing", name: "is content with having asked", rule: "leaves [disk/", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
@@ -64,42 +71,51 @@ func deleteAndUpdateFlaws() []flaw {
 				return provider.DeleteResult{Gone: err == nil || result.Gone}, err
 			}
 		}},
-		{of: "DeleteRefusesOthers", name: "does not check the tags", rule: "Delete by another machine", with: func(b *broken) {
-			b.mine = func(string, provider.Machine) map[string]string { return nil }
-		}},
-		{of: "DeleteRefusesOthers", name: "without a UID anybody will do", rule: "after Delete with neither provider ID nor UID", with: func(b *broken) {
-			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-				if req.Machine.UID == "" {
-					return provider.DeleteResult{}, b.cloud.deleteServer(ctx, b.cloud.account, "i-1", nil)
+		{of: "DeleteRefusesOthers", name: "does not check the tags", rule: "Delete by another machine",
+			with: func(b *broken) {
+				b.mine = func(string, provider.Machine) map[string]string { return nil }
+			}},
+		{of: "DeleteRefusesOthers", name: "without a UID anybody will do",
+			rule: "after Delete with neither provider ID nor UID", with: func(b *broken) {
+				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+					if req.Machine.UID == "" {
+						return provider.DeleteResult{}, b.cloud.deleteServer(ctx, b.cloud.account, "i-1", nil)
+					}
+					return b.correct.Delete(ctx, req)
 				}
-				return b.correct.Delete(ctx, req)
-			}
-		}},
-		{of: "UntaggedIsLeftAlone", name: "refuses only what is tagged otherwise", rule: "Delete of an instance with no tags", with: func(b *broken) {
-			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-				id, _ := idOf(req.ProviderID)
-				_ = b.cloud.change(ctx, b.cloud.account, id, func(s *server) {
-					tags := ownerTags(req.ClusterID, req.Machine)
-					maps.Copy(tags, s.tags)
-					s.tags = tags
-				})
-				return b.correct.Delete(ctx, req)
-			}
-		}},
+			}},
+		{of: "UntaggedIsLeftAlone", name: "refuses only what is tagged otherwise", rule: "Delete of an instance with no tags",
+			with: func(b *broken) {
+				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+					id, _ := idOf(req.ProviderID)
+					_ = b.cloud.change(ctx, b.cloud.account, id, func(s *server) {
+						tags := ownerTags(req.ClusterID, req.Machine)
+						maps.Copy(tags, s.tags)
+						s.tags = tags
+					})
+					return b.correct.Delete(ctx, req)
+				}
+			}},
 
-		{of: "UpdateToTheSame", name: "refuses", rule: "answers Refused, want Done", with: updating(provider.UpdateResult{Outcome: provider.UpdateRefused, Reason: "never"})},
-		{of: "UpdateToTheSame", name: "gives no reason", rule: "NeedsReplacement without a reason", with: updating(provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement})},
-		{of: "UpdateToTheSame", name: "an invented outcome", rule: `outcome "Perhaps", which does not exist`, with: updating(provider.UpdateResult{Outcome: "Perhaps"})},
-		{of: "UpdateToAnother", name: "never ends", rule: "it is in progress", with: updating(provider.UpdateResult{Outcome: provider.UpdateInProgress})},
-		{of: "UpdateToAnother", name: "never drained enough", rule: "asks for the drain that was made", with: updating(provider.UpdateResult{Outcome: provider.UpdateNeedsDrain})},
-		{of: "UpdateToAnother", name: "says done and does not do it", rule: "when it is asked again: it answers NeedsDrain", with: func(b *broken) {
-			b.update = func(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
-				if req.Drained {
-					return provider.UpdateResult{Outcome: provider.UpdateDone}, nil
+		{of: "UpdateToTheSame", name: "refuses", rule: "answers Refused, want Done",
+			with: updating(provider.UpdateResult{Outcome: provider.UpdateRefused, Reason: "never"})},
+		{of: "UpdateToTheSame", name: "gives no reason", rule: "NeedsReplacement without a reason",
+			with: updating(provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement})},
+		{of: "UpdateToTheSame", name: "an invented outcome", rule: `outcome "Perhaps", which does not exist`,
+			with: updating(provider.UpdateResult{Outcome: "Perhaps"})},
+		{of: "UpdateToAnother", name: "never ends", rule: "it is in progress",
+			with: updating(provider.UpdateResult{Outcome: provider.UpdateInProgress})},
+		{of: "UpdateToAnother", name: "never drained enough", rule: "asks for the drain that was made",
+			with: updating(provider.UpdateResult{Outcome: provider.UpdateNeedsDrain})},
+		{of: "UpdateToAnother", name: "says done and does not do it", rule: "when it is asked again: it answers NeedsDrain",
+			with: func(b *broken) {
+				b.update = func(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
+					if req.Drained {
+						return provider.UpdateResult{Outcome: provider.UpdateDone}, nil
+					}
+					return b.correct.Update(ctx, req)
 				}
-				return b.correct.Update(ctx, req)
-			}
-		}},
+			}},
 		{of: "UpdateRefusesOthers", name: "does not check the tags", rule: "Update by", with: func(b *broken) {
 			b.update = func(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 				_, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})
@@ -143,10 +159,13 @@ func conductAndFaultFlaws() []flaw {
 			}
 		}},
 		{of: "EndedContext", name: "does not check it", rule: "whose context was cancelled before", with: withoutContext},
-		{of: "SecretsStaySecret", name: "passes on what the cloud says", rule: "contains the value of the credentials' key token", with: func(b *broken) {
-			before := b.translate
-			b.translate = func(err error) error { return provider.Errorf(provider.CodeOf(before(err)), "the cloud says: %w", err) }
-		}},
+		{of: "SecretsStaySecret", name: "passes on what the cloud says",
+			rule: "contains the value of the credentials' key token", with: func(b *broken) {
+				before := b.translate
+				b.translate = func(err error) error {
+					return provider.Errorf(provider.CodeOf(before(err)), "the cloud says: %w", err)
+				}
+			}},
 		{of: "SecretsStaySecret", name: "says what the user data is", rule: "contains the user data", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
@@ -156,7 +175,8 @@ func conductAndFaultFlaws() []flaw {
 				return in, nil
 			}
 		}},
-		{of: "SecretsStaySecret", name: "keeps the credentials in the scope", rule: "Create's answer contains the value of the credentials' key token", with: converting(func(in *provider.Instance) { in.Scope = "token=" + newFakeCloud().account })},
+		{of: "SecretsStaySecret", name: "keeps the credentials in the scope",
+			rule: "Create's answer contains the value of the credentials' key token", with: converting(func(in *provider.Instance) { in.Scope = "token=" + newFakeCloud().account })},
 		{of: "ReadsChangeNothing", name: "List tidies up", rule: "after reading there are", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				_ = b.cloud.putNIC(ctx, b.cloud.account, "probe-"+random(4), nil)
@@ -165,42 +185,50 @@ func conductAndFaultFlaws() []flaw {
 		}},
 
 		{of: "LostCreateIsOne", name: "starts over", rule: "which Create returned", with: withoutIdempotency},
-		{of: "LostCreateIsOne", name: "claims that nothing happened", rule: "says that it had no effect", with: func(b *broken) {
-			code(b, provider.Unavailable, provider.Throttled)
-		}},
-		{of: "CreateSettleIsHonest", name: "settles later than it says", rule: "finds the instance within CreateSettle", cloud: func(c *fakeCloud) { c.lag = 50 }, with: func(b *broken) { b.settle = time.Nanosecond }},
-		{of: "CreateSettleIsHonest", name: "tags in a second call", rule: "finds the instance within CreateSettle", with: tagsLater},
-		{of: "LostCreateIsDeleted", name: "tags in a second call", rule: "finds the instance within CreateSettle", with: tagsLater},
+		{of: "LostCreateIsOne", name: "claims that nothing happened", rule: "says that it had no effect",
+			with: func(b *broken) {
+				code(b, provider.Unavailable, provider.Throttled)
+			}},
+		{of: "CreateSettleIsHonest", name: "settles later than it says", rule: "finds the instance within CreateSettle",
+			cloud: func(c *fakeCloud) { c.lag = 50 }, with: func(b *broken) { b.settle = time.Nanosecond }},
+		{of: "CreateSettleIsHonest", name: "tags in a second call", rule: "finds the instance within CreateSettle",
+			with: tagsLater},
+		{of: "LostCreateIsDeleted", name: "tags in a second call", rule: "finds the instance within CreateSettle",
+			with: tagsLater},
 		{of: "LostCreateIsDeleted", name: "forgets the network interface", rule: "leaves [nic/", with: forgetsNICs},
-		{of: "CutCreate", name: "leaves what has no server", rule: "nothing is left when Delete by tags", with: func(b *broken) {
-			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-				if _, err := b.correct.Get(ctx, provider.GetRequest(req)); provider.IsNotFound(err) {
-					return provider.DeleteResult{Gone: true}, nil
+		{of: "CutCreate", name: "leaves what has no server", rule: "nothing is left when Delete by tags",
+			with: func(b *broken) {
+				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+					if _, err := b.correct.Get(ctx, provider.GetRequest(req)); provider.IsNotFound(err) {
+						return provider.DeleteResult{Gone: true}, nil
+					}
+					return b.correct.Delete(ctx, req)
 				}
-				return b.correct.Delete(ctx, req)
-			}
-		}},
-		{of: "UnavailableCloud", name: "who cannot look finds nothing", rule: "Get by tags while the fault Unavailable lasts: NotFound", with: func(b *broken) {
-			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-				in, err := b.correct.Get(ctx, req)
-				if err != nil {
-					return nil, provider.Errorf(provider.NotFound, "it is not there")
+			}},
+		{of: "UnavailableCloud", name: "who cannot look finds nothing",
+			rule: "Get by tags while the fault Unavailable lasts: NotFound", with: func(b *broken) {
+				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+					in, err := b.correct.Get(ctx, req)
+					if err != nil {
+						return nil, provider.Errorf(provider.NotFound, "it is not there")
+					}
+					return in, nil
 				}
-				return in, nil
-			}
-		}},
-		{of: "UnavailableCloud", name: "those that it cannot ask it believes to be gone", rule: "Delete by tags succeeds while the fault Unavailable", with: func(b *broken) {
-			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-				result, err := b.correct.Delete(ctx, req)
-				return provider.DeleteResult{Gone: result.Gone || err != nil}, nil
-			}
-		}},
-		{of: "UnavailableCloud", name: "an empty list", rule: "List succeeds while the fault Unavailable", with: func(b *broken) {
-			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-				page, _ := b.correct.List(ctx, req)
-				return page, nil
-			}
-		}},
+			}},
+		{of: "UnavailableCloud", name: "those that it cannot ask it believes to be gone",
+			rule: "Delete by tags succeeds while the fault Unavailable", with: func(b *broken) {
+				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+					result, err := b.correct.Delete(ctx, req)
+					return provider.DeleteResult{Gone: result.Gone || err != nil}, nil
+				}
+			}},
+		{of: "UnavailableCloud", name: "an empty list", rule: "List succeeds while the fault Unavailable",
+			with: func(b *broken) {
+				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+					page, _ := b.correct.List(ctx, req)
+					return page, nil
+				}
+			}},
 		{of: "ThrottlingCloud", name: "loses how long to wait", rule: "RetryAfter is 0s", with: func(b *broken) {
 			before := b.translate
 			b.translate = func(err error) error {
@@ -211,17 +239,24 @@ func conductAndFaultFlaws() []flaw {
 				return out
 			}
 		}},
-		{of: "ExhaustedCloud", name: "takes it for a failure of the cloud", rule: "want an error with code ResourceExhausted", with: func(b *broken) { code(b, provider.ResourceExhausted, provider.Unavailable) }},
+		{of: "ExhaustedCloud", name: "takes it for a failure of the cloud", rule: "want an error with code ResourceExhausted",
+			with: func(b *broken) { code(b, provider.ResourceExhausted, provider.Unavailable) }},
 		{of: "ExhaustedCloud", name: "forgets the network interface", rule: "left [nic/", with: forgetsNICs},
-		{of: "CloudRefusesCredentials", name: "takes it for a failure of the cloud", rule: "want an error with code Unauthenticated", with: func(b *broken) { code(b, provider.Unauthenticated, provider.Internal) }},
-		{of: "CloudForbids", name: "takes it for a mistake", rule: "want an error with code PermissionDenied", with: func(b *broken) { code(b, provider.PermissionDenied, provider.FailedPrecondition) }},
+		{of: "CloudRefusesCredentials", name: "takes it for a failure of the cloud",
+			rule: "want an error with code Unauthenticated", with: func(b *broken) {
+				code(b, provider.Unauthenticated, provider.Internal)
+			}},
+		{of: "CloudForbids", name: "takes it for a mistake", rule: "want an error with code PermissionDenied",
+			with: func(b *broken) { code(b, provider.PermissionDenied, provider.FailedPrecondition) }},
 		{of: "HangingCloud", name: "waits for ever", rule: "does not return within", with: withoutContext},
-		{of: "ValidateAsksNobody", name: "asks the cloud", rule: "while the cloud does not answer", with: validatesAtTheCloud},
-		{of: "NothingIsLeft", name: "makes something that it does not know of", rule: "nic/log-of-", after: []string{"CreateMakesAnInstance"}, with: func(b *broken) {
-			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-				_ = b.cloud.putNIC(ctx, b.cloud.account, "log-of-"+req.Machine.Name, nil)
-				return b.correct.Create(ctx, req)
-			}
-		}},
+		{of: "ValidateAsksNobody", name: "asks the cloud", rule: "while the cloud does not answer",
+			with: validatesAtTheCloud},
+		{of: "NothingIsLeft", name: "makes something that it does not know of", rule: "nic/log-of-",
+			after: []string{"CreateMakesAnInstance"}, with: func(b *broken) {
+				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+					_ = b.cloud.putNIC(ctx, b.cloud.account, "log-of-"+req.Machine.Name, nil)
+					return b.correct.Create(ctx, req)
+				}
+			}},
 	}
 }

@@ -19,52 +19,63 @@ import (
 
 func classAndCreateFlaws() []flaw {
 	return []flaw{
-		{of: "NameAndTimes", name: "a name that is no label", rule: "is not a DNS label", with: func(b *broken) { b.name = "My_Cloud" }},
-		{of: "NameAndTimes", name: "no time to settle", rule: "CreateSettle 0s is not positive", with: func(b *broken) { b.settle = 0 }},
-		{of: "ValidateAcceptsWhatWorks", name: "asks the cloud", rule: "with rejected credentials", with: validatesAtTheCloud},
-		{of: "InvalidSpecsAreRefusedByField", name: "does not say which field", rule: `about field "", want "size"`, with: func(b *broken) {
-			decode := b.decode
-			b.decode = func(raw []byte) (machineSpec, error) {
-				spec, err := decode(raw)
-				if e, ok := errors.AsType[*provider.Error](err); ok {
-					e.Field = ""
+		{of: "NameAndTimes", name: "a name that is no label", rule: "is not a DNS label", with: func(b *broken) {
+			b.name = "My_Cloud"
+		}},
+		{of: "NameAndTimes", name: "no time to settle", rule: "CreateSettle 0s is not positive", with: func(b *broken) {
+			b.settle = 0
+		}},
+		{of: "ValidateAcceptsWhatWorks", name: "asks the cloud", rule: "with rejected credentials",
+			with: validatesAtTheCloud},
+		{of: "InvalidSpecsAreRefusedByField", name: "does not say which field", rule: `about field "", want "size"`,
+			with: func(b *broken) {
+				decode := b.decode
+				b.decode = func(raw []byte) (machineSpec, error) {
+					spec, err := decode(raw)
+					if e, ok := errors.AsType[*provider.Error](err); ok {
+						e.Field = ""
+					}
+					return spec, err
 				}
-				return spec, err
-			}
-		}},
-		{of: "InvalidSpecsAreRefusedByField", name: "only Validate looks", rule: "Create of an invalid providerSpec", with: func(b *broken) {
-			validating := *b.correct
-			b.validate = validating.Validate
-			b.decode = func([]byte) (machineSpec, error) { return machineSpec{Size: "small"}, nil }
-		}},
+			}},
+		{of: "InvalidSpecsAreRefusedByField", name: "only Validate looks", rule: "Create of an invalid providerSpec",
+			with: func(b *broken) {
+				validating := *b.correct
+				b.validate = validating.Validate
+				b.decode = func([]byte) (machineSpec, error) { return machineSpec{Size: "small"}, nil }
+			}},
 		{of: "SpecIsDecodedStrictly", name: "passes over unknown fields", rule: "(an unknown field)", with: func(b *broken) {
 			b.decode = decodeLeniently
 		}},
-		{of: "CredentialsAreDecodedStrictly", name: "Validate does not check them", rule: "Validate with MalformedCredentials[0]", with: func(b *broken) {
-			b.validate = func(ctx context.Context, req provider.ValidateRequest) error {
-				req.Class.Credentials = provider.Credentials{}
-				return b.correct.Validate(ctx, req)
-			}
-		}},
-		{of: "CredentialsNameNoSources", name: "reads files", rule: "it follows it", with: follows(func(value string) (string, bool) {
-			path, isFile := strings.CutPrefix(value, "file://")
-			content, err := os.ReadFile(path)
-			return string(content), isFile && err == nil
-		})},
-		{of: "CredentialsNameNoSources", name: "fetches URLs", rule: "fetched a URL", with: follows(func(value string) (string, bool) {
-			resp, err := http.Get(value)
-			if err != nil {
-				return "", false
-			}
-			defer resp.Body.Close()
-			content, err := io.ReadAll(resp.Body)
-			return string(content), err == nil
-		})},
-		{of: "CredentialsNameNoSources", name: "runs commands", rule: "ran a command", with: follows(func(value string) (string, bool) {
-			command, isCommand := strings.CutPrefix(value, "|")
-			out, err := exec.Command("sh", "-c", command).Output()
-			return string(out), isCommand && err == nil
-		})},
+		{of: "CredentialsAreDecodedStrictly", name: "Validate does not check them",
+			rule: "Validate with MalformedCredentials[0]", with: func(b *broken) {
+				b.validate = func(ctx context.Context, req provider.ValidateRequest) error {
+					req.Class.Credentials = provider.Credentials{}
+					return b.correct.Validate(ctx, req)
+				}
+			}},
+		{of: "CredentialsNameNoSources", name: "reads files", rule: "it follows it",
+			with: follows(func(value string) (string, bool) {
+				path, isFile := strings.CutPrefix(value, "file://")
+				content, err := os.ReadFile(path)
+				return string(content), isFile && err == nil
+			})},
+		{of: "CredentialsNameNoSources", name: "fetches URLs", rule: "fetched a URL",
+			with: follows(func(value string) (string, bool) {
+				resp, err := http.Get(value)
+				if err != nil {
+					return "", false
+				}
+				defer resp.Body.Close()
+				content, err := io.ReadAll(resp.Body)
+				return string(content), err == nil
+			})},
+		{of: "CredentialsNameNoSources", name: "runs commands", rule: "ran a command",
+			with: follows(func(value string) (string, bool) {
+				command, isCommand := strings.CutPrefix(value, "|")
+				out, err := exec.Command("sh", "-c", command).Output()
+				return string(out), isCommand && err == nil
+			})},
 		{of: "CredentialsNameNoSources", name: "takes a file beside", rule: "instead of token", with: func(b *broken) {
 			b.tokenOf = func(c provider.Credentials) (string, error) {
 				if path, found := c.Get("tokenFile"); found {
@@ -74,66 +85,80 @@ func classAndCreateFlaws() []flaw {
 				return tokenOf(c)
 			}
 		}},
-		{of: "RejectedCredentials", name: "who may not look finds nothing", rule: "Get by tags with RejectedCredentials", with: func(b *broken) {
-			code(b, provider.Unauthenticated, provider.NotFound)
-		}},
+		{of: "RejectedCredentials", name: "who may not look finds nothing", rule: "Get by tags with RejectedCredentials",
+			with: func(b *broken) {
+				code(b, provider.Unauthenticated, provider.NotFound)
+			}},
 		{of: "CapacityIsPlausible", name: "less than nothing", rule: `resource "cpu" is -2`, with: func(b *broken) {
 			b.capacity = func(context.Context, provider.CapacityRequest) (provider.Capacity, error) {
 				return provider.Capacity{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-2")}}, nil
 			}
 		}},
 
-		{of: "CreateMakesAnInstance", name: "never runs", rule: "it is in state Pending", with: converting(func(in *provider.Instance) { in.State = provider.StatePending })},
-		{of: "CreateMakesAnInstance", name: "an invented state", rule: `State "Booting" does not exist`, with: converting(func(in *provider.Instance) { in.State = "Booting" })},
-		{of: "CreateMakesAnInstance", name: "a provider ID that is no URL", rule: "is not a URL", with: converting(func(in *provider.Instance) { in.ProviderID = "i-1" })},
-		{of: "CreateMakesAnInstance", name: "a node's name that cannot be one", rule: "is not a DNS subdomain", with: converting(func(in *provider.Instance) { in.NodeName = "Worker_1" })},
-		{of: "CreateMakesAnInstance", name: "an empty address", rule: "without type or value", with: converting(func(in *provider.Instance) { in.Addresses = make([]corev1.NodeAddress, 1) })},
-		{of: "CreateMakesAnInstance", name: "a long type", rule: "Type is 300 bytes long", with: converting(func(in *provider.Instance) { in.Type = strings.Repeat("x", 300) })},
+		{of: "CreateMakesAnInstance", name: "never runs", rule: "it is in state Pending",
+			with: converting(func(in *provider.Instance) { in.State = provider.StatePending })},
+		{of: "CreateMakesAnInstance", name: "an invented state", rule: `State "Booting" does not exist`,
+			with: converting(func(in *provider.Instance) { in.State = "Booting" })},
+		{of: "CreateMakesAnInstance", name: "a provider ID that is no URL", rule: "is not a URL",
+			with: converting(func(in *provider.Instance) { in.ProviderID = "i-1" })},
+		{of: "CreateMakesAnInstance", name: "a node's name that cannot be one", rule: "is not a DNS subdomain",
+			with: converting(func(in *provider.Instance) { in.NodeName = "Worker_1" })},
+		{of: "CreateMakesAnInstance", name: "an empty address", rule: "without type or value",
+			with: converting(func(in *provider.Instance) { in.Addresses = make([]corev1.NodeAddress, 1) })},
+		{of: "CreateMakesAnInstance", name: "a long type", rule: "Type is 300 bytes long",
+			with: converting(func(in *provider.Instance) { in.Type = strings.Repeat("x", 300) })},
 		{of: "CreateMakesAnInstance", name: "neither instance nor error", rule: "returns neither", with: func(b *broken) {
 			b.get = func(context.Context, provider.GetRequest) (*provider.Instance, error) { return nil, nil }
 		}},
 		{of: "CreateMakesAnInstance", name: "panics", rule: "Create panicked: no such thing", with: func(b *broken) {
 			b.create = func(context.Context, provider.CreateRequest) (*provider.Instance, error) { panic("no such thing") }
 		}},
-		{of: "CreateMakesAnInstance", name: "an invented code", rule: `the code "Busy", which does not exist`, with: func(b *broken) {
-			b.create = func(context.Context, provider.CreateRequest) (*provider.Instance, error) {
-				return nil, provider.Errorf("Busy", "come back later")
-			}
-		}},
-		{of: "CreateTwiceIsOne", name: "makes one each time", rule: "Create again at once returns", with: withoutIdempotency},
-		{of: "CreateAtOnceIsOne", name: "looks and then makes", rule: "at the same time with the same token returns", with: func(b *broken) {
-			met := meeting()
-			b.idempotency = func(provider.CreateRequest) string { met(); return random(8) }
-		}},
-		{of: "CreateAtOnceIsOne", name: "fails for good beside others", rule: "want an error with code Aborted", with: func(b *broken) {
-			var busy sync.Mutex
-			both := meeting()
-			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-				if !busy.TryLock() {
-					both()
-					return nil, provider.Errorf(provider.InvalidArgument, "another call is under way")
+		{of: "CreateMakesAnInstance", name: "an invented code", rule: `the code "Busy", which does not exist`,
+			with: func(b *broken) {
+				b.create = func(context.Context, provider.CreateRequest) (*provider.Instance, error) {
+					return nil, provider.Errorf("Busy", "come back later")
 				}
-				defer busy.Unlock()
-				both()
-				return b.correct.Create(ctx, req)
-			}
-		}},
-		{of: "CreateAfterRestartIsOne", name: "remembers in the process only", rule: "after a restart returns", with: func(b *broken) {
-			process := random(8)
-			b.checksFirst = false
-			b.idempotency = func(req provider.CreateRequest) string { return process + req.Token }
-		}},
-		{of: "CreateWithOtherParameters", name: "other parameters are another instance", rule: "with a used token and other", with: func(b *broken) {
-			b.checksFirst = false
-			b.idempotency = func(req provider.CreateRequest) string {
-				return fmt.Sprintf("%s %s %s", req.Token, req.Class.Spec, req.UserData.Reveal())
-			}
-		}},
-		{of: "CreateWithOtherParameters", name: "says that it is invalid", rule: "want an error with code AlreadyExists", with: func(b *broken) {
-			b.checksFirst = false
-			code(b, provider.AlreadyExists, provider.InvalidArgument)
-		}},
-		{of: "LaterAttemptTakesOver", name: "goes by the token alone", rule: "of a second attempt returns", with: func(b *broken) { b.checksFirst = false }},
+			}},
+		{of: "CreateTwiceIsOne", name: "makes one each time", rule: "Create again at once returns", with: withoutIdempotency},
+		{of: "CreateAtOnceIsOne", name: "looks and then makes", rule: "at the same time with the same token returns",
+			with: func(b *broken) {
+				met := meeting()
+				b.idempotency = func(provider.CreateRequest) string { met(); return random(8) }
+			}},
+		{of: "CreateAtOnceIsOne", name: "fails for good beside others", rule: "want an error with code Aborted",
+			with: func(b *broken) {
+				var busy sync.Mutex
+				both := meeting()
+				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+					if !busy.TryLock() {
+						both()
+						return nil, provider.Errorf(provider.InvalidArgument, "another call is under way")
+					}
+					defer busy.Unlock()
+					both()
+					return b.correct.Create(ctx, req)
+				}
+			}},
+		{of: "CreateAfterRestartIsOne", name: "remembers in the process only", rule: "after a restart returns",
+			with: func(b *broken) {
+				process := random(8)
+				b.checksFirst = false
+				b.idempotency = func(req provider.CreateRequest) string { return process + req.Token }
+			}},
+		{of: "CreateWithOtherParameters", name: "other parameters are another instance", rule: "with a used token and other",
+			with: func(b *broken) {
+				b.checksFirst = false
+				b.idempotency = func(req provider.CreateRequest) string {
+					return fmt.Sprintf("%s %s %s", req.Token, req.Class.Spec, req.UserData.Reveal())
+				}
+			}},
+		{of: "CreateWithOtherParameters", name: "says that it is invalid", rule: "want an error with code AlreadyExists",
+			with: func(b *broken) {
+				b.checksFirst = false
+				code(b, provider.AlreadyExists, provider.InvalidArgument)
+			}},
+		{of: "LaterAttemptTakesOver", name: "goes by the token alone", rule: "of a second attempt returns",
+			with: func(b *broken) { b.checksFirst = false }},
 		{of: "SpentToken", name: "returns what was there", rule: "returns one in state Terminating", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
@@ -160,12 +185,14 @@ func findFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "ProviderIDs", name: "all end in the same", rule: "end in the same segment", with: converting(func(in *provider.Instance) { in.ProviderID += "/server" })},
-		{of: "ProviderIDs", name: "the ID changes", rule: "/running\" when the instance runs", with: converting(func(in *provider.Instance) {
-			if in.State == provider.StateRunning {
-				in.ProviderID += "/running"
-			}
-		})},
+		{of: "ProviderIDs", name: "all end in the same", rule: "end in the same segment",
+			with: converting(func(in *provider.Instance) { in.ProviderID += "/server" })},
+		{of: "ProviderIDs", name: "the ID changes", rule: "/running\" when the instance runs",
+			with: converting(func(in *provider.Instance) {
+				if in.State == provider.StateRunning {
+					in.ProviderID += "/running"
+				}
+			})},
 		{of: "ScopeIsEnough", name: "needs the class", rule: "without Class.Spec", with: func(b *broken) {
 			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 				if _, err := b.decode(req.Class.Spec); err != nil {
@@ -174,7 +201,8 @@ func findFlaws() []flaw {
 				return b.correct.Get(ctx, req)
 			}
 		}},
-		{of: "ScopeIsEnough", name: "needs a long one", rule: "Scope is 2000 bytes long", with: converting(func(in *provider.Instance) { in.Scope = strings.Repeat("x", 2000) })},
+		{of: "ScopeIsEnough", name: "needs a long one", rule: "Scope is 2000 bytes long",
+			with: converting(func(in *provider.Instance) { in.Scope = strings.Repeat("x", 2000) })},
 		{of: "GetAndListAgree", name: "List leaves something out", rule: "Get and List disagree", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)

@@ -68,7 +68,8 @@ func (b *broken) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 
 func (b *broken) ListScope(class provider.Class) (string, error) { return b.scope(class) }
 
-func (b *broken) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+func (b *broken) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
+	error) {
 	return b.ending(ctx, req)
 }
 
@@ -77,7 +78,8 @@ func whole(c *fakeCloud) *broken {
 	d := newCorrect(c)
 	return &broken{
 		correct: d, name: d.Name(), settle: 20 * time.Millisecond,
-		validate: d.Validate, capacity: d.Capacity, create: d.Create, get: d.Get, list: d.List, delete: d.Delete, update: d.Update, adopt: d.Adopt,
+		validate: d.Validate, capacity: d.Capacity, create: d.Create, get: d.Get, list: d.List, delete: d.Delete,
+		update: d.Update, adopt: d.Adopt,
 		scope: d.ListScope, ending: d.Interruptions,
 	}
 }
@@ -135,7 +137,8 @@ func meeting() func() {
 
 // flaws are all. Every case has at least one.
 func flaws() []flaw {
-	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(), lateFlaws(), answerFlaws(), partFlaws(), optionalFlaws())
+	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
+		lateFlaws(), answerFlaws(), partFlaws(), optionalFlaws())
 }
 
 func TestEveryCaseFindsItsFlaw(t *testing.T) {

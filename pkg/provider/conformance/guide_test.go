@@ -29,8 +29,8 @@ func TestTheGuideListsEveryCase(t *testing.T) {
 	}
 }
 
-// TestTheGuideSaysWhatEveryCloudCanDo keeps the other table true: it has every kind of fault that a case injects, and only names
-// cases that exist.
+// TestTheGuideSaysWhatEveryCloudCanDo keeps the other table true: it has every kind of fault that a case injects, and
+// only names cases that exist.
 func TestTheGuideSaysWhatEveryCloudCanDo(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/provider-guide.md")
 	if err != nil {
@@ -43,7 +43,8 @@ func TestTheGuideSaysWhatEveryCloudCanDo(t *testing.T) {
 		names = append(names, c.name)
 		for _, n := range c.needs {
 			kind, isFault := strings.CutPrefix(string(n), "Cloud.Inject: ")
-			if isFault && !slices.Contains([]string{"PermissionDenied", "Hanging"}, kind) && !strings.Contains(section, "`"+kind+"`") {
+			if isFault && !slices.Contains([]string{"PermissionDenied", "Hanging"}, kind) &&
+				!strings.Contains(section, "`"+kind+"`") {
 				t.Errorf("the section does not say what the fault %s is about", kind)
 			}
 		}
@@ -51,7 +52,8 @@ func TestTheGuideSaysWhatEveryCloudCanDo(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(section) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
-		if len(cells) != 4 || strings.HasPrefix(cells[0], " the cloud") && rows == 0 || strings.HasPrefix(cells[3], "no hook") {
+		if len(cells) != 4 || strings.HasPrefix(cells[0], " the cloud") && rows == 0 ||
+			strings.HasPrefix(cells[3], "no hook") {
 			continue
 		}
 		rows++

@@ -10,17 +10,26 @@ import (
 
 func lateCases() []testCase {
 	return []testCase{
-		{name: "LateReads", rule: "While reads by ID are behind, Create's own result stays the truth, and Delete ends with nothing left.", needs: []need{injecting(LateReads)}, test: lateReads},
-		{name: "LateLists", rule: "While lists are behind, Create again returns the same instance, and Delete ends with nothing left.", needs: []need{injecting(LateLists)}, test: lateLists},
-		{name: "LateTags", rule: "While an instance shows no tags yet, Create again returns it or is retried, and Delete ends with nothing left.", needs: []need{injecting(LateTags)}, test: lateTags},
-		{name: "LostCreateShowsLate", rule: "An instance whose Create lost its answer shows in Get by tags within CreateSettle, while lists and tags are behind.", needs: []need{injecting(LostCreate), injecting(LateLists), injecting(LateTags)}, test: lostCreateShowsLate},
-		{name: "DoneLate", rule: "Where the cloud does later what it has answered with an error, Create again makes one instance, and Delete leaves nothing.", needs: []need{injecting(DoneLate), needsResources}, test: doneLate},
-		{name: "QuotaFreesLate", rule: "While the quota of what was deleted is not free yet, Create is ResourceExhausted, and then succeeds.", needs: []need{injecting(QuotaFreesLate)}, test: quotaFreesLate},
+		{name: "LateReads",
+			rule:  "While reads by ID are behind, Create's own result stays the truth, and Delete ends with nothing left.",
+			needs: []need{injecting(LateReads)}, test: lateReads},
+		{name: "LateLists",
+			rule:  "While lists are behind, Create again returns the same instance, and Delete ends with nothing left.",
+			needs: []need{injecting(LateLists)}, test: lateLists},
+		{name: "LateTags",
+			rule: "While an instance shows no tags yet, Create again returns it or is retried, and Delete ends with nothing left.", needs: []need{injecting(LateTags)}, test: lateTags},
+		{name: "LostCreateShowsLate",
+			rule: "An instance whose Create lost its answer shows in Get by tags within CreateSettle, while lists and tags are behind.", needs: []need{injecting(LostCreate), injecting(LateLists), injecting(LateTags)}, test: lostCreateShowsLate},
+		{name: "DoneLate",
+			rule: "Where the cloud does later what it has answered with an error, Create again makes one instance, and Delete leaves nothing.", needs: []need{injecting(DoneLate), needsResources}, test: doneLate},
+		{name: "QuotaFreesLate",
+			rule:  "While the quota of what was deleted is not free yet, Create is ResourceExhausted, and then succeeds.",
+			needs: []need{injecting(QuotaFreesLate)}, test: quotaFreesLate},
 	}
 }
 
-// oneInALateCloud makes an instance and repeats that while the cloud is behind; others it deletes at once. Delete may fail with
-// the tolerated codes, after which Machinist tries again.
+// oneInALateCloud makes an instance and repeats that while the cloud is behind; others it deletes at once. Delete may
+// fail with the tolerated codes, after which Machinist tries again.
 func (t *trial) oneInALateCloud(kind FaultKind, tolerated ...provider.Code) {
 	t.Helper()
 	before := t.resourcesNow()
@@ -77,7 +86,8 @@ func lostCreateShowsLate(t *trial) {
 	t.leavesNothing(before, "Delete of an instance whose Create lost its answer")
 }
 
-// doneLate lets the first, second, … call of Create that changes something be done after its error, until Create gets through.
+// doneLate lets the first, second, … call of Create that changes something be done after its error, until Create gets
+// through.
 func doneLate(t *trial) {
 	lag := t.lag() // A cloud that is busy is later than that: thrice is certain, and within CreateSettle.
 	through := false
@@ -106,11 +116,13 @@ func doneLate(t *trial) {
 		d := t.restart()
 		t.delete(d, t.deleteByTags(deleted)) // It may be too early.
 		t.pass(failed, 3*lag)
-		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left when Delete by tags has reported Gone", func() (bool, string) {
-			t.delete(d, t.deleteByTags(deleted))
-			left := t.beyond(before)
-			return len(left) == 0, fmt.Sprintf("Create whose call %d that changes something was done after its error left %s", calls+1, strings.Join(left, ", "))
-		})
+		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left when Delete by tags has reported Gone",
+			func() (bool, string) {
+				t.delete(d, t.deleteByTags(deleted))
+				left := t.beyond(before)
+				return len(left) == 0, fmt.Sprintf("Create whose call %d that changes something was done after its error left %s",
+					calls+1, strings.Join(left, ", "))
+			})
 	}
 	// A deletion is done late as well.
 	before := t.resourcesNow()
@@ -131,8 +143,8 @@ func doneLate(t *trial) {
 	t.awaitGone(s)
 }
 
-// doneLater creates while calls that change something are done after their errors, but for the first ones. It returns when
-// Create ended, and whether it got through.
+// doneLater creates while calls that change something are done after their errors, but for the first ones. It returns
+// when Create ended, and whether it got through.
 func (t *trial) doneLater(s *subject, calls int) (ended time.Time, through bool) {
 	t.Helper()
 	end := t.inject(Fault{Kind: DoneLate, Skip: calls, For: t.lag()})
@@ -160,7 +172,8 @@ func quotaFreesLate(t *trial) {
 	t.await("Create succeeds once the quota of what was deleted is free", func() (bool, string) {
 		in, err := t.driver.Create(t.Context(), t.request(next))
 		if err != nil {
-			if refused++; !t.wantCode(err, "Create while the quota of what was deleted is not free", provider.ResourceExhausted) {
+			if refused++; !t.wantCode(err, "Create while the quota of what was deleted is not free",
+				provider.ResourceExhausted) {
 				t.FailNow()
 			}
 			return false, err.Error()

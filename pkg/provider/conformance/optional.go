@@ -10,9 +10,14 @@ import (
 
 func optionalCases() []testCase {
 	return []testCase{
-		{name: "ListScopeIsStable", rule: "ListScope answers the same for the same class in every process, makes no call and tells no secret.", needs: []need{needsScoper}, test: listScopeIsStable},
-		{name: "OneListForAScope", rule: "List answers the same for two classes for which ListScope names the same.", needs: []need{needsScoper, needsOtherSpec}, test: oneListForAScope},
-		{name: "InterruptionsAreReported", rule: "Interruptions names an instance whose end was announced, until that is withdrawn, and no other.", needs: []need{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
+		{name: "ListScopeIsStable",
+			rule:  "ListScope answers the same for the same class in every process, makes no call and tells no secret.",
+			needs: []need{needsScoper}, test: listScopeIsStable},
+		{name: "OneListForAScope", rule: "List answers the same for two classes for which ListScope names the same.",
+			needs: []need{needsScoper, needsOtherSpec}, test: oneListForAScope},
+		{name: "InterruptionsAreReported",
+			rule:  "Interruptions names an instance whose end was announced, until that is withdrawn, and no other.",
+			needs: []need{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
 	}
 }
 
@@ -51,7 +56,8 @@ func listScopeIsStable(t *trial) {
 	}
 	var spaced bytes.Buffer
 	fmt.Fprintf(&spaced, " %s\n", t.Class.Spec)
-	if again := t.listScope(t.driver, provider.Class{Spec: spaced.Bytes(), Credentials: t.Class.Credentials}); again != scope {
+	if again := t.listScope(t.driver,
+		provider.Class{Spec: spaced.Bytes(), Credentials: t.Class.Credentials}); again != scope {
 		t.Errorf("ListScope names %q, and %q with white space around the same providerSpec", scope, again)
 	}
 }
@@ -84,7 +90,8 @@ func oneListForAScope(t *trial) {
 					break
 				}
 			}
-			return found[s.providerID] && found[larger.providerID], fmt.Sprintf("that of Class: %v, that of OtherSpec: %v", found[s.providerID], found[larger.providerID])
+			return found[s.providerID] && found[larger.providerID], fmt.Sprintf("that of Class: %v, that of OtherSpec: %v",
+				found[s.providerID], found[larger.providerID])
 		})
 	}
 }
@@ -126,5 +133,7 @@ func interruptionsAreReported(t *trial) {
 		return true, ""
 	})
 	t.must(withdraw(t.Context()), "withdraw what was announced")
-	t.await("Interruptions does not name an instance any more whose end was withdrawn", func() (bool, string) { return named() == nil, "it does" })
+	t.await("Interruptions does not name an instance any more whose end was withdrawn", func() (bool, string) {
+		return named() == nil, "it does"
+	})
 }

@@ -4,13 +4,18 @@ import "machinist.dev/machinist/pkg/provider"
 
 func partCases() []testCase {
 	return []testCase{
-		{name: "PartsRemain", rule: "Where disks, interfaces or addresses stay when their instance goes, Delete removes them before it reports Gone.", needs: []need{injecting(PartsRemain), needsResources}, test: partsRemain},
-		{name: "PartsGoneFirst", rule: "An instance whose disks, interfaces or addresses somebody has removed is found and deleted.", needs: []need{injecting(PartsGoneFirst)}, test: partsGoneFirst},
-		{name: "FoundIsTrue", rule: "Delete says Found with Gone where it found and removed the instance within the call, and never where there was none.", test: foundIsTrue},
+		{name: "PartsRemain",
+			rule: "Where disks, interfaces or addresses stay when their instance goes, Delete removes them before it reports Gone.", needs: []need{injecting(PartsRemain), needsResources}, test: partsRemain},
+		{name: "PartsGoneFirst",
+			rule:  "An instance whose disks, interfaces or addresses somebody has removed is found and deleted.",
+			needs: []need{injecting(PartsGoneFirst)}, test: partsGoneFirst},
+		{name: "FoundIsTrue",
+			rule: "Delete says Found with Gone where it found and removed the instance within the call, and never where there was none.", test: foundIsTrue},
 	}
 }
 
-// deletions are the ways to delete an instance: by provider ID, by tags, and by provider ID and scope when the class is gone.
+// deletions are the ways to delete an instance: by provider ID, by tags, and by provider ID and scope when the class
+// is gone.
 func (t *trial) deletions() map[string]func(*subject) provider.DeleteRequest {
 	return map[string]func(*subject) provider.DeleteRequest{
 		"Delete by provider ID": t.deleteByID,
@@ -75,7 +80,8 @@ func foundIsTrue(t *trial) {
 	t.delete(t.driver, t.deleteByID(s))
 	t.awaitGone(s)
 	for name, req := range map[string]provider.DeleteRequest{
-		"by provider ID of what is gone": t.deleteByID(s), "by tags of what is gone": t.deleteByTags(s), "by tags of what never was": t.deleteByTags(never),
+		"by provider ID of what is gone": t.deleteByID(s), "by tags of what is gone": t.deleteByTags(s),
+		"by tags of what never was": t.deleteByTags(never),
 	} {
 		result, err := t.restart().Delete(t.Context(), req)
 		if err != nil || !result.Gone || result.Found {

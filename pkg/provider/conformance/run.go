@@ -24,12 +24,13 @@ func Run(t *testing.T, c Config) {
 			ran++
 		})
 	}
-	summary := fmt.Sprintf("conformance: %d of %d cases ran to their end, %d were skipped", ran, len(cases()), len(s.skipped))
+	summary := fmt.Sprintf("conformance: %d of %d cases ran to their end, %d were skipped", ran, len(cases()),
+		len(s.skipped))
 	t.Log(strings.Join(append([]string{summary}, s.skipped...), "\n  "))
 }
 
-// report is where a case says what it finds. *testing.T is one; the suite's own tests have another, to see broken drivers
-// fail without failing themselves.
+// report is where a case says what it finds. *testing.T is one; the suite's own tests have another, to see broken
+// drivers fail without failing themselves.
 type report interface {
 	Helper()
 	Context() context.Context
@@ -88,7 +89,8 @@ func injecting(kind FaultKind) need { return need("Cloud.Inject: " + string(kind
 
 // cases are all, in the order in which they run.
 func cases() []testCase {
-	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(), conductCases(), faultCases(), cutCases(), lateCases(), answerCases(),
+	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
+		conductCases(), faultCases(), cutCases(), lateCases(), answerCases(),
 		partCases(), optionalCases(), lastCases())
 }
 
@@ -144,7 +146,8 @@ func (t *trial) require(n need) {
 		if t.Class.Credentials.Empty() {
 			t.skip("the driver needs no credentials")
 		}
-		missing = n == needsMalformed && len(t.MalformedCredentials) == 0 || n == needsRejected && t.RejectedCredentials.Empty()
+		missing = n == needsMalformed && len(t.MalformedCredentials) == 0 || n == needsRejected &&
+			t.RejectedCredentials.Empty()
 	case needsOtherSpec:
 		missing = len(t.OtherSpec) == 0
 	case needsNamed:

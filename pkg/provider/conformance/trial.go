@@ -77,7 +77,8 @@ type subject struct {
 func (t *trial) subject() *subject { return t.subjectOf(t.ClusterID) }
 
 func (t *trial) subjectOf(cluster string) *subject {
-	s := &subject{cluster: cluster, Machine: provider.Machine{Namespace: "default", Name: "conformance-" + random(4), UID: newUID()}}
+	s := &subject{cluster: cluster, Machine: provider.Machine{Namespace: "default", Name: "conformance-" +
+		random(4), UID: newUID()}}
 	t.subjects = append(t.subjects, s)
 	return s
 }
@@ -137,7 +138,8 @@ func (t *trial) deleteByTags(s *subject) provider.DeleteRequest {
 
 func (t *trial) update(s *subject) provider.UpdateRequest {
 	return provider.UpdateRequest{
-		Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID, Scope: s.scope, Version: t.Version,
+		Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID, Scope: s.scope,
+		Version: t.Version,
 	}
 }
 
@@ -327,8 +329,8 @@ func (t *trial) lag() time.Duration {
 	return min(40*time.Millisecond, provider.CreateSettle(t.driver.driver)/4)
 }
 
-// createRetried repeats a Create as Machinist does: until it returns the instance, or an error after which Machinist does not
-// try again soon.
+// createRetried repeats a Create as Machinist does: until it returns the instance, or an error after which Machinist
+// does not try again soon.
 func (t *trial) createRetried(d provider.Driver, s *subject, when string) (in *provider.Instance) {
 	t.Helper()
 	t.await("Create again "+when+" returns the instance", func() (bool, string) {
@@ -348,9 +350,10 @@ func (t *trial) createRetried(d provider.Driver, s *subject, when string) (in *p
 	return in
 }
 
-// deleteAsMachinist calls Delete until Machinist takes the instance for removed, as said at provider.Driver. Errors with the
-// tolerated codes are retried, as Aborted is.
-func (t *trial) deleteAsMachinist(d provider.Driver, req provider.DeleteRequest, createEnded time.Time, tolerated ...provider.Code) {
+// deleteAsMachinist calls Delete until Machinist takes the instance for removed, as said at provider.Driver. Errors
+// with the tolerated codes are retried, as Aborted is.
+func (t *trial) deleteAsMachinist(d provider.Driver, req provider.DeleteRequest, createEnded time.Time,
+	tolerated ...provider.Code) {
 	t.Helper()
 	settle := provider.CreateSettle(t.driver.driver)
 	accepted := false

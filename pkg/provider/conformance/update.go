@@ -9,14 +9,19 @@ import (
 
 func updateCases() []testCase {
 	return []testCase{
-		{name: "UpdateToTheSame", rule: "Update to what the instance is answers Done, or NeedsReplacement with a reason, and changes nothing.", test: updateToTheSame},
-		{name: "UpdateToAnother", rule: "Update to another providerSpec comes to an outcome: done, refused, left to an agent on the node, or to be replaced, with a drain if it asks for one.", needs: []need{needsOtherSpec}, test: updateToAnother},
-		{name: "UpdateRefusesOthers", rule: "Update of another's instance is FailedPrecondition, of none NotFound.", test: updateRefusesOthers},
+		{name: "UpdateToTheSame",
+			rule: "Update to what the instance is answers Done, or NeedsReplacement with a reason, and changes nothing.",
+			test: updateToTheSame},
+		{name: "UpdateToAnother",
+			rule: "Update to another providerSpec comes to an outcome: done, refused, left to an agent on the node, or to be replaced, with a drain if it asks for one.", needs: []need{needsOtherSpec}, test: updateToAnother},
+		{name: "UpdateRefusesOthers", rule: "Update of another's instance is FailedPrecondition, of none NotFound.",
+			test: updateRefusesOthers},
 	}
 }
 
 var outcomes = []provider.UpdateOutcome{
-	provider.UpdateDone, provider.UpdateInProgress, provider.UpdateNeedsDrain, provider.UpdateNeedsReplacement, provider.UpdateByAgent,
+	provider.UpdateDone, provider.UpdateInProgress, provider.UpdateNeedsDrain, provider.UpdateNeedsReplacement,
+	provider.UpdateByAgent,
 	provider.UpdateRefused,
 }
 
@@ -39,7 +44,8 @@ func (t *trial) updateOnce(req provider.UpdateRequest, s *subject, attempted str
 	switch {
 	case !slices.Contains(outcomes, result.Outcome):
 		t.fatalf("%s has the outcome %q, which does not exist", attempted, result.Outcome)
-	case result.Reason == "" && (result.Outcome == provider.UpdateNeedsReplacement || result.Outcome == provider.UpdateRefused):
+	case result.Reason == "" && (result.Outcome == provider.UpdateNeedsReplacement ||
+		result.Outcome == provider.UpdateRefused):
 		t.Errorf("%s has the outcome %s without a reason", attempted, result.Outcome)
 	}
 	return result.Outcome
@@ -53,7 +59,8 @@ func updateToTheSame(t *trial) {
 	req := t.update(s)
 	for _, req.Drained = range []bool{false, true} {
 		attempted := fmt.Sprintf("Update to the same, drained %v,", req.Drained)
-		if outcome := t.updateOnce(req, s, attempted); outcome != provider.UpdateDone && outcome != provider.UpdateNeedsReplacement {
+		if outcome := t.updateOnce(req, s, attempted); outcome != provider.UpdateDone &&
+			outcome != provider.UpdateNeedsReplacement {
 			t.Errorf("%s answers %s, want Done or NeedsReplacement", attempted, outcome)
 		}
 	}

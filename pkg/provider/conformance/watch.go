@@ -34,23 +34,33 @@ func (w *watched) Validate(ctx context.Context, req provider.ValidateRequest) er
 }
 
 func (w *watched) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
-	return watch(ctx, w, "Capacity", req.Class, nil, func(ctx context.Context) (provider.Capacity, error) { return w.driver.Capacity(ctx, req) })
+	return watch(ctx, w, "Capacity", req.Class, nil, func(ctx context.Context) (provider.Capacity, error) {
+		return w.driver.Capacity(ctx, req)
+	})
 }
 
 func (w *watched) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-	return watch(ctx, w, "Create", req.Class, w.whole, func(ctx context.Context) (*provider.Instance, error) { return w.driver.Create(ctx, req) })
+	return watch(ctx, w, "Create", req.Class, w.whole, func(ctx context.Context) (*provider.Instance, error) {
+		return w.driver.Create(ctx, req)
+	})
 }
 
 func (w *watched) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-	return watch(ctx, w, "Get", req.Class, w.whole, func(ctx context.Context) (*provider.Instance, error) { return w.driver.Get(ctx, req) })
+	return watch(ctx, w, "Get", req.Class, w.whole, func(ctx context.Context) (*provider.Instance, error) {
+		return w.driver.Get(ctx, req)
+	})
 }
 
 func (w *watched) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
-	return watch(ctx, w, "Update", req.Class, nil, func(ctx context.Context) (provider.UpdateResult, error) { return w.driver.Update(ctx, req) })
+	return watch(ctx, w, "Update", req.Class, nil, func(ctx context.Context) (provider.UpdateResult, error) {
+		return w.driver.Update(ctx, req)
+	})
 }
 
 func (w *watched) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-	return watch(ctx, w, "Delete", req.Class, nil, func(ctx context.Context) (provider.DeleteResult, error) { return w.driver.Delete(ctx, req) })
+	return watch(ctx, w, "Delete", req.Class, nil, func(ctx context.Context) (provider.DeleteResult, error) {
+		return w.driver.Delete(ctx, req)
+	})
 }
 
 func (w *watched) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
@@ -75,10 +85,12 @@ func (w *watched) Adopt(ctx context.Context, req provider.AdoptRequest) (*provid
 }
 
 // Interruptions must only be called where the driver implements it.
-func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
+	error) {
 	return watch(ctx, w, "Interruptions", req.Class, func(operation string, all []provider.Interruption) error {
 		for _, i := range all {
-			if !providerIDFormat.MatchString(i.ProviderID) || i.Reason != "" && i.Reason != provider.Preemption && i.Reason != provider.Termination {
+			if !providerIDFormat.MatchString(i.ProviderID) || i.Reason != "" && i.Reason != provider.Preemption &&
+				i.Reason != provider.Termination {
 				w.t.Errorf("%s: an interruption has no provider ID or a reason that does not exist: %+v", operation, i)
 			}
 		}
@@ -89,7 +101,8 @@ func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsR
 }
 
 // watch makes a call and checks its outcome. It may run in many goroutines, so it never ends the case.
-func watch[T any](ctx context.Context, w *watched, operation string, class provider.Class, check func(string, T) error, do func(context.Context) (T, error)) (out T, err error) {
+func watch[T any](ctx context.Context, w *watched, operation string, class provider.Class, check func(string, T) error,
+	do func(context.Context) (T, error)) (out T, err error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()

@@ -15,8 +15,9 @@ import (
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
-// A tenant who may make Secrets names the application that the provider's workload identity can sign in as, whose IDs are no
-// secrets. It serves those only to those that the flag grants it: the namespace and the application must both be right.
+// A tenant who may make Secrets names the application that the provider's workload identity can sign in as, whose IDs
+// are no secrets. It serves those only to those that the flag grants it: the namespace and the application must both
+// be right.
 //
 // C-7.
 func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
@@ -26,7 +27,8 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 		o.Secret, o.FederatedIssuer, o.FederatedSubject = "", &key.PublicKey, subject
 	})
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
-		Subject: subject, Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
+		Subject: subject, Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"},
+		ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
 	}).SignedString(key)
 	c.must(err)
 	c.token = filepath.Join(t.TempDir(), "token")
@@ -34,7 +36,8 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 	public := credentials("clientSecret", "")
 
 	// The clients of one namespace must not serve another, so all are asked of one driver.
-	c.grants = []driver.Grant{{Namespace: "team-a", Client: strings.ToUpper(application)}, {Namespace: "team-b", Client: strings.Replace(application, "3", "4", 1)}}
+	c.grants = []driver.Grant{{Namespace: "team-a", Client: strings.ToUpper(application)},
+		{Namespace: "team-b", Client: strings.Replace(application, "3", "4", 1)}}
 	granting := c.driver()
 	c.grants = nil
 	off := c.driver()
@@ -50,14 +53,17 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 		driver    *driver.Driver
 		namespace string
 	}{
-		"another namespace": {granting, "team-c"}, "another application": {granting, "team-b"}, "no namespace": {granting, ""},
+		"another namespace": {granting, "team-c"}, "another application": {granting, "team-b"},
+		"no namespace":         {granting, ""},
 		"nobody is granted it": {off, "team-a"},
 	} {
 		err := list(test.driver, test.namespace)
-		if provider.CodeOf(err) != provider.PermissionDenied || !strings.Contains(err.Error(), "--azure-workload-identity-for="+test.namespace+"/"+application) {
+		if provider.CodeOf(err) != provider.PermissionDenied ||
+			!strings.Contains(err.Error(), "--azure-workload-identity-for="+test.namespace+"/"+application) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := test.driver.Validate(t.Context(), provider.ValidateRequest{Class: classOf(test.namespace)}); provider.CodeOf(err) != provider.PermissionDenied {
+		if err := test.driver.Validate(t.Context(),
+			provider.ValidateRequest{Class: classOf(test.namespace)}); provider.CodeOf(err) != provider.PermissionDenied {
 			t.Errorf("%s: the class is valid: %v", name, err)
 		}
 		if scope, err := test.driver.ListScope(classOf(test.namespace)); err == nil {
@@ -67,8 +73,8 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 	c.must(list(granting, "team-a"))
 }
 
-// A tenant who may create Machines of a class that allows adoption names a virtual machine of another resource group that the
-// credentials reach, to have it deleted with the Machine. It is not tagged, so nothing is ever done to it.
+// A tenant who may create Machines of a class that allows adoption names a virtual machine of another resource group
+// that the credentials reach, to have it deleted with the Machine. It is not tagged, so nothing is ever done to it.
 //
 // C-8.
 func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
@@ -76,11 +82,13 @@ func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
 		c := newCloud(t, nil)
 		adopt := func(name, id string) (*provider.Instance, error) {
 			r := request(name, class())
-			return c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster, ProviderID: id, Tags: r.Tags})
+			return c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
+				ProviderID: id, Tags: r.Tags})
 		}
 		theirs, _, err := c.launchIn(t.Context(), "network", "theirs", nil)
 		c.must(err)
-		if _, err := adopt("a", theirs); provider.CodeOf(err) != provider.FailedPrecondition || !strings.Contains(err.Error(), "machinist-adoptable=true") {
+		if _, err := adopt("a", theirs); provider.CodeOf(err) != provider.FailedPrecondition ||
+			!strings.Contains(err.Error(), "machinist-adoptable=true") {
 			t.Errorf("got %v", err)
 		}
 		get := lookup(request("a", class()))

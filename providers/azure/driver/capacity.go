@@ -18,9 +18,8 @@ import (
 // podsPerNode is the kubelet's default.
 const podsPerNode = 110
 
-// Capacity implements provider.Driver. Azure's list of sizes tells what each has, and whether the subscription may have it
-// in the region and zone.
-// https://learn.microsoft.com/rest/api/compute/resource-skus/list
+// Capacity implements provider.Driver. Azure's list of sizes tells what each has, and whether the subscription may
+// have it in the region and zone. https://learn.microsoft.com/rest/api/compute/resource-skus/list
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -30,14 +29,16 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	if err != nil {
 		return provider.Capacity{}, err
 	}
-	pager := c.skus.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: ref("location eq '" + spec.Location + "'")})
+	pager := c.skus.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: ref("location eq '" +
+		spec.Location + "'")})
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
 			return provider.Capacity{}, translate(ctx, err, "list virtual machine sizes")
 		}
 		for _, sku := range page.Value {
-			if value(sku.ResourceType) == "virtualMachines" && strings.EqualFold(value(sku.Name), spec.VMSize) && inLocation(sku, spec.Location) {
+			if value(sku.ResourceType) == "virtualMachines" && strings.EqualFold(value(sku.Name), spec.VMSize) &&
+				inLocation(sku, spec.Location) {
 				if err := available(sku, &spec); err != nil {
 					return provider.Capacity{}, err
 				}
@@ -77,16 +78,19 @@ func available(sku *armcompute.ResourceSKU, s *machine.Spec) error {
 		case armcompute.ResourceSKURestrictionsTypeLocation:
 			return unserved("vmSize", "the subscription may not have size %q in region %q", s.VMSize, s.Location)
 		case armcompute.ResourceSKURestrictionsTypeZone:
-			if s.Zone != "" && r.RestrictionInfo != nil && slices.ContainsFunc(r.RestrictionInfo.Zones, func(z *string) bool { return value(z) == s.Zone }) {
-				return unserved("zone", "the subscription may not have size %q in zone %q of region %q", s.VMSize, s.Zone, s.Location)
+			if s.Zone != "" && r.RestrictionInfo != nil && slices.ContainsFunc(r.RestrictionInfo.Zones, func(z *string) bool {
+				return value(z) == s.Zone
+			}) {
+				return unserved("zone", "the subscription may not have size %q in zone %q of region %q", s.VMSize, s.Zone,
+					s.Location)
 			}
 		}
 	}
 	return nil
 }
 
-// capacityOf is what the kubelet of such a machine reports as allocatable, by its defaults: it keeps back 100 MiB of memory
-// and a tenth of the disk. What the machine's own system takes is not known.
+// capacityOf is what the kubelet of such a machine reports as allocatable, by its defaults: it keeps back 100 MiB of
+// memory and a tenth of the disk. What the machine's own system takes is not known.
 func capacityOf(sku *armcompute.ResourceSKU, s *machine.Spec) provider.Capacity {
 	has := map[string]string{}
 	for _, capability := range sku.Capabilities {

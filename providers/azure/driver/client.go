@@ -89,8 +89,8 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	}, nil
 }
 
-// onUnauthorized is called for each answer that refuses the token. The SDK keeps a token until its time is over by our clock;
-// Azure may think otherwise.
+// onUnauthorized is called for each answer that refuses the token. The SDK keeps a token until its time is over by
+// our clock; Azure may think otherwise.
 type onUnauthorized func()
 
 // Do implements policy.Policy.
@@ -106,8 +106,8 @@ func unusable() error {
 	return provider.Errorf(provider.Internal, "make a client of Azure")
 }
 
-// httpClient is the one connection pool of a driver. Tokens go with the requests, so all accounts share it. It follows no
-// redirects: a token must not go where an answer points. It reads no answer beyond maxAnswerBytes.
+// httpClient is the one connection pool of a driver. Tokens go with the requests, so all accounts share it. It
+// follows no redirects: a token must not go where an answer points. It reads no answer beyond maxAnswerBytes.
 func httpClient(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone()
@@ -127,8 +127,8 @@ func Clouds() map[string]cloud.Configuration {
 	}
 }
 
-// PrivateCloud is the configuration of one that is not Azure's own. Both addresses are URLs with https; an empty audience is
-// the endpoint.
+// PrivateCloud is the configuration of one that is not Azure's own. Both addresses are URLs with https; an empty
+// audience is the endpoint.
 func PrivateCloud(authority, endpoint, audience string) cloud.Configuration {
 	return cloud.Configuration{
 		ActiveDirectoryAuthorityHost: authority,

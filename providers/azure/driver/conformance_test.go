@@ -51,7 +51,8 @@ func TestTheDriverConforms(t *testing.T) {
 					{Name: "another's tag", Spec: sample.Spec("tags.machinist-cluster", "x"), Field: "tags"},
 				},
 				MalformedCredentials: []provider.Credentials{
-					credentials("tenantID", "no tenant"), credentials("subscriptionID", "none"), credentials("clientID", ""), credentials("clientSecret", "two words"),
+					credentials("tenantID", "no tenant"), credentials("subscriptionID", "none"), credentials("clientID", ""),
+					credentials("clientSecret", "two words"),
 					credentials("clientCertificate", "-----BEGIN NOTHING-----"), credentials("password", "what is this"),
 				},
 				RejectedCredentials: credentials("clientSecret", "not~the~secret"),
@@ -62,7 +63,8 @@ func TestTheDriverConforms(t *testing.T) {
 				Cloud: conformance.Cloud{
 					Resources: func(context.Context) ([]string, error) { return c.Resources(), nil },
 					Launch:    c.launch,
-					LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string, func(context.Context) error, error) {
+					LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string,
+						func(context.Context) error, error) {
 						return c.launchNamed(ctx, path.Base(gone.ProviderID), tags)
 					},
 					Inject: func(_ context.Context, f conformance.Fault) (func(), error) {
@@ -79,7 +81,8 @@ func TestTheDriverConforms(t *testing.T) {
 	}
 }
 
-// hugeAnswers is a transport that makes the Resource Manager's answers a quarter of a gigabyte longer, with white space.
+// hugeAnswers is a transport that makes the Resource Manager's answers a quarter of a gigabyte longer, with white
+// space.
 type hugeAnswers struct {
 	http.RoundTripper
 	are atomic.Bool
@@ -122,7 +125,9 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 			func(o *options) { o.Semantics.NewUnknown, o.Semantics.GoneKnown = 0, 0 })
 	case conformance.LateLists:
 		var before time.Duration
-		return c.behave(func(o *options) { before, o.ListLag = o.ListLag, max(o.ListLag, f.For) }, func(o *options) { o.ListLag = before })
+		return c.behave(func(o *options) { before, o.ListLag = o.ListLag, max(o.ListLag, f.For) }, func(o *options) {
+			o.ListLag = before
+		})
 	case conformance.LateTags:
 		return c.behave(func(o *options) { o.Semantics.TagsLate = f.For }, func(o *options) { o.Semantics.TagsLate = 0 })
 	case conformance.UnsteadyLists:
@@ -131,7 +136,9 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 	case conformance.OtherCase:
 		return c.behave(func(o *options) { o.Semantics.IDsUpper = true }, func(o *options) { o.Semantics.IDsUpper = false })
 	case conformance.StateGoesBack:
-		return c.behave(func(o *options) { o.Semantics.StateFlickers = true }, func(o *options) { o.Semantics.StateFlickers = false })
+		return c.behave(func(o *options) { o.Semantics.StateFlickers = true }, func(o *options) {
+			o.Semantics.StateFlickers = false
+		})
 	case conformance.PartsRemain:
 		c.KeepParts()
 		return func() {}, nil
@@ -171,17 +178,20 @@ func (c *cloud) launch(ctx context.Context, tags map[string]string) (string, fun
 	return c.launchNamed(ctx, fmt.Sprintf("untagged-%d", c.launched), tags)
 }
 
-func (c *cloud) launchNamed(ctx context.Context, name string, tags map[string]string) (string, func(context.Context) error, error) {
+func (c *cloud) launchNamed(ctx context.Context, name string, tags map[string]string) (string,
+	func(context.Context) error, error) {
 	return c.launchIn(ctx, "machines", name, tags)
 }
 
-func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags map[string]string) (string, func(context.Context) error, error) {
+func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags map[string]string) (string,
+	func(context.Context) error, error) {
 	group := "/subscriptions/" + subscription + "/resourceGroups/" + resourceGroup + "/providers/"
 	nic := group + "Microsoft.Network/networkInterfaces/" + name
 	vm := group + "Microsoft.Compute/virtualMachines/" + name
 	err := c.call(ctx, http.MethodPut, nic+"?api-version=2025-01-01", map[string]any{
-		"location":   "westeurope",
-		"properties": map[string]any{"ipConfigurations": []any{map[string]any{"name": "a", "properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
+		"location": "westeurope",
+		"properties": map[string]any{"ipConfigurations": []any{map[string]any{"name": "a",
+			"properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
 	})
 	if err != nil {
 		return "", nil, err
@@ -192,11 +202,13 @@ func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags m
 			"properties": map[string]any{
 				"hardwareProfile": map[string]any{"vmSize": "Standard_D2s_v5"},
 				"storageProfile": map[string]any{
-					"imageReference": map[string]any{"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts-gen2", "version": "latest"},
-					"osDisk":         map[string]any{"createOption": "FromImage", "deleteOption": "Delete"},
+					"imageReference": map[string]any{"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy",
+						"sku": "22_04-lts-gen2", "version": "latest"},
+					"osDisk": map[string]any{"createOption": "FromImage", "deleteOption": "Delete"},
 				},
-				"osProfile":      map[string]any{"computerName": name, "adminUsername": "somebody", "adminPassword": "Passw0rd!"},
-				"networkProfile": map[string]any{"networkInterfaces": []any{map[string]any{"id": nic, "properties": map[string]any{"deleteOption": "Delete"}}}},
+				"osProfile": map[string]any{"computerName": name, "adminUsername": "somebody", "adminPassword": "Passw0rd!"},
+				"networkProfile": map[string]any{"networkInterfaces": []any{map[string]any{"id": nic,
+					"properties": map[string]any{"deleteOption": "Delete"}}}},
 			},
 		})
 		return err == nil, fmt.Sprint(err)
@@ -213,7 +225,8 @@ func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags m
 func (c *cloud) call(ctx context.Context, method, path string, body any) error {
 	client := &http.Client{Transport: c.transport}
 	form := "grant_type=client_credentials&client_id=" + application + "&client_secret=" + secret + "&scope=x/.default"
-	response, err := client.Post(c.url+"/"+tenant+"/oauth2/v2.0/token", "application/x-www-form-urlencoded", bytes.NewReader([]byte(form)))
+	response, err := client.Post(c.url+"/"+tenant+"/oauth2/v2.0/token", "application/x-www-form-urlencoded",
+		bytes.NewReader([]byte(form)))
 	if err != nil {
 		return err
 	}

@@ -40,11 +40,12 @@ type account struct {
 	key                          crypto.PrivateKey
 }
 
-// parseCredentials reads a Secret. White space around values is not part of them: Secrets made from files end in a newline.
-// Errors name the key and never the value.
+// parseCredentials reads a Secret. White space around values is not part of them: Secrets made from files end in a
+// newline. Errors name the key and never the value.
 func parseCredentials(c provider.Credentials) (account, error) {
 	if c.Empty() {
-		return account{}, provider.Errorf(provider.Unauthenticated, "there are no credentials; a Secret with the keys %s, %s and %s is needed", keyTenant, keySubscription, keyClient)
+		return account{}, provider.Errorf(provider.Unauthenticated,
+			"there are no credentials; a Secret with the keys %s, %s and %s is needed", keyTenant, keySubscription, keyClient)
 	}
 	known := []string{keyTenant, keySubscription, keyClient, keySecret, keyCertificate}
 	for _, key := range c.Keys() {
@@ -56,7 +57,8 @@ func parseCredentials(c provider.Credentials) (account, error) {
 		value, _ := c.Get(key)
 		return strings.TrimSpace(string(value.Reveal()))
 	}
-	a := account{tenant: get(keyTenant), subscription: strings.ToLower(get(keySubscription)), client: get(keyClient), secret: get(keySecret)}
+	a := account{tenant: get(keyTenant), subscription: strings.ToLower(get(keySubscription)), client: get(keyClient),
+		secret: get(keySecret)}
 	switch {
 	case !uuidFormat.MatchString(a.tenant) && (len(a.tenant) > 253 || !tenantFormat.MatchString(a.tenant)):
 		return account{}, malformed("the key %q of the credentials must hold the ID or a domain of a tenant", keyTenant)
@@ -72,7 +74,9 @@ func parseCredentials(c provider.Credentials) (account, error) {
 	case hasSecret && hasCertificate:
 		return account{}, malformed("the credentials have both %q and %q", keySecret, keyCertificate)
 	case hasSecret && (a.secret == "" || len(a.secret) > maxSecretBytes || strings.ContainsFunc(a.secret, unprintable)):
-		return account{}, malformed("the key %q of the credentials must hold 1 to %d printable ASCII characters without spaces", keySecret, maxSecretBytes)
+		return account{},
+			malformed("the key %q of the credentials must hold 1 to %d printable ASCII characters without spaces", keySecret,
+				maxSecretBytes)
 	case !hasCertificate:
 		return a, nil
 	case len(pem.Reveal()) > maxSecretBytes:
@@ -81,7 +85,8 @@ func parseCredentials(c provider.Credentials) (account, error) {
 	var err error
 	// What the parser says may quote what it read.
 	if a.certificates, a.key, err = azidentity.ParseCertificates(pem.Reveal(), nil); err != nil {
-		return account{}, malformed("the key %q of the credentials must hold a certificate and its private key, not encrypted, in PEM or PKCS #12", keyCertificate)
+		return account{},
+			malformed("the key %q of the credentials must hold a certificate and its private key, not encrypted, in PEM or PKCS #12", keyCertificate)
 	}
 	return a, nil
 }
@@ -98,7 +103,8 @@ type Grant struct {
 func ParseGrant(text string) (Grant, error) {
 	namespace, client, found := strings.Cut(text, "/")
 	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || !uuidFormat.MatchString(client) {
-		return Grant{}, fmt.Errorf("%.256q is not NAMESPACE/CLIENT-ID, such as team-a/00000000-0000-4000-8000-000000000003", text)
+		return Grant{}, fmt.Errorf("%.256q is not NAMESPACE/CLIENT-ID, such as team-a/00000000-0000-4000-8000-000000000003",
+			text)
 	}
 	return Grant{namespace, client}, nil
 }
@@ -110,7 +116,8 @@ func withoutSecret(c provider.Credentials) bool {
 	return !hasSecret && !hasCertificate && !c.Empty()
 }
 
-// mayUse returns nil if the account has a secret of its own or may use the process's workload identity, if there is one.
+// mayUse returns nil if the account has a secret of its own or may use the process's workload identity, if there is
+// one.
 func (o *Options) mayUse(a account, namespace string) error {
 	if a.secret != "" || a.key != nil || o.FederatedTokenFile == "" {
 		return nil
@@ -120,7 +127,8 @@ func (o *Options) mayUse(a account, namespace string) error {
 			return nil
 		}
 	}
-	return provider.Errorf(provider.PermissionDenied, "credentials in namespace %q without %q and %q may not use the workload identity of the provider as application %s; to allow it, run the provider with --azure-workload-identity-for=%s/%s",
+	return provider.Errorf(provider.PermissionDenied,
+		"credentials in namespace %q without %q and %q may not use the workload identity of the provider as application %s; to allow it, run the provider with --azure-workload-identity-for=%s/%s",
 		namespace, keySecret, keyCertificate, a.client, namespace, a.client)
 }
 
@@ -138,9 +146,11 @@ func (o *Options) token(a account, client azcore.ClientOptions) (azcore.TokenCre
 			&azidentity.ClientSecretCredentialOptions{ClientOptions: client, DisableInstanceDiscovery: o.PrivateCloud})
 	case a.key != nil:
 		token, err = azidentity.NewClientCertificateCredential(a.tenant, a.client, a.certificates, a.key,
-			&azidentity.ClientCertificateCredentialOptions{ClientOptions: client, DisableInstanceDiscovery: o.PrivateCloud, SendCertificateChain: len(a.certificates) > 1})
+			&azidentity.ClientCertificateCredentialOptions{ClientOptions: client, DisableInstanceDiscovery: o.PrivateCloud,
+				SendCertificateChain: len(a.certificates) > 1})
 	case o.FederatedTokenFile == "":
-		return nil, provider.Errorf(provider.Unauthenticated, "the credentials have neither %q nor %q, and the process has no workload identity", keySecret, keyCertificate)
+		return nil, provider.Errorf(provider.Unauthenticated,
+			"the credentials have neither %q nor %q, and the process has no workload identity", keySecret, keyCertificate)
 	default:
 		token, err = azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 			ClientOptions: client, DisableInstanceDiscovery: o.PrivateCloud,

@@ -29,7 +29,8 @@ func newKey(t *testing.T) (*rsa.PrivateKey, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "machinist"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "machinist"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +47,8 @@ func newKey(t *testing.T) (*rsa.PrivateKey, string) {
 
 // lists reports whether credentials work.
 func (c *cloud) lists(credentials provider.Credentials) error {
-	_, err := c.driver().List(c.Context(), provider.ListRequest{ClusterID: cluster, Class: provider.Class{Spec: sample.Spec(), Credentials: credentials}})
+	_, err := c.driver().List(c.Context(), provider.ListRequest{ClusterID: cluster,
+		Class: provider.Class{Spec: sample.Spec(), Credentials: credentials}})
 	return err
 }
 
@@ -70,13 +72,15 @@ func TestTheProcessSignsInWithItsWorkloadIdentity(t *testing.T) {
 	})
 	token := func(subject string) {
 		signed, err := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
-			Subject: subject, Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
+			Subject: subject, Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"},
+			ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
 		}).SignedString(key)
 		c.must(err)
 		c.must(os.WriteFile(c.token, []byte(signed), 0o600))
 	}
 	own := credentials("clientSecret", "")
-	if err := c.lists(own); provider.CodeOf(err) != provider.Unauthenticated || !strings.Contains(err.Error(), "workload identity") {
+	if err := c.lists(own); provider.CodeOf(err) != provider.Unauthenticated ||
+		!strings.Contains(err.Error(), "workload identity") {
 		t.Errorf("without one: %v", err)
 	}
 	c.token = filepath.Join(t.TempDir(), "token")
@@ -94,8 +98,10 @@ func TestCredentialsRotate(t *testing.T) {
 	key, certificate := newKey(t)
 	c := newCloud(t, func(o *fakeazure.Options) { o.Certificate = &key.PublicKey })
 	d := c.driver()
-	for _, now := range []provider.Credentials{credentials(), credentials("clientSecret", "", "clientCertificate", certificate)} {
-		_, err := d.List(t.Context(), provider.ListRequest{ClusterID: cluster, Class: provider.Class{Spec: sample.Spec(), Credentials: now}})
+	for _, now := range []provider.Credentials{credentials(), credentials("clientSecret", "", "clientCertificate",
+		certificate)} {
+		_, err := d.List(t.Context(), provider.ListRequest{ClusterID: cluster, Class: provider.Class{Spec: sample.Spec(),
+			Credentials: now}})
 		c.must(err)
 	}
 }
@@ -106,7 +112,8 @@ func TestCredentialsOfAnotherSubscriptionReachNothing(t *testing.T) {
 		in, err := c.driver().Create(t.Context(), request("a", class()))
 		c.must(err)
 		get := lookup(request("a", class()))
-		get.ProviderID, get.Class.Credentials = in.ProviderID, credentials("subscriptionID", strings.Replace(subscription, "2", "4", 1))
+		get.ProviderID, get.Class.Credentials = in.ProviderID, credentials("subscriptionID",
+			strings.Replace(subscription, "2", "4", 1))
 		if _, err := c.driver().Get(t.Context(), get); provider.CodeOf(err) != provider.FailedPrecondition {
 			t.Errorf("got %v", err)
 		}
@@ -123,7 +130,8 @@ func TestCapacityComesFromTheListOfSizes(t *testing.T) {
 		c.must(err)
 		gpus := got.Resources["nvidia.com/gpu"]
 		if got.Resources.Cpu().Value() != 24 || got.Resources.Memory().Value() != 220<<30-100<<20 || gpus.Value() != 1 ||
-			got.Resources.StorageEphemeral().Value() != 90<<30 || got.Architecture != "amd64" || got.Zone != "westeurope-1" || got.Region != "westeurope" {
+			got.Resources.StorageEphemeral().Value() != 90<<30 || got.Architecture != "amd64" || got.Zone != "westeurope-1" ||
+			got.Region != "westeurope" {
 			t.Errorf("got %+v", got)
 		}
 		if got, err = capacity("vmSize", "Standard_D4ps_v5"); err != nil || got.Architecture != "arm64" {

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. The virtual machine goes first, and takes its interfaces, addresses and disks with it;
-// what of them is left then, or was made by a Create that did not get further, is removed by its name.
+// Delete implements provider.Driver. The virtual machine goes first, and takes its interfaces, addresses and disks
+// with it; what of them is left then, or was made by a Create that did not get further, is removed by its name.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -61,8 +61,8 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (g
 	return c.neverWas(ctx, at)
 }
 
-// neverWas reports whether a virtual machine that reads do not show is not there: a read may not know a new one yet. Deleting
-// what is not there is answered as such. The name is one that only the owner's machines have.
+// neverWas reports whether a virtual machine that reads do not show is not there: a read may not know a new one yet.
+// Deleting what is not there is answered as such. The name is one that only the owner's machines have.
 func (c *clients) neverWas(ctx context.Context, at location) (bool, error) {
 	var response *http.Response
 	_, err := c.vms.BeginDelete(runtime.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
@@ -153,8 +153,8 @@ func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, 
 	return nil
 }
 
-// deleteParts asks for the end of all parts that are there, and reports whether there were none. An address is in use as
-// long as its interface is, so interfaces go first.
+// deleteParts asks for the end of all parts that are there, and reports whether there were none. An address is in use
+// as long as its interface is, so interfaces go first.
 func (c *clients) deleteParts(ctx context.Context, group string, p parts, own owner) (gone bool, err error) {
 	gone = true
 	for _, name := range p.interfaces {
@@ -188,7 +188,8 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue
 		}
 		gone = false
-		if found.Properties != nil && (found.Properties.IPConfiguration != nil || isGoing(found.Properties.ProvisioningState)) {
+		if found.Properties != nil && (found.Properties.IPConfiguration != nil ||
+			isGoing(found.Properties.ProvisioningState)) {
 			continue // It is going, or its interface still is.
 		}
 		if _, err := c.publicIPs.BeginDelete(ctx, group, name, nil); err != nil && !absent(err) && !inUse(err) {
@@ -222,8 +223,8 @@ func isGoing[T ~string](state *T) bool {
 	return state != nil && strings.EqualFold(string(*state), "Deleting")
 }
 
-// isAnothers reports whether a part with one of our names is tagged for somebody else. Without tags it is ours by its name:
-// Azure does not say that a disk has the tags of the machine that it was made with.
+// isAnothers reports whether a part with one of our names is tagged for somebody else. Without tags it is ours by its
+// name: Azure does not say that a disk has the tags of the machine that it was made with.
 func (o owner) isAnothers(tags map[string]*string) bool {
 	if tags[provider.TagCluster] == nil && tags[provider.TagMachineUID] == nil {
 		return false
@@ -235,7 +236,8 @@ func (o owner) isAnothers(tags map[string]*string) bool {
 // https://learn.microsoft.com/azure/virtual-network/virtual-network-network-interface
 func inUse(err error) bool {
 	switch codeOf(err) {
-	case "NicInUse", "NicReservedForAnotherVm", "InUseNetworkInterfaceCannotBeDeleted", "PublicIPAddressCannotBeDeleted", "PublicIPAddressInUse",
+	case "NicInUse", "NicReservedForAnotherVm", "InUseNetworkInterfaceCannotBeDeleted", "PublicIPAddressCannotBeDeleted",
+		"PublicIPAddressInUse",
 		"AnotherOperationInProgress", "RetryableError":
 		return true
 	case "OperationNotAllowed":
@@ -299,22 +301,31 @@ func (c *clients) list(ctx context.Context, group, vm string, own owner) (map[st
 	if group != "" {
 		lists = []func() error{
 			func() error {
-				return each(ctx, c.interfaces.NewListPager(group, nil), func(p armnetwork.InterfacesClientListResponse) { interfaces(p.Value) })
+				return each(ctx, c.interfaces.NewListPager(group, nil), func(p armnetwork.InterfacesClientListResponse) {
+					interfaces(p.Value)
+				})
 			},
 			func() error {
-				return each(ctx, c.publicIPs.NewListPager(group, nil), func(p armnetwork.PublicIPAddressesClientListResponse) { publicIPs(p.Value) })
+				return each(ctx, c.publicIPs.NewListPager(group, nil), func(p armnetwork.PublicIPAddressesClientListResponse) {
+					publicIPs(p.Value)
+				})
 			},
 			func() error {
-				return each(ctx, c.disks.NewListByResourceGroupPager(group, nil), func(p armcompute.DisksClientListByResourceGroupResponse) { disks(p.Value) })
+				return each(ctx, c.disks.NewListByResourceGroupPager(group, nil),
+					func(p armcompute.DisksClientListByResourceGroupResponse) { disks(p.Value) })
 			},
 		}
 	} else {
 		lists = []func() error{
 			func() error {
-				return each(ctx, c.interfaces.NewListAllPager(nil), func(p armnetwork.InterfacesClientListAllResponse) { interfaces(p.Value) })
+				return each(ctx, c.interfaces.NewListAllPager(nil), func(p armnetwork.InterfacesClientListAllResponse) {
+					interfaces(p.Value)
+				})
 			},
 			func() error {
-				return each(ctx, c.publicIPs.NewListAllPager(nil), func(p armnetwork.PublicIPAddressesClientListAllResponse) { publicIPs(p.Value) })
+				return each(ctx, c.publicIPs.NewListAllPager(nil), func(p armnetwork.PublicIPAddressesClientListAllResponse) {
+					publicIPs(p.Value)
+				})
 			},
 			func() error {
 				return each(ctx, c.disks.NewListPager(nil), func(p armcompute.DisksClientListResponse) { disks(p.Value) })

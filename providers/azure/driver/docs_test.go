@@ -59,7 +59,8 @@ func TestThePageHasEveryField(t *testing.T) {
 		documented = append(documented, row[1])
 	}
 	if !slices.Equal(documented, fields) {
-		t.Errorf("the page has the fields\n%s\nand the specification\n%s", strings.Join(documented, " "), strings.Join(fields, " "))
+		t.Errorf("the page has the fields\n%s\nand the specification\n%s", strings.Join(documented, " "),
+			strings.Join(fields, " "))
 	}
 }
 
@@ -80,11 +81,13 @@ func TestTheExamplesAreTaken(t *testing.T) {
 				for key, text := range o.StringData {
 					data[key] = []byte(text)
 				}
-				c.must(c.driver().Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: sample.Spec(), Credentials: provider.NewCredentials(data)}}))
+				c.must(c.driver().Validate(t.Context(),
+					provider.ValidateRequest{Class: provider.Class{Spec: sample.Spec(), Credentials: provider.NewCredentials(data)}}))
 			}
 		case *v1beta1.MachineClass:
 			classes++
-			if err := c.driver().Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: o.Spec.ProviderSpec.Raw}}); err != nil {
+			if err := c.driver().Validate(t.Context(),
+				provider.ValidateRequest{Class: provider.Class{Spec: o.Spec.ProviderSpec.Raw}}); err != nil {
 				t.Errorf("class %s: %v", o.Name, err)
 			}
 			if o.Spec.Provider != driver.Name || !secrets[o.Spec.CredentialsRef.Name] || !secrets[o.Spec.UserDataRef.Name] {
@@ -132,8 +135,9 @@ func life(t *testing.T, actions []string) error {
 		return err
 	}
 	update := provider.UpdateRequest{
-		Machine: req.Machine, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope, Version: req.Version, Drained: true,
-		Class: class("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
+		Machine: req.Machine, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope, Version: req.Version,
+		Drained: true,
+		Class:   class("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
 	}
 	if err := until(c, func() (bool, error) {
 		result, err := d.Update(t.Context(), update)

@@ -23,17 +23,18 @@ type Options struct {
 	Cloud cloud.Configuration
 	// PrivateCloud says that it is none of Azure's own: its authority is not asked about at Microsoft's.
 	PrivateCloud bool
-	// FederatedTokenFile is where the process's own workload identity is: a token of Kubernetes' that Microsoft Entra takes.
-	// Credentials without a secret and a certificate use it. By default there is none, and such credentials are refused.
+	// FederatedTokenFile is where the process's own workload identity is: a token of Kubernetes' that Microsoft Entra
+	// takes. Credentials without a secret and a certificate use it. By default there is none, and such credentials are
+	// refused.
 	FederatedTokenFile string
-	// WorkloadIdentityFor are those who may use that identity. By default nobody may: its token would serve whoever can make
-	// a Secret with three IDs that are no secrets.
+	// WorkloadIdentityFor are those who may use that identity. By default nobody may: its token would serve whoever can
+	// make a Secret with three IDs that are no secrets.
 	WorkloadIdentityFor []Grant
 	// Transport sends all calls. Default: one like Go's, which keeps connections for many calls at a time.
 	Transport http.RoundTripper
-	// CreateSettle is how long a creation whose answer was lost, or was an error, can still take effect. Default: 2 minutes.
-	// All tries of one attempt use the same names, so only what takes effect later than this, when another attempt has begun,
-	// can be a second machine; it is found as one too many by its tags.
+	// CreateSettle is how long a creation whose answer was lost, or was an error, can still take effect. Default: 2
+	// minutes. All tries of one attempt use the same names, so only what takes effect later than this, when another
+	// attempt has begun, can be a second machine; it is found as one too many by its tags.
 	CreateSettle time.Duration
 }
 
@@ -58,7 +59,8 @@ func New(o Options) (*Driver, error) {
 		o.Cloud = cloud.AzurePublic
 	}
 	for what, address := range map[string]string{
-		"authority": o.Cloud.ActiveDirectoryAuthorityHost, "resource manager": o.Cloud.Services[cloud.ResourceManager].Endpoint,
+		"authority":        o.Cloud.ActiveDirectoryAuthorityHost,
+		"resource manager": o.Cloud.Services[cloud.ResourceManager].Endpoint,
 	} {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 			return nil, fmt.Errorf("the %s %q is not a URL with https", what, address)
@@ -79,7 +81,8 @@ func (d *Driver) Name() string { return Name }
 // CreateSettle implements provider.Settler.
 func (d *Driver) CreateSettle() time.Duration { return d.options.CreateSettle }
 
-// CallTimeout implements provider.Timeouter. A Create makes an address, an interface and a machine, one after the other.
+// CallTimeout implements provider.Timeouter. A Create makes an address, an interface and a machine, one after the
+// other.
 func (d *Driver) CallTimeout() time.Duration { return 90 * time.Second }
 
 // Validate implements provider.Driver.
@@ -105,7 +108,8 @@ type owner struct {
 
 func ownerOf(cluster string, m provider.Machine) (owner, error) {
 	if cluster == "" || m.UID == "" {
-		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty", cluster, m.UID, m.Namespace, m.Name)
+		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty",
+			cluster, m.UID, m.Namespace, m.Name)
 	}
 	return owner{cluster: cluster, machine: m}, nil
 }

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// translate makes of the SDK's error one with a canonical code. The message is ours, but for Azure's error code: what Azure
-// wrote beside that may repeat what it was sent.
+// translate makes of the SDK's error one with a canonical code. The message is ours, but for Azure's error code: what
+// Azure wrote beside that may repeat what it was sent.
 func translate(ctx context.Context, err error, attempted string) error {
 	if _, ours := errors.AsType[*provider.Error](err); ours {
 		return err
@@ -67,10 +67,10 @@ func signIn(status int) (provider.Code, string) {
 	return provider.Unauthenticated, "the identity platform does not accept the credentials"
 }
 
-// meaning is the one table from Azure's answers to our codes. What is not in it by name goes by its status. InvalidArgument is
-// only for what is wrong in the specification itself. What somebody repairs at Azure (a policy, terms, a registration, a
-// resource that is missing) is FailedPrecondition, and so is every other 4xx: nobody can say that a change of the specification
-// would help.
+// meaning is the one table from Azure's answers to our codes. What is not in it by name goes by its status.
+// InvalidArgument is only for what is wrong in the specification itself. What somebody repairs at Azure (a policy,
+// terms, a registration, a resource that is missing) is FailedPrecondition, and so is every other 4xx: nobody can say
+// that a change of the specification would help.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // https://learn.microsoft.com/azure/virtual-machines/error-messages
 func meaning(e *azcore.ResponseError) (provider.Code, string) {
@@ -81,7 +81,8 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 		return named(provider.Throttled, "too many calls")
 	}
 	switch e.ErrorCode {
-	case "AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest",
+	case "AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest",
+		"OverconstrainedZonalAllocationRequest",
 		"SkuNotAvailable", "SpotCapacityUnavailable", "CapacityReservationGroupFull", "NotAvailableForSubscription":
 		return named(provider.ResourceExhausted, "Azure has no capacity for it at present")
 	case "QuotaExceeded", "ResourceQuotaExceeded", "PublicIPCountLimitReached", "ResourceCountExceedsLimitDueToTemplate",
@@ -100,22 +101,28 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 		return named(provider.FailedPrecondition, "a policy forbids it")
 	case "ScopeLocked":
 		return named(provider.FailedPrecondition, "a lock on the resource, its group or the subscription forbids it")
-	case "MissingSubscriptionRegistration", "SubscriptionNotRegistered", "MissingRegistrationForLocation", "NoRegisteredProviderFound":
+	case "MissingSubscriptionRegistration", "SubscriptionNotRegistered", "MissingRegistrationForLocation",
+		"NoRegisteredProviderFound":
 		return named(provider.FailedPrecondition, "the subscription is not registered for it")
 	case "ReadOnlyDisabledSubscription", "SubscriptionDisabled", "DisabledSubscription":
 		return named(provider.FailedPrecondition, "the subscription is disabled")
 	case "PropertyChangeNotAllowed":
 		return named(provider.AlreadyExists, "it exists with other properties")
-	case "AnotherOperationInProgress", "OperationPreempted", "RetryableError", "ReferencedResourceNotProvisioned", "NicInUse",
-		"NicReservedForAnotherVm", "DiskOperationNotAllowed", "InUseNetworkInterfaceCannotBeDeleted", "PublicIPAddressCannotBeDeleted", "PublicIPAddressInUse":
+	case "AnotherOperationInProgress", "OperationPreempted", "RetryableError", "ReferencedResourceNotProvisioned",
+		"NicInUse",
+		"NicReservedForAnotherVm", "DiskOperationNotAllowed", "InUseNetworkInterfaceCannotBeDeleted",
+		"PublicIPAddressCannotBeDeleted", "PublicIPAddressInUse":
 		return named(provider.Aborted, "another operation is in its way")
 	case "MarketplacePurchaseEligibilityFailed", "ResourcePurchaseValidationFailed", "VMMarketplaceInvalidInput":
-		return named(provider.FailedPrecondition, "the image has a purchase plan that was not named, or whose terms nobody has accepted")
+		return named(provider.FailedPrecondition,
+			"the image has a purchase plan that was not named, or whose terms nobody has accepted")
 	case "PlatformImageNotFound", "ImageNotFound", "GalleryImageNotFound":
 		return named(provider.FailedPrecondition, "there is no such image")
-	case "ResourceGroupNotFound", "InvalidResourceReference", "LinkedInvalidPropertyId", "SubscriptionNotFound", "InvalidSubscriptionId":
+	case "ResourceGroupNotFound", "InvalidResourceReference", "LinkedInvalidPropertyId", "SubscriptionNotFound",
+		"InvalidSubscriptionId":
 		return named(provider.FailedPrecondition, "something that it refers to does not exist")
-	case "InvalidParameter", "InvalidParameterValue", "InvalidRequestContent", "InvalidRequestFormat", "InvalidLocation", "LocationNotAvailableForResourceType",
+	case "InvalidParameter", "InvalidParameterValue", "InvalidRequestContent", "InvalidRequestFormat", "InvalidLocation",
+		"LocationNotAvailableForResourceType",
 		"InvalidTagNameCharacters", "InvalidTagValueLength", "InvalidTagsCount", "DuplicateTagName":
 		// The same codes say that a feature has to be enabled first; only words inform them apart.
 		// https://learn.microsoft.com/azure/virtual-machines/linux/disks-enable-host-based-encryption-cli

@@ -19,8 +19,9 @@ import (
 func answer(status int, code, message string, header ...string) error {
 	request, _ := http.NewRequest(http.MethodPut, "https://management.azure.com/x", nil)
 	response := &http.Response{
-		StatusCode: status, Status: http.StatusText(status), Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
-		Body: io.NopCloser(bytes.NewReader([]byte(`{"error":{"code":"` + code + `","message":"` + message + `"}}`))),
+		StatusCode: status, Status: http.StatusText(status), Header: http.Header{"Content-Type": {"application/json"}},
+		Request: request,
+		Body:    io.NopCloser(bytes.NewReader([]byte(`{"error":{"code":"` + code + `","message":"` + message + `"}}`))),
 	}
 	for i := 0; i < len(header); i += 2 {
 		response.Header.Set(header[i], header[i+1])
@@ -59,7 +60,8 @@ func TestEveryAnswerHasACode(t *testing.T) {
 		{503, "", hidden, provider.Unavailable},
 		{200, "AllocationFailed", hidden, provider.ResourceExhausted},
 		{200, "Strange", hidden, provider.Internal},
-		{400, "InvalidParameter", "The 'Microsoft.Compute/EncryptionAtHost' feature is not enabled for this subscription", provider.FailedPrecondition},
+		{400, "InvalidParameter", "The 'Microsoft.Compute/EncryptionAtHost' feature is not enabled for this subscription",
+			provider.FailedPrecondition},
 		{400, "LocationNotAvailableForResourceType", hidden, provider.InvalidArgument},
 		{400, "InvalidRequestContent", hidden, provider.InvalidArgument},
 		{400, "InvalidTagValueLength", hidden, provider.InvalidArgument},
@@ -117,14 +119,16 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 		}
 	}
 	later := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
-	if got := provider.RetryAfter(translate(context.Background(), answer(429, "", "", "Retry-After", later), "x")); got < 50*time.Second || got > time.Minute {
+	if got := provider.RetryAfter(translate(context.Background(), answer(429, "", "", "Retry-After", later),
+		"x")); got < 50*time.Second || got > time.Minute {
 		t.Errorf("%q: %s", later, got)
 	}
 }
 
 // A creation is reported apart from a lookup: what it lacks is something that it refers to, never the instance.
 func TestWhatACreationRefersToAndIsNotThere(t *testing.T) {
-	for code, field := range map[string]string{"ResourceGroupNotFound": "resourceGroup", "PlatformImageNotFound": "image", "ResourceNotFound": "networkInterfaces", "NotFound": "networkInterfaces"} {
+	for code, field := range map[string]string{"ResourceGroupNotFound": "resourceGroup", "PlatformImageNotFound": "image",
+		"ResourceNotFound": "networkInterfaces", "NotFound": "networkInterfaces"} {
 		err := creating(context.Background(), answer(404, code, "what was sent"), "create it", "networkInterfaces")
 		if e, ok := errors.AsType[*provider.Error](err); !ok || e.Code != provider.FailedPrecondition || e.Field != field {
 			t.Errorf("%s: %v, want FailedPrecondition about %s", code, err, field)
@@ -134,7 +138,8 @@ func TestWhatACreationRefersToAndIsNotThere(t *testing.T) {
 
 func TestAnAnswerThatIsTooLongIsAnErrorAndNotTheEnd(t *testing.T) {
 	const most = 1000
-	for length, want := range map[int]error{0: nil, 1: nil, most - 1: nil, most: nil, most + 1: errAnswerTooLong, 5 * most: errAnswerTooLong} {
+	for length, want := range map[int]error{0: nil, 1: nil, most - 1: nil, most: nil, most + 1: errAnswerTooLong,
+		5 * most: errAnswerTooLong} {
 		body := &boundedBody{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", length))), left: most}
 		read, err := io.ReadAll(body)
 		if !errors.Is(err, want) || len(read) != min(length, most) {
@@ -142,7 +147,8 @@ func TestAnAnswerThatIsTooLongIsAnErrorAndNotTheEnd(t *testing.T) {
 		}
 	}
 	err := translate(context.Background(), errAnswerTooLong, "list virtual machines")
-	if provider.CodeOf(err) != provider.Internal || !strings.Contains(err.Error(), "list virtual machines: the answer is longer than 32 MiB") {
+	if provider.CodeOf(err) != provider.Internal ||
+		!strings.Contains(err.Error(), "list virtual machines: the answer is longer than 32 MiB") {
 		t.Errorf("got %v", err)
 	}
 }

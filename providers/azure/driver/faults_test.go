@@ -21,7 +21,8 @@ func lookup(req provider.CreateRequest) provider.GetRequest {
 }
 
 // gallery is the ID of an image.
-const gallery = "/subscriptions/" + subscription + "/resourceGroups/shared/providers/Microsoft.Compute/galleries/images/images/node/versions/1.0.0"
+const gallery = "/subscriptions/" + subscription +
+	"/resourceGroups/shared/providers/Microsoft.Compute/galleries/images/images/node/versions/1.0.0"
 
 // whole is what a machine of the base specification consists of.
 func whole() []string {
@@ -35,12 +36,15 @@ func TestThrottlingIsHonouredWithItsTime(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		req := request("a", class())
-		for _, operation := range []string{"PublicIPAddresses_CreateOrUpdate", "NetworkInterfaces_CreateOrUpdate", "VirtualMachines_CreateOrUpdate"} {
-			end := c.Inject(fakeazure.Fault{Operation: operation, Status: http.StatusTooManyRequests, Code: "OperationNotAllowed", Message: "over the quota of calls", RetryAfter: 17})
+		for _, operation := range []string{"PublicIPAddresses_CreateOrUpdate", "NetworkInterfaces_CreateOrUpdate",
+			"VirtualMachines_CreateOrUpdate"} {
+			end := c.Inject(fakeazure.Fault{Operation: operation, Status: http.StatusTooManyRequests,
+				Code: "OperationNotAllowed", Message: "over the quota of calls", RetryAfter: 17})
 			before := c.Calls()[operation]
 			_, err := c.driver().Create(t.Context(), req)
 			if provider.CodeOf(err) != provider.Throttled || provider.RetryAfter(err) != 17*time.Second {
-				t.Errorf("%s was throttled: got %v with RetryAfter %s, want Throttled with 17s", operation, err, provider.RetryAfter(err))
+				t.Errorf("%s was throttled: got %v with RetryAfter %s, want Throttled with 17s", operation, err,
+					provider.RetryAfter(err))
 			}
 			if tries := c.Calls()[operation] - before; tries != 0 {
 				t.Errorf("%s got through %d times", operation, tries)
@@ -50,7 +54,8 @@ func TestThrottlingIsHonouredWithItsTime(t *testing.T) {
 		in, err := c.driver().Create(t.Context(), req)
 		c.must(err)
 		c.has(whole()...)
-		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Delete", Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: 3})
+		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Delete", Status: http.StatusTooManyRequests,
+			Code: "TooManyRequests", RetryAfter: 3})
 		del := deletion(req)
 		del.ProviderID, del.Scope = in.ProviderID, in.Scope
 		if _, err := c.driver().Delete(t.Context(), del); provider.RetryAfter(err) != 3*time.Second {
@@ -62,8 +67,8 @@ func TestThrottlingIsHonouredWithItsTime(t *testing.T) {
 	})
 }
 
-// A deletion of the same machine may overtake its creation, which is then to be tried again; what the class names and is not
-// there stays an error of the class.
+// A deletion of the same machine may overtake its creation, which is then to be tried again; what the class names and
+// is not there stays an error of the class.
 func TestAPartThatIsRemovedMeanwhileIsNoErrorOfTheClass(t *testing.T) {
 	missing := func(operation string) fakeazure.Fault {
 		return fakeazure.Fault{Operation: operation, Status: http.StatusNotFound, Code: "ResourceNotFound"}
@@ -76,12 +81,18 @@ func TestAPartThatIsRemovedMeanwhileIsNoErrorOfTheClass(t *testing.T) {
 		faults []fakeazure.Fault
 		want   provider.Code
 	}{
-		"the address, when it is made":        {time.Millisecond, []fakeazure.Fault{missing("PublicIPAddresses_Get")}, provider.Aborted},
-		"the interface, when it is made":      {time.Millisecond, []fakeazure.Fault{missing("NetworkInterfaces_Get")}, provider.Aborted},
-		"the address that an interface names": {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate"), missing("PublicIPAddresses_Get")}, provider.Aborted},
-		"the interface that a machine names":  {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate"), missing("NetworkInterfaces_Get")}, provider.Aborted},
-		"something else of an interface":      {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate")}, provider.FailedPrecondition},
-		"something else of a machine":         {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate")}, provider.FailedPrecondition},
+		"the address, when it is made": {time.Millisecond, []fakeazure.Fault{missing("PublicIPAddresses_Get")},
+			provider.Aborted},
+		"the interface, when it is made": {time.Millisecond, []fakeazure.Fault{missing("NetworkInterfaces_Get")},
+			provider.Aborted},
+		"the address that an interface names": {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate"),
+			missing("PublicIPAddresses_Get")}, provider.Aborted},
+		"the interface that a machine names": {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate"),
+			missing("NetworkInterfaces_Get")}, provider.Aborted},
+		"something else of an interface": {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate")},
+			provider.FailedPrecondition},
+		"something else of a machine": {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate")},
+			provider.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCloud(t, func(o *fakeazure.Options) { o.Change = test.change })
@@ -102,19 +113,23 @@ func TestQuotaAndCapacityAreDistinguished(t *testing.T) {
 		_, err := c.driver().Create(t.Context(), first)
 		c.must(err)
 		_, err = c.driver().Create(t.Context(), second)
-		if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "a quota of the subscription is used up (OperationNotAllowed)") {
+		if provider.CodeOf(err) != provider.ResourceExhausted ||
+			!strings.Contains(err.Error(), "a quota of the subscription is used up (OperationNotAllowed)") {
 			t.Errorf("beyond the quota: %v", err)
 		}
 		c.gone(c.driver(), deletion(first))
 		restricted := request("c", class("vmSize", "Standard_M128s", "zone", nil))
 		_, err = c.driver().Create(t.Context(), restricted)
-		if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "no capacity for it at present (SkuNotAvailable)") {
+		if provider.CodeOf(err) != provider.ResourceExhausted ||
+			!strings.Contains(err.Error(), "no capacity for it at present (SkuNotAvailable)") {
 			t.Errorf("a size that is not to be had: %v", err)
 		}
 		for _, code := range []string{"AllocationFailed", "ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest"} {
-			end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusConflict, Code: code})
+			end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusConflict,
+				Code: code})
 			_, err = c.driver().Create(t.Context(), second)
-			if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "no capacity for it at present ("+code+")") {
+			if provider.CodeOf(err) != provider.ResourceExhausted ||
+				!strings.Contains(err.Error(), "no capacity for it at present ("+code+")") {
 				t.Errorf("%s: %v", code, err)
 			}
 			end()
@@ -236,7 +251,8 @@ func TestAnInterfaceLeftByACrash(t *testing.T) {
 				// Much longer than from one check to the next: who asked for a deletion anew each time would never see its end.
 				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 200 * time.Millisecond })
 				req := request("a", class())
-				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
+				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable,
+					Code: "ServiceUnavailable"})
 				_, err := c.driver().Create(t.Context(), req)
 				if provider.CodeOf(err) != provider.Unavailable {
 					t.Fatalf("got %v, want Unavailable", err)
@@ -287,11 +303,14 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		}{
 			"no such resource group": {class("resourceGroup", "nowhere"), provider.FailedPrecondition, "resourceGroup"},
 			"no such image":          {class("image.marketplace.version", "1.2.3"), provider.FailedPrecondition, "image"},
-			"no such gallery image":  {class("image", map[string]any{"galleryImageID": strings.Replace(gallery, "node", "missing", 1)}), provider.FailedPrecondition, "image"},
-			"no such subnet":         {class("networkInterfaces", []any{map[string]any{"subnetID": subnet + "2"}}), provider.FailedPrecondition, "networkInterfaces"},
-			"no such size":           {class("vmSize", "Standard_X"), provider.InvalidArgument, ""},
-			"another region":         {class("location", "moon"), provider.InvalidArgument, "location"},
-			"no plan":                {class("image.marketplace", flatcar()), provider.FailedPrecondition, "image.plan"},
+			"no such gallery image": {class("image",
+				map[string]any{"galleryImageID": strings.Replace(gallery, "node", "missing", 1)}),
+				provider.FailedPrecondition, "image"},
+			"no such subnet": {class("networkInterfaces", []any{map[string]any{"subnetID": subnet + "2"}}),
+				provider.FailedPrecondition, "networkInterfaces"},
+			"no such size":   {class("vmSize", "Standard_X"), provider.InvalidArgument, ""},
+			"another region": {class("location", "moon"), provider.InvalidArgument, "location"},
+			"no plan":        {class("image.marketplace", flatcar()), provider.FailedPrecondition, "image.plan"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				c := newCloud(t, nil)
@@ -309,14 +328,16 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 }
 
 func flatcar() map[string]any {
-	return map[string]any{"publisher": "kinvolk", "offer": "flatcar-container-linux", "sku": "stable-gen2", "version": "4230.2.1"}
+	return map[string]any{"publisher": "kinvolk", "offer": "flatcar-container-linux", "sku": "stable-gen2",
+		"version": "4230.2.1"}
 }
 
 func TestTermsAreAcceptedOnlyWhereThatIsAskedFor(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		plan := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk"}
-		asked := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk", "acceptTerms": true}
+		asked := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk",
+			"acceptTerms": true}
 		refused := request("a", class("image", map[string]any{"marketplace": flatcar(), "plan": plan}))
 		if _, err := c.driver().Create(t.Context(), refused); provider.CodeOf(err) != provider.FailedPrecondition {
 			t.Errorf("terms that nobody has accepted: %v", err)

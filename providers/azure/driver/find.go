@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Get implements provider.Driver. By provider ID it returns the virtual machine whoever's it is: who adopts one has to see
-// its tags.
+// Get implements provider.Driver. By provider ID it returns the virtual machine whoever's it is: who adopts one has
+// to see its tags.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
@@ -64,7 +64,8 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 			return nil, err
 		}
 	}
-	return nil, provider.Errorf(provider.NotFound, "there is no virtual machine of machine %s in cluster %q", own.machine.UID, own.cluster)
+	return nil, provider.Errorf(provider.NotFound, "there is no virtual machine of machine %s in cluster %q",
+		own.machine.UID, own.cluster)
 }
 
 // groupOf is the resource group that a providerSpec names, empty where there is none.
@@ -79,7 +80,8 @@ func groupOf(raw []byte) string {
 // get reads one virtual machine with the state of its power.
 func (c *clients) get(ctx context.Context, at location) (*armcompute.VirtualMachine, error) {
 	attempted := "get virtual machine " + at.name
-	out, err := c.vms.Get(ctx, at.group, at.name, &armcompute.VirtualMachinesClientGetOptions{Expand: ref(armcompute.InstanceViewTypesInstanceView)})
+	out, err := c.vms.Get(ctx, at.group, at.name,
+		&armcompute.VirtualMachinesClientGetOptions{Expand: ref(armcompute.InstanceViewTypesInstanceView)})
 	if absent(err) {
 		return nil, &provider.Error{Code: provider.NotFound, Message: attempted + ": there is none", Cause: err}
 	}
@@ -148,8 +150,9 @@ func (c *clients) addresses(ctx context.Context, vm *armcompute.VirtualMachine) 
 	return all, nil
 }
 
-// publicAddress reads a public address: the interface has only its resource ID. It is empty where there is none yet, where it
-// is another subscription's, and where the credentials may not read it, which must not keep the machine from being seen.
+// publicAddress reads a public address: the interface has only its resource ID. It is empty where there is none yet,
+// where it is another subscription's, and where the credentials may not read it, which must not keep the machine from
+// being seen.
 func (c *clients) publicAddress(ctx context.Context, resourceID string) (string, error) {
 	id, err := arm.ParseResourceID(resourceID)
 	if err != nil || !strings.EqualFold(id.SubscriptionID, c.subscription) {
@@ -190,11 +193,12 @@ func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armco
 	}
 }
 
-// List implements provider.Driver: the virtual machines, then the parts that belong to none. A page of it is one of Azure's,
-// less what is not the cluster's.
+// List implements provider.Driver: the virtual machines, then the parts that belong to none. A page of it is one of
+// Azure's, less what is not the cluster's.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
-		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list virtual machines: the cluster id is empty")
+		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument,
+			"list virtual machines: the cluster id is empty")
 	}
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
@@ -286,11 +290,12 @@ func once[T any](page []*T, id func(*T) *string) []*T {
 func (c *clients) leadsHere(link string) bool {
 	to, err := url.Parse(link)
 	here, hereErr := url.Parse(c.endpoint)
-	return err == nil && hereErr == nil && to.Scheme == here.Scheme && strings.EqualFold(to.Host, here.Host) && to.User == nil
+	return err == nil && hereErr == nil && to.Scheme == here.Scheme && strings.EqualFold(to.Host, here.Host) &&
+		to.User == nil
 }
 
-// onePage takes a pager to the page that a link leads to. The SDK's pagers continue from the page before, of which only the
-// link counts.
+// onePage takes a pager to the page that a link leads to. The SDK's pagers continue from the page before, of which
+// only the link counts.
 func onePage[T any](ctx context.Context, pager *runtime.Pager[T], link string) (T, error) {
 	if link != "" {
 		before, err := json.Marshal(map[string]string{"nextLink": link})

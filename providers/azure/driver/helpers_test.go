@@ -101,7 +101,8 @@ func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 func (c *cloud) driver() *driver.Driver {
 	c.Helper()
 	d, err := driver.New(driver.Options{
-		Cloud: driver.PrivateCloud(c.url+"/", c.url, ""), PrivateCloud: true, Transport: c.transport, CreateSettle: c.settle, FederatedTokenFile: c.token, WorkloadIdentityFor: c.grants,
+		Cloud: driver.PrivateCloud(c.url+"/", c.url, ""), PrivateCloud: true, Transport: c.transport, CreateSettle: c.settle,
+		FederatedTokenFile: c.token, WorkloadIdentityFor: c.grants,
 	})
 	c.must(err)
 	return d
@@ -116,7 +117,8 @@ func (c *cloud) must(err error) {
 
 func credentials(changes ...string) provider.Credentials {
 	all := map[string][]byte{
-		"tenantID": []byte(tenant), "subscriptionID": []byte(subscription), "clientID": []byte(application), "clientSecret": []byte(secret + "\n"),
+		"tenantID": []byte(tenant), "subscriptionID": []byte(subscription), "clientID": []byte(application),
+		"clientSecret": []byte(secret + "\n"),
 	}
 	for i := 0; i < len(changes); i += 2 {
 		all[changes[i]] = []byte(changes[i+1])
@@ -137,8 +139,10 @@ const cluster = "cluster-a"
 func request(name string, class provider.Class) provider.CreateRequest {
 	m := machineOf(name)
 	return provider.CreateRequest{
-		Machine: m, Class: class, ClusterID: cluster, Token: string(m.UID) + "-1", UserData: provider.NewSecret([]byte("#cloud-config\n")), Version: "v1.36.3",
-		Tags: map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: string(m.UID), provider.TagMachine: "default/" + name},
+		Machine: m, Class: class, ClusterID: cluster, Token: string(m.UID) +
+			"-1", UserData: provider.NewSecret([]byte("#cloud-config\n")), Version: "v1.36.3",
+		Tags: map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: string(m.UID),
+			provider.TagMachine: "default/" + name},
 	}
 }
 

@@ -38,9 +38,8 @@ var (
 // providerIDPrefix is what Kubernetes' cloud provider for Azure puts before a resource ID.
 const providerIDPrefix = "azure://"
 
-// providerID is the ID as Kubernetes' cloud provider writes it on the node: with the resource group in lower case, since
-// Azure is not consistent about it.
-// https://cloud-provider-azure.sigs.k8s.io/
+// providerID is the ID as Kubernetes' cloud provider writes it on the node: with the resource group in lower case,
+// since Azure is not consistent about it. https://cloud-provider-azure.sigs.k8s.io/
 func providerID(subscription string, at location) string {
 	return fmt.Sprintf("%s/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s",
 		providerIDPrefix, strings.ToLower(subscription), strings.ToLower(at.group), at.name)
@@ -50,15 +49,18 @@ func providerID(subscription string, at location) string {
 func (c *clients) locate(id string) (location, error) {
 	raw, ours := strings.CutPrefix(id, providerIDPrefix)
 	if !ours {
-		return location{}, provider.Errorf(provider.InvalidArgument, "provider ID %.256q does not begin with %q", id, providerIDPrefix+"/")
+		return location{}, provider.Errorf(provider.InvalidArgument, "provider ID %.256q does not begin with %q", id,
+			providerIDPrefix+"/")
 	}
 	parsed, err := arm.ParseResourceID(raw)
 	if err != nil || !strings.EqualFold(parsed.ResourceType.String(), "Microsoft.Compute/virtualMachines") ||
 		!groupFormat.MatchString(parsed.ResourceGroupName) || !nameFormat.MatchString(parsed.Name) {
-		return location{}, provider.Errorf(provider.InvalidArgument, "provider ID %.256q is not that of a virtual machine", id)
+		return location{}, provider.Errorf(provider.InvalidArgument, "provider ID %.256q is not that of a virtual machine",
+			id)
 	}
 	if !strings.EqualFold(parsed.SubscriptionID, c.subscription) {
-		return location{}, provider.Errorf(provider.FailedPrecondition, "provider ID %.256q is not of the subscription of the credentials", id)
+		return location{}, provider.Errorf(provider.FailedPrecondition,
+			"provider ID %.256q is not of the subscription of the credentials", id)
 	}
 	return location{group: parsed.ResourceGroupName, name: parsed.Name}, nil
 }
@@ -106,9 +108,8 @@ func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, er
 	return in, nil
 }
 
-// stateOf puts Azure's two states together: that of the last operation on the resource, and that of the power, which only
-// a check one machine has.
-// https://learn.microsoft.com/azure/virtual-machines/states-billing
+// stateOf puts Azure's two states together: that of the last operation on the resource, and that of the power, which
+// only a check one machine has. https://learn.microsoft.com/azure/virtual-machines/states-billing
 func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	if vm.Properties == nil {
 		return provider.StatePending, ""

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Create implements provider.Driver: public addresses, interfaces, then the virtual machine. All are PUT under names that
-// follow from the token, so that whatever an earlier try has made is taken up.
+// Create implements provider.Driver: public addresses, interfaces, then the virtual machine. All are PUT under names
+// that follow from the token, so that whatever an earlier try has made is taken up.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -26,7 +26,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 		return nil, err
 	}
 	if n := len(req.UserData.Reveal()); n > maxUserDataBytes {
-		return nil, provider.Errorf(provider.InvalidArgument, "the user data is %d bytes long, more than the %d that Azure takes", n, maxUserDataBytes)
+		return nil, provider.Errorf(provider.InvalidArgument,
+			"the user data is %d bytes long, more than the %d that Azure takes", n, maxUserDataBytes)
 	}
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
@@ -56,17 +57,18 @@ func (c *clients) taken(vm *armcompute.VirtualMachine, own owner) (*provider.Ins
 		return nil, err
 	}
 	if in.State == provider.StateTerminating {
-		return nil, provider.Errorf(provider.AlreadyExists, "create virtual machine: %s is there and being removed", in.ProviderID)
+		return nil, provider.Errorf(provider.AlreadyExists, "create virtual machine: %s is there and being removed",
+			in.ProviderID)
 	}
 	return in, nil
 }
 
-// lateTags is for how long a virtual machine may be shown without the tags that it was made with. It is counted by two clocks,
-// which may be minutes apart.
+// lateTags is for how long a virtual machine may be shown without the tags that it was made with. It is counted by
+// two clocks, which may be minutes apart.
 const lateTags = 10 * time.Minute
 
-// mine is nil for a virtual machine with the owner's tags. One with the owner's name, without any of them, and just made is
-// most likely his: Aborted has the caller ask again. All others are another's.
+// mine is nil for a virtual machine with the owner's tags. One with the owner's name, without any of them, and just
+// made is most likely his: Aborted has the caller ask again. All others are another's.
 func (c *clients) mine(vm *armcompute.VirtualMachine, in *provider.Instance, own owner) error {
 	err := in.OwnedBy(own.cluster, own.machine)
 	if err == nil || in.ClusterID != "" || in.MachineUID != "" {
@@ -79,7 +81,8 @@ func (c *clients) mine(vm *armcompute.VirtualMachine, in *provider.Instance, own
 	return provider.Errorf(provider.Aborted, "virtual machine %s was just made, and shows no tags yet", value(vm.Name))
 }
 
-// made finds what an earlier try has made. The name tells for tries of the same attempt; those of another are found by tags.
+// made finds what an earlier try has made. The name tells for tries of the same attempt; those of another are found
+// by tags.
 func (c *clients) made(ctx context.Context, o *order, own owner, token string) (*armcompute.VirtualMachine, error) {
 	vm, err := c.get(ctx, location{group: o.spec.ResourceGroup, name: o.name})
 	if !provider.IsNotFound(err) || token == string(own.machine.UID)+"-1" {
@@ -138,7 +141,8 @@ func (c *clients) launchInterface(ctx context.Context, o *order, i int) (string,
 		publicIPID = value(made.ID)
 	}
 	name := interfaceName(o.name, i)
-	poller, err := c.interfaces.BeginCreateOrUpdate(ctx, o.spec.ResourceGroup, name, o.networkInterface(i, publicIPID), nil)
+	poller, err := c.interfaces.BeginCreateOrUpdate(ctx, o.spec.ResourceGroup, name,
+		o.networkInterface(i, publicIPID), nil)
 	if err != nil {
 		if refersToNothing(err) && c.addressRemoved(ctx, o, i) {
 			return "", removedMeanwhile("create network interface " + name)
@@ -177,7 +181,8 @@ func removedMeanwhile(attempted string) error {
 func (c *clients) put(ctx context.Context, o *order, interfaces []string) (*armcompute.VirtualMachine, error) {
 	attempted := "create virtual machine " + o.name + " of size " + o.spec.VMSize
 	var response *http.Response
-	_, err := c.vms.BeginCreateOrUpdate(runtime.WithCaptureResponse(ctx, &response), o.spec.ResourceGroup, o.name, o.virtualMachine(interfaces),
+	_, err := c.vms.BeginCreateOrUpdate(runtime.WithCaptureResponse(ctx, &response), o.spec.ResourceGroup, o.name,
+		o.virtualMachine(interfaces),
 		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: ref("*")})
 	if err != nil {
 		if refersToNothing(err) {
@@ -196,7 +201,8 @@ func (c *clients) put(ctx context.Context, o *order, interfaces []string) (*armc
 	vm := &armcompute.VirtualMachine{}
 	if err := json.Unmarshal(body, vm); err != nil {
 		// It was accepted, so this must count as what may have taken effect.
-		return nil, &provider.Error{Code: provider.Internal, Message: attempted + ": Azure's answer cannot be read", Cause: err}
+		return nil, &provider.Error{Code: provider.Internal, Message: attempted + ": Azure's answer cannot be read",
+			Cause: err}
 	}
 	return vm, nil
 }
@@ -224,7 +230,8 @@ func creating(ctx context.Context, err error, attempted, field string) error {
 	}
 	if e, ok := out.(*provider.Error); ok && e.Code == provider.NotFound {
 		// To a creation something is missing that it refers to; NotFound would speak of the instance.
-		e.Code, e.Message = provider.FailedPrecondition, attempted+": something that it refers to does not exist ("+azureCode(codeOf(err))+")"
+		e.Code, e.Message = provider.FailedPrecondition, attempted+": something that it refers to does not exist ("+
+			azureCode(codeOf(err))+")"
 	}
 	if field == "" {
 		return out

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The kinds of parts. List goes through them after the virtual machines, so that the parts of a machine that is made meanwhile
-// are not taken for those of none.
+// The kinds of parts. List goes through them after the virtual machines, so that the parts of a machine that is made
+// meanwhile are not taken for those of none.
 const (
 	partInterfaces = "interfaces"
 	partAddresses  = "addresses"
@@ -23,8 +23,8 @@ const (
 
 func partKinds() []string { return []string{partInterfaces, partAddresses, partDisks} }
 
-// cutContinue reads where a list goes on: at a page of the parts of a kind, or at one of the virtual machines, where kind is
-// empty. An empty link is the first page.
+// cutContinue reads where a list goes on: at a page of the parts of a kind, or at one of the virtual machines, where
+// kind is empty. An empty link is the first page.
 func cutContinue(at string) (kind, link string) {
 	kind, link, found := strings.Cut(at, " ")
 	if found && slices.Contains(partKinds(), kind) {
@@ -33,8 +33,8 @@ func cutContinue(at string) (kind, link string) {
 	return "", at // A link has no space.
 }
 
-// continueAt is where a list goes on after a page: at the next one of the same kind, or at the next kind. It is empty at the
-// end.
+// continueAt is where a list goes on after a page: at the next one of the same kind, or at the next kind. It is empty
+// at the end.
 func continueAt(kind, link string) string {
 	if link != "" {
 		if kind == "" {
@@ -49,8 +49,10 @@ func continueAt(kind, link string) string {
 	return ""
 }
 
-// leftoverPage reads one page of the parts of a kind, and returns those of the cluster that belong to no virtual machine.
-func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster string) (all []provider.Leftover, next string, err error) {
+// leftoverPage reads one page of the parts of a kind, and returns those of the cluster that belong to no virtual
+// machine.
+func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster string) (all []provider.Leftover,
+	next string, err error) {
 	if link != "" && !c.leadsHere(link) {
 		return nil, "", provider.Errorf(provider.InvalidArgument, "list %s: the page to continue with is not Azure's", kind)
 	}
@@ -68,7 +70,8 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		if slices.ContainsFunc(all, func(l provider.Leftover) bool { return l.ID == part }) {
 			return
 		}
-		all = append(all, provider.Leftover{ID: part, ClusterID: cluster, MachineUID: uid, MachineKey: key, LaunchTime: value(made)})
+		all = append(all, provider.Leftover{ID: part, ClusterID: cluster, MachineUID: uid, MachineKey: key,
+			LaunchTime: value(made)})
 	}
 	switch kind {
 	case partInterfaces:
@@ -99,7 +102,8 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 			next = value(page.NextLink)
 		}
 		for _, d := range page.Value {
-			if d.Properties != nil && value(d.ManagedBy) == "" && len(d.ManagedByExtended) == 0 && !isGoing(d.Properties.ProvisioningState) {
+			if d.Properties != nil && value(d.ManagedBy) == "" && len(d.ManagedByExtended) == 0 &&
+				!isGoing(d.Properties.ProvisioningState) {
 				add(d.ID, d.Name, d.Tags, d.Properties.TimeCreated)
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// maxAnswerBytes bounds what is read of one answer. The longest real ones, pages of virtual machines and of sizes, have a few
-// megabytes; the SDK reads all of one into memory.
+// maxAnswerBytes bounds what is read of one answer. The longest real ones, pages of virtual machines and of sizes,
+// have a few megabytes; the SDK reads all of one into memory.
 const maxAnswerBytes = 32 << 20
 
 // errAnswerTooLong is what reading an answer ends with that is longer than maxAnswerBytes.

@@ -38,8 +38,10 @@ func (c *clients) acceptTerms(ctx context.Context, plan *machine.Plan) error {
 }
 
 func (c *clients) agreement(ctx context.Context, method string, plan *machine.Plan, send, receive *agreement) error {
-	path := "/subscriptions/" + c.subscription + "/providers/Microsoft.MarketplaceOrdering/offerTypes/virtualmachine/publishers/" +
-		url.PathEscape(plan.Publisher) + "/offers/" + url.PathEscape(plan.Product) + "/plans/" + url.PathEscape(plan.Name) + "/agreements/current"
+	path := "/subscriptions/" + c.subscription +
+		"/providers/Microsoft.MarketplaceOrdering/offerTypes/virtualmachine/publishers/" +
+		url.PathEscape(plan.Publisher) + "/offers/" + url.PathEscape(plan.Product) + "/plans/" + url.PathEscape(plan.Name) +
+		"/agreements/current"
 	request, err := runtime.NewRequest(ctx, method, runtime.JoinPaths(c.endpoint, path))
 	if err != nil {
 		return err

@@ -108,7 +108,8 @@ func (o *order) networkInterface(i int, publicIPID string) armnetwork.Interface 
 		ip.ApplicationSecurityGroups = append(ip.ApplicationSecurityGroups, &armnetwork.ApplicationSecurityGroup{ID: ref(id)})
 	}
 	for _, id := range n.LoadBalancerBackendPoolIDs {
-		ip.LoadBalancerBackendAddressPools = append(ip.LoadBalancerBackendAddressPools, &armnetwork.BackendAddressPool{ID: ref(id)})
+		ip.LoadBalancerBackendAddressPools = append(ip.LoadBalancerBackendAddressPools,
+			&armnetwork.BackendAddressPool{ID: ref(id)})
 	}
 	out := armnetwork.Interface{
 		Location: ref(o.spec.Location), Tags: o.partTags(),
@@ -150,7 +151,8 @@ func (o *order) virtualMachine(interfaceIDs []string) armcompute.VirtualMachine 
 			},
 		})
 	}
-	for field, id := range map[**armcompute.SubResource]string{&p.AvailabilitySet: s.AvailabilitySetID, &p.VirtualMachineScaleSet: s.ScaleSetID} {
+	for field, id := range map[**armcompute.SubResource]string{&p.AvailabilitySet: s.AvailabilitySetID,
+		&p.VirtualMachineScaleSet: s.ScaleSetID} {
 		if id != "" {
 			*field = &armcompute.SubResource{ID: ref(id)}
 		}
@@ -171,9 +173,11 @@ func (o *order) virtualMachine(interfaceIDs []string) armcompute.VirtualMachine 
 		p.SecurityProfile = &armcompute.SecurityProfile{EncryptionAtHost: ref(true)}
 	}
 	if b := s.BootDiagnostics; b != nil {
-		p.DiagnosticsProfile = &armcompute.DiagnosticsProfile{BootDiagnostics: &armcompute.BootDiagnostics{Enabled: ref(true), StorageURI: orNil(b.StorageURI)}}
+		p.DiagnosticsProfile = &armcompute.DiagnosticsProfile{BootDiagnostics: &armcompute.BootDiagnostics{Enabled: ref(true),
+			StorageURI: orNil(b.StorageURI)}}
 	}
-	out := armcompute.VirtualMachine{Location: ref(s.Location), Tags: o.machineTags(), Zones: o.zones(), Identity: o.identity(), Properties: p}
+	out := armcompute.VirtualMachine{Location: ref(s.Location), Tags: o.machineTags(), Zones: o.zones(),
+		Identity: o.identity(), Properties: p}
 	if plan := s.Image.Plan; plan != nil {
 		out.Plan = &armcompute.Plan{Name: ref(plan.Name), Product: ref(plan.Product), Publisher: ref(plan.Publisher)}
 	}
@@ -184,7 +188,8 @@ func (o *order) storage() *armcompute.StorageProfile {
 	image, disk := o.spec.Image, o.spec.OSDisk
 	out := &armcompute.StorageProfile{
 		ImageReference: &armcompute.ImageReference{
-			ID: orNil(image.GalleryImageID), CommunityGalleryImageID: orNil(image.CommunityGalleryImageID), SharedGalleryImageID: orNil(image.SharedGalleryImageID),
+			ID: orNil(image.GalleryImageID), CommunityGalleryImageID: orNil(image.CommunityGalleryImageID),
+			SharedGalleryImageID: orNil(image.SharedGalleryImageID),
 		},
 		OSDisk: &armcompute.OSDisk{
 			Name:         ref(osDiskName(o.name)),

@@ -11,12 +11,12 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// maxNamePart bounds what of a Machine's name is in its virtual machine's, so that all of it has at most the 63 characters
-// of a node's label: a dash, eight characters of hash, another dash and an attempt come after it.
+// maxNamePart bounds what of a Machine's name is in its virtual machine's, so that all of it has at most the 63
+// characters of a node's label: a dash, eight characters of hash, another dash and an attempt come after it.
 const maxNamePart = 48
 
-// baseName is what the names of all that is made for a Machine begin with: its own name, for people, and 40 bits that stand
-// for the cluster and the UID, since Machines of other clusters and namespaces may be called the same.
+// baseName is what the names of all that is made for a Machine begin with: its own name, for people, and 40 bits that
+// stand for the cluster and the UID, since Machines of other clusters and namespaces may be called the same.
 func baseName(clusterID string, m provider.Machine) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -84,8 +84,8 @@ func partsOf(vm string, s *machine.Spec) parts {
 	return p
 }
 
-// scopeOf writes the parts down, shortly: it is the Scope of the instance, and a tag. "n2.i0.d0.d1" are two interfaces, of
-// which the first has a public address, and data disks 0 and 1.
+// scopeOf writes the parts down, shortly: it is the Scope of the instance, and a tag. "n2.i0.d0.d1" are two
+// interfaces, of which the first has a public address, and data disks 0 and 1.
 func scopeOf(s *machine.Spec) string {
 	scope := []string{"n" + strconv.Itoa(len(s.NetworkInterfaces))}
 	for i, n := range s.NetworkInterfaces {

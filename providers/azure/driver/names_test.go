@@ -49,7 +49,8 @@ func TestNamesFitEverywhereAndAreOneMachines(t *testing.T) {
 
 func TestTheScopeTellsTheParts(t *testing.T) {
 	lun := func(n int32) machine.DataDisk { return machine.DataDisk{LUN: &n} }
-	s := &machine.Spec{NetworkInterfaces: []machine.NetworkInterface{{PublicIP: true}, {}, {PublicIP: true}}, DataDisks: []machine.DataDisk{lun(0), lun(63)}}
+	s := &machine.Spec{NetworkInterfaces: []machine.NetworkInterface{{PublicIP: true}, {}, {PublicIP: true}},
+		DataDisks: []machine.DataDisk{lun(0), lun(63)}}
 	scope := scopeOf(s)
 	if scope != "n3.i0.i2.d0.d63" {
 		t.Errorf("the scope is %q", scope)

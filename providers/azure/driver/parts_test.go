@@ -23,7 +23,8 @@ func (c *cloud) leftovers(cluster string, class provider.Class) (parts []string,
 		instances = append(instances, page.Instances...)
 		for _, l := range page.Leftovers {
 			parts = append(parts, suffix(l.ID))
-			if l.ClusterID != cluster || !strings.HasPrefix(string(l.MachineUID), "uid-of-") || !strings.HasPrefix(l.MachineKey, "default/") {
+			if l.ClusterID != cluster || !strings.HasPrefix(string(l.MachineUID), "uid-of-") ||
+				!strings.HasPrefix(l.MachineKey, "default/") {
 				c.Errorf("listed %+v", l)
 			}
 		}
@@ -39,7 +40,8 @@ func (c *cloud) destroy(name string) {
 	c.Helper()
 	for _, r := range c.Resources() {
 		if vm, found := strings.CutPrefix(r, "virtualMachines/machines/"); found && strings.HasPrefix(vm, name) {
-			path := "/subscriptions/" + subscription + "/resourceGroups/machines/providers/Microsoft.Compute/virtualMachines/" + vm
+			path := "/subscriptions/" + subscription + "/resourceGroups/machines/providers/Microsoft.Compute/virtualMachines/" +
+				vm
 			c.must(c.call(c.Context(), http.MethodDelete, path+"?api-version=2025-04-01", nil))
 		}
 	}
@@ -69,7 +71,8 @@ func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
 		wants(0)
 
 		req := request("a", class())
-		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
+		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable,
+			Code: "ServiceUnavailable"})
 		_, err = c.driver().Create(t.Context(), req)
 		if provider.CodeOf(err) != provider.Unavailable {
 			t.Fatalf("got %v, want Unavailable", err)
@@ -83,10 +86,12 @@ func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
 		c.KeepParts()
 		c.destroy("a-")
 		// Somebody's interface, with tags that were copied from ours.
-		other := "/subscriptions/" + subscription + "/resourceGroups/machines/providers/Microsoft.Network/networkInterfaces/somebodys?api-version=2025-01-01"
+		other := "/subscriptions/" + subscription +
+			"/resourceGroups/machines/providers/Microsoft.Network/networkInterfaces/somebodys?api-version=2025-01-01"
 		c.must(c.call(t.Context(), http.MethodPut, other, map[string]any{
 			"location": "westeurope", "tags": req.Tags,
-			"properties": map[string]any{"ipConfigurations": []any{map[string]any{"name": "a", "properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
+			"properties": map[string]any{"ipConfigurations": []any{map[string]any{"name": "a",
+				"properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
 		}))
 		wants(0, "nic-0", "os", "data-0", "data-3")
 		c.gone(c.driver(), deletion(req))
@@ -101,7 +106,8 @@ func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
 func TestAListThatFailsAmongThePartsFails(t *testing.T) {
 	c := newCloud(t, nil)
 	for _, operation := range []string{"NetworkInterfaces_List", "PublicIPAddresses_List", "Disks_ListByResourceGroup"} {
-		end := c.Inject(fakeazure.Fault{Operation: operation, Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
+		end := c.Inject(fakeazure.Fault{Operation: operation, Status: http.StatusServiceUnavailable,
+			Code: "ServiceUnavailable"})
 		req, err := provider.ListRequest{Class: class(), ClusterID: cluster}, error(nil)
 		for pages := 0; pages < 10 && err == nil; pages++ {
 			var page provider.ListPage
@@ -171,16 +177,19 @@ func TestPublicAddressesAreExternal(t *testing.T) {
 		}
 		before := c.Calls()["PublicIPAddresses_Get"]
 		if got := external(private); len(got) != 0 || c.Calls()["PublicIPAddresses_Get"] != before {
-			t.Errorf("a machine without a public address has %v, after %d calls for it", got, c.Calls()["PublicIPAddresses_Get"]-before)
+			t.Errorf("a machine without a public address has %v, after %d calls for it", got,
+				c.Calls()["PublicIPAddresses_Get"]-before)
 		}
-		for status, code := range map[int]string{http.StatusForbidden: "AuthorizationFailed", http.StatusNotFound: "ResourceNotFound"} {
+		for status, code := range map[int]string{http.StatusForbidden: "AuthorizationFailed",
+			http.StatusNotFound: "ResourceNotFound"} {
 			end := c.Inject(fakeazure.Fault{Operation: "PublicIPAddresses_Get", Status: status, Code: code})
 			if got := external(public); len(got) != 0 {
 				t.Errorf("%s: the public address is %v", code, got)
 			}
 			end()
 		}
-		end := c.Inject(fakeazure.Fault{Operation: "PublicIPAddresses_Get", Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
+		end := c.Inject(fakeazure.Fault{Operation: "PublicIPAddresses_Get", Status: http.StatusServiceUnavailable,
+			Code: "ServiceUnavailable"})
 		if _, err := c.driver().Get(t.Context(), lookup(public)); provider.CodeOf(err) != provider.Unavailable {
 			t.Errorf("an address that nobody could read: %v; it must not come and go", err)
 		}

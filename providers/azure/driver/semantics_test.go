@@ -45,18 +45,23 @@ func conducts() map[string]conduct {
 		"the clock is ahead":            {Semantics: fakeazure.Semantics{ClockSkew: 5 * time.Minute}},
 		"the clock is behind":           {Semantics: fakeazure.Semantics{ClockSkew: -5 * time.Minute}},
 		"answers are lost": {faults: []fakeazure.Fault{
-			{Operation: create, LoseAnswer: true, Times: 1}, {Operation: "NetworkInterfaces_CreateOrUpdate", LoseAnswer: true, Times: 1},
+			{Operation: create, LoseAnswer: true, Times: 1}, {Operation: "NetworkInterfaces_CreateOrUpdate",
+				LoseAnswer: true, Times: 1},
 			{Operation: "VirtualMachines_Delete", LoseAnswer: true, Times: 1},
 		}},
 		"it is done after its error": {faults: []fakeazure.Fault{
 			{Operation: create, Status: http.StatusGatewayTimeout, Code: "GatewayTimeout", Late: lag, Times: 1},
-			{Operation: "PublicIPAddresses_CreateOrUpdate", Status: http.StatusInternalServerError, Code: "InternalServerError", Late: lag, Times: 1},
+			{Operation: "PublicIPAddresses_CreateOrUpdate", Status: http.StatusInternalServerError, Code: "InternalServerError",
+				Late: lag, Times: 1},
 		}},
-		"throttling without a time": {faults: []fakeazure.Fault{{Operation: "*", Status: http.StatusTooManyRequests, Code: "TooManyRequests", Skip: 1, Times: 3}}},
-		"throttling with a time":    {faults: []fakeazure.Fault{{Operation: "*", Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: 1, Skip: 3, Times: 3}}},
+		"throttling without a time": {faults: []fakeazure.Fault{{Operation: "*", Status: http.StatusTooManyRequests,
+			Code: "TooManyRequests", Skip: 1, Times: 3}}},
+		"throttling with a time": {faults: []fakeazure.Fault{{Operation: "*", Status: http.StatusTooManyRequests,
+			Code: "TooManyRequests", RetryAfter: 1, Skip: 3, Times: 3}}},
 		"much of it at once": {
 			Semantics: fakeazure.Semantics{
-				NewUnknown: lag, GoneKnown: lag, TagsLate: 2 * lag, StateBack: lag, ListsRepeat: true, ListsReverse: true, ListsUpper: true, ClockSkew: time.Minute,
+				NewUnknown: lag, GoneKnown: lag, TagsLate: 2 * lag, StateBack: lag, ListsRepeat: true, ListsReverse: true,
+				ListsUpper: true, ClockSkew: time.Minute,
 			},
 			listLag: lag, unknown: true,
 			faults: []fakeazure.Fault{{Operation: create, LoseAnswer: true, Times: 1}},
@@ -81,7 +86,8 @@ func (with conduct) open(t *testing.T, newCloud opener) *cloud {
 // mayRetry reports whether Machinist tries a call again that failed so, by itself and soon.
 func mayRetry(err error) bool {
 	return slices.Contains([]provider.Code{
-		provider.Throttled, provider.Unavailable, provider.DeadlineExceeded, provider.Aborted, provider.AlreadyExists, provider.ResourceExhausted,
+		provider.Throttled, provider.Unavailable, provider.DeadlineExceeded, provider.Aborted, provider.AlreadyExists,
+		provider.ResourceExhausted,
 		provider.Unauthenticated, provider.Internal,
 	}, provider.CodeOf(err))
 }
@@ -129,8 +135,8 @@ func underAllConducts(t *testing.T, test func(*testing.T, conduct, opener)) {
 	}
 }
 
-// Whatever Azure does to its users: one virtual machine is made, it is followed until it runs, and when Delete reports Gone
-// nothing of it is left and nothing else is touched.
+// Whatever Azure does to its users: one virtual machine is made, it is followed until it runs, and when Delete
+// reports Gone nothing of it is left and nothing else is touched.
 func TestALifeUnderWhateverAzureDoes(t *testing.T) {
 	underAllConducts(t, func(t *testing.T, with conduct, newCloud opener) {
 		c := with.open(t, newCloud)
@@ -168,8 +174,8 @@ func TestALifeUnderWhateverAzureDoes(t *testing.T) {
 	})
 }
 
-// A Machine that goes as soon as it has come: Create is tried once, and deleted by its tags. Gone counts when it is said twice,
-// CreateSettle apart.
+// A Machine that goes as soon as it has come: Create is tried once, and deleted by its tags. Gone counts when it is
+// said twice, CreateSettle apart.
 func TestADeletionRightAfterACreation(t *testing.T) {
 	underAllConducts(t, func(t *testing.T, with conduct, newCloud opener) {
 		c := with.open(t, newCloud)
@@ -207,7 +213,8 @@ func TestADeletionOfWhatReadsDoNotKnowYet(t *testing.T) {
 		in := c.created(d, req)
 		var ends []func()
 		for _, of := range []string{"VirtualMachines", "NetworkInterfaces", "PublicIPAddresses", "Disks"} {
-			ends = append(ends, c.Inject(fakeazure.Fault{Operation: of + "_Get", Status: http.StatusNotFound, Code: "ResourceNotFound"}))
+			ends = append(ends, c.Inject(fakeazure.Fault{Operation: of + "_Get", Status: http.StatusNotFound,
+				Code: "ResourceNotFound"}))
 		}
 		del := deletion(req)
 		del.ProviderID, del.Scope = in.ProviderID, in.Scope

@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Update implements provider.Driver. Tags change while the machine runs. Its size changes while it is deallocated, where the
-// specification allows that. All else is another machine.
+// Update implements provider.Driver. Tags change while the machine runs. Its size changes while it is deallocated,
+// where the specification allows that. All else is another machine.
 //
-// Every call checks the machine and does the next thing; nothing but the tag "machinist-resize" shows that a size is being
-// changed, so it goes on after any interruption.
+// Every call checks the machine and does the next thing; nothing but the tag "machinist-resize" shows that a size is
+// being changed, so it goes on after any interruption.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -47,7 +47,8 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 		return provider.UpdateResult{}, err
 	}
 	if in.State == provider.StateTerminating {
-		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update virtual machine %s: it is being deleted", at.name)
+		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update virtual machine %s: it is being deleted",
+			at.name)
 	}
 	u := &update{clients: c, vm: vm, at: at, spec: spec, req: req, instance: in}
 	outcome, reason, err := u.step(ctx)
@@ -76,7 +77,8 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	sizeDiffers := !strings.EqualFold(u.instance.Type, u.spec.VMSize)
 	switch {
 	case sizeDiffers && u.spec.Resize != machine.ResizeDeallocate && !resizing:
-		return provider.UpdateNeedsReplacement, fmt.Sprintf("resize is %s, and size %s is to become %s", u.spec.Resize, u.instance.Type, u.spec.VMSize), nil
+		return provider.UpdateNeedsReplacement, fmt.Sprintf("resize is %s, and size %s is to become %s", u.spec.Resize,
+			u.instance.Type, u.spec.VMSize), nil
 	case sizeDiffers && !resizing && !u.req.Drained:
 		return provider.UpdateNeedsDrain, "the machine has to be deallocated to become another size", nil
 	}
@@ -90,7 +92,8 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 			},
 		})
 	case sizeDiffers && !resizing:
-		return provider.UpdateInProgress, "the change of the size is begun", u.patch(ctx, armcompute.VirtualMachineUpdate{Tags: withResize(wanted)})
+		return provider.UpdateInProgress, "the change of the size is begun",
+			u.patch(ctx, armcompute.VirtualMachineUpdate{Tags: withResize(wanted)})
 	case sizeDiffers && power == "deallocating":
 		return provider.UpdateInProgress, "the machine is being deallocated", nil
 	case sizeDiffers:
@@ -125,13 +128,14 @@ func (u *update) replacement() string {
 	case made != "" && made != specHash(u.spec):
 		return "of a machine only tags and, where resize allows it, vmSize change in place"
 	case u.req.Version != "" && value(u.vm.Tags[tagVersion]) != "" && value(u.vm.Tags[tagVersion]) != u.req.Version:
-		return fmt.Sprintf("the kubelet was installed as version %.64s, and %.64s is wanted", value(u.vm.Tags[tagVersion]), u.req.Version)
+		return fmt.Sprintf("the kubelet was installed as version %.64s, and %.64s is wanted", value(u.vm.Tags[tagVersion]),
+			u.req.Version)
 	}
 	return ""
 }
 
-// wantedTags are all that the machine is to have: the specification's, Machinist's, and those of others, such as of a policy
-// of the subscription, which are left as they are.
+// wantedTags are all that the machine is to have: the specification's, Machinist's, and those of others, such as of a
+// policy of the subscription, which are left as they are.
 func (u *update) wantedTags() map[string]*string {
 	wanted := maps.Clone(u.vm.Tags)
 	if wanted == nil {
@@ -188,23 +192,27 @@ func (u *update) tagParts(ctx context.Context) error {
 	}
 	tags := map[string]*string{}
 	for key, text := range u.wantedTags() {
-		if !strings.HasPrefix(key, "machinist-") || key == provider.TagCluster || key == provider.TagMachineUID || key == provider.TagMachine {
+		if !strings.HasPrefix(key, "machinist-") || key == provider.TagCluster || key == provider.TagMachineUID ||
+			key == provider.TagMachine {
 			tags[key] = text
 		}
 	}
 	for _, name := range p.publicIPs {
-		if _, err := u.publicIPs.UpdateTags(ctx, u.at.group, name, armnetwork.TagsObject{Tags: tags}, nil); err != nil && !absent(err) {
+		if _, err := u.publicIPs.UpdateTags(ctx, u.at.group, name, armnetwork.TagsObject{Tags: tags}, nil); err != nil &&
+			!absent(err) {
 			return translate(ctx, err, "tag public address "+name)
 		}
 	}
 	for _, name := range p.interfaces {
-		if _, err := u.interfaces.UpdateTags(ctx, u.at.group, name, armnetwork.TagsObject{Tags: tags}, nil); err != nil && !absent(err) {
+		if _, err := u.interfaces.UpdateTags(ctx, u.at.group, name, armnetwork.TagsObject{Tags: tags}, nil); err != nil &&
+			!absent(err) {
 			return translate(ctx, err, "tag network interface "+name)
 		}
 	}
 	for _, name := range p.disks {
 		// An ephemeral disk is no resource.
-		if _, err := u.disks.BeginUpdate(ctx, u.at.group, name, armcompute.DiskUpdate{Tags: tags}, nil); err != nil && !absent(err) {
+		if _, err := u.disks.BeginUpdate(ctx, u.at.group, name, armcompute.DiskUpdate{Tags: tags}, nil); err != nil &&
+			!absent(err) {
 			return translate(ctx, err, "tag disk "+name)
 		}
 	}

@@ -18,7 +18,8 @@ func (c *cloud) made(first provider.Class) (d provider.Driver, req provider.Upda
 	d = c.driver()
 	in, err := d.Create(c.Context(), create)
 	c.must(err)
-	return d, provider.UpdateRequest{Machine: create.Machine, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope, Version: create.Version, Class: first}
+	return d, provider.UpdateRequest{Machine: create.Machine, ClusterID: cluster, ProviderID: in.ProviderID,
+		Scope: in.Scope, Version: create.Version, Class: first}
 }
 
 // outcome updates until it is not under way any more.
@@ -52,7 +53,8 @@ func TestTagsChangeInPlaceAndOthersStay(t *testing.T) {
 			t.Fatalf("got %s: %s", result.Outcome, result.Reason)
 		}
 		tags := c.tagsOf()
-		for key, want := range map[string]string{"Team": "green", "team": "", "new": "2", "old": "", "policy": "theirs", provider.TagMachineUID: string(req.Machine.UID)} {
+		for key, want := range map[string]string{"Team": "green", "team": "", "new": "2", "old": "", "policy": "theirs",
+			provider.TagMachineUID: string(req.Machine.UID)} {
 			if tags[key] != want {
 				t.Errorf("the tag %s is %q, want %q", key, tags[key], want)
 			}
@@ -65,7 +67,8 @@ func TestTagsChangeInPlaceAndOthersStay(t *testing.T) {
 			}
 		}
 		before := c.Calls()["VirtualMachines_Update"]
-		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || c.Calls()["VirtualMachines_Update"] != before {
+		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone ||
+			c.Calls()["VirtualMachines_Update"] != before {
 			t.Errorf("asked again: %s, with %d more changes", result.Outcome, c.Calls()["VirtualMachines_Update"]-before)
 		}
 	})
@@ -85,7 +88,8 @@ func TestASizeChangesWhileTheMachineIsDeallocated(t *testing.T) {
 			t.Fatal("the machine was deallocated under its pods")
 		}
 		req.Drained = true
-		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.Type != large || result.Instance.State != provider.StateRunning {
+		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.Type != large ||
+			result.Instance.State != provider.StateRunning {
 			t.Fatalf("got %s: %s, %+v", result.Outcome, result.Reason, result.Instance)
 		}
 		if _, there := c.tagsOf()["machinist-resize"]; there {
@@ -93,7 +97,8 @@ func TestASizeChangesWhileTheMachineIsDeallocated(t *testing.T) {
 		}
 
 		t.Log("a size that is not to be had leaves it deallocated, and the way back is open")
-		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Update", Skip: 1, Status: http.StatusConflict, Code: "SkuNotAvailable"})
+		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Update", Skip: 1, Status: http.StatusConflict,
+			Code: "SkuNotAvailable"})
 		back := req
 		back.Class = small
 		var err error
@@ -119,9 +124,11 @@ func TestAMachineThatSomebodyStoppedStaysStopped(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		d, req := c.made(class())
-		c.must(c.call(t.Context(), http.MethodPost, strings.TrimPrefix(req.ProviderID, "azure://")+"/deallocate?api-version=2025-04-01", nil))
+		c.must(c.call(t.Context(), http.MethodPost, strings.TrimPrefix(req.ProviderID, "azure://")+
+			"/deallocate?api-version=2025-04-01", nil))
 		req.Class, req.Drained = class("tags.team", "green"), true
-		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.State != provider.StateStopped {
+		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone ||
+			result.Instance.State != provider.StateStopped {
 			t.Errorf("got %s and state %s", result.Outcome, result.Instance.State)
 		}
 	})
@@ -131,8 +138,10 @@ func TestWhatNeedsAnotherMachine(t *testing.T) {
 	c := newCloud(t, nil)
 	d, base := c.made(class())
 	for name, change := range map[string]func(*provider.UpdateRequest){
-		"a size":           func(r *provider.UpdateRequest) { r.Class = class("vmSize", "Standard_D4s_v5") },
-		"an image":         func(r *provider.UpdateRequest) { r.Class = class("image.marketplace.version", "22.04.202506100") },
+		"a size": func(r *provider.UpdateRequest) { r.Class = class("vmSize", "Standard_D4s_v5") },
+		"an image": func(r *provider.UpdateRequest) {
+			r.Class = class("image.marketplace.version", "22.04.202506100")
+		},
 		"a disk":           func(r *provider.UpdateRequest) { r.Class = class("osDisk.sizeGiB", 100) },
 		"a zone":           func(r *provider.UpdateRequest) { r.Class = class("zone", "2") },
 		"a resource group": func(r *provider.UpdateRequest) { r.Class = class("resourceGroup", "network") },

@@ -45,22 +45,26 @@ func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 	ids := a.Credentials()
 	delete(ids, "clientSecret")
 	inTenant(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: examples.Azure.Credentials(), Labels: map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}},
+		ObjectMeta: metav1.ObjectMeta{Name: examples.Azure.Credentials(),
+			Labels: map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}},
 		StringData: ids,
 	})
 	class := a.class("borrowed", func(map[string]any) {})
 	class.Spec.UserDataRef = nil
 	inTenant(class)
-	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "borrowed", Labels: map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion}}}
+	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "borrowed",
+		Labels: map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion}}}
 	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: class.Name}
 	inTenant(machine)
-	env.Await(t, a.control, &v1beta1.MachineList{}, "a rejection that names the flag", func(l *v1beta1.MachineList) (bool, string) {
-		if len(l.Items) != 1 {
-			return false, fmt.Sprintf("%d machines", len(l.Items))
-		}
-		launched := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionLaunched)
-		return launched != nil && launched.Status == metav1.ConditionFalse && strings.Contains(launched.Message, "--azure-workload-identity-for="+tenant+"/"), fmt.Sprintf("%+v", launched)
-	}, client.InNamespace(tenant))
+	env.Await(t, a.control, &v1beta1.MachineList{}, "a rejection that names the flag",
+		func(l *v1beta1.MachineList) (bool, string) {
+			if len(l.Items) != 1 {
+				return false, fmt.Sprintf("%d machines", len(l.Items))
+			}
+			launched := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionLaunched)
+			return launched != nil && launched.Status == metav1.ConditionFalse &&
+				strings.Contains(launched.Message, "--azure-workload-identity-for="+tenant+"/"), fmt.Sprintf("%+v", launched)
+		}, client.InNamespace(tenant))
 	if state := a.state(); state.Made != machines {
 		t.Errorf("Azure has made %d machines, want the fleet's %d", state.Made, machines)
 	}

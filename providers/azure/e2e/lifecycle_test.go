@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e runs the Azure provider as a process of its own, between a real control plane and an Azure in memory, which
-// it reaches over HTTPS.
+// Package e2e runs the Azure provider as a process of its own, between a real control plane and an Azure in memory,
+// which it reaches over HTTPS.
 package e2e
 
 import (
@@ -90,12 +90,15 @@ func TestAFleetLivesAtAzure(t *testing.T) {
 	a.everyMachineHasItsParts(first, "Standard_D2s_v5", 0)
 	for i := range first {
 		m := &first[i]
-		if m.Status.Instance == nil || m.Status.Instance.Zone != "westeurope-1" || len(m.Status.Addresses) < 2 || m.Status.NodeRef == nil {
-			t.Errorf("machine %s is reported as %+v with the addresses %v on node %v", m.Name, m.Status.Instance, m.Status.Addresses, m.Status.NodeRef)
+		if m.Status.Instance == nil || m.Status.Instance.Zone != "westeurope-1" || len(m.Status.Addresses) < 2 ||
+			m.Status.NodeRef == nil {
+			t.Errorf("machine %s is reported as %+v with the addresses %v on node %v", m.Name, m.Status.Instance,
+				m.Status.Addresses, m.Status.NodeRef)
 		}
 	}
 	class := &v1beta1.MachineClass{}
-	if err := a.control.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: examples.SmallClass}, class); err != nil {
+	if err := a.control.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: examples.SmallClass},
+		class); err != nil {
 		t.Fatal(err)
 	}
 	if memory := class.Status.Capacity.Memory(); memory.Value() != 8<<30-100<<20 {
@@ -104,7 +107,8 @@ func TestAFleetLivesAtAzure(t *testing.T) {
 
 	t.Log("a providerSpec that is wrong is refused by the provider's webhook, with its field")
 	wrong := a.class("wrong", func(spec map[string]any) { spec["zone"] = "moon" })
-	if err := a.control.Create(t.Context(), wrong); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.providerSpec.zone") {
+	if err := a.control.Create(t.Context(), wrong); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "spec.providerSpec.zone") {
 		t.Errorf("got %v", err)
 	}
 
@@ -143,16 +147,20 @@ func TestAFleetLivesAtAzure(t *testing.T) {
 	a.gone()
 }
 
-// A provider that dies in the middle of a scale-up, and Azure losing answers meanwhile, make neither twins nor leftovers.
+// A provider that dies in the middle of a scale-up, and Azure losing answers meanwhile, make neither twins nor
+// leftovers.
 func TestACrashAndLostAnswersMakeNoTwins(t *testing.T) {
 	a := start(t, stack.Options{})
-	heal, err := a.AzureFault(t.Context(), map[string]any{"operation": "VirtualMachines_CreateOrUpdate", "loseAnswer": true, "times": 2})
+	heal, err := a.AzureFault(t.Context(), map[string]any{"operation": "VirtualMachines_CreateOrUpdate",
+		"loseAnswer": true, "times": 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.fleet()
 	env.Await(t, a.control, &v1beta1.MachineList{}, "a launch", func(l *v1beta1.MachineList) (bool, string) {
-		return slices.ContainsFunc(l.Items, func(m v1beta1.Machine) bool { return m.Status.Launch != nil || m.Spec.ProviderID != "" }), fmt.Sprint(len(l.Items))
+		return slices.ContainsFunc(l.Items, func(m v1beta1.Machine) bool {
+			return m.Status.Launch != nil || m.Spec.ProviderID != ""
+		}), fmt.Sprint(len(l.Items))
 	}, client.InNamespace(namespace))
 	if err := a.Provider.Kill(); err != nil {
 		t.Fatal(err)
@@ -200,7 +208,8 @@ func (a *azure) create(o client.Object) {
 func (a *azure) class(name string, change func(map[string]any)) *v1beta1.MachineClass {
 	a.Helper()
 	large := &v1beta1.MachineClass{}
-	if err := a.control.Get(a.Context(), client.ObjectKey{Namespace: namespace, Name: examples.LargeClass}, large); err != nil {
+	if err := a.control.Get(a.Context(), client.ObjectKey{Namespace: namespace, Name: examples.LargeClass},
+		large); err != nil {
 		a.Fatal(err)
 	}
 	var spec map[string]any
@@ -215,7 +224,8 @@ func (a *azure) class(name string, change func(map[string]any)) *v1beta1.Machine
 	if err != nil {
 		a.Fatal(err)
 	}
-	out := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: *large.Spec.DeepCopy()}
+	out := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: *large.Spec.DeepCopy()}
 	out.Spec.ProviderSpec = &runtime.RawExtension{Raw: raw}
 	return out
 }
@@ -223,7 +233,8 @@ func (a *azure) class(name string, change func(map[string]any)) *v1beta1.Machine
 func (a *azure) deployment() *v1beta1.MachineDeployment {
 	a.Helper()
 	d := &v1beta1.MachineDeployment{}
-	if err := a.control.Get(a.Context(), client.ObjectKey{Namespace: namespace, Name: examples.Deployment}, d); err != nil {
+	if err := a.control.Get(a.Context(), client.ObjectKey{Namespace: namespace, Name: examples.Deployment},
+		d); err != nil {
 		a.Fatal(err)
 	}
 	return d
@@ -242,7 +253,8 @@ func (a *azure) change(what func(*v1beta1.MachineDeployment)) {
 // running waits until there are the fleet's machines and no others, all Running nodes made from the class.
 func (a *azure) running(class string) []v1beta1.Machine {
 	a.Helper()
-	list := env.Await(a.T, a.control, &v1beta1.MachineList{}, "running machines of class "+class, func(l *v1beta1.MachineList) (bool, string) {
+	list := env.Await(a.T, a.control, &v1beta1.MachineList{}, "running machines of class "+
+		class, func(l *v1beta1.MachineList) (bool, string) {
 		var state strings.Builder
 		ok := len(l.Items) == machines
 		for i := range l.Items {
@@ -250,7 +262,8 @@ func (a *azure) running(class string) []v1beta1.Machine {
 			is := m.Status.Phase == v1beta1.MachineRunning && m.Status.NodeRef != nil && m.DeletionTimestamp.IsZero() &&
 				m.Status.Applied != nil && m.Status.Applied.ClassName == class
 			ok = ok && is
-			fmt.Fprintf(&state, "\n%s %s deleted=%v %+v", m.Name, m.Status.Phase, !m.DeletionTimestamp.IsZero(), m.Status.Conditions)
+			fmt.Fprintf(&state, "\n%s %s deleted=%v %+v", m.Name, m.Status.Phase, !m.DeletionTimestamp.IsZero(),
+				m.Status.Conditions)
 		}
 		return ok, state.String()
 	}, client.InNamespace(namespace))
@@ -266,8 +279,8 @@ func (a *azure) state() *stack.AzureState {
 	return state
 }
 
-// everyMachineHasItsParts holds Azure to having what the machines are made of, under the names that nodes have, and nothing
-// else.
+// everyMachineHasItsParts holds Azure to having what the machines are made of, under the names that nodes have, and
+// nothing else.
 func (a *azure) everyMachineHasItsParts(all []v1beta1.Machine, size string, dataDisks int) {
 	a.Helper()
 	var want []string
@@ -277,10 +290,12 @@ func (a *azure) everyMachineHasItsParts(all []v1beta1.Machine, size string, data
 		if state.Sizes[node] != size || state.Tags[node][provider.TagMachineUID] != string(all[i].UID) {
 			a.Errorf("virtual machine %s has size %q and the tags %v", node, state.Sizes[node], state.Tags[node])
 		}
-		if !strings.HasSuffix(all[i].Spec.ProviderID, "/resourceGroups/machines/providers/Microsoft.Compute/virtualMachines/"+node) {
+		if !strings.HasSuffix(all[i].Spec.ProviderID, "/resourceGroups/machines/providers/Microsoft.Compute/virtualMachines/"+
+			node) {
 			a.Errorf("machine %s on node %s has the provider ID %s", all[i].Name, node, all[i].Spec.ProviderID)
 		}
-		want = append(want, "virtualMachines/machines/"+node, "networkInterfaces/machines/"+node+"-nic-0", "disks/machines/"+node+"-os")
+		want = append(want, "virtualMachines/machines/"+node, "networkInterfaces/machines/"+node+
+			"-nic-0", "disks/machines/"+node+"-os")
 		for lun := range dataDisks {
 			want = append(want, fmt.Sprintf("disks/machines/%s-data-%d", node, lun))
 		}

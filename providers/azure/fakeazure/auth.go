@@ -28,10 +28,12 @@ func (a *Azure) serveTokens(w http.ResponseWriter, r *http.Request) bool {
 	case len(parts) < 2 || strings.EqualFold(parts[0], "subscriptions"):
 		return false
 	case !strings.EqualFold(parts[0], a.options.Tenant):
-		reply(http.StatusBadRequest, object{"error": "invalid_tenant", "error_description": "AADSTS90002: Tenant '" + parts[0] + "' not found."})
+		reply(http.StatusBadRequest, object{"error": "invalid_tenant", "error_description": "AADSTS90002: Tenant '" +
+			parts[0] + "' not found."})
 	case strings.HasSuffix(r.URL.Path, "/v2.0/.well-known/openid-configuration"):
 		reply(http.StatusOK, object{
-			"issuer": base + "/v2.0", "authorization_endpoint": base + "/oauth2/v2.0/authorize", "token_endpoint": base + "/oauth2/v2.0/token",
+			"issuer": base + "/v2.0", "authorization_endpoint": base + "/oauth2/v2.0/authorize", "token_endpoint": base +
+				"/oauth2/v2.0/token",
 		})
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/oauth2/v2.0/token"):
 		status, body := a.signIn(r, base)
@@ -44,7 +46,8 @@ func (a *Azure) serveTokens(w http.ResponseWriter, r *http.Request) bool {
 
 func (a *Azure) signIn(r *http.Request, authority string) (int, object) {
 	refuse := func(status int, code, description string) (int, object) {
-		return status, object{"error": code, "error_description": description, "error_codes": []int{}, "trace_id": uuid(), "correlation_id": uuid()}
+		return status, object{"error": code, "error_description": description, "error_codes": []int{}, "trace_id": uuid(),
+			"correlation_id": uuid()}
 	}
 	r.Body = http.MaxBytesReader(nil, r.Body, maxBody)
 	if err := r.ParseForm(); err != nil {
@@ -52,11 +55,13 @@ func (a *Azure) signIn(r *http.Request, authority string) (int, object) {
 	}
 	switch {
 	case r.PostForm.Get("grant_type") != "client_credentials":
-		return refuse(http.StatusBadRequest, "unsupported_grant_type", "AADSTS70003: The app requested an unsupported grant type.")
+		return refuse(http.StatusBadRequest, "unsupported_grant_type",
+			"AADSTS70003: The app requested an unsupported grant type.")
 	case !strings.Contains(r.PostForm.Get("scope"), "/.default"):
 		return refuse(http.StatusBadRequest, "invalid_scope", "AADSTS1002012: The provided value for scope is not valid.")
 	case !strings.EqualFold(r.PostForm.Get("client_id"), a.options.Client):
-		return refuse(http.StatusBadRequest, "unauthorized_client", "AADSTS700016: Application was not found in the directory.")
+		return refuse(http.StatusBadRequest, "unauthorized_client",
+			"AADSTS700016: Application was not found in the directory.")
 	}
 	if err := a.proves(r, authority); err != nil {
 		return refuse(http.StatusUnauthorized, "invalid_client", err.Error())
@@ -65,7 +70,8 @@ func (a *Azure) signIn(r *http.Request, authority string) (int, object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tokens[token] = time.Now().Add(a.options.Semantics.TokenLife)
-	return http.StatusOK, object{"token_type": "Bearer", "expires_in": int(tokenLife.Seconds()), "ext_expires_in": int(tokenLife.Seconds()), "access_token": token}
+	return http.StatusOK, object{"token_type": "Bearer", "expires_in": int(tokenLife.Seconds()),
+		"ext_expires_in": int(tokenLife.Seconds()), "access_token": token}
 }
 
 // proves checks that a client is the application: by its password, or by a signed statement.
@@ -85,14 +91,17 @@ func (a *Azure) proves(r *http.Request, authority string) error {
 	claims := &jwt.RegisteredClaims{}
 	methods := jwt.WithValidMethods([]string{"RS256", "PS256"})
 	if key := a.options.Certificate; key != nil {
-		_, err := jwt.ParseWithClaims(assertion, claims, func(*jwt.Token) (any, error) { return key, nil }, methods, jwt.WithExpirationRequired())
-		if err == nil && claims.Issuer == a.options.Client && claims.Subject == a.options.Client && slices.ContainsFunc(claims.Audience, func(to string) bool { return strings.HasPrefix(to, authority) }) {
+		_, err := jwt.ParseWithClaims(assertion, claims, func(*jwt.Token) (any, error) { return key, nil }, methods,
+			jwt.WithExpirationRequired())
+		if err == nil && claims.Issuer == a.options.Client && claims.Subject == a.options.Client &&
+			slices.ContainsFunc(claims.Audience, func(to string) bool { return strings.HasPrefix(to, authority) }) {
 			return nil
 		}
 	}
 	if key := a.options.FederatedIssuer; key != nil {
 		claims = &jwt.RegisteredClaims{}
-		_, err := jwt.ParseWithClaims(assertion, claims, func(*jwt.Token) (any, error) { return key, nil }, methods, jwt.WithExpirationRequired(), jwt.WithAudience("api://AzureADTokenExchange"))
+		_, err := jwt.ParseWithClaims(assertion, claims, func(*jwt.Token) (any, error) { return key, nil }, methods,
+			jwt.WithExpirationRequired(), jwt.WithAudience("api://AzureADTokenExchange"))
 		if err == nil && claims.Subject == a.options.FederatedSubject {
 			return nil
 		}
@@ -105,14 +114,16 @@ func (a *Azure) proves(r *http.Request, authority string) error {
 func (a *Azure) authorize(header string) *failure {
 	token, bearer := strings.CutPrefix(header, "Bearer ")
 	if !bearer {
-		return fail(http.StatusUnauthorized, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
+		return fail(http.StatusUnauthorized, "AuthenticationFailed",
+			"Authentication failed. The 'Authorization' header is missing.")
 	}
 	until, known := a.tokens[token]
 	switch {
 	case !known:
 		return fail(http.StatusUnauthorized, "InvalidAuthenticationToken", "The access token is invalid.")
 	case time.Now().After(until):
-		return fail(http.StatusUnauthorized, "ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than current UTC time.")
+		return fail(http.StatusUnauthorized, "ExpiredAuthenticationToken",
+			"The access token expiry UTC time is earlier than current UTC time.")
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 
 // Call is one request, read by whoever serves it: ServeHTTP, or the SDK's fake servers in package sdkfake.
 type Call struct {
-	// Operation is what is asked for, by the name that the published API gives it, such as "VirtualMachines_Get". Any other is
-	// refused.
+	// Operation is what is asked for, by the name that the published API gives it, such as "VirtualMachines_Get". Any
+	// other is refused.
 	Operation string
 	// Subscription, Group and Names are of the path. Names are all other names in it, in its order.
 	Subscription, Group string
@@ -23,7 +23,8 @@ type Call struct {
 	Version string
 	// Authorization, ContentType, IfMatch and IfNoneMatch are headers.
 	Authorization, ContentType, IfMatch, IfNoneMatch string
-	// Expand, Filter and SkipToken are of the query; so is Monitor, which asks after an operation as its Location header does.
+	// Expand, Filter and SkipToken are of the query; so is Monitor, which asks after an operation as its Location header
+	// does.
 	Expand, Filter, SkipToken string
 	Monitor                   bool
 	// Body is JSON.
@@ -78,7 +79,8 @@ type call struct {
 	asyncFailure *failure
 }
 
-// Do carries a call out. It fails if that is never answered: with ErrNoAnswer, or as the context does once that has ended.
+// Do carries a call out. It fails if that is never answered: with ErrNoAnswer, or as the context does once that has
+// ended.
 func (a *Azure) Do(ctx context.Context, in Call) (Answer, error) {
 	c := &call{Call: in, azure: a}
 	before, after := a.inject(c)
@@ -104,7 +106,8 @@ func (c *call) serve() Answer {
 	c.azure.calls[c.Operation]++
 	if f := c.azure.authorize(c.Authorization); f != nil {
 		out := refuse(f)
-		out.Header.Set("WWW-Authenticate", `Bearer authorization_uri="https://login.windows.net/`+c.azure.options.Tenant+`", error="invalid_token"`)
+		out.Header.Set("WWW-Authenticate", `Bearer authorization_uri="https://login.windows.net/`+c.azure.options.Tenant+
+			`", error="invalid_token"`)
 		return out
 	}
 	route := routeOf(c.Operation)
@@ -125,9 +128,11 @@ func (c *call) admit(route *route) *failure {
 	// https://learn.microsoft.com/rest/api/azure/ (section on the components of a request)
 	switch {
 	case c.Version == "":
-		return fail(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
+		return fail(http.StatusBadRequest, "MissingApiVersionParameter",
+			"The api-version query parameter (?api-version=) is required for all requests.")
 	case !slices.Contains(route.versions, c.Version):
-		return fail(http.StatusBadRequest, "InvalidApiVersionParameter", "The api-version '%s' is invalid. The supported versions are '%s'.", c.Version, strings.Join(route.versions, ","))
+		return fail(http.StatusBadRequest, "InvalidApiVersionParameter",
+			"The api-version '%s' is invalid. The supported versions are '%s'.", c.Version, strings.Join(route.versions, ","))
 	}
 	if c.Group != "" && c.azure.find(c.azure.groupID(c.Group)) == nil && route.operation != "ResourceGroups_Get" {
 		return fail(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", c.Group)
@@ -136,10 +141,12 @@ func (c *call) admit(route *route) *failure {
 		return c.permits()
 	}
 	if !strings.HasPrefix(c.ContentType, "application/json") {
-		return fail(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The content media type '%s' is not supported. Only 'application/json' is supported.", c.ContentType)
+		return fail(http.StatusUnsupportedMediaType, "UnsupportedMediaType",
+			"The content media type '%s' is not supported. Only 'application/json' is supported.", c.ContentType)
 	}
 	if err := json.Unmarshal(c.Body, &c.body); err != nil || c.body == nil {
-		return fail(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized.")
+		return fail(http.StatusBadRequest, "InvalidRequestContent",
+			"The request content was invalid and could not be deserialized.")
 	}
 	return c.permits()
 }

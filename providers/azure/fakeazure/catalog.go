@@ -7,18 +7,24 @@ import (
 	"strings"
 )
 
-// checkSize refuses a size that does not exist or is not to be had. https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-sku-not-available
+// checkSize refuses a size that does not exist or is not to be had.
+// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-sku-not-available
 func (a *Azure) checkSize(name string, vm object) (size, *failure) {
 	all := sizes()
 	i := slices.IndexFunc(all, func(s size) bool { return strings.EqualFold(s.name, name) })
 	if i < 0 {
-		return size{}, fail(http.StatusBadRequest, "InvalidParameter", "The value %s provided for the VM size is not valid.", name)
+		return size{}, fail(http.StatusBadRequest, "InvalidParameter", "The value %s provided for the VM size is not valid.",
+			name)
 	}
 	s := all[i]
 	zones, _ := vm["zones"].([]any)
-	missing := slices.ContainsFunc(zones, func(z any) bool { zone, _ := z.(string); return !slices.Contains(s.zones, zone) })
+	missing := slices.ContainsFunc(zones, func(z any) bool {
+		zone, _ := z.(string)
+		return !slices.Contains(s.zones, zone)
+	})
 	if s.restricted || missing {
-		return size{}, fail(http.StatusConflict, "SkuNotAvailable", "The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: %s' is currently not available in location '%s'.", s.name, a.options.Location)
+		return size{}, fail(http.StatusConflict, "SkuNotAvailable",
+			"The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: %s' is currently not available in location '%s'.", s.name, a.options.Location)
 	}
 	return s, nil
 }
@@ -59,15 +65,19 @@ func (a *Azure) checkQuota(more int) *failure {
 // https://learn.microsoft.com/azure/virtual-machines/linux/cli-ps-findimage
 func (a *Azure) checkImage(vm object) *failure {
 	reference := child(child(child(vm, "properties"), "storageProfile"), "imageReference")
-	if text(reference, "id") != "" || text(reference, "communityGalleryImageId") != "" || text(reference, "sharedGalleryImageId") != "" {
+	if text(reference, "id") != "" || text(reference, "communityGalleryImageId") != "" ||
+		text(reference, "sharedGalleryImageId") != "" {
 		if strings.Contains(strings.ToLower(fmt.Sprint(reference)), "missing") {
-			return fail(http.StatusNotFound, "GalleryImageNotFound", "The gallery image is not available in %s region.", a.options.Location)
+			return fail(http.StatusNotFound, "GalleryImageNotFound", "The gallery image is not available in %s region.",
+				a.options.Location)
 		}
 		return nil
 	}
-	publisher, offer, sku, version := text(reference, "publisher"), text(reference, "offer"), text(reference, "sku"), text(reference, "version")
+	publisher, offer, sku, version := text(reference, "publisher"), text(reference, "offer"), text(reference,
+		"sku"), text(reference, "version")
 	for _, one := range images() {
-		if !strings.EqualFold(one.publisher, publisher) || !strings.EqualFold(one.offer, offer) || !strings.EqualFold(one.sku, sku) || version != "latest" && !slices.Contains(one.versions, version) {
+		if !strings.EqualFold(one.publisher, publisher) || !strings.EqualFold(one.offer, offer) ||
+			!strings.EqualFold(one.sku, sku) || version != "latest" && !slices.Contains(one.versions, version) {
 			continue
 		}
 		reference["exactVersion"] = one.versions[len(one.versions)-1]
@@ -78,15 +88,19 @@ func (a *Azure) checkImage(vm object) *failure {
 			return nil
 		}
 		// https://learn.microsoft.com/azure/virtual-machines/marketplace-images
-		if text(vm, "plan", "name") != one.sku || text(vm, "plan", "product") != one.offer || text(vm, "plan", "publisher") != one.publisher {
-			return fail(http.StatusBadRequest, "VMMarketplaceInvalidInput", "Creating a virtual machine from Marketplace image requires Plan information in the request.")
+		if text(vm, "plan", "name") != one.sku || text(vm, "plan", "product") != one.offer ||
+			text(vm, "plan", "publisher") != one.publisher {
+			return fail(http.StatusBadRequest, "VMMarketplaceInvalidInput",
+				"Creating a virtual machine from Marketplace image requires Plan information in the request.")
 		}
 		if !a.agreements[agreementKey(one.publisher, one.offer, one.sku)] {
-			return fail(http.StatusBadRequest, "MarketplacePurchaseEligibilityFailed", "Marketplace purchase eligibility check returned errors: the legal terms of the plan have not been accepted on this subscription.")
+			return fail(http.StatusBadRequest, "MarketplacePurchaseEligibilityFailed",
+				"Marketplace purchase eligibility check returned errors: the legal terms of the plan have not been accepted on this subscription.")
 		}
 		return nil
 	}
-	return fail(http.StatusNotFound, "PlatformImageNotFound", "The platform image '%s:%s:%s:%s' is not available.", publisher, offer, sku, version)
+	return fail(http.StatusNotFound, "PlatformImageNotFound", "The platform image '%s:%s:%s:%s' is not available.",
+		publisher, offer, sku, version)
 }
 
 // listSKUs lists the sizes, and something that is none, as Azure does.
@@ -100,15 +114,19 @@ func (c *call) listSKUs() Answer {
 	all := []object{{"resourceType": "disks", "name": "Premium_LRS", "locations": []string{location}}}
 	for _, s := range sizes() {
 		sku := object{
-			"resourceType": "virtualMachines", "name": s.name, "tier": "Standard", "size": strings.TrimPrefix(s.name, "Standard_"),
-			"locations": []string{location}, "locationInfo": []object{{"location": location, "zones": s.zones}}, "restrictions": []object{},
+			"resourceType": "virtualMachines", "name": s.name, "tier": "Standard",
+			"size":      strings.TrimPrefix(s.name, "Standard_"),
+			"locations": []string{location}, "locationInfo": []object{{"location": location, "zones": s.zones}},
+			"restrictions": []object{},
 			"capabilities": []object{
 				{"name": "vCPUs", "value": fmt.Sprint(s.cpus)}, {"name": "MemoryGB", "value": fmt.Sprint(s.memoryGB)},
-				{"name": "CpuArchitectureType", "value": s.arch}, {"name": "GPUs", "value": fmt.Sprint(s.gpus)}, {"name": "PremiumIO", "value": "True"},
+				{"name": "CpuArchitectureType", "value": s.arch}, {"name": "GPUs", "value": fmt.Sprint(s.gpus)},
+				{"name": "PremiumIO", "value": "True"},
 			},
 		}
 		if s.restricted {
-			sku["restrictions"] = []object{{"type": "Location", "values": []string{location}, "reasonCode": "NotAvailableForSubscription"}}
+			sku["restrictions"] = []object{{"type": "Location", "values": []string{location},
+				"reasonCode": "NotAvailableForSubscription"}}
 		}
 		all = append(all, sku)
 	}
@@ -127,7 +145,8 @@ func (c *call) getAgreement() Answer {
 
 func (c *call) agreement() object {
 	return object{"name": c.Names[2], "type": "Microsoft.MarketplaceOrdering/offertypes", "properties": object{
-		"publisher": c.Names[0], "product": c.Names[1], "plan": c.Names[2], "accepted": c.azure.agreements[agreementKey(c.Names[0], c.Names[1], c.Names[2])],
+		"publisher": c.Names[0], "product": c.Names[1], "plan": c.Names[2],
+		"accepted":  c.azure.agreements[agreementKey(c.Names[0], c.Names[1], c.Names[2])],
 		"signature": "SIGNATURE-OF-" + strings.ToUpper(c.Names[2]), "licenseTextLink": "https://example.com/terms",
 	}}
 }

@@ -11,7 +11,8 @@ func (a *Azure) addDisk(vm *resource, spec object, size any) {
 	}
 	r := &resource{id: a.id(vm.group, kindDisk, name), group: vm.group, name: name, kind: kindDisk, body: object{
 		"location": vm.body["location"], "tags": clone(vm.tags()), "managedBy": vm.id, "sku": object{"name": sku},
-		"properties": object{"diskSizeGB": size, "diskState": "Attached", "provisioningState": "Succeeded", "timeCreated": a.timestamp()},
+		"properties": object{"diskSizeGB": size, "diskState": "Attached", "provisioningState": "Succeeded",
+			"timeCreated": a.timestamp()},
 	}}
 	if zones, ok := vm.body["zones"]; ok {
 		r.body["zones"] = zones
@@ -34,7 +35,9 @@ func (c *call) patchDisk() Answer {
 		r.body["tags"] = tags
 		r.touch()
 	}
-	return c.azure.operate(r, c.azure.options.Change, func() *failure { return nil }).accepted(http.StatusAccepted, r.show())
+	return c.azure.operate(r, c.azure.options.Change, func() *failure {
+		return nil
+	}).accepted(http.StatusAccepted, r.show())
 }
 
 // deleteDisk removes a disk that no machine has.

@@ -39,7 +39,8 @@ type azure struct {
 
 func start(t *testing.T, change func(*fakeazure.Options)) *azure {
 	t.Helper()
-	o := fakeazure.Options{Tenant: tenant, Subscription: subscription, Client: client, Secret: "secret", Subnets: []string{subnet}, PageSize: 2}
+	o := fakeazure.Options{Tenant: tenant, Subscription: subscription, Client: client, Secret: "secret",
+		Subnets: []string{subnet}, PageSize: 2}
 	if change != nil {
 		change(&o)
 	}
@@ -47,7 +48,8 @@ func start(t *testing.T, change func(*fakeazure.Options)) *azure {
 	server := httptest.NewServer(fake)
 	t.Cleanup(func() { server.Close(); fake.Close() })
 	a := &azure{T: t, Azure: fake, url: server.URL}
-	status, body := a.signIn("grant_type=client_credentials&client_id=" + client + "&client_secret=secret&scope=x/.default")
+	status, body := a.signIn("grant_type=client_credentials&client_id=" + client +
+		"&client_secret=secret&scope=x/.default")
 	if status != http.StatusOK {
 		t.Fatalf("sign in: %d %v", status, body)
 	}
@@ -57,7 +59,8 @@ func start(t *testing.T, change func(*fakeazure.Options)) *azure {
 
 func (a *azure) signIn(form string) (int, object) {
 	a.Helper()
-	return a.do(http.MethodPost, "/"+tenant+"/oauth2/v2.0/token", []byte(form), http.Header{"Content-Type": {"application/x-www-form-urlencoded"}})
+	return a.do(http.MethodPost, "/"+tenant+"/oauth2/v2.0/token", []byte(form),
+		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}})
 }
 
 func (a *azure) do(method, path string, body []byte, header http.Header) (int, object) {
@@ -127,8 +130,9 @@ func vmBody() object {
 	return object{"location": "westeurope", "properties": object{
 		"hardwareProfile": object{"vmSize": "Standard_D2s_v5"},
 		"storageProfile": object{
-			"imageReference": object{"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts-gen2", "version": "latest"},
-			"osDisk":         object{"createOption": "FromImage"},
+			"imageReference": object{"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts-gen2",
+				"version": "latest"},
+			"osDisk": object{"createOption": "FromImage"},
 		},
 		"osProfile":      object{"computerName": "m", "adminUsername": "a", "adminPassword": "p", "customData": "Y2xvdWQ="},
 		"networkProfile": object{"networkInterfaces": []any{object{"id": nic}}},
@@ -162,7 +166,8 @@ func TestRequestsAreCheckedAsTheApiSays(t *testing.T) {
 	a.want(400, "MissingApiVersionParameter", "GET", vm, nil)
 	a.want(400, "InvalidApiVersionParameter", "GET", vm+"?api-version=2014-01-01", nil)
 	a.want(404, "SubscriptionNotFound", "GET", strings.Replace(vm, subscription, tenant, 1)+vmVersion, nil)
-	a.want(404, "ResourceGroupNotFound", "GET", strings.Replace(vm, "resourceGroups/machines", "resourceGroups/other", 1)+vmVersion, nil)
+	a.want(404, "ResourceGroupNotFound", "GET", strings.Replace(vm, "resourceGroups/machines", "resourceGroups/other",
+		1)+vmVersion, nil)
 	a.want(404, "InvalidResourceType", "GET", group+"/providers/Microsoft.Storage/storageAccounts/a"+vmVersion, nil)
 	a.want(404, "ResourceNotFound", "GET", vm+vmVersion, nil)
 	a.want(204, "", "DELETE", vm+vmVersion, nil)
@@ -171,8 +176,10 @@ func TestRequestsAreCheckedAsTheApiSays(t *testing.T) {
 
 	a.want(400, "BadRequest", "PUT", nic+netVersion, with(nicBody(), "properties.enableIpForwarding", true))
 	a.want(400, "InvalidParameter", "PUT", nic+netVersion, with(nicBody(), "location", nil))
-	a.want(400, "InvalidResourceReference", "PUT", nic+netVersion, with(nicBody(), "properties.ipConfigurations", []any{object{"name": "a", "properties": object{"subnet": object{"id": subnet + "x"}}}}))
-	a.want(400, "StandardSkuPublicIPAddressesMustBeStatic", "PUT", ip+netVersion, object{"location": "westeurope", "sku": object{"name": "Standard"}})
+	a.want(400, "InvalidResourceReference", "PUT", nic+netVersion, with(nicBody(), "properties.ipConfigurations",
+		[]any{object{"name": "a", "properties": object{"subnet": object{"id": subnet + "x"}}}}))
+	a.want(400, "StandardSkuPublicIPAddressesMustBeStatic", "PUT", ip+netVersion,
+		object{"location": "westeurope", "sku": object{"name": "Standard"}})
 	a.want(201, "", "PUT", nic+netVersion, with(nicBody(), "properties.macAddress", "mine"))
 	if out := a.want(200, "", "GET", nic+netVersion, nil); out["properties"].(object)["macAddress"] == "mine" {
 		t.Error("what is read-only was taken from the request")
@@ -195,7 +202,8 @@ func TestRequestsAreCheckedAsTheApiSays(t *testing.T) {
 		"properties.networkProfile.networkInterfaces":    {[]any{object{"id": nic + "x"}}, 400, "InvalidResourceReference"},
 		"properties.evictionPolicy":                      {"Delete", 400, "OperationNotAllowed"},
 		"tags":                                           {object{"a/b": "c"}, 400, "InvalidTagNameCharacters"},
-		"properties.storageProfile.dataDisks":            {[]any{object{"createOption": "Empty", "diskSizeGB": 1}}, 400, "InvalidParameter"},
+		"properties.storageProfile.dataDisks": {[]any{object{"createOption": "Empty", "diskSizeGB": 1}}, 400,
+			"InvalidParameter"},
 	} {
 		a.want(bad.status, bad.code, "PUT", vm+vmVersion, with(vmBody(), path, bad.value))
 	}
@@ -208,7 +216,8 @@ func TestRequestsAreCheckedAsTheApiSays(t *testing.T) {
 	a.want(409, "PropertyChangeNotAllowed", "PUT", vm+vmVersion, vmBody())
 	a.want(412, "PreconditionFailed", "PATCH", vm+vmVersion, object{"tags": object{"a": "b"}}, "If-Match", `"0"`)
 	a.want(400, "NicInUse", "DELETE", nic+netVersion, nil)
-	a.want(400, "InvalidParameter", "GET", group+"/providers/Microsoft.Compute/virtualMachines"+vmVersion+"&$expand=instanceView", nil)
+	a.want(400, "InvalidParameter", "GET", group+"/providers/Microsoft.Compute/virtualMachines"+vmVersion+
+		"&$expand=instanceView", nil)
 }
 
 func must[T any](v T, err error) T {
@@ -244,7 +253,8 @@ func TestOperationsTakeTheirTime(t *testing.T) {
 	a.ends(out["operation"].(string), "Failed", "AllocationFailed")
 	out = a.want(201, "", "PUT", vm+"2"+vmVersion, func() object {
 		a.want(201, "", "PUT", nic+"2"+netVersion, nicBody())
-		return with(with(vmBody(), "properties.networkProfile.networkInterfaces", []any{object{"id": nic + "2"}}), "properties.storageProfile.osDisk.name", "third")
+		return with(with(vmBody(), "properties.networkProfile.networkInterfaces", []any{object{"id": nic + "2"}}),
+			"properties.storageProfile.osDisk.name", "third")
 	}())
 	a.want(202, "", "DELETE", vm+"2"+vmVersion, nil)
 	a.ends(out["operation"].(string), "Failed", "OperationPreempted")
@@ -347,18 +357,30 @@ func TestWhatACloudMayDoToItsUsers(t *testing.T) {
 		now       func(status int, body object) bool // of the address, right after it was made
 		removed   int                                // the status right after it was removed
 	}{
-		"nothing":            {fakeazure.Semantics{}, func(status int, body object) bool { return status == http.StatusOK && body["tags"] != nil }, http.StatusNotFound},
-		"what is new is not": {fakeazure.Semantics{NewUnknown: late}, func(status int, _ object) bool { return status == http.StatusNotFound }, http.StatusNotFound},
-		"what is gone is":    {fakeazure.Semantics{GoneKnown: late}, func(status int, _ object) bool { return status == http.StatusOK }, http.StatusOK},
-		"tags are late":      {fakeazure.Semantics{TagsLate: late}, func(status int, body object) bool { return status == http.StatusOK && body["tags"] == nil }, http.StatusNotFound},
-		"tokens end early":   {fakeazure.Semantics{TokenLife: time.Nanosecond}, func(status int, _ object) bool { return status == http.StatusUnauthorized }, http.StatusUnauthorized},
+		"nothing": {fakeazure.Semantics{}, func(status int, body object) bool {
+			return status == http.StatusOK && body["tags"] != nil
+		}, http.StatusNotFound},
+		"what is new is not": {fakeazure.Semantics{NewUnknown: late}, func(status int, _ object) bool {
+			return status == http.StatusNotFound
+		}, http.StatusNotFound},
+		"what is gone is": {fakeazure.Semantics{GoneKnown: late}, func(status int, _ object) bool {
+			return status == http.StatusOK
+		}, http.StatusOK},
+		"tags are late": {fakeazure.Semantics{TagsLate: late}, func(status int, body object) bool {
+			return status == http.StatusOK && body["tags"] == nil
+		}, http.StatusNotFound},
+		"tokens end early": {fakeazure.Semantics{TokenLife: time.Nanosecond}, func(status int, _ object) bool {
+			return status == http.StatusUnauthorized
+		}, http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := start(t, func(o *fakeazure.Options) { o.Semantics = tc.semantics })
-			path, header := ip+netVersion, http.Header{"Authorization": {"Bearer " + a.token}, "Content-Type": {"application/json"}}
+			path, header := ip+netVersion, http.Header{"Authorization": {"Bearer " + a.token},
+				"Content-Type": {"application/json"}}
 			raw, err := json.Marshal(object{
-				"location": "westeurope", "tags": object{"a": "b"}, "sku": object{"name": "Standard"}, "properties": object{"publicIPAllocationMethod": "Static"},
+				"location": "westeurope", "tags": object{"a": "b"}, "sku": object{"name": "Standard"},
+				"properties": object{"publicIPAllocationMethod": "Static"},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -28,7 +28,8 @@ type Fault struct {
 	Hang bool `json:"hang,omitempty"`
 	// LoseAnswer carries the call out and ends the connection without an answer.
 	LoseAnswer bool `json:"loseAnswer,omitempty"`
-	// Late does not answer, or with a Status at once, and carries the call out so much later, whether the client waits or not.
+	// Late does not answer, or with a Status at once, and carries the call out so much later, whether the client waits
+	// or not.
 	Late time.Duration `json:"late,omitempty"`
 	// AsyncCode lets the call be accepted and its operation fail with this code.
 	AsyncCode string `json:"asyncCode,omitempty"`
@@ -117,8 +118,8 @@ func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	return nil, nil
 }
 
-// KeepParts makes the disks, interfaces and addresses of all virtual machines stay when those are deleted, as somebody can
-// who changes their delete options. https://learn.microsoft.com/azure/virtual-machines/delete
+// KeepParts makes the disks, interfaces and addresses of all virtual machines stay when those are deleted, as
+// somebody can who changes their delete options. https://learn.microsoft.com/azure/virtual-machines/delete
 func (a *Azure) KeepParts() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +130,8 @@ func (a *Azure) KeepParts() {
 		for _, reference := range list(r.body, "properties", "networkProfile", "networkInterfaces") {
 			child(reference, "properties")["deleteOption"] = "Detach"
 		}
-		for _, disk := range append([]object{child(child(r.properties(), "storageProfile"), "osDisk")}, list(r.body, "properties", "storageProfile", "dataDisks")...) {
+		for _, disk := range append([]object{child(child(r.properties(), "storageProfile"), "osDisk")},
+			list(r.body, "properties", "storageProfile", "dataDisks")...) {
 			disk["deleteOption"] = "Detach"
 		}
 	}
@@ -161,8 +163,8 @@ func (a *Azure) DropParts(tag string) {
 	}
 }
 
-// FreezeQuota leaves the subscription no more cores than it has in use, and lets those of a machine that is removed count for
-// so long, until the returned function is called.
+// FreezeQuota leaves the subscription no more cores than it has in use, and lets those of a machine that is removed
+// count for so long, until the returned function is called.
 func (a *Azure) FreezeQuota(lag time.Duration) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

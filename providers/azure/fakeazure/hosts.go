@@ -34,11 +34,13 @@ func (a *Azure) boot(r *resource) {
 	a.options.Hosts.Start(host.Spec{
 		ID: strings.ToLower(r.id),
 		// What Kubernetes' cloud provider writes on the node. https://cloud-provider-azure.sigs.k8s.io/
-		ProviderID: "azure:///subscriptions/" + strings.ToLower(a.options.Subscription) + "/resourceGroups/" + strings.ToLower(r.group) + "/providers/" + string(kindVM) + "/" + r.name,
-		Hostname:   strings.ToLower(text(r.body, "properties", "osProfile", "computerName")),
-		Region:     a.options.Location, Zone: zone,
+		ProviderID: "azure:///subscriptions/" + strings.ToLower(a.options.Subscription) + "/resourceGroups/" +
+			strings.ToLower(r.group) + "/providers/" + string(kindVM) + "/" + r.name,
+		Hostname: strings.ToLower(text(r.body, "properties", "osProfile", "computerName")),
+		Region:   a.options.Location, Zone: zone,
 		Type: simcloud.InstanceType{
-			Name: s.name, CPUs: s.cpus, MemoryMiB: int64(s.memoryGB) << 10, EphemeralStorageGiB: 30, GPUs: s.gpus, Architecture: arch,
+			Name: s.name, CPUs: s.cpus, MemoryMiB: int64(s.memoryGB) << 10, EphemeralStorageGiB: 30, GPUs: s.gpus,
+			Architecture: arch,
 		},
 		Image:    simcloud.Image{Name: "azure"},
 		Address:  a.addressOf(r),

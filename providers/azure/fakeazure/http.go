@@ -19,10 +19,12 @@ func (a *Azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	c := Call{
-		Subscription: segmentAfter(r.URL.Path, "subscriptions"), Group: segmentAfter(r.URL.Path, "resourcegroups"), Version: query.Get("api-version"),
+		Subscription: segmentAfter(r.URL.Path, "subscriptions"), Group: segmentAfter(r.URL.Path, "resourcegroups"),
+		Version:       query.Get("api-version"),
 		Authorization: r.Header.Get("Authorization"), ContentType: r.Header.Get("Content-Type"),
 		IfMatch: r.Header.Get("If-Match"), IfNoneMatch: r.Header.Get("If-None-Match"),
-		Expand: query.Get("$expand"), Filter: query.Get("$filter"), SkipToken: query.Get("$skiptoken"), Monitor: query.Get("monitor") == "true",
+		Expand: query.Get("$expand"), Filter: query.Get("$filter"), SkipToken: query.Get("$skiptoken"),
+		Monitor: query.Get("monitor") == "true",
 	}
 	if route, names := match(r.Method, r.URL.Path); route != nil {
 		c.Operation, c.Names = route.operation, names

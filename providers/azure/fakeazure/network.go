@@ -19,21 +19,26 @@ func (c *call) putNIC() Answer {
 	}
 	configurations := list(c.body, "properties", "ipConfigurations")
 	if len(configurations) == 0 {
-		return refuse(fail(http.StatusBadRequest, "NetworkInterfaceMustHaveAtleastOneIpConfiguration", "The network interface must have at least one IP configuration."))
+		return refuse(fail(http.StatusBadRequest, "NetworkInterfaceMustHaveAtleastOneIpConfiguration",
+			"The network interface must have at least one IP configuration."))
 	}
 	for _, ip := range configurations {
 		subnet := text(ip, "properties", "subnet", "id")
 		if a.find(subnet) == nil {
-			return refuse(fail(http.StatusBadRequest, "InvalidResourceReference", "Resource %s referenced by resource %s was not found.", subnet, id))
+			return refuse(fail(http.StatusBadRequest, "InvalidResourceReference",
+				"Resource %s referenced by resource %s was not found.", subnet, id))
 		}
 		publicID := text(ip, "properties", "publicIPAddress", "id")
 		public := a.find(publicID)
 		if publicID != "" && public == nil {
-			return refuse(fail(http.StatusBadRequest, "InvalidResourceReference", "Resource %s referenced by resource %s was not found.", publicID, id))
+			return refuse(fail(http.StatusBadRequest, "InvalidResourceReference",
+				"Resource %s referenced by resource %s was not found.", publicID, id))
 		}
 		if public != nil {
-			if user := text(public.body, "properties", "ipConfiguration", "id"); user != "" && !strings.HasPrefix(strings.ToLower(user), strings.ToLower(id)+"/") {
-				return refuse(fail(http.StatusBadRequest, "PublicIPAddressInUse", "Resource %s is referencing public IP address %s that is already allocated.", id, publicID))
+			if user := text(public.body, "properties", "ipConfiguration", "id"); user != "" &&
+				!strings.HasPrefix(strings.ToLower(user), strings.ToLower(id)+"/") {
+				return refuse(fail(http.StatusBadRequest, "PublicIPAddressInUse",
+					"Resource %s is referencing public IP address %s that is already allocated.", id, publicID))
 			}
 		}
 	}
@@ -63,11 +68,15 @@ func (c *call) putNIC() Answer {
 	r = &resource{id: id, group: c.Group, name: c.Names[0], kind: kindNIC, body: c.body}
 	a.add(r)
 	a.settleNIC(r)
-	r.properties()["macAddress"] = fmt.Sprintf("00-0D-3A-%02X-%02X-%02X", r.sequence>>16&0xff, r.sequence>>8&0xff, r.sequence&0xff)
+	r.properties()["macAddress"] = fmt.Sprintf("00-0D-3A-%02X-%02X-%02X", r.sequence>>16&0xff, r.sequence>>8&0xff,
+		r.sequence&0xff)
 	if a.options.Change > 0 {
 		r.setState("Updating")
 	}
-	return a.operate(r, a.options.Change, func() *failure { r.setState("Succeeded"); return c.asyncFailure }).accepted(http.StatusCreated, r.show())
+	return a.operate(r, a.options.Change, func() *failure {
+		r.setState("Succeeded")
+		return c.asyncFailure
+	}).accepted(http.StatusCreated, r.show())
 }
 
 // settleNIC fills in what follows from an interface, there and at what it refers to.
@@ -92,7 +101,8 @@ func (a *Azure) settleNIC(r *resource) {
 func (a *Azure) allocate(subnet string) (string, *failure) {
 	key := strings.ToLower(subnet)
 	if a.addresses[key] >= subnetCapacity {
-		return "", fail(http.StatusBadRequest, "SubnetIsFull", "Subnet %s does not have enough capacity for 1 IP addresses.", subnet)
+		return "", fail(http.StatusBadRequest, "SubnetIsFull", "Subnet %s does not have enough capacity for 1 IP addresses.",
+			subnet)
 	}
 	a.addresses[key]++
 	n := a.addresses[key] + 3
@@ -108,7 +118,8 @@ func (c *call) deleteNIC() Answer {
 		return answer(http.StatusNoContent, nil)
 	}
 	if vm := text(r.body, "properties", "virtualMachine", "id"); vm != "" {
-		return refuse(fail(http.StatusBadRequest, "NicInUse", "Network Interface %s is used by existing resource %s.", r.id, vm))
+		return refuse(fail(http.StatusBadRequest, "NicInUse", "Network Interface %s is used by existing resource %s.", r.id,
+			vm))
 	}
 	r.setState("Deleting")
 	return a.operate(r, a.options.Change, func() *failure { a.dropNIC(r); return nil }).accepted(http.StatusAccepted, nil)
@@ -133,7 +144,8 @@ func (c *call) putIP() Answer {
 		return refuse(f)
 	}
 	if text(c.body, "sku", "name") == "Standard" && text(c.body, "properties", "publicIPAllocationMethod") != "Static" {
-		return refuse(fail(http.StatusBadRequest, "StandardSkuPublicIPAddressesMustBeStatic", "Standard sku publicIp %s must have AllocationMethod set to Static.", id))
+		return refuse(fail(http.StatusBadRequest, "StandardSkuPublicIPAddressesMustBeStatic",
+			"Standard sku publicIp %s must have AllocationMethod set to Static.", id))
 	}
 	if r != nil {
 		for _, key := range []string{"ipAddress", "ipConfiguration"} {
@@ -152,7 +164,10 @@ func (c *call) putIP() Answer {
 	if a.options.Change > 0 {
 		r.setState("Updating")
 	}
-	return a.operate(r, a.options.Change, func() *failure { r.setState("Succeeded"); return c.asyncFailure }).accepted(http.StatusCreated, r.show())
+	return a.operate(r, a.options.Change, func() *failure {
+		r.setState("Succeeded")
+		return c.asyncFailure
+	}).accepted(http.StatusCreated, r.show())
 }
 
 // deleteIP removes an address that no interface has.
@@ -164,7 +179,8 @@ func (c *call) deleteIP() Answer {
 		return answer(http.StatusNoContent, nil)
 	}
 	if user := text(r.body, "properties", "ipConfiguration", "id"); user != "" {
-		return refuse(fail(http.StatusBadRequest, "PublicIPAddressCannotBeDeleted", "Public IP address %s can not be deleted since it is still allocated to resource %s.", r.id, user))
+		return refuse(fail(http.StatusBadRequest, "PublicIPAddressCannotBeDeleted",
+			"Public IP address %s can not be deleted since it is still allocated to resource %s.", r.id, user))
 	}
 	r.setState("Deleting")
 	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).accepted(http.StatusAccepted, nil)

@@ -16,21 +16,23 @@ type operation struct {
 	failure *failure
 }
 
-// operate begins an operation on a resource. do is carried out at its end; what it returns is how it ended. An operation
-// that another one has pushed aside ends without effect.
+// operate begins an operation on a resource. do is carried out at its end; what it returns is how it ended. An
+// operation that another one has pushed aside ends without effect.
 func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *operation {
 	id, provider := uuid(), "Microsoft.Compute"
 	if strings.HasPrefix(string(r.kind), "Microsoft.Network/") {
 		provider = "Microsoft.Network"
 	}
 	op := &operation{
-		path:  "/subscriptions/" + a.options.Subscription + "/providers/" + provider + "/locations/" + a.options.Location + "/operations/" + id,
+		path: "/subscriptions/" + a.options.Subscription + "/providers/" + provider + "/locations/" + a.options.Location +
+			"/operations/" + id,
 		about: strings.ToLower(r.id), started: time.Now(),
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/error-messages (OperationPreempted)
 	for _, other := range a.operations {
 		if other.about == op.about && other.ended.IsZero() {
-			other.finish(fail(http.StatusConflict, "OperationPreempted", "The operation was preempted by a more recent operation."))
+			other.finish(fail(http.StatusConflict, "OperationPreempted",
+				"The operation was preempted by a more recent operation."))
 		}
 	}
 	a.operations[id] = op

@@ -24,8 +24,8 @@ type Options struct {
 	Secret string
 	// Certificate is the public key of its certificate; nil if it has none.
 	Certificate crypto.PublicKey
-	// FederatedIssuer is the public key of who issues the tokens of its workload identity, FederatedSubject whose they are.
-	// Nil if it has none.
+	// FederatedIssuer is the public key of who issues the tokens of its workload identity, FederatedSubject whose they
+	// are. Nil if it has none.
 	FederatedIssuer  crypto.PublicKey
 	FederatedSubject string
 
@@ -53,8 +53,8 @@ type Options struct {
 
 // Semantics are what a cloud may do to its users without being broken. By default it does none of it.
 type Semantics struct {
-	// NewUnknown is how long a read of one resource does not know that it was made; GoneKnown how long it knows one that was
-	// removed.
+	// NewUnknown is how long a read of one resource does not know that it was made; GoneKnown how long it knows one that
+	// was removed.
 	NewUnknown, GoneKnown time.Duration
 	// TagsLate is how long reads and lists show a new resource without its tags.
 	TagsLate time.Duration
@@ -62,8 +62,9 @@ type Semantics struct {
 	StateBack time.Duration
 	// StateFlickers lets every other read or list show a virtual machine that runs as one that is being created.
 	StateFlickers bool
-	// ListsMissPage lets every other list lack its first page; ListsRepeat have its first entry three times; ListsReverse have the
-	// last entry first; ListsTurn do so every other time; ListsUpper spell resource groups in upper case.
+	// ListsMissPage lets every other list lack its first page; ListsRepeat have its first entry three times;
+	// ListsReverse have the last entry first; ListsTurn do so every other time; ListsUpper spell resource groups in
+	// upper case.
 	ListsMissPage, ListsRepeat, ListsReverse, ListsTurn, ListsUpper bool
 	// IDsUpper spells resource groups and names in resource IDs in upper case, in all that reads and lists answer.
 	IDsUpper bool
@@ -71,7 +72,8 @@ type Semantics struct {
 	ListPadding int
 	// QuotaLag is how long the cores of a machine that was removed count.
 	QuotaLag time.Duration
-	// TokenLife is after how long access tokens are refused, whatever clients were reported. Default: as they were reported.
+	// TokenLife is after how long access tokens are refused, whatever clients were reported. Default: as they were
+	// reported.
 	TokenLife time.Duration
 	// ClockSkew is how far Azure's clock is ahead. With it, Retry-After is a date.
 	ClockSkew time.Duration
@@ -129,7 +131,9 @@ type image struct {
 
 func images() []image {
 	return []image{
-		{publisher: "Canonical", offer: "0001-com-ubuntu-server-jammy", sku: "22_04-lts-gen2", versions: []string{"22.04.202506100", "22.04.202507010"}},
-		{publisher: "kinvolk", offer: "flatcar-container-linux", sku: "stable-gen2", versions: []string{"4230.2.1"}, plan: true},
+		{publisher: "Canonical", offer: "0001-com-ubuntu-server-jammy", sku: "22_04-lts-gen2",
+			versions: []string{"22.04.202506100", "22.04.202507010"}},
+		{publisher: "kinvolk", offer: "flatcar-container-linux", sku: "stable-gen2", versions: []string{"4230.2.1"},
+			plan: true},
 	}
 }

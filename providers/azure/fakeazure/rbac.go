@@ -11,9 +11,12 @@ import (
 func action(operation string) string {
 	resource, verb, _ := strings.Cut(operation, "_")
 	types := map[string]string{
-		"VirtualMachines": string(kindVM), "Disks": string(kindDisk), "NetworkInterfaces": string(kindNIC), "PublicIPAddresses": string(kindIP),
-		"Subnets": string(kindSubnet), "ResourceSkus": "Microsoft.Compute/skus", "ResourceGroups": "Microsoft.Resources/subscriptions/resourceGroups",
-		"ComputeOperations": "Microsoft.Compute/locations/operations", "NetworkOperations": "Microsoft.Network/locations/operations",
+		"VirtualMachines": string(kindVM), "Disks": string(kindDisk), "NetworkInterfaces": string(kindNIC),
+		"PublicIPAddresses": string(kindIP),
+		"Subnets":           string(kindSubnet), "ResourceSkus": "Microsoft.Compute/skus",
+		"ResourceGroups":        "Microsoft.Resources/subscriptions/resourceGroups",
+		"ComputeOperations":     "Microsoft.Compute/locations/operations",
+		"NetworkOperations":     "Microsoft.Network/locations/operations",
 		"MarketplaceAgreements": "Microsoft.MarketplaceOrdering/offertypes/publishers/offers/plans/agreements",
 	}
 	switch verb {
@@ -35,11 +38,13 @@ func (c *call) permits() *failure {
 	}
 	first := action(c.Operation)
 	if !c.azure.allows(first) {
-		return fail(http.StatusForbidden, "AuthorizationFailed", "The client '%s' does not have authorization to perform action '%s'.", c.azure.options.Client, first)
+		return fail(http.StatusForbidden, "AuthorizationFailed",
+			"The client '%s' does not have authorization to perform action '%s'.", c.azure.options.Client, first)
 	}
 	for _, linked := range c.linked() {
 		if !c.azure.allows(linked) {
-			return fail(http.StatusForbidden, "LinkedAuthorizationFailed", "The client '%s' has permission to perform action '%s'; however, it does not have permission to perform action '%s' on the linked scope.", c.azure.options.Client, first, linked)
+			return fail(http.StatusForbidden, "LinkedAuthorizationFailed",
+				"The client '%s' has permission to perform action '%s'; however, it does not have permission to perform action '%s' on the linked scope.", c.azure.options.Client, first, linked)
 		}
 	}
 	return nil

@@ -35,7 +35,9 @@ func routes() []route {
 	compute, disks, network := computeVersions(), diskVersions(), networkVersions()
 	operations := slices.Concat(compute, disks)
 	return []route{
-		{http.MethodGet, groupPath, "ResourceGroups_Get", []string{"2021-04-01"}, func(c *call) Answer { return c.get(c.azure.groupID(c.Group)) }},
+		{http.MethodGet, groupPath, "ResourceGroups_Get", []string{"2021-04-01"}, func(c *call) Answer {
+			return c.get(c.azure.groupID(c.Group))
+		}},
 
 		{http.MethodPut, vm + "/*", "VirtualMachines_CreateOrUpdate", compute, (*call).putVM},
 		{http.MethodPatch, vm + "/*", "VirtualMachines_Update", compute, (*call).patchVM},
@@ -45,7 +47,8 @@ func routes() []route {
 		{http.MethodPost, vm + "/*/poweroff", "VirtualMachines_PowerOff", compute, (*call).powerOffVM},
 		{http.MethodPost, vm + "/*/start", "VirtualMachines_Start", compute, (*call).startVM},
 		{http.MethodGet, vm, "VirtualMachines_List", compute, lists(kindVM)},
-		{http.MethodGet, subscriptionPath + computePath + "/virtualmachines", "VirtualMachines_ListAll", compute, lists(kindVM)},
+		{http.MethodGet, subscriptionPath + computePath + "/virtualmachines", "VirtualMachines_ListAll", compute,
+			lists(kindVM)},
 
 		{http.MethodGet, disk + "/*", "Disks_Get", disks, gets(kindDisk)},
 		{http.MethodPatch, disk + "/*", "Disks_Update", disks, (*call).patchDisk},
@@ -58,27 +61,34 @@ func routes() []route {
 		{http.MethodGet, nic + "/*", "NetworkInterfaces_Get", network, gets(kindNIC)},
 		{http.MethodDelete, nic + "/*", "NetworkInterfaces_Delete", network, (*call).deleteNIC},
 		{http.MethodGet, nic, "NetworkInterfaces_List", network, lists(kindNIC)},
-		{http.MethodGet, subscriptionPath + networkPath + "/networkinterfaces", "NetworkInterfaces_ListAll", network, lists(kindNIC)},
+		{http.MethodGet, subscriptionPath + networkPath + "/networkinterfaces", "NetworkInterfaces_ListAll", network,
+			lists(kindNIC)},
 
 		{http.MethodPut, ip + "/*", "PublicIPAddresses_CreateOrUpdate", network, (*call).putIP},
 		{http.MethodPatch, ip + "/*", "PublicIPAddresses_UpdateTags", network, tags(kindIP)},
 		{http.MethodGet, ip + "/*", "PublicIPAddresses_Get", network, gets(kindIP)},
 		{http.MethodDelete, ip + "/*", "PublicIPAddresses_Delete", network, (*call).deleteIP},
 		{http.MethodGet, ip, "PublicIPAddresses_List", network, lists(kindIP)},
-		{http.MethodGet, subscriptionPath + networkPath + "/publicipaddresses", "PublicIPAddresses_ListAll", network, lists(kindIP)},
+		{http.MethodGet, subscriptionPath + networkPath + "/publicipaddresses", "PublicIPAddresses_ListAll", network,
+			lists(kindIP)},
 
-		{http.MethodGet, groupPath + networkPath + "/virtualnetworks/*/subnets/*", "Subnets_Get", network, func(c *call) Answer {
-			return c.get(c.azure.id(c.Group, "Microsoft.Network/virtualNetworks", c.Names[0]) + "/subnets/" + c.Names[1])
-		}},
-		{http.MethodGet, subscriptionPath + computePath + "/skus", "ResourceSkus_List", []string{"2021-07-01"}, (*call).listSKUs},
-		{http.MethodGet, subscriptionPath + computePath + "/locations/*/operations/*", "ComputeOperations_Get", operations, (*call).poll},
-		{http.MethodGet, subscriptionPath + networkPath + "/locations/*/operations/*", "NetworkOperations_Get", network, (*call).poll},
+		{http.MethodGet, groupPath + networkPath + "/virtualnetworks/*/subnets/*", "Subnets_Get", network,
+			func(c *call) Answer {
+				return c.get(c.azure.id(c.Group, "Microsoft.Network/virtualNetworks", c.Names[0]) + "/subnets/" + c.Names[1])
+			}},
+		{http.MethodGet, subscriptionPath + computePath + "/skus", "ResourceSkus_List", []string{"2021-07-01"},
+			(*call).listSKUs},
+		{http.MethodGet, subscriptionPath + computePath + "/locations/*/operations/*", "ComputeOperations_Get", operations,
+			(*call).poll},
+		{http.MethodGet, subscriptionPath + networkPath + "/locations/*/operations/*", "NetworkOperations_Get", network,
+			(*call).poll},
 		{http.MethodGet, agreementPath, "MarketplaceAgreements_Get", []string{"2021-01-01"}, (*call).getAgreement},
 		{http.MethodPut, agreementPath, "MarketplaceAgreements_Create", []string{"2021-01-01"}, (*call).putAgreement},
 	}
 }
 
-const agreementPath = subscriptionPath + "/providers/microsoft.marketplaceordering/offertypes/virtualmachine/publishers/*/offers/*/plans/*/agreements/current"
+const agreementPath = subscriptionPath +
+	"/providers/microsoft.marketplaceordering/offertypes/virtualmachine/publishers/*/offers/*/plans/*/agreements/current"
 
 // routeOf is an operation by its name.
 func routeOf(operation string) *route {
@@ -129,7 +139,8 @@ func (c *call) at(k kind, name string) (*resource, string) {
 }
 
 func (c *call) missing(k kind, name string) *failure {
-	return fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s/%s' under resource group '%s' was not found.", k, name, c.Group)
+	return fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s/%s' under resource group '%s' was not found.",
+		k, name, c.Group)
 }
 
 func gets(k kind) func(*call) Answer {
@@ -149,7 +160,8 @@ func (c *call) get(id string) Answer {
 	return refuse(fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' was not found.", id))
 }
 
-// lists answers with the resources of a type in the group or, without one, in the subscription, as they were before the lag.
+// lists answers with the resources of a type in the group or, without one, in the subscription, as they were before
+// the lag.
 func lists(k kind) func(*call) Answer {
 	return func(c *call) Answer {
 		if c.Expand != "" && c.Filter == "" {
@@ -171,7 +183,9 @@ func lists(k kind) func(*call) Answer {
 				found = append(found, r)
 			}
 		}
-		found = slices.DeleteFunc(found, func(r *resource) bool { return r.kind != k || group != "" && !strings.EqualFold(group, r.group) })
+		found = slices.DeleteFunc(found, func(r *resource) bool {
+			return r.kind != k || group != "" && !strings.EqualFold(group, r.group)
+		})
 		slices.SortFunc(found, func(a, b *resource) int { return cmp.Compare(a.sequence, b.sequence) })
 		all := make([]object, len(found))
 		for i, r := range found {

@@ -118,7 +118,8 @@ func (a *Azure) retryAfter(header http.Header, seconds int) {
 // free counts the cores of a machine that is removed for a while.
 func (a *Azure) free(vm *resource) {
 	if a.options.Semantics.QuotaLag > 0 {
-		a.freed = append(a.freed, freed{cpus: a.cpusOf(text(vm.body, "properties", "hardwareProfile", "vmSize")), at: time.Now()})
+		a.freed = append(a.freed, freed{cpus: a.cpusOf(text(vm.body, "properties", "hardwareProfile", "vmSize")),
+			at: time.Now()})
 	}
 }
 

@@ -63,15 +63,18 @@ func SelfSigned(address net.Addr) (*tls.Config, []byte, error) {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "fakeazure"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(7 * 24 * time.Hour),
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "fakeazure"}, NotBefore: now.Add(-time.Hour),
+		NotAfter:    now.Add(7 * 24 * time.Hour),
 		IPAddresses: []net.IP{net.ParseIP(host)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a certificate: %w", err)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+	return &tls.Config{MinVersion: tls.VersionTLS12,
+			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
@@ -89,7 +92,8 @@ type State struct {
 
 // State returns it.
 func (a *Azure) State() State {
-	s := State{Resources: a.Resources(), Made: a.Made(), Tags: map[string]map[string]string{}, Sizes: map[string]string{}, Consoles: map[string][]string{}}
+	s := State{Resources: a.Resources(), Made: a.Made(), Tags: map[string]map[string]string{}, Sizes: map[string]string{},
+		Consoles: map[string][]string{}}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.resources {
@@ -106,8 +110,8 @@ func (a *Azure) State() State {
 	return s
 }
 
-// WithAdmin serves this Azure and, beside it under /fake/, what its operator may do who has the key: GET state, and POST
-// faults, which answers with the number to DELETE faults/{number} with.
+// WithAdmin serves this Azure and, beside it under /fake/, what its operator may do who has the key: GET state, and
+// POST faults, which answers with the number to DELETE faults/{number} with.
 func (a *Azure) WithAdmin(key string) http.Handler {
 	admin := http.NewServeMux()
 	reply := func(w http.ResponseWriter, body any) {

@@ -67,12 +67,15 @@ func vmSchema() schema {
 	return schema{
 		model: through[armcompute.VirtualMachine],
 		required: []string{
-			"location", "properties.hardwareProfile.vmSize", "properties.storageProfile.osDisk.createOption", "properties.osProfile.computerName",
-			"properties.osProfile.adminUsername", "properties.networkProfile.networkInterfaces", "properties.storageProfile.dataDisks.*.lun",
+			"location", "properties.hardwareProfile.vmSize", "properties.storageProfile.osDisk.createOption",
+			"properties.osProfile.computerName",
+			"properties.osProfile.adminUsername", "properties.networkProfile.networkInterfaces",
+			"properties.storageProfile.dataDisks.*.lun",
 			"properties.storageProfile.dataDisks.*.createOption",
 		},
-		readOnly: []string{"id", "name", "type", "etag", "properties.provisioningState", "properties.vmId", "properties.timeCreated", "properties.instanceView"},
-		enums:    enums,
+		readOnly: []string{"id", "name", "type", "etag", "properties.provisioningState", "properties.vmId",
+			"properties.timeCreated", "properties.instanceView"},
+		enums: enums,
 	}
 }
 
@@ -93,7 +96,8 @@ func nicSchema() schema {
 		model:    through[armnetwork.Interface],
 		required: []string{"location", "properties.ipConfigurations", ip + ".name", ip + ".properties.subnet.id"},
 		readOnly: []string{
-			"name", "type", "etag", "properties.provisioningState", "properties.macAddress", "properties.virtualMachine", "properties.primary", "properties.resourceGuid",
+			"name", "type", "etag", "properties.provisioningState", "properties.macAddress", "properties.virtualMachine",
+			"properties.primary", "properties.resourceGuid",
 		},
 		enums: map[string][]string{
 			ip + ".properties.privateIPAllocationMethod":               names(armnetwork.PossibleIPAllocationMethodValues()),
@@ -108,7 +112,8 @@ func ipSchema() schema {
 	return schema{
 		model:    through[armnetwork.PublicIPAddress],
 		required: []string{"location"},
-		readOnly: []string{"name", "type", "etag", "properties.provisioningState", "properties.ipConfiguration", "properties.ipAddress", "properties.resourceGuid"},
+		readOnly: []string{"name", "type", "etag", "properties.provisioningState", "properties.ipConfiguration",
+			"properties.ipAddress", "properties.resourceGuid"},
 		enums: map[string][]string{
 			"sku.name":                            names(armnetwork.PossiblePublicIPAddressSKUNameValues()),
 			"properties.publicIPAllocationMethod": names(armnetwork.PossibleIPAllocationMethodValues()),
@@ -132,7 +137,8 @@ func (s schema) check(body object) *failure {
 	}
 	known, err := s.model(raw)
 	if err != nil {
-		return fail(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized.")
+		return fail(http.StatusBadRequest, "InvalidRequestContent",
+			"The request content was invalid and could not be deserialized.")
 	}
 	var model object
 	if err := json.Unmarshal(known, &model); err != nil {
@@ -215,16 +221,19 @@ var vmNameFormat = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,62}[A-Za-z0-
 func checkTags(body object) *failure {
 	tags, _ := body["tags"].(object)
 	if len(tags) > 50 {
-		return fail(http.StatusBadRequest, "InvalidTagsCount", "The number of tags '%d' exceeds the maximum of 50.", len(tags))
+		return fail(http.StatusBadRequest, "InvalidTagsCount", "The number of tags '%d' exceeds the maximum of 50.",
+			len(tags))
 	}
 	folded := map[string]bool{}
 	for name, value := range tags {
 		content, isText := value.(string)
 		switch {
 		case name == "" || len(name) > 512 || strings.ContainsAny(name, `<>%&\?/`):
-			return fail(http.StatusBadRequest, "InvalidTagNameCharacters", "The tag names '%s' have reserved characters '<,>,%%,&,\\,?,/' or control characters.", name)
+			return fail(http.StatusBadRequest, "InvalidTagNameCharacters",
+				"The tag names '%s' have reserved characters '<,>,%%,&,\\,?,/' or control characters.", name)
 		case !isText || len(content) > 256:
-			return fail(http.StatusBadRequest, "InvalidTagValueLength", "The value of tag '%s' is longer than 256 characters.", name)
+			return fail(http.StatusBadRequest, "InvalidTagValueLength", "The value of tag '%s' is longer than 256 characters.",
+				name)
 		case folded[strings.ToLower(name)]:
 			return fail(http.StatusBadRequest, "DuplicateTagName", "The tag name '%s' is there twice.", name)
 		}

@@ -23,8 +23,8 @@ type machine struct {
 // maxCustomData is before it is encoded. https://learn.microsoft.com/azure/virtual-machines/custom-data
 const maxCustomData = 65535
 
-// putVM makes a virtual machine. Of one that is there it changes tags only: all else is refused as a change of what cannot
-// change, more strictly than Azure does.
+// putVM makes a virtual machine. Of one that is there it changes tags only: all else is refused as a change of what
+// cannot change, more strictly than Azure does.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *call) putVM() Answer {
 	a := c.azure
@@ -36,7 +36,8 @@ func (c *call) putVM() Answer {
 		return refuse(f)
 	}
 	if r != nil {
-		if text(r.body, "properties", "osProfile", "adminUsername") != text(c.body, "properties", "osProfile", "adminUsername") || dig(c.body, "properties", "osProfile", "customData") != nil {
+		if text(r.body, "properties", "osProfile", "adminUsername") != text(c.body, "properties", "osProfile",
+			"adminUsername") || dig(c.body, "properties", "osProfile", "customData") != nil {
 			return refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'osProfile' is not allowed."))
 		}
 		r.body["tags"] = child(c.body, "tags")
@@ -47,7 +48,8 @@ func (c *call) putVM() Answer {
 	if f != nil {
 		return refuse(f)
 	}
-	r = &resource{id: id, group: c.Group, name: c.Names[0], kind: kindVM, body: c.body, vm: &machine{customData: customData}}
+	r = &resource{id: id, group: c.Group, name: c.Names[0], kind: kindVM, body: c.body,
+		vm: &machine{customData: customData}}
 	a.add(r)
 	a.made++
 	properties := r.properties()
@@ -80,11 +82,13 @@ func (c *call) checkVM(name string) (customData []byte, f *failure) {
 		return nil, fail(http.StatusBadRequest, code, format, args...)
 	}
 	// https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
-	if !vmNameFormat.MatchString(name) || !vmNameFormat.MatchString(text(c.body, "properties", "osProfile", "computerName")) {
+	if !vmNameFormat.MatchString(name) ||
+		!vmNameFormat.MatchString(text(c.body, "properties", "osProfile", "computerName")) {
 		return bad("InvalidParameter", "The name '%s' of the virtual machine or computer is invalid.", name)
 	}
 	if !strings.EqualFold(text(c.body, "location"), a.options.Location) {
-		return bad("LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type '%s'.", text(c.body, "location"), kindVM)
+		return bad("LocationNotAvailableForResourceType",
+			"The provided location '%s' is not available for resource type '%s'.", text(c.body, "location"), kindVM)
 	}
 	size, f := a.checkSize(text(c.body, "properties", "hardwareProfile", "vmSize"), c.body)
 	if f != nil {
@@ -99,20 +103,24 @@ func (c *call) checkVM(name string) (customData []byte, f *failure) {
 	// https://learn.microsoft.com/azure/virtual-machines/linux/create-ssh-keys-detailed
 	linux := child(child(child(c.body, "properties"), "osProfile"), "linuxConfiguration")
 	if text(c.body, "properties", "osProfile", "adminPassword") == "" && len(list(linux, "ssh", "publicKeys")) == 0 {
-		return bad("InvalidParameter", "Authentication using either SSH or by user name and password must be enabled in Linux profile.")
+		return bad("InvalidParameter",
+			"Authentication using either SSH or by user name and password must be enabled in Linux profile.")
 	}
 	if encoded := text(c.body, "properties", "osProfile", "customData"); encoded != "" {
 		data, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil || len(data) > maxCustomData {
-			return bad("InvalidParameter", "Custom data in OSProfile must be in Base64 encoding and with a maximum length of %d characters.", maxCustomData)
+			return bad("InvalidParameter",
+				"Custom data in OSProfile must be in Base64 encoding and with a maximum length of %d characters.", maxCustomData)
 		}
 		customData = data
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/availability-set-overview
-	if len(list(object{"z": c.body["zones"]}, "z")) == 0 && c.body["zones"] != nil && dig(c.body, "properties", "availabilitySet") != nil {
+	if len(list(object{"z": c.body["zones"]}, "z")) == 0 && c.body["zones"] != nil &&
+		dig(c.body, "properties", "availabilitySet") != nil {
 		return bad("BadRequest", "Availability Zone and Availability Set cannot be specified together.")
 	}
-	if text(c.body, "properties", "priority") == "" && (dig(c.body, "properties", "evictionPolicy") != nil || dig(c.body, "properties", "billingProfile") != nil) {
+	if text(c.body, "properties", "priority") == "" && (dig(c.body, "properties", "evictionPolicy") != nil ||
+		dig(c.body, "properties", "billingProfile") != nil) {
 		// https://learn.microsoft.com/azure/virtual-machines/spot-vms
 		return bad("OperationNotAllowed", "Eviction policy and max price can be set only on Azure Spot Virtual Machines.")
 	}
@@ -127,11 +135,14 @@ func (c *call) checkVM(name string) (customData []byte, f *failure) {
 		nic := a.find(text(reference, "id"))
 		switch {
 		case nic == nil || nic.kind != kindNIC:
-			return bad("InvalidResourceReference", "Resource %s referenced by virtual machine %s was not found.", text(reference, "id"), name)
+			return bad("InvalidResourceReference", "Resource %s referenced by virtual machine %s was not found.",
+				text(reference, "id"), name)
 		case nic.state() != "Succeeded":
-			return bad("ReferencedResourceNotProvisioned", "Cannot proceed with operation since resource %s is not in Succeeded state.", nic.id)
+			return bad("ReferencedResourceNotProvisioned",
+				"Cannot proceed with operation since resource %s is not in Succeeded state.", nic.id)
 		case text(nic.body, "properties", "virtualMachine", "id") != "":
-			return bad("NicInUse", "Network Interface %s is used by existing resource %s.", nic.id, text(nic.body, "properties", "virtualMachine", "id"))
+			return bad("NicInUse", "Network Interface %s is used by existing resource %s.", nic.id,
+				text(nic.body, "properties", "virtualMachine", "id"))
 		}
 	}
 	return customData, nil
@@ -139,20 +150,23 @@ func (c *call) checkVM(name string) (customData []byte, f *failure) {
 
 func (c *call) checkDisks(name string) *failure {
 	a, group := c.azure, c.Group
-	all := append([]object{child(child(child(c.body, "properties"), "storageProfile"), "osDisk")}, list(c.body, "properties", "storageProfile", "dataDisks")...)
+	all := append([]object{child(child(child(c.body, "properties"), "storageProfile"), "osDisk")},
+		list(c.body, "properties", "storageProfile", "dataDisks")...)
 	luns := map[any]bool{}
 	for i, disk := range all {
 		if text(disk, "name") == "" {
 			disk["name"] = name + "_disk" + uuid()[:8]
 		}
 		if a.find(a.id(group, kindDisk, text(disk, "name"))) != nil {
-			return fail(http.StatusConflict, "ConflictingUserInput", "Disk '%s' already exists in resource group '%s'.", text(disk, "name"), group)
+			return fail(http.StatusConflict, "ConflictingUserInput", "Disk '%s' already exists in resource group '%s'.",
+				text(disk, "name"), group)
 		}
 		if i == 0 {
 			continue
 		}
 		if luns[disk["lun"]] {
-			return fail(http.StatusBadRequest, "InvalidParameter", "The value '%v' of parameter 'dataDisk.lun' is used more than once.", disk["lun"])
+			return fail(http.StatusBadRequest, "InvalidParameter",
+				"The value '%v' of parameter 'dataDisk.lun' is used more than once.", disk["lun"])
 		}
 		luns[disk["lun"]] = true
 		if text(disk, "createOption") == "Empty" && disk["diskSizeGB"] == nil {
@@ -201,11 +215,13 @@ func (c *call) getVM() Answer {
 		}
 		statuses := []object{{"code": "ProvisioningState/" + state, "level": "Info"}}
 		if r.vm.power != "" && !c.azure.goesBack(r) {
-			statuses = append(statuses, object{"code": "PowerState/" + r.vm.power, "level": "Info", "displayStatus": "VM " + r.vm.power})
+			statuses = append(statuses, object{"code": "PowerState/" + r.vm.power, "level": "Info", "displayStatus": "VM " +
+				r.vm.power})
 		}
 		child(out, "properties")["instanceView"] = object{"computerName": r.name, "statuses": statuses}
 	case expand != "" && !strings.EqualFold(expand, "userData"):
-		return refuse(fail(http.StatusBadRequest, "InvalidParameter", "The value '%s' of parameter '$expand' is invalid.", expand))
+		return refuse(fail(http.StatusBadRequest, "InvalidParameter", "The value '%s' of parameter '$expand' is invalid.",
+			expand))
 	}
 	return answer(http.StatusOK, out)
 }
@@ -282,13 +298,16 @@ func (c *call) deleteVM() Answer {
 }
 
 // busy refuses what cannot be done while something else is.
-// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors (OperationNotAllowed, Conflict)
+// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
+// (OperationNotAllowed, Conflict)
 func (r *resource) busy() *failure {
 	if slices.Contains([]string{"Deleting", "Creating"}, r.state()) {
-		return fail(http.StatusConflict, "OperationNotAllowed", "The operation is not allowed while VM '%s' is %s.", r.name, r.state())
+		return fail(http.StatusConflict, "OperationNotAllowed", "The operation is not allowed while VM '%s' is %s.",
+			r.name, r.state())
 	}
 	if strings.HasSuffix(r.vm.power, "ing") && r.vm.power != "running" {
-		return fail(http.StatusConflict, "Conflict", "The request failed due to conflict with a concurrent request: VM '%s' is %s.", r.name, r.vm.power)
+		return fail(http.StatusConflict, "Conflict",
+			"The request failed due to conflict with a concurrent request: VM '%s' is %s.", r.name, r.vm.power)
 	}
 	return nil
 }
@@ -307,12 +326,14 @@ func (a *Azure) release(vm *resource) {
 		}
 		a.dropNIC(nic)
 		for _, ip := range list(nic.body, "properties", "ipConfigurations") {
-			if public := a.find(text(ip, "properties", "publicIPAddress", "id")); public != nil && text(public.body, "properties", "deleteOption") == "Delete" {
+			if public := a.find(text(ip, "properties", "publicIPAddress", "id")); public != nil &&
+				text(public.body, "properties", "deleteOption") == "Delete" {
 				a.remove(public)
 			}
 		}
 	}
-	disks := append([]object{child(child(vm.properties(), "storageProfile"), "osDisk")}, list(vm.body, "properties", "storageProfile", "dataDisks")...)
+	disks := append([]object{child(child(vm.properties(), "storageProfile"), "osDisk")},
+		list(vm.body, "properties", "storageProfile", "dataDisks")...)
 	for _, spec := range disks {
 		disk := a.find(text(spec, "managedDisk", "id"))
 		if disk == nil {
@@ -345,7 +366,8 @@ func (c *call) power(name, by, to string) Answer {
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/ephemeral-os-disks
 	if to == "deallocated" && dig(r.body, "properties", "storageProfile", "osDisk", "diffDiskSettings") != nil {
-		return refuse(fail(http.StatusConflict, "OperationNotAllowed", "VM '%s' with an ephemeral OS disk cannot be deallocated.", r.name))
+		return refuse(fail(http.StatusConflict, "OperationNotAllowed",
+			"VM '%s' with an ephemeral OS disk cannot be deallocated.", r.name))
 	}
 	if to == "running" && c.asyncFailure != nil {
 		// What was deallocated has lost its place. https://learn.microsoft.com/azure/virtual-machines/allocation-failure

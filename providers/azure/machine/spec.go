@@ -1,5 +1,5 @@
-// Package machine is the providerSpec of the Azure provider: what it may say, and what is refused with the field that is wrong.
-// It knows nothing of Azure's SDK but how resource IDs are written.
+// Package machine is the providerSpec of the Azure provider: what it may say, and what is refused with the field that
+// is wrong. It knows nothing of Azure's SDK but how resource IDs are written.
 package machine
 
 import (
@@ -70,8 +70,8 @@ type Spec struct {
 type Image struct {
 	// Marketplace is an image that a publisher offers.
 	Marketplace *MarketplaceImage `json:"marketplace,omitempty"`
-	// GalleryImageID is the resource ID of a managed image, or of an image or image version in a compute gallery. Without a
-	// version it is the latest one at the time that a machine is made.
+	// GalleryImageID is the resource ID of a managed image, or of an image or image version in a compute gallery.
+	// Without a version it is the latest one at the time that a machine is made.
 	GalleryImageID string `json:"galleryImageID,omitempty"`
 	// CommunityGalleryImageID is such as "/CommunityGalleries/{name}/Images/{image}/Versions/{version}".
 	CommunityGalleryImageID string `json:"communityGalleryImageID,omitempty"`
@@ -103,7 +103,8 @@ type Plan struct {
 type OSDisk struct {
 	// SizeGiB is 1 to 4095. Default: the image's size.
 	SizeGiB int32 `json:"sizeGiB,omitempty"`
-	// StorageAccountType is one of StorageAccountTypes, but for the two that cannot boot. Default: Azure's for the VM size.
+	// StorageAccountType is one of StorageAccountTypes, but for the two that cannot boot. Default: Azure's for the VM
+	// size.
 	StorageAccountType string `json:"storageAccountType,omitempty"`
 	// Caching is None, ReadOnly or ReadWrite. Default: Azure's.
 	Caching string `json:"caching,omitempty"`

@@ -56,8 +56,10 @@ const (
 // reservedAdmins are user names that Azure refuses for Linux machines.
 // https://learn.microsoft.com/azure/virtual-machines/linux/faq
 func reservedAdmins() []string {
-	return []string{"administrator", "admin", "user", "user1", "test", "user2", "test1", "user3", "admin1", "1", "123", "a", "actuser", "adm",
-		"admin2", "aspnet", "backup", "console", "david", "guest", "john", "owner", "root", "server", "sql", "support", "support_388945a0",
+	return []string{"administrator", "admin", "user", "user1", "test", "user2", "test1", "user3", "admin1", "1", "123",
+		"a", "actuser", "adm",
+		"admin2", "aspnet", "backup", "console", "david", "guest", "john", "owner", "root", "server", "sql", "support",
+		"support_388945a0",
 		"sys", "test2", "test3", "user4", "user5", "video"}
 }
 
@@ -116,7 +118,9 @@ func resourceID(field, id string, types ...string) error {
 		return nil
 	}
 	wanted := "the resource ID of a " + strings.Join(types, " or ")
-	if len(id) > maxResourceIDBytes || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`?#%\"<>`, r) }) {
+	if len(id) > maxResourceIDBytes || strings.ContainsFunc(id, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`?#%\"<>`, r)
+	}) {
 		return provider.InvalidField(field, "%.64q is not %s", id, wanted)
 	}
 	parsed, err := arm.ParseResourceID(id)
@@ -124,7 +128,8 @@ func resourceID(field, id string, types ...string) error {
 		return provider.InvalidField(field, "%.64q is not %s", id, wanted)
 	}
 	if !slices.ContainsFunc(types, func(t string) bool { return strings.EqualFold(t, parsed.ResourceType.String()) }) {
-		return provider.InvalidField(field, "is the resource ID of a %.64s, not of a %s", parsed.ResourceType.String(), strings.Join(types, " or "))
+		return provider.InvalidField(field, "is the resource ID of a %.64s, not of a %s", parsed.ResourceType.String(),
+			strings.Join(types, " or "))
 	}
 	return nil
 }
@@ -150,34 +155,43 @@ func resourceIDs(field string, ids []string, resourceType string) error {
 
 func (i *Image) validate() error {
 	given := 0
-	for _, is := range []bool{i.Marketplace != nil, i.GalleryImageID != "", i.CommunityGalleryImageID != "", i.SharedGalleryImageID != ""} {
+	for _, is := range []bool{i.Marketplace != nil, i.GalleryImageID != "", i.CommunityGalleryImageID != "",
+		i.SharedGalleryImageID != ""} {
 		if is {
 			given++
 		}
 	}
 	if given != 1 {
-		return provider.InvalidField("image", "needs exactly one of marketplace, galleryImageID, communityGalleryImageID and sharedGalleryImageID, not %d", given)
+		return provider.InvalidField("image",
+			"needs exactly one of marketplace, galleryImageID, communityGalleryImageID and sharedGalleryImageID, not %d", given)
 	}
 	if m := i.Marketplace; m != nil {
-		for _, part := range []struct{ name, value string }{{"publisher", m.Publisher}, {"offer", m.Offer}, {"sku", m.SKU}, {"version", m.Version}} {
-			if err := matches("image.marketplace."+part.name, part.value, imagePartFormat, "the "+part.name+" of an image"); err != nil {
+		for _, part := range []struct{ name, value string }{{"publisher", m.Publisher}, {"offer", m.Offer}, {"sku", m.SKU},
+			{"version", m.Version}} {
+			if err := matches("image.marketplace."+part.name, part.value, imagePartFormat, "the "+part.name+
+				" of an image"); err != nil {
 				return err
 			}
 		}
 	}
 	if err := resourceID("image.galleryImageID", i.GalleryImageID,
-		"Microsoft.Compute/galleries/images", "Microsoft.Compute/galleries/images/versions", "Microsoft.Compute/images"); err != nil {
+		"Microsoft.Compute/galleries/images", "Microsoft.Compute/galleries/images/versions",
+		"Microsoft.Compute/images"); err != nil {
 		return err
 	}
 	if id := i.CommunityGalleryImageID; id != "" && !communityFormat.MatchString(id) {
-		return provider.InvalidField("image.communityGalleryImageID", "%.64q is not such as \"/CommunityGalleries/{name}/Images/{image}/Versions/{version}\"", id)
+		return provider.InvalidField("image.communityGalleryImageID",
+			"%.64q is not such as \"/CommunityGalleries/{name}/Images/{image}/Versions/{version}\"", id)
 	}
 	if id := i.SharedGalleryImageID; id != "" && !sharedFormat.MatchString(id) {
-		return provider.InvalidField("image.sharedGalleryImageID", "%.64q is not such as \"/SharedGalleries/{name}/Images/{image}/Versions/{version}\"", id)
+		return provider.InvalidField("image.sharedGalleryImageID",
+			"%.64q is not such as \"/SharedGalleries/{name}/Images/{image}/Versions/{version}\"", id)
 	}
 	if p := i.Plan; p != nil {
-		for _, part := range []struct{ name, value string }{{"name", p.Name}, {"product", p.Product}, {"publisher", p.Publisher}} {
-			if err := matches("image.plan."+part.name, part.value, imagePartFormat, "the "+part.name+" of a purchase plan"); err != nil {
+		for _, part := range []struct{ name, value string }{{"name", p.Name}, {"product", p.Product},
+			{"publisher", p.Publisher}} {
+			if err := matches("image.plan."+part.name, part.value, imagePartFormat, "the "+part.name+
+				" of a purchase plan"); err != nil {
 				return err
 			}
 		}
@@ -211,7 +225,8 @@ func (d *OSDisk) validate() error {
 		return provider.InvalidField("osDisk.caching", "must be ReadOnly where osDisk.ephemeral is given, not %s", d.Caching)
 	}
 	if d.StorageAccountType != "" && d.StorageAccountType != "Standard_LRS" {
-		return provider.InvalidField("osDisk.storageAccountType", "must be Standard_LRS where osDisk.ephemeral is given, not %s", d.StorageAccountType)
+		return provider.InvalidField("osDisk.storageAccountType",
+			"must be Standard_LRS where osDisk.ephemeral is given, not %s", d.StorageAccountType)
 	}
 	return oneOf("osDisk.ephemeral.placement", d.Ephemeral.Placement, "CacheDisk", "ResourceDisk", "NvmeDisk")
 }
@@ -264,10 +279,12 @@ func (s *Spec) validateInterfaces() error {
 		if err := resourceID(at+"securityGroupID", n.SecurityGroupID, "Microsoft.Network/networkSecurityGroups"); err != nil {
 			return err
 		}
-		if err := resourceIDs(at+"applicationSecurityGroupIDs", n.ApplicationSecurityGroupIDs, "Microsoft.Network/applicationSecurityGroups"); err != nil {
+		if err := resourceIDs(at+"applicationSecurityGroupIDs", n.ApplicationSecurityGroupIDs,
+			"Microsoft.Network/applicationSecurityGroups"); err != nil {
 			return err
 		}
-		if err := resourceIDs(at+"loadBalancerBackendPoolIDs", n.LoadBalancerBackendPoolIDs, "Microsoft.Network/loadBalancers/backendAddressPools"); err != nil {
+		if err := resourceIDs(at+"loadBalancerBackendPoolIDs", n.LoadBalancerBackendPoolIDs,
+			"Microsoft.Network/loadBalancers/backendAddressPools"); err != nil {
 			return err
 		}
 	}
@@ -286,7 +303,8 @@ func (s *Spec) validatePlacement() error {
 	if err := resourceID("scaleSetID", s.ScaleSetID, "Microsoft.Compute/virtualMachineScaleSets"); err != nil {
 		return err
 	}
-	if err := resourceID("capacityReservationGroupID", s.CapacityReservationGroupID, "Microsoft.Compute/capacityReservationGroups"); err != nil {
+	if err := resourceID("capacityReservationGroupID", s.CapacityReservationGroupID,
+		"Microsoft.Compute/capacityReservationGroups"); err != nil {
 		return err
 	}
 	switch {
@@ -323,7 +341,8 @@ func (s *Spec) validateSpot() error {
 }
 
 func (s *Spec) validateIdentity() error {
-	return resourceIDs("identity.userAssignedIDs", s.Identity.UserAssignedIDs, "Microsoft.ManagedIdentity/userAssignedIdentities")
+	return resourceIDs("identity.userAssignedIDs", s.Identity.UserAssignedIDs,
+		"Microsoft.ManagedIdentity/userAssignedIdentities")
 }
 
 func (s *Spec) validateTags() error {
@@ -337,15 +356,19 @@ func (s *Spec) validateTags() error {
 		switch {
 		// https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources
 		case key == "" || len(key) > maxTagNameBytes || strings.ContainsAny(key, `<>%&\?/,`) || !printable(key):
-			return provider.InvalidField("tags", "%.64q is not the name of a tag: 1 to %d printable characters without < > %% & \\ ? / and comma", key, maxTagNameBytes)
+			return provider.InvalidField("tags",
+				"%.64q is not the name of a tag: 1 to %d printable characters without < > %% & \\ ? / and comma", key,
+				maxTagNameBytes)
 		case strings.HasPrefix(lower, "machinist"):
 			return provider.InvalidField("tags", "%.64q is Machinist's own", key)
-		case strings.HasPrefix(lower, "azure") || strings.HasPrefix(lower, "microsoft") || strings.HasPrefix(lower, "windows"):
+		case strings.HasPrefix(lower, "azure") || strings.HasPrefix(lower, "microsoft") ||
+			strings.HasPrefix(lower, "windows"):
 			return provider.InvalidField("tags", "%.64q begins as the names that Azure keeps for itself", key)
 		case folded[lower]:
 			return provider.InvalidField("tags", "%.64q is there twice: names do not differ by case alone", key)
 		case len(value) > maxTagValueBytes || !printable(value):
-			return provider.InvalidField("tags", "the value of %.64q is longer than %d bytes or not printable", key, maxTagValueBytes)
+			return provider.InvalidField("tags", "the value of %.64q is longer than %d bytes or not printable", key,
+				maxTagValueBytes)
 		}
 		folded[lower] = true
 	}
@@ -373,7 +396,8 @@ func (s *Spec) validateLogin() error {
 	}
 	// It is not shown: somebody may have pasted the private one.
 	if len(s.SSHPublicKey) > maxSSHKeyBytes || !sshKeyFormat.MatchString(s.SSHPublicKey) {
-		return provider.InvalidField("sshPublicKey", "is not a public key in OpenSSH's format, of the type ssh-rsa or ssh-ed25519")
+		return provider.InvalidField("sshPublicKey",
+			"is not a public key in OpenSSH's format, of the type ssh-rsa or ssh-ed25519")
 	}
 	return nil
 }
@@ -383,8 +407,10 @@ func (s *Spec) validateBootDiagnostics() error {
 		return nil
 	}
 	u, err := url.Parse(s.BootDiagnostics.StorageURI)
-	if err != nil || len(s.BootDiagnostics.StorageURI) > maxResourceIDBytes || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
-		return provider.InvalidField("bootDiagnostics.storageURI", "is not the blob endpoint of a storage account, such as \"https://name.blob.core.windows.net/\"")
+	if err != nil || len(s.BootDiagnostics.StorageURI) > maxResourceIDBytes || u.Scheme != "https" || u.Host == "" ||
+		u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+		return provider.InvalidField("bootDiagnostics.storageURI",
+			"is not the blob endpoint of a storage account, such as \"https://name.blob.core.windows.net/\"")
 	}
 	return nil
 }

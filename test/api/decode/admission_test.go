@@ -48,7 +48,8 @@ func loadKinds(t testing.TB) []kind {
 			schema: crd.Spec.Versions[0].Schema.OpenAPIV3Schema,
 		}
 		internal := &apiextensions.JSONSchemaProps{}
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(k.schema, internal, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(k.schema, internal,
+			nil); err != nil {
 			t.Fatalf("%s: %v", k.name, err)
 		}
 		var err error

@@ -22,7 +22,8 @@ func TestTheAPIServerAcceptsTheCRDs(t *testing.T) {
 			apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
 			apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 			internal := &apiextensions.CustomResourceDefinition{}
-			if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+			if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd,
+				internal, nil); err != nil {
 				t.Fatalf("convert: %v", err)
 			}
 			internal.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}

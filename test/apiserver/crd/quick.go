@@ -127,7 +127,8 @@ func plainKeys(value, _ map[string]any) bool {
 				c := part[i]
 				inner := i > 0 && i < len(part)-1
 				lower := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-				if !lower && (!inner || c != '-') && (!inner || c != '.' || !isAlphanumeric(part[i-1]) || !isAlphanumeric(part[i+1])) {
+				if !lower && (!inner || c != '-') && (!inner || c != '.' || !isAlphanumeric(part[i-1]) ||
+					!isAlphanumeric(part[i+1])) {
 					return false
 				}
 			}

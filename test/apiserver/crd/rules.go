@@ -25,7 +25,8 @@ func compileRules(schema *apiextensionsv1.JSONSchemaProps, root bool, kept func(
 	// Most programs never come to most rules, and each takes a while to compile.
 	validator := sync.OnceValue(func() *cel.Validator {
 		var internal apiextensions.JSONSchemaProps
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal,
+			nil); err != nil {
 			panic(fmt.Sprintf("convert a schema: %v", err))
 		}
 		structural, err := structuralschema.NewStructural(&internal)

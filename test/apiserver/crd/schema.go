@@ -118,9 +118,9 @@ func mustDecode(raw json.RawMessage) any {
 	return value
 }
 
-// Admit returns what is stored of an object's content, without apiVersion, kind and metadata, and what is wrong with it.
-// old is the content before, nil for a new object: parts that are the very maps and lists of old are taken as they are.
-// It changes neither.
+// Admit returns what is stored of an object's content, without apiVersion, kind and metadata, and what is wrong with
+// it. old is the content before, nil for a new object: parts that are the very maps and lists of old are taken as
+// they are. It changes neither.
 func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any, field.ErrorList) {
 	a := admission{path: make([]string, 0, 16)}
 	var before any

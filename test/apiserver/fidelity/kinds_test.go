@@ -69,7 +69,8 @@ func machineSpec(r *rand.Rand) v1beta1.MachineSpec {
 }
 
 func template(r *rand.Rand) v1beta1.MachineTemplateSpec {
-	return v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "a"}}, Spec: machineSpec(r)}
+	return v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "a"}},
+		Spec: machineSpec(r)}
 }
 
 var selector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
@@ -125,7 +126,8 @@ var samples = []sample{
 			case 1, 2:
 				m.Status.Conditions = conditions(r)
 			case 3:
-				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: int32(r.IntN(3)), Step: []v1beta1.LaunchStep{"", "Adopting", "Replacing"}[r.IntN(3)]}
+				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: int32(r.IntN(3)), Step: []v1beta1.LaunchStep{"", "Adopting",
+					"Replacing"}[r.IntN(3)]}
 			case 4:
 				m.Status = v1beta1.MachineStatus{}
 			}
@@ -135,10 +137,12 @@ var samples = []sample{
 		},
 		raw: []string{
 			`{"spec":{"unknown":1}}`, `{"spec":null}`, `{"spec":{"timeouts":{"drain":null}}}`, `{"spec":{"provider":5}}`,
-			`{"spec":{"timeouts":null}}`, `{"status":{"phase":"Running"}}`, `{"spec":{"providerSpec":{"size":2,"more":{"a":null}}}}`,
+			`{"spec":{"timeouts":null}}`, `{"status":{"phase":"Running"}}`,
+			`{"spec":{"providerSpec":{"size":2,"more":{"a":null}}}}`,
 			`{"metadata":{"generation":77}}`, `{"metadata":{"creationTimestamp":null}}`, `{"metadata":{"name":"other"}}`,
 			`{"unknown":1}`, `{"metadata":{"labels":{"not a key":"a"}}}`,
-			`{"metadata":{"uid":"abc"}}`, `{"metadata":{"resourceVersion":"1"}}`, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a"}]}}`,
+			`{"metadata":{"uid":"abc"}}`, `{"metadata":{"resourceVersion":"1"}}`,
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a"}]}}`,
 			`{"metadata":{"finalizers":["no-domain"]}}`, `{}`, `{"metadata":{"labels":null}}`,
 		},
 	},
@@ -182,7 +186,8 @@ var samples = []sample{
 				s.Status.FailedMachines = []v1beta1.FailedMachine{{Name: "m", Time: &one}}
 			}
 		},
-		raw: []string{`{"spec":{"replicas":null}}`, `{"spec":{"replicas":1.5}}`, `{"spec":{"replicas":"3"}}`, `{"spec":{"template":null}}`, `{"spec":{"template":{"spec":{"providerID":"sim://1"}}}}`},
+		raw: []string{`{"spec":{"replicas":null}}`, `{"spec":{"replicas":1.5}}`, `{"spec":{"replicas":"3"}}`,
+			`{"spec":{"template":null}}`, `{"spec":{"template":{"spec":{"providerID":"sim://1"}}}}`},
 	},
 	{
 		name: "deployment", weight: 2, scale: true,
@@ -204,7 +209,8 @@ var samples = []sample{
 				d.Spec.Replicas = ptr.To(int32(r.IntN(4)) - 1)
 			case 1:
 				d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{
-					MaxSurge: ptr.To(intstr.FromInt32(int32(r.IntN(2)))), MaxUnavailable: ptr.To(intstr.FromString([]string{"0%", "50%", "x"}[r.IntN(3)]))}
+					MaxSurge:       ptr.To(intstr.FromInt32(int32(r.IntN(2)))),
+					MaxUnavailable: ptr.To(intstr.FromString([]string{"0%", "50%", "x"}[r.IntN(3)]))}
 			case 2:
 				d.Spec.ProgressDeadline = &metav1.Duration{Duration: 1e9 * []time.Duration{0, 5, 600}[r.IntN(3)]}
 				d.Spec.MinReadySeconds = int32(r.IntN(2) * 7)
@@ -217,12 +223,14 @@ var samples = []sample{
 		status: func(r *rand.Rand, o client.Object) {
 			o.(*v1beta1.MachineDeployment).Status.Conditions = conditions(r)
 		},
-		raw: []string{`{"spec":{"strategy":null}}`, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0}}}}`, `{"spec":{"rolloutAfter":"soon"}}`, `{"spec":{"rolloutAfter":"2030-01-01T00:00:00Z"}}`},
+		raw: []string{`{"spec":{"strategy":null}}`, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0}}}}`,
+			`{"spec":{"rolloutAfter":"soon"}}`, `{"spec":{"rolloutAfter":"2030-01-01T00:00:00Z"}}`},
 	},
 	{
 		name: "class", weight: 2,
 		fresh: func(r *rand.Rand) client.Object {
-			return &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"b":1,"a":[1.5,null]}`)}}}
+			return &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim",
+				ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"b":1,"a":[1.5,null]}`)}}}
 		},
 		list: func() client.ObjectList { return &v1beta1.MachineClassList{} },
 		change: func(r *rand.Rand, o client.Object) {
@@ -231,7 +239,8 @@ var samples = []sample{
 			case 0:
 				c.Spec.Provider = []string{"sim", "other"}[r.IntN(2)]
 			case 1:
-				c.Spec.Capacity = &v1beta1.ClassCapacity{InstanceType: fmt.Sprint(r.IntN(2)), Resources: corev1.ResourceList{"cpu": quantity(r)}}
+				c.Spec.Capacity = &v1beta1.ClassCapacity{InstanceType: fmt.Sprint(r.IntN(2)),
+					Resources: corev1.ResourceList{"cpu": quantity(r)}}
 			case 2:
 				c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: fmt.Sprint("c", r.IntN(2))}
 			}
@@ -264,7 +273,8 @@ var samples = []sample{
 		},
 		status: func(r *rand.Rand, o client.Object) {
 			n := o.(*corev1.Node)
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: []corev1.ConditionStatus{"True", "False"}[r.IntN(2)]}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: []corev1.ConditionStatus{"True",
+				"False"}[r.IntN(2)]}}
 			n.Status.Capacity = corev1.ResourceList{"cpu": quantity(r)}
 			n.Spec.Unschedulable = r.IntN(2) == 0
 		},
@@ -292,14 +302,16 @@ var samples = []sample{
 		status: func(r *rand.Rand, o client.Object) {
 			p := o.(*corev1.Pod)
 			p.Status.Phase = []corev1.PodPhase{corev1.PodRunning, corev1.PodSucceeded, corev1.PodPending}[r.IntN(3)]
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: []corev1.ConditionStatus{"True", "False"}[r.IntN(2)]}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: []corev1.ConditionStatus{"True",
+				"False"}[r.IntN(2)]}}
 		},
 		raw: []string{`{"status":{"phase":"Running"}}`},
 	},
 	{
 		name: "secret", weight: 2,
 		fresh: func(r *rand.Rand) client.Object {
-			return &corev1.Secret{StringData: map[string]string{"a": fmt.Sprint(r.IntN(2))}, Data: map[string][]byte{"b": []byte("x")}}
+			return &corev1.Secret{StringData: map[string]string{"a": fmt.Sprint(r.IntN(2))},
+				Data: map[string][]byte{"b": []byte("x")}}
 		},
 		list: func() client.ObjectList { return &corev1.SecretList{} },
 		change: func(r *rand.Rand, o client.Object) {
@@ -340,7 +352,8 @@ var samples = []sample{
 		name: "budget", weight: 1,
 		fresh: func(r *rand.Rand) client.Object {
 			return &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"l": "0"}}, MinAvailable: ptr.To(intstr.FromInt32(1))}}
+				Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"l": "0"}},
+				MinAvailable: ptr.To(intstr.FromInt32(1))}}
 		},
 		list: func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} },
 		change: func(r *rand.Rand, o client.Object) {

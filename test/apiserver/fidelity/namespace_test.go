@@ -20,7 +20,8 @@ import (
 // In a namespace that is being deleted nothing new is made, and everything else goes on.
 func TestTheEndOfANamespace(t *testing.T) {
 	t.Parallel()
-	real, server := endOfNamespace(t, env.Client(t)), endOfNamespace(t, apiserver.New(env.Scheme(), time.Now).Client("trace"))
+	real, server := endOfNamespace(t, env.Client(t)), endOfNamespace(t,
+		apiserver.New(env.Scheme(), time.Now).Client("trace"))
 	for i := range real {
 		if real[i] != server[i] {
 			t.Errorf("real:  %s\nstore: %s", real[i], server[i])
@@ -46,14 +47,16 @@ func endOfNamespace(t *testing.T, c client.Client) (outcomes []string) {
 	compare := func(what string) {
 		version := ns.ResourceVersion
 		said(what, c.Get(ctx, client.ObjectKeyFromObject(ns), ns))
-		outcomes = append(outcomes, fmt.Sprint(what, ": ", ns.Status.Phase, ns.Spec.Finalizers, ns.Finalizers, ns.DeletionTimestamp != nil, ns.DeletionGracePeriodSeconds,
+		outcomes = append(outcomes, fmt.Sprint(what, ": ", ns.Status.Phase, ns.Spec.Finalizers, ns.Finalizers,
+			ns.DeletionTimestamp != nil, ns.DeletionGracePeriodSeconds,
 			len(ns.Labels), ns.Labels[corev1.LabelMetadataName] == ns.Name, version == ns.ResourceVersion))
 	}
 	compare("a new namespace")
 	protected := &corev1.Secret{ObjectMeta: named("kept")}
 	protected.Finalizers = []string{v1beta1.InUseFinalizer}
 	said("create a secret", c.Create(ctx, protected))
-	pod := &corev1.Pod{ObjectMeta: named("pod"), Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	pod := &corev1.Pod{ObjectMeta: named("pod"),
+		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	said("create a pod", c.Create(ctx, pod))
 
 	said("delete the namespace", c.Delete(ctx, ns))
@@ -63,7 +66,8 @@ func endOfNamespace(t *testing.T, c client.Client) (outcomes []string) {
 	said("create a secret in it", c.Create(ctx, &corev1.Secret{ObjectMeta: named("new")}))
 	said("create what is there", c.Create(ctx, &corev1.Secret{ObjectMeta: named("kept")}))
 	said("create an invalid one", c.Create(ctx, &corev1.Secret{ObjectMeta: named("in valid")}))
-	said("generate a name", c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, GenerateName: "new-"}}))
+	said("generate a name", c.Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, GenerateName: "new-"}}))
 	machine := &v1beta1.Machine{ObjectMeta: named("m")}
 	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: "c"}
 	said("create a machine in it", c.Create(ctx, machine))
@@ -73,7 +77,8 @@ func endOfNamespace(t *testing.T, c client.Client) (outcomes []string) {
 	said("patch", c.Patch(ctx, changed, client.MergeFrom(protected)))
 	said("delete what is held", c.Delete(ctx, protected.DeepCopy()))
 	said("check it", c.Get(ctx, client.ObjectKeyFromObject(protected), protected))
-	outcomes = append(outcomes, fmt.Sprint("held: ", slices.Contains(protected.Finalizers, v1beta1.InUseFinalizer), protected.DeletionTimestamp != nil))
+	outcomes = append(outcomes, fmt.Sprint("held: ", slices.Contains(protected.Finalizers, v1beta1.InUseFinalizer),
+		protected.DeletionTimestamp != nil))
 	released := protected.DeepCopy()
 	released.Finalizers = nil
 	said("let it go", c.Patch(ctx, released, client.MergeFrom(protected)))

@@ -34,8 +34,10 @@ type operation struct {
 
 var ops = []func(*operation) string{
 	(*operation).create, (*operation).create, (*operation).create, (*operation).get, (*operation).get, (*operation).list,
-	(*operation).patch, (*operation).patch, (*operation).patch, (*operation).patchStatus, (*operation).patchStatus, (*operation).update, (*operation).updateStatus,
-	(*operation).delete, (*operation).delete, (*operation).finalizers, (*operation).finalizers, (*operation).owner, (*operation).raw, (*operation).raw,
+	(*operation).patch, (*operation).patch, (*operation).patch, (*operation).patchStatus, (*operation).patchStatus,
+	(*operation).update, (*operation).updateStatus,
+	(*operation).delete, (*operation).delete, (*operation).finalizers, (*operation).finalizers, (*operation).owner,
+	(*operation).raw, (*operation).raw,
 	(*operation).rescale, (*operation).jsonPatch, (*operation).evict, (*operation).reread,
 }
 
@@ -174,7 +176,8 @@ func (o *operation) listed(options ...client.ListOption) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprint(len(parts), " objects ", list.GetResourceVersion() != "", list.GetContinue(), strings.Join(parts, "\n"))
+	return fmt.Sprint(len(parts), " objects ", list.GetResourceVersion() != "", list.GetContinue(),
+		strings.Join(parts, "\n"))
 }
 
 // from returns a patch from the copy, now and then bound to its version.
@@ -300,7 +303,8 @@ func (o *operation) owner() string {
 	o.what = "patch of owners"
 	object := o.mine()
 	before := object.DeepCopyObject().(client.Object)
-	owner := metav1.OwnerReference{APIVersion: "machinist.dev/v1beta1", Kind: "MachineSet", Name: "set-0", UID: "abc", Controller: ptr.To(true)}
+	owner := metav1.OwnerReference{APIVersion: "machinist.dev/v1beta1", Kind: "MachineSet", Name: "set-0", UID: "abc",
+		Controller: ptr.To(true)}
 	if known, ok := o.read[o.actor]["set-0"]; ok {
 		owner.UID = known.GetUID()
 	}

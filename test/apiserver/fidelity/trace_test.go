@@ -65,7 +65,8 @@ func compare(t *testing.T, real client.Client, seed uint64) {
 			}
 		}
 		if outcomes[0] != outcomes[1] {
-			t.Fatalf("seed %d:\n%s\nreal:  %s\nstore: %s\n%s", seed, strings.Join(log, "\n"), outcomes[0], outcomes[1], cmp.Diff(pretty(outcomes[0]), pretty(outcomes[1])))
+			t.Fatalf("seed %d:\n%s\nreal:  %s\nstore: %s\n%s", seed, strings.Join(log, "\n"), outcomes[0], outcomes[1],
+				cmp.Diff(pretty(outcomes[0]), pretty(outcomes[1])))
 		}
 	}
 	for _, s := range kinds {

@@ -119,7 +119,8 @@ func (w *world) describe(o client.Object) string {
 }
 
 // comparedOfPods are the fields of a pod's spec that the store has as the real server has them.
-var comparedOfPods = []string{"nodeName", "terminationGracePeriodSeconds", "restartPolicy", "dnsPolicy", "schedulerName", "tolerations", "priority"}
+var comparedOfPods = []string{"nodeName", "terminationGracePeriodSeconds", "restartPolicy", "dnsPolicy",
+	"schedulerName", "tolerations", "priority"}
 
 func (w *world) normalize(metadata map[string]any) {
 	for _, name := range []string{"uid", "resourceVersion", "managedFields"} {

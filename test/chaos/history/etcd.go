@@ -1,5 +1,5 @@
-// Package history reads what a fleet's databases tell of all that ever was, change by change, past the servers before them:
-// those may stop, forget, or be cut off.
+// Package history reads what a fleet's databases tell of all that ever was, change by change, past the servers before
+// them: those may stop, forget, or be cut off.
 package history
 
 import (

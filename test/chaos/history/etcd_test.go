@@ -32,11 +32,14 @@ func TestEveryRevisionIsDeliveredThoughEtcdDies(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	changes, ended := make(chan Change, 1000), make(chan error, 1)
 	go func() {
-		ended <- Follow(ctx, filepath.Join(cp.Dir(), "etcd.sock:0"), "/registry/configmaps/default/", 1, func(c Change) { changes <- c })
+		ended <- Follow(ctx, filepath.Join(cp.Dir(), "etcd.sock:0"), "/registry/configmaps/default/", 1, func(c Change) {
+			changes <- c
+		})
 	}()
 	maps := kube.CoreV1().ConfigMaps("default")
 	const lives, writes = 3, 5
-	m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "reported"}}, metav1.CreateOptions{})
+	m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "reported"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

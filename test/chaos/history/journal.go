@@ -32,8 +32,8 @@ type entry struct {
 	More bool `json:"more"`
 }
 
-// Read tells of each state of each instance that was committed since it was last called. A journal that was written anew
-// meanwhile is read from its beginning: it has the last state of each.
+// Read tells of each state of each instance that was committed since it was last called. A journal that was written
+// anew meanwhile is read from its beginning: it has the last state of each.
 func (j *Journal) Read(report func(simcloud.Instance)) error {
 	for {
 		if err := j.read(report); err != nil {

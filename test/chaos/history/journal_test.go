@@ -43,7 +43,8 @@ func TestEachCommittedStateIsReadOnce(t *testing.T) {
 			t.Fatalf("read %q, want %q", got, want)
 		}
 	}
-	commit(journal.Op{Key: "meta", Value: map[string]int{"created": 1}}, journal.Op{Key: "userdata/a", Value: []byte("x")}, of("a", simcloud.StatePending))
+	commit(journal.Op{Key: "meta", Value: map[string]int{"created": 1}}, journal.Op{Key: "userdata/a", Value: []byte("x")},
+		of("a", simcloud.StatePending))
 	commit(of("b", simcloud.StatePending))
 	reads("a pending", "b pending")
 	reads()
@@ -62,7 +63,8 @@ func TestEachCommittedStateIsReadOnce(t *testing.T) {
 		{`{"k":"meta","v":1,"more":true}` + "\n" + `{"k":"instance/c","v":{"instance":{"id":"c",`, ""},
 		{`"state":"running"}},"more":true}` + "\n", ""},
 		{`{"k":"userdata/c","v":"eA=="}` + "\n", "c running"},
-		{`{"k":"instance/d","v":{"instance":{"id":"d","state":"pending"}},"more":true}` + "\n" + `{"k":"meta","v":2,"more":true}` + "\n", ""},
+		{`{"k":"instance/d","v":{"instance":{"id":"d","state":"pending"}},"more":true}` + "\n" +
+			`{"k":"meta","v":2,"more":true}` + "\n", ""},
 		{`{"k":"userdata/d","v":"eA=="}` + "\n", "d pending"},
 	} {
 		if _, err := file.WriteString(part.text); err != nil {

@@ -189,7 +189,8 @@ func (j *Judge) deleted(at time.Time, m *machine) {
 		}
 	}
 	if _, least := who.within(since); n < least {
-		j.breach(at, "I3", "available machine %s of set %s was deleted: %s has %d available of at least %d", m.name, set.name, who.name, n, least)
+		j.breach(at, "I3", "available machine %s of set %s was deleted: %s has %d available of at least %d", m.name, set.name,
+			who.name, n, least)
 	}
 }
 
@@ -235,7 +236,8 @@ func available(m *v1beta1.Machine) bool {
 	return m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
 }
 
-// bounds are what a deployment may have. They are worked out here anew, so that it does not happen that the judge share an error with the judged.
+// bounds are what a deployment may have. They are worked out here anew, so that it does not happen that the judge
+// share an error with the judged.
 func bounds(d *v1beta1.MachineDeployment) (most, least int) {
 	n := int(replicas(d.Spec.Replicas))
 	surge, unavailable := 1, 0

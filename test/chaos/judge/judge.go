@@ -88,7 +88,8 @@ func (j *Judge) Breaches() (broken, excused []Breach) {
 		if m == nil || !m.unwantedSince.IsZero() && !m.unwantedSince.After(r.at) {
 			continue
 		}
-		broken = append(broken, Breach{r.at, "I2", fmt.Sprintf("instance %s was deleted, and its machine %s (%s) is wanted", r.id, m.name, r.uid)})
+		broken = append(broken, Breach{r.at, "I2", fmt.Sprintf("instance %s was deleted, and its machine %s (%s) is wanted",
+			r.id, m.name, r.uid)})
 	}
 	for _, e := range j.excesses {
 		if j.excuses(e.At) {

@@ -22,10 +22,11 @@ type story struct {
 	machines map[string]*v1beta1.Machine
 }
 
-// begin is a pool of so many replicas with one set, which has as many running machines m0, m1 and so on. It may have one
-// more, and one less available.
+// begin is a pool of so many replicas with one set, which has as many running machines m0, m1 and so on. It may have
+// one more, and one less available.
 func begin(n int32) *story {
-	s := &story{Judge: New(time.Minute), at: time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC), machines: map[string]*v1beta1.Machine{}}
+	s := &story{Judge: New(time.Minute), at: time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC),
+		machines: map[string]*v1beta1.Machine{}}
 	s.deployment(n)
 	s.set("old", n)
 	for i := range n {
@@ -41,7 +42,8 @@ func (s *story) wait(d time.Duration) { s.at = s.at.Add(d) }
 func (s *story) deployment(n int32) *v1beta1.MachineDeployment {
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "pool", UID: "pool"}}
 	d.Spec.Replicas = &n
-	d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(1))}
+	d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: new(intstr.FromInt32(1)),
+		MaxUnavailable: new(intstr.FromInt32(1))}
 	s.Object(s.at, d)
 	return d
 }
@@ -51,7 +53,8 @@ func owned(kind, name string) []metav1.OwnerReference {
 }
 
 func (s *story) set(name string, n int32) *v1beta1.MachineSet {
-	set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), OwnerReferences: owned("MachineDeployment", "pool")}}
+	set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+		OwnerReferences: owned("MachineDeployment", "pool")}}
 	set.Spec.Replicas = &n
 	s.Object(s.at, set)
 	return set
@@ -59,7 +62,8 @@ func (s *story) set(name string, n int32) *v1beta1.MachineSet {
 
 // make makes a machine and its instance.
 func (s *story) make(name, set string) {
-	s.machines[name] = &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), OwnerReferences: owned("MachineSet", set)}}
+	s.machines[name] = &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+		OwnerReferences: owned("MachineSet", set)}}
 	s.Object(s.at, s.machines[name].DeepCopy())
 	s.instance("i-"+name, name, simcloud.StateRunning)
 }
@@ -222,7 +226,8 @@ func TestTheJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
 			s.instance("i-m0", "m0", simcloud.StateTerminated)
 			s.instance("i-2", "m0", simcloud.StatePending)
 		}, ""},
-		"an instance of nobody": {func(s *story) { s.instance("i-2", "", simcloud.StatePending) }, "I2: instance i-2 was made for no Machine"},
+		"an instance of nobody": {func(s *story) { s.instance("i-2", "", simcloud.StatePending) },
+			"I2: instance i-2 was made for no Machine"},
 		"the instance of a wanted machine is deleted": {func(s *story) {
 			s.instance("i-m0", "m0", simcloud.StateShuttingDown)
 			s.wait(time.Minute)
@@ -245,7 +250,8 @@ func TestTheJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
 			if len(excused) > 0 {
 				t.Errorf("excused: %v", excused)
 			}
-			if c.want == "" && len(broken) > 0 || c.want != "" && (len(broken) != 1 || !strings.Contains(broken[0].String(), c.want)) {
+			if c.want == "" && len(broken) > 0 || c.want != "" &&
+				(len(broken) != 1 || !strings.Contains(broken[0].String(), c.want)) {
 				t.Errorf("the judge says %v, want %q", broken, c.want)
 			}
 		})

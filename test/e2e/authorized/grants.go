@@ -1,6 +1,6 @@
-// Package authorized holds the roles in config/rbac against what the processes asked of real API servers, as their audit
-// logs tell: no request was refused, none was allowed by anything but the roles, and each verb that a role gives was asked
-// for.
+// Package authorized holds the roles in config/rbac against what the processes asked of real API servers, as their
+// audit logs tell: no request was refused, none was allowed by anything but the roles, and each verb that a role
+// gives was asked for.
 //
 // Each test that runs the processes records what they used; when the whole suite has run, what nobody used is found.
 package authorized
@@ -55,8 +55,8 @@ func (g Grant) allows(r auditlog.Request) bool {
 		(g.Namespace == "" || g.Namespace == r.Namespace) && (g.within == "" || g.within == r.Namespace) && g.names(r)
 }
 
-// names says whether the grant is for the object of the request. The lease of a process for one namespace has that in its name,
-// as its role has.
+// names says whether the grant is for the object of the request. The lease of a process for one namespace has that in
+// its name, as its role has.
 func (g Grant) names(r auditlog.Request) bool {
 	return g.Name == "" || g.Name == r.Name || g.Resource == "leases" && strings.HasPrefix(r.Name, g.Name+"-")
 }

@@ -33,7 +33,8 @@ func judge(requests []auditlog.Request, grants []Grant) (used map[Grant]bool, wr
 	return used, slices.Compact(wrong)
 }
 
-// find returns the grant that allows the request. Where one cluster is both, several may, and the one for less is meant.
+// find returns the grant that allows the request. Where one cluster is both, several may, and the one for less is
+// meant.
 func find(grants []Grant, r auditlog.Request) (found Grant, ok bool) {
 	for _, g := range grants {
 		if g.allows(r) && (!ok || g.precise() > found.precise()) {

@@ -20,9 +20,10 @@ var (
 	control = Grant{Role: config.ProviderControl, Verb: "get", Resource: "secrets"}
 	tokens  = Grant{Role: config.ProviderTarget, Namespace: "kube-system", Verb: "get", Resource: "secrets"}
 	evict   = Grant{Role: config.ProviderTarget, Verb: "create", Resource: "pods/eviction"}
-	record  = Grant{Role: config.ManagerControl, Namespace: "machinist-system", Verb: "get", Resource: "configmaps", Name: "id"}
-	inside  = Grant{Role: config.ProviderControl, Verb: "get", Resource: "secrets", within: "inside"}
-	all     = []Grant{control, tokens, evict, record}
+	record  = Grant{Role: config.ManagerControl, Namespace: "machinist-system", Verb: "get", Resource: "configmaps",
+		Name: "id"}
+	inside = Grant{Role: config.ProviderControl, Verb: "get", Resource: "secrets", within: "inside"}
+	all    = []Grant{control, tokens, evict, record}
 )
 
 // P-11.
@@ -47,30 +48,40 @@ func TestJudge(t *testing.T) {
 			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) { r.Code = 404 })}, []Grant{control}, nil},
 		"of two the one for less": {all, []auditlog.Request{get("kube-system")}, []Grant{tokens}, nil},
 		"a subresource": {all,
-			[]auditlog.Request{{User: "p", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "a", Name: "b", Code: 201}}, []Grant{evict}, nil},
+			[]auditlog.Request{{User: "p", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "a", Name: "b",
+				Code: 201}}, []Grant{evict}, nil},
 		"not its resource": {all,
 			[]auditlog.Request{{User: "p", Verb: "create", Resource: "pods", Namespace: "a", Code: 201}},
 			nil, []string{`create pods in namespace "a" by p is allowed by something else than the roles`}},
 		"an object of a name": {all,
-			[]auditlog.Request{{User: "p", Verb: "get", Resource: "configmaps", Namespace: "machinist-system", Name: "id", Code: 200}}, []Grant{record}, nil},
+			[]auditlog.Request{{User: "p", Verb: "get", Resource: "configmaps", Namespace: "machinist-system", Name: "id",
+				Code: 200}}, []Grant{record}, nil},
 		"not another object": {all,
-			[]auditlog.Request{{User: "p", Verb: "get", Resource: "configmaps", Namespace: "machinist-system", Name: "other", Code: 200}},
+			[]auditlog.Request{{User: "p", Verb: "get", Resource: "configmaps", Namespace: "machinist-system", Name: "other",
+				Code: 200}},
 			nil, []string{`get configmaps in namespace "machinist-system" by p is allowed by something else than the roles`}},
 		"not another group": {all,
 			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) { r.Group = "other" })},
 			nil, []string{`get secrets.other in namespace "default" by p is allowed by something else than the roles`}},
 		"a denial": {[]Grant{tokens},
-			[]auditlog.Request{with(get("default"), denied)}, nil, []string{`get secrets in namespace "default" by p was refused`}},
+			[]auditlog.Request{with(get("default"), denied)}, nil,
+			[]string{`get secrets in namespace "default" by p was refused`}},
 		"many denials of a kind are one": {[]Grant{tokens},
-			[]auditlog.Request{with(get("default"), denied), with(get("default"), denied)}, nil, []string{`get secrets in namespace "default" by p was refused`}},
+			[]auditlog.Request{with(get("default"), denied), with(get("default"), denied)}, nil,
+			[]string{`get secrets in namespace "default" by p was refused`}},
 		"a denial by an API server that has not read the roles yet": {all,
-			[]auditlog.Request{with(get("default"), denied), with(auditlog.Request{User: "p", Verb: "get", Path: "/readyz"}, denied)}, nil, nil},
+			[]auditlog.Request{with(get("default"), denied), with(auditlog.Request{User: "p", Verb: "get", Path: "/readyz"},
+				denied)}, nil, nil},
 		"a denial outside of the namespace for which the role is bound": {[]Grant{inside},
-			[]auditlog.Request{get("inside"), with(get("outside"), denied)}, []Grant{inside}, []string{`get secrets in namespace "outside" by p was refused`}},
+			[]auditlog.Request{get("inside"), with(get("outside"), denied)}, []Grant{inside},
+			[]string{`get secrets in namespace "outside" by p was refused`}},
 		"a rejection by admission, whatever was admitted before": {all,
-			[]auditlog.Request{get("default"), with(get("default"), refused)}, []Grant{control}, []string{`get secrets in namespace "default" by p was refused`}},
+			[]auditlog.Request{get("default"), with(get("default"), refused)}, []Grant{control},
+			[]string{`get secrets in namespace "default" by p was refused`}},
 		"a rejection because the namespace is being deleted": {all,
-			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) { r.Code, r.NamespaceEnds = 403, true })}, nil, nil},
+			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) {
+				r.Code, r.NamespaceEnds = 403, true
+			})}, nil, nil},
 		"what everybody may ask": {all, []auditlog.Request{{User: "p", Verb: "get", Path: "/readyz", Code: 200}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,11 +115,13 @@ func TestANeedlessVerbIsFound(t *testing.T) {
 		t.Errorf("all are used or have a reason: %v", err)
 	}
 	err = compare(append(slices.Clone(all), needless), used, reasons)
-	if err == nil || !strings.Contains(err.Error(), `"provider-target: delete persistentvolumes"`) || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(err.Error(), `"provider-target: delete persistentvolumes"`) ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("with a needless verb: %v", err)
 	}
 	reasons["provider-target: get pods"] = "a reason"
-	if err := compare(all, used, reasons); err == nil || !strings.Contains(err.Error(), `there is a reason for "provider-target: get pods"`) {
+	if err := compare(all, used, reasons); err == nil ||
+		!strings.Contains(err.Error(), `there is a reason for "provider-target: get pods"`) {
 		t.Errorf("with a reason for what is not granted: %v", err)
 	}
 }
@@ -116,7 +129,8 @@ func TestANeedlessVerbIsFound(t *testing.T) {
 // entry is a line of an audit log.
 func entry(user, verb, resource, ns, name string) string {
 	return fmt.Sprintf(`{"kind":"Event","stage":"ResponseComplete","requestURI":"/x","verb":%q,"user":{"username":%q},`+
-		`"objectRef":{"resource":%q,"namespace":%q,"name":%q},"responseStatus":{"code":200}}`+"\n", verb, user, resource, ns, name)
+		`"objectRef":{"resource":%q,"namespace":%q,"name":%q},"responseStatus":{"code":200}}`+"\n", verb, user,
+		resource, ns, name)
 }
 
 // P-11.
@@ -129,7 +143,8 @@ func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 		}
 		return path
 	}
-	secret, node := entry("machinist-provider-sim", "get", "secrets", "default", "a"), entry("machinist-manager", "patch", "nodes", "", "a")
+	secret, node := entry("machinist-provider-sim", "get", "secrets", "default", "a"), entry("machinist-manager", "patch",
+		"nodes", "", "a")
 	control, target := log("control", secret+entry("kubelet", "delete", "nodes", "", "a")), log("target", node)
 	if err := Record(folder, Clusters{Control: control, Target: target}); err != nil {
 		t.Errorf("each where it may: %v", err)
@@ -151,7 +166,8 @@ func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := slices.Sorted(maps.Keys(used)), []string{"manager-target: patch nodes", "provider-control: get secrets"}; !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(used)), []string{"manager-target: patch nodes",
+		"provider-control: get secrets"}; !slices.Equal(got, want) {
 		t.Errorf("used are %q, want %q", got, want)
 	}
 }

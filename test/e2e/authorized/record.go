@@ -26,13 +26,13 @@ func processes() []process {
 	}
 }
 
-// Clusters are the audit logs of a control cluster and of a target cluster. They may be the same, and Target is "" where
-// there is none. Namespace is the only one in which the roles for all of the control cluster are bound, "" if they are bound
-// for all.
+// Clusters are the audit logs of a control cluster and of a target cluster. They may be the same, and Target is ""
+// where there is none. Namespace is the only one in which the roles for all of the control cluster are bound, "" if
+// they are bound for all.
 type Clusters struct{ Control, Target, Namespace string }
 
-// Record adds what was used of the roles to the folder, and returns an error that names each request that was refused, or
-// that the roles do not allow.
+// Record adds what was used of the roles to the folder, and returns an error that names each request that was
+// refused, or that the roles do not allow.
 func Record(folder string, c Clusters) error {
 	var lines, wrong []string
 	for _, p := range processes() {
@@ -94,8 +94,8 @@ func write(folder string, lines []string) error {
 	return nil
 }
 
-// Unused returns an error that names each grant of the roles that no record in the folder has and that is not known to be
-// needed without being asked for.
+// Unused returns an error that names each grant of the roles that no record in the folder has and that is not known
+// to be needed without being asked for.
 func Unused(folder string) error {
 	var grants []Grant
 	for _, p := range processes() {
@@ -140,7 +140,8 @@ func compare(grants []Grant, used map[string]bool, reasons map[string]string) er
 		s := g.String()
 		given[s] = true
 		if !used[s] && reasons[s] == "" {
-			errs = append(errs, fmt.Errorf("no request used %q: take it from the markers in internal/rbac, or test what needs it", s))
+			errs = append(errs,
+				fmt.Errorf("no request used %q: take it from the markers in internal/rbac, or test what needs it", s))
 		}
 	}
 	for s := range reasons {

@@ -1,8 +1,8 @@
-// Package ledger keeps what the last pass of the orphan collection found where people can read it: only a provider's process
-// can list the cloud, and a person has no access to that process.
+// Package ledger keeps what the last pass of the orphan collection found where people can read it: only a provider's
+// process can list the cloud, and a person has no access to that process.
 //
-// It is a ConfigMap in the namespace of the leases, with one key for each provider. It is read once a pass and written only
-// when it has something else to say, so that a fleet in order costs no write.
+// It is a ConfigMap in the namespace of the leases, with one key for each provider. It is read once a pass and
+// written only when it has something else to say, so that a fleet in order costs no write.
 package ledger
 
 import (
@@ -43,8 +43,8 @@ type Page struct {
 	Stopped string `json:"stopped,omitempty"`
 	// Unlisted are the classes, or machines without one, whose instances could not be listed, with the reason in a word.
 	Unlisted []Unlisted `json:"unlisted,omitempty"`
-	// Total is how many instances were found that have no Machine, or are one too many for theirs. Entries describe them, at
-	// most MostEntries.
+	// Total is how many instances were found that have no Machine, or are one too many for theirs. Entries describe
+	// them, at most MostEntries.
 	Total   int     `json:"total"`
 	Entries []Entry `json:"entries,omitempty"`
 }
@@ -80,8 +80,8 @@ type Book struct {
 	Namespace string
 }
 
-// Key is that of a provider's page in the ConfigMap. It can tell a provider for one namespace from one for all, since neither
-// name has a dot.
+// Key is that of a provider's page in the ConfigMap. It can tell a provider for one namespace from one for all, since
+// neither name has a dot.
 func Key(provider, namespace string) string {
 	if namespace == "" {
 		return provider

@@ -35,14 +35,16 @@ func TestAPageIsBounded(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	page := Page{Provider: "sim", Total: 5000}
 	for i := range 5000 {
-		page.Entries = append(page.Entries, Entry{ProviderID: fmt.Sprint(i) + strings.Repeat("é", 10_000), Machine: strings.Repeat("m", 10_000)})
+		page.Entries = append(page.Entries, Entry{ProviderID: fmt.Sprint(i) + strings.Repeat("é", 10_000),
+			Machine: strings.Repeat("m", 10_000)})
 		page.Unlisted = append(page.Unlisted, Unlisted{Source: strings.Repeat("s", 10_000)})
 	}
 	if err := (Book{c, "system"}).Keep(t.Context(), page); err != nil {
 		t.Fatal(err)
 	}
 	stored, size := read(t, c, "sim")
-	if stored.Total != 5000 || len(stored.Entries) != MostEntries || len(stored.Unlisted) != MostEntries || size > 200_000 {
+	if stored.Total != 5000 || len(stored.Entries) != MostEntries || len(stored.Unlisted) != MostEntries ||
+		size > 200_000 {
 		t.Errorf("kept %d of %d in %d bytes", len(stored.Entries), stored.Total, size)
 	}
 }
@@ -59,7 +61,8 @@ func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
 		},
 	})
 	book := Book{c, "system"}
-	for _, page := range []Page{{Provider: "sim", Total: 1}, {Provider: "azure", Total: 2}, {Provider: "azure", Namespace: "prod", Total: 3}} {
+	for _, page := range []Page{{Provider: "sim", Total: 1}, {Provider: "azure", Total: 2},
+		{Provider: "azure", Namespace: "prod", Total: 3}} {
 		if err := book.Keep(t.Context(), page); err != nil {
 			t.Fatal(err)
 		}

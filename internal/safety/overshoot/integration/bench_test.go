@@ -68,7 +68,8 @@ func newBench(t testing.TB) *bench {
 		Client: cached, Live: b.admin, Recorder: quiet, Clock: b.clock,
 		MachineCacheVersion: func() string { return "999999999999" }, // What reads the API server has seen everything.
 	})
-	b.deployments = machinedeployment.New(machinedeployment.Options{Client: cached, Live: b.admin, Recorder: quiet, Clock: b.clock})
+	b.deployments = machinedeployment.New(machinedeployment.Options{Client: cached, Live: b.admin, Recorder: quiet,
+		Clock: b.clock})
 	b.restart()
 	return b
 }
@@ -103,7 +104,9 @@ func (b *bench) cached() client.WithWatch {
 			if err != nil {
 				return err
 			}
-			return meta.SetList(list, slices.DeleteFunc(items, func(o runtime.Object) bool { return !matches(o.(client.Object), all) }))
+			return meta.SetList(list, slices.DeleteFunc(items, func(o runtime.Object) bool {
+				return !matches(o.(client.Object), all)
+			}))
 		},
 	})
 }
@@ -132,13 +135,15 @@ func (b *bench) counted() client.Client {
 		return nil
 	}
 	return interceptor.NewClient(b.cached(), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+			options ...client.PatchOption) error {
 			if err := write(); err != nil {
 				return err
 			}
 			return c.Patch(ctx, o, patch, options...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption) error {
 			if err := write(); err != nil {
 				return err
 			}
@@ -268,7 +273,8 @@ func (b *bench) others(set *v1beta1.MachineSet, n int, change ...func(*v1beta1.M
 		for key, value := range set.Spec.Selector.MatchLabels {
 			m.Labels[key] = value
 		}
-		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
+		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set,
+			v1beta1.GroupVersion.WithKind("MachineSet"))}
 		m.Spec = *set.Spec.Template.Spec.DeepCopy()
 		for _, f := range change {
 			f(m)

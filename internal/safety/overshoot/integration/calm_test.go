@@ -40,7 +40,9 @@ func TestMachinesThatDoNotCount(t *testing.T) {
 		m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: time.Now().Add(time.Hour).Format(time.RFC3339)}
 	}
 	b.others(b.set("workers"), 9, preserved)
-	for _, m := range b.others(b.set("workers"), 9, func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }) {
+	for _, m := range b.others(b.set("workers"), 9, func(m *v1beta1.Machine) {
+		m.Finalizers = []string{v1beta1.MachineFinalizer}
+	}) {
 		b.must(b.admin.Delete(b.ctx(), m))
 	}
 	b.others(b.set("workers"), 9, func(m *v1beta1.Machine) { m.OwnerReferences = nil })
@@ -88,13 +90,15 @@ func TestMachinesThatAreHandedOverCountOnce(t *testing.T) {
 	b.newDeployment(4)
 	d, old := b.deployment(), b.allSets()[0]
 	other := old.DeepCopy()
-	other.ObjectMeta = metav1.ObjectMeta{Namespace: b.namespace, Name: "other", Labels: old.Labels, OwnerReferences: old.OwnerReferences}
+	other.ObjectMeta = metav1.ObjectMeta{Namespace: b.namespace, Name: "other", Labels: old.Labels,
+		OwnerReferences: old.OwnerReferences}
 	other.Spec.Replicas = new(int32(0))
 	other.Status = v1beta1.MachineSetStatus{}
 	b.must(b.admin.Create(b.ctx(), other))
 	for _, m := range b.live() {
 		copied := *m.DeepCopy()
-		copied.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, v1beta1.GroupVersion.WithKind("MachineSet"))}
+		copied.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other,
+			v1beta1.GroupVersion.WithKind("MachineSet"))}
 		b.late = append(b.late, copied)
 	}
 	b.check("MachineDeployment/web")
@@ -108,7 +112,8 @@ func TestMachinesThatAreHandedOverCountOnce(t *testing.T) {
 //
 // F-23, F-26.
 func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
-	for name, cutAt := range map[string]int{"before the condition": 2, "before the set": 3, "before the set's condition": 4} {
+	for name, cutAt := range map[string]int{"before the condition": 2, "before the set": 3,
+		"before the set's condition": 4} {
 		for process, restarted := range map[string]bool{"same": false, "new": true} {
 			t.Run(name+", "+process+" process", func(t *testing.T) {
 				b := newBench(t)
@@ -197,7 +202,8 @@ func TestASetThatIsTakenOverIsNoOvershoot(t *testing.T) {
 	b.newSet(9)
 	joined, d := b.set("workers"), b.deployment()
 	b.change(joined, func() {
-		joined.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))}
+		joined.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
+			v1beta1.GroupVersion.WithKind("MachineDeployment"))}
 	})
 	b.check("MachineSet/workers")
 	b.check("MachineDeployment/web")

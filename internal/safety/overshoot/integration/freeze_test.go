@@ -58,7 +58,8 @@ func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
 	b.wantMetric(0)
 	b.setPass("workers")
 	b.wantLive(2)
-	if c := meta.FindStatusCondition(b.set("workers").Status.Conditions, v1beta1.ConditionFrozen); c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonThawed {
+	if c := meta.FindStatusCondition(b.set("workers").Status.Conditions,
+		v1beta1.ConditionFrozen); c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonThawed {
 		t.Errorf("the set says %+v", c)
 	}
 	b.wantEvents()

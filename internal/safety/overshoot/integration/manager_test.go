@@ -39,10 +39,11 @@ func thawed(o client.Object, conditions []metav1.Condition) bool {
 // awaitOwners waits until the deployment and its set are as is says.
 func (b *bench) awaitOwners(is func(client.Object, []metav1.Condition) bool) {
 	b.Helper()
-	env.Await(b, b.admin, &v1beta1.MachineDeploymentList{}, "the deployment", func(l *v1beta1.MachineDeploymentList) (bool, string) {
-		d := &l.Items[0]
-		return is(d, d.Status.Conditions), fmt.Sprintf("%v %+v", d.Labels, d.Status.Conditions)
-	}, client.InNamespace(b.namespace))
+	env.Await(b, b.admin, &v1beta1.MachineDeploymentList{}, "the deployment",
+		func(l *v1beta1.MachineDeploymentList) (bool, string) {
+			d := &l.Items[0]
+			return is(d, d.Status.Conditions), fmt.Sprintf("%v %+v", d.Labels, d.Status.Conditions)
+		}, client.InNamespace(b.namespace))
 	env.Await(b, b.admin, &v1beta1.MachineSetList{}, "the set", func(l *v1beta1.MachineSetList) (bool, string) {
 		set := &l.Items[0]
 		return is(set, set.Status.Conditions), fmt.Sprintf("%v %+v", set.Labels, set.Status.Conditions)
@@ -69,8 +70,10 @@ func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	for range 8 {
 		makers.Go(func() {
 			for ctx.Err() == nil {
-				m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "other-", Labels: set.Spec.Selector.MatchLabels}}
-				m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
+				m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "other-",
+					Labels: set.Spec.Selector.MatchLabels}}
+				m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set,
+					v1beta1.GroupVersion.WithKind("MachineSet"))}
 				m.Spec = *set.Spec.Template.Spec.DeepCopy()
 				if err := b.admin.Create(ctx, m); err != nil && ctx.Err() == nil {
 					b.Errorf("create another machine: %v", err)
@@ -82,19 +85,22 @@ func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); makers.Wait() })
 }
 
-// Somebody makes machines in the name of a set, without end. Its deployment and it are frozen as long as that goes on, and
-// thaw by themselves.
+// Somebody makes machines in the name of a set, without end. Its deployment and it are frozen as long as that goes
+// on, and thaw by themselves.
 //
 // F-20, F-23.
 func TestAFloodFreezesItsOwnersUntilItEnds(t *testing.T) {
 	b := newBench(t)
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
-		if err := errors.Join(index.RegisterMachines(ctx, mgr.GetFieldIndexer()), index.RegisterSets(ctx, mgr.GetFieldIndexer())); err != nil {
+		if err := errors.Join(index.RegisterMachines(ctx, mgr.GetFieldIndexer()),
+			index.RegisterSets(ctx, mgr.GetFieldIndexer())); err != nil {
 			return err
 		}
 		quiet := events.NewFakeRecorder(100000)
-		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: quiet, Clock: clock.RealClock{}})
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: quiet, Clock: clock.RealClock{}})
+		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: quiet,
+			Clock: clock.RealClock{}})
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+			Recorder: quiet, Clock: clock.RealClock{}})
 		safety := overshoot.New(overshoot.Options{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: quiet, Clock: clock.RealClock{},
 			Limits: overshoot.Limits{Up: 1, Down: 1, Period: time.Second},

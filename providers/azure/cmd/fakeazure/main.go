@@ -1,5 +1,5 @@
-// Command fakeazure serves an Azure in memory on loopback, for trying the Azure provider without an account: see package
-// fakeazure. What is made there is gone when it ends.
+// Command fakeazure serves an Azure in memory on loopback, for trying the Azure provider without an account: see
+// package fakeazure. What is made there is gone when it ends.
 package main
 
 import (
@@ -38,7 +38,8 @@ func main() {
 func command() *cobra.Command {
 	var dir, listen string
 	o := fakeazure.Options{
-		Tenant: "00000000-0000-4000-8000-000000000001", Subscription: "00000000-0000-4000-8000-000000000002", Client: "00000000-0000-4000-8000-000000000003",
+		Tenant: "00000000-0000-4000-8000-000000000001", Subscription: "00000000-0000-4000-8000-000000000002",
+		Client: "00000000-0000-4000-8000-000000000003",
 	}
 	cmd := &cobra.Command{
 		Use:           "fakeazure",
@@ -52,12 +53,14 @@ func command() *cobra.Command {
 				return err
 			}
 			o.Secret = rand.Text()
-			o.Subnets = []string{"/subscriptions/" + o.Subscription + "/resourceGroups/machines/providers/Microsoft.Network/virtualNetworks/nodes/subnets/workers"}
+			o.Subnets = []string{"/subscriptions/" + o.Subscription +
+				"/resourceGroups/machines/providers/Microsoft.Network/virtualNetworks/nodes/subnets/workers"}
 			return serve(cmd.Context(), o, dir, listen)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&dir, "dir", "", "folder that gets ca.pem and, once Azure is served, endpoint.json with the address and credentials. Required")
+	flags.StringVar(&dir, "dir", "",
+		"folder that gets ca.pem and, once Azure is served, endpoint.json with the address and credentials. Required")
 	flags.StringVar(&listen, "listen", "127.0.0.1:0", "address of loopback to serve on; port 0 takes a free one")
 	flags.DurationVar(&o.Boot, "boot-time", 500*time.Millisecond, "how long a machine takes to boot")
 	flags.DurationVar(&o.Stop, "stop-time", 300*time.Millisecond, "how long a machine takes to go")
@@ -106,7 +109,8 @@ func serve(ctx context.Context, o fakeazure.Options, dir, listen string) (err er
 		return err
 	}
 	key := rand.Text()
-	server := &http.Server{Handler: azure.WithAdmin(key), TLSConfig: tlsConfig, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: azure.WithAdmin(key), TLSConfig: tlsConfig, ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(listener, "", "") }()
 	if err := fakeazure.WriteEndpoint(endpointFile, fakeazure.Endpoint{

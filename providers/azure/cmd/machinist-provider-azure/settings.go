@@ -38,20 +38,25 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.cloud, "azure-cloud", "AzurePublic", "which Azure: "+strings.Join(cloudNames(), ", "))
 	fs.StringVar(&s.authority, "azure-authority-host", "", "URL of the identity platform of a Private cloud")
 	fs.StringVar(&s.resourceManager, "azure-resource-manager", "", "URL of the Resource Manager of a Private cloud")
-	fs.StringVar(&s.audience, "azure-resource-manager-audience", "", "those that the tokens of a Private cloud are for; by default --azure-resource-manager")
-	fs.StringVar(&s.caFile, "azure-ca-file", "", "certificate authorities (PEM) to trust for Azure, in place of the system's")
+	fs.StringVar(&s.audience, "azure-resource-manager-audience", "",
+		"those that the tokens of a Private cloud are for; by default --azure-resource-manager")
+	fs.StringVar(&s.caFile, "azure-ca-file", "",
+		"certificate authorities (PEM) to trust for Azure, in place of the system's")
 	fs.StringVar(&s.federatedTokenFile, "azure-federated-token-file", os.Getenv("AZURE_FEDERATED_TOKEN_FILE"),
 		"file with the token of this process's workload identity, which credentials without a secret and a certificate use; by default $AZURE_FEDERATED_TOKEN_FILE")
 	fs.StringSliceVar(&s.identityFor, "azure-workload-identity-for", nil,
 		"NAMESPACE/CLIENT-ID that may use this process's workload identity: credentials in that namespace that name that application; may be repeated. By default nobody may")
-	fs.DurationVar(&s.createSettle, "azure-create-settle", 2*time.Minute, "how long a creation whose answer was lost can still take effect at Azure")
+	fs.DurationVar(&s.createSettle, "azure-create-settle", 2*time.Minute,
+		"how long a creation whose answer was lost can still take effect at Azure")
 }
 
 func (s *settings) options() (driver.Options, error) {
-	o := driver.Options{FederatedTokenFile: s.federatedTokenFile, CreateSettle: s.createSettle, PrivateCloud: s.cloud == private}
+	o := driver.Options{FederatedTokenFile: s.federatedTokenFile, CreateSettle: s.createSettle,
+		PrivateCloud: s.cloud == private}
 	switch known, ok := driver.Clouds()[s.cloud]; {
 	case ok && (s.authority != "" || s.resourceManager != "" || s.audience != ""):
-		return o, fmt.Errorf("--azure-authority-host, --azure-resource-manager and --azure-resource-manager-audience are for --azure-cloud=%s", private)
+		return o,
+			fmt.Errorf("--azure-authority-host, --azure-resource-manager and --azure-resource-manager-audience are for --azure-cloud=%s", private)
 	case ok:
 		o.Cloud = known
 	case !o.PrivateCloud:

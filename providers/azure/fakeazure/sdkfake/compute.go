@@ -14,24 +14,34 @@ func (s *served) compute() policy.Transporter {
 	return fake.NewServerFactoryTransport(&fake.ServerFactory{
 		VirtualMachinesServer: fake.VirtualMachinesServer{
 			BeginCreateOrUpdate: s.putVM, BeginUpdate: s.patchVM, Get: s.getVM,
-			BeginDelete:     begins[compute.VirtualMachinesClientDeleteResponse, compute.VirtualMachinesClientBeginDeleteOptions](s, "VirtualMachines_Delete"),
-			BeginDeallocate: begins[compute.VirtualMachinesClientDeallocateResponse, compute.VirtualMachinesClientBeginDeallocateOptions](s, "VirtualMachines_Deallocate"),
-			BeginStart:      begins[compute.VirtualMachinesClientStartResponse, compute.VirtualMachinesClientBeginStartOptions](s, "VirtualMachines_Start"),
-			NewListPager:    lists[compute.VirtualMachinesClientListResponse, compute.VirtualMachinesClientListOptions](s, "VirtualMachines_List"),
-			NewListAllPager: listsAll[compute.VirtualMachinesClientListAllResponse, compute.VirtualMachinesClientListAllOptions](s, "VirtualMachines_ListAll"),
+			BeginDelete: begins[compute.VirtualMachinesClientDeleteResponse,
+				compute.VirtualMachinesClientBeginDeleteOptions](s, "VirtualMachines_Delete"),
+			BeginDeallocate: begins[compute.VirtualMachinesClientDeallocateResponse,
+				compute.VirtualMachinesClientBeginDeallocateOptions](s, "VirtualMachines_Deallocate"),
+			BeginStart: begins[compute.VirtualMachinesClientStartResponse,
+				compute.VirtualMachinesClientBeginStartOptions](s, "VirtualMachines_Start"),
+			NewListPager: lists[compute.VirtualMachinesClientListResponse, compute.VirtualMachinesClientListOptions](s,
+				"VirtualMachines_List"),
+			NewListAllPager: listsAll[compute.VirtualMachinesClientListAllResponse,
+				compute.VirtualMachinesClientListAllOptions](s, "VirtualMachines_ListAll"),
 		},
 		DisksServer: fake.DisksServer{
-			Get:                         reads[compute.DisksClientGetResponse, compute.DisksClientGetOptions](s, "Disks_Get"),
-			BeginUpdate:                 puts[compute.DisksClientUpdateResponse, compute.DiskUpdate, compute.DisksClientBeginUpdateOptions](s, "Disks_Update"),
-			BeginDelete:                 begins[compute.DisksClientDeleteResponse, compute.DisksClientBeginDeleteOptions](s, "Disks_Delete"),
-			NewListByResourceGroupPager: lists[compute.DisksClientListByResourceGroupResponse, compute.DisksClientListByResourceGroupOptions](s, "Disks_ListByResourceGroup"),
-			NewListPager:                listsAll[compute.DisksClientListResponse, compute.DisksClientListOptions](s, "Disks_List"),
+			Get: reads[compute.DisksClientGetResponse, compute.DisksClientGetOptions](s, "Disks_Get"),
+			BeginUpdate: puts[compute.DisksClientUpdateResponse, compute.DiskUpdate,
+				compute.DisksClientBeginUpdateOptions](s, "Disks_Update"),
+			BeginDelete: begins[compute.DisksClientDeleteResponse, compute.DisksClientBeginDeleteOptions](s,
+				"Disks_Delete"),
+			NewListByResourceGroupPager: lists[compute.DisksClientListByResourceGroupResponse,
+				compute.DisksClientListByResourceGroupOptions](s, "Disks_ListByResourceGroup"),
+			NewListPager: listsAll[compute.DisksClientListResponse, compute.DisksClientListOptions](s,
+				"Disks_List"),
 		},
 		ResourceSKUsServer: fake.ResourceSKUsServer{NewListPager: s.listSKUs},
 	})
 }
 
-func (s *served) putVM(_ context.Context, group, name string, vm compute.VirtualMachine, o *compute.VirtualMachinesClientBeginCreateOrUpdateOptions) (
+func (s *served) putVM(_ context.Context, group, name string, vm compute.VirtualMachine,
+	o *compute.VirtualMachinesClientBeginCreateOrUpdateOptions) (
 	azfake.PollerResponder[compute.VirtualMachinesClientCreateOrUpdateResponse], azfake.ErrorResponder,
 ) {
 	c, err := s.with(vm, s.call("VirtualMachines_CreateOrUpdate", group, name))
@@ -44,7 +54,8 @@ func (s *served) putVM(_ context.Context, group, name string, vm compute.Virtual
 	return long[compute.VirtualMachinesClientCreateOrUpdateResponse](s, c)
 }
 
-func (s *served) patchVM(_ context.Context, group, name string, vm compute.VirtualMachineUpdate, o *compute.VirtualMachinesClientBeginUpdateOptions) (
+func (s *served) patchVM(_ context.Context, group, name string, vm compute.VirtualMachineUpdate,
+	o *compute.VirtualMachinesClientBeginUpdateOptions) (
 	azfake.PollerResponder[compute.VirtualMachinesClientUpdateResponse], azfake.ErrorResponder,
 ) {
 	c, err := s.with(vm, s.call("VirtualMachines_Update", group, name))

@@ -10,9 +10,11 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// Handlers of most operations, by what they take: a group and a name, a body or none, and options, of which they know none.
+// Handlers of most operations, by what they take: a group and a name, a body or none, and options, of which they know
+// none.
 
-func reads[T, O any](s *served, operation string) func(context.Context, string, string, *O) (azfake.Responder[T], azfake.ErrorResponder) {
+func reads[T, O any](s *served, operation string) func(context.Context, string, string, *O) (azfake.Responder[T],
+	azfake.ErrorResponder) {
 	return func(_ context.Context, group, name string, o *O) (azfake.Responder[T], azfake.ErrorResponder) {
 		if o != nil {
 			return azfake.Responder[T]{}, unserved(o)
@@ -21,7 +23,8 @@ func reads[T, O any](s *served, operation string) func(context.Context, string, 
 	}
 }
 
-func changes[T, B, O any](s *served, operation string) func(context.Context, string, string, B, *O) (azfake.Responder[T], azfake.ErrorResponder) {
+func changes[T, B, O any](s *served, operation string) func(context.Context, string, string, B,
+	*O) (azfake.Responder[T], azfake.ErrorResponder) {
 	return func(_ context.Context, group, name string, body B, o *O) (azfake.Responder[T], azfake.ErrorResponder) {
 		c, err := s.with(body, s.call(operation, group, name))
 		if o != nil || err != nil {
@@ -31,7 +34,8 @@ func changes[T, B, O any](s *served, operation string) func(context.Context, str
 	}
 }
 
-func begins[T, O any](s *served, operation string) func(context.Context, string, string, *O) (azfake.PollerResponder[T], azfake.ErrorResponder) {
+func begins[T, O any](s *served, operation string) func(context.Context, string, string, *O) (azfake.PollerResponder[T],
+	azfake.ErrorResponder) {
 	return func(_ context.Context, group, name string, o *O) (azfake.PollerResponder[T], azfake.ErrorResponder) {
 		if o != nil {
 			return azfake.PollerResponder[T]{}, unserved(o)
@@ -40,7 +44,8 @@ func begins[T, O any](s *served, operation string) func(context.Context, string,
 	}
 }
 
-func puts[T, B, O any](s *served, operation string) func(context.Context, string, string, B, *O) (azfake.PollerResponder[T], azfake.ErrorResponder) {
+func puts[T, B, O any](s *served, operation string) func(context.Context, string, string, B,
+	*O) (azfake.PollerResponder[T], azfake.ErrorResponder) {
 	return func(_ context.Context, group, name string, body B, o *O) (azfake.PollerResponder[T], azfake.ErrorResponder) {
 		c, err := s.with(body, s.call(operation, group, name))
 		if o != nil || err != nil {

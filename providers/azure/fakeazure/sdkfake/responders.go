@@ -57,7 +57,8 @@ func long[T any](s *served, c fakeazure.Call) (answer azfake.PollerResponder[T],
 // follow tells how an operation stands that a call has begun. What it has made or changed is read at its end.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 func follow[T any](s *served, c fakeazure.Call, at string, answer *azfake.PollerResponder[T]) error {
-	parts := strings.Split(at, "/") // "", subscriptions, one, providers, Microsoft.Compute, locations, one, operations, one
+	// "", subscriptions, one, providers, Microsoft.Compute, locations, one, operations, one
+	parts := strings.Split(at, "/")
 	_, namespace, _ := strings.Cut(parts[4], ".")
 	out, err := s.do(s.call(namespace+"Operations_Get", "", parts[6], parts[8]))
 	if err != nil {

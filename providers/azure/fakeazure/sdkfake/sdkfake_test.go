@@ -24,8 +24,9 @@ import (
 
 const (
 	subscription = "22222222-2222-4222-8222-222222222222"
-	subnet       = "/subscriptions/" + subscription + "/resourceGroups/machines/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
-	endpoint     = "https://management.example.com"
+	subnet       = "/subscriptions/" + subscription +
+		"/resourceGroups/machines/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
+	endpoint = "https://management.example.com"
 )
 
 // azure is one with clients of the SDK that have its transport.
@@ -38,20 +39,23 @@ type azure struct {
 
 func start(t *testing.T, change func(*fakeazure.Options)) *azure {
 	t.Helper()
-	o := fakeazure.Options{Tenant: "tenant", Subscription: subscription, Client: "client", Secret: "secret", Subnets: []string{subnet}, PageSize: 2}
+	o := fakeazure.Options{Tenant: "tenant", Subscription: subscription, Client: "client", Secret: "secret",
+		Subnets: []string{subnet}, PageSize: 2}
 	if change != nil {
 		change(&o)
 	}
 	a := &azure{T: t, Azure: fakeazure.New(o)}
 	t.Cleanup(a.Close)
 	common := azcore.ClientOptions{
-		Cloud: cloud.Configuration{ActiveDirectoryAuthorityHost: endpoint + "/", Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+		Cloud: cloud.Configuration{ActiveDirectoryAuthorityHost: endpoint +
+			"/", Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
 			cloud.ResourceManager: {Endpoint: endpoint, Audience: endpoint},
 		}},
 		Transport: sdkfake.New(a.Azure),
 		Retry:     policy.RetryOptions{MaxRetries: -1},
 	}
-	token, err := azidentity.NewClientSecretCredential("tenant", "client", "secret", &azidentity.ClientSecretCredentialOptions{ClientOptions: common, DisableInstanceDiscovery: true})
+	token, err := azidentity.NewClientSecretCredential("tenant", "client", "secret",
+		&azidentity.ClientSecretCredentialOptions{ClientOptions: common, DisableInstanceDiscovery: true})
 	a.must(err)
 	options := &arm.ClientOptions{ClientOptions: common, DisableRPRegistration: true}
 	a.interfaces, err = armnetwork.NewInterfacesClient(subscription, token, options)
@@ -72,7 +76,8 @@ func (a *azure) begin(name string) (*runtime.Poller[armnetwork.InterfacesClientC
 	return a.interfaces.BeginCreateOrUpdate(a.Context(), "machines", name, armnetwork.Interface{
 		Location: new("westeurope"),
 		Properties: &armnetwork.InterfacePropertiesFormat{IPConfigurations: []*armnetwork.InterfaceIPConfiguration{{
-			Name: new("a"), Properties: &armnetwork.InterfaceIPConfigurationPropertiesFormat{Subnet: &armnetwork.Subnet{ID: new(subnet)}},
+			Name:       new("a"),
+			Properties: &armnetwork.InterfaceIPConfigurationPropertiesFormat{Subnet: &armnetwork.Subnet{ID: new(subnet)}},
 		}}},
 	}, nil)
 }
@@ -167,7 +172,8 @@ func TestErrorsAreAzures(t *testing.T) {
 	_, err = a.interfaces.NewListPager("nowhere", nil).NextPage(t.Context())
 	a.refused(err, http.StatusNotFound, "ResourceGroupNotFound")
 
-	a.Inject(fakeazure.Fault{Operation: "NetworkInterfaces_*", Status: http.StatusTooManyRequests, Code: "TooManyRequests", Message: "not so fast", RetryAfter: 7})
+	a.Inject(fakeazure.Fault{Operation: "NetworkInterfaces_*", Status: http.StatusTooManyRequests, Code: "TooManyRequests",
+		Message: "not so fast", RetryAfter: 7})
 	_, err = a.begin("n")
 	e := a.refused(err, http.StatusTooManyRequests, "TooManyRequests")
 	if e.RawResponse.Header.Get("Retry-After") != "7" || !strings.Contains(e.Error(), "not so fast") {
@@ -181,7 +187,8 @@ func TestWhatIsNotServedFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "not implemented") {
 		t.Errorf("an operation without a handler: %v", err)
 	}
-	_, err = a.vms.BeginDelete(t.Context(), "machines", "m", &armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: new(true)})
+	_, err = a.vms.BeginDelete(t.Context(), "machines", "m",
+		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: new(true)})
 	if err == nil || !strings.Contains(err.Error(), "not served") {
 		t.Errorf("an option that nothing heeds: %v", err)
 	}
@@ -202,7 +209,8 @@ func TestTheApisOwnCodeReadsRequests(t *testing.T) {
 		"a letter of it":     {in + "networkinterfaces/n", "{}"},
 		"a path with no end": {in + "networkInterfaces/", "{}"},
 	} {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPut, endpoint+wrong.path+"?api-version=2025-01-01", strings.NewReader(wrong.body))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPut, endpoint+wrong.path+"?api-version=2025-01-01",
+			strings.NewReader(wrong.body))
 		a.must(err)
 		if response, err := sdkfake.New(a.Azure).Do(request); err == nil {
 			t.Errorf("%s that is wrong is answered: %s", name, response.Status)

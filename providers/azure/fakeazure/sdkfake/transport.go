@@ -1,10 +1,11 @@
-// Package sdkfake puts the fake servers that are generated with Azure's SDK in front of an Azure in memory: a transport that
-// clients of the SDK are made with. The published API's own code so reads each path, parameter and body that a client sends,
-// and what that code does not know fails; what the request then does is up to package fakeazure.
+// Package sdkfake puts the fake servers that are generated with Azure's SDK in front of an Azure in memory: a
+// transport that clients of the SDK are made with. The published API's own code so reads each path, parameter and
+// body that a client sends, and what that code does not know fails; what the request then does is up to package
+// fakeazure.
 //
-// A fake server of the SDK replays answers that were given beforehand, to whoever asks next at the same path. Here there is a
-// server for each request, which is asked anew at each page and each check an operation, so that all answers are what is
-// true by then and several clients do not get in each other's way.
+// A fake server of the SDK replays answers that were given beforehand, to whoever asks next at the same path. Here
+// there is a server for each request, which is asked anew at each page and each check an operation, so that all
+// answers are what is true by then and several clients do not get in each other's way.
 package sdkfake
 
 import (
@@ -95,7 +96,8 @@ type served struct {
 	body    []byte        // of an answer that the SDK's fakes give none
 }
 
-// rejection is an answer that is an error. It goes through the SDK's servers as this, which would drop its header and message.
+// rejection is an answer that is an error. It goes through the SDK's servers as this, which would drop its header and
+// message.
 type answerError struct{ answer fakeazure.Answer }
 
 func (r *answerError) Error() string { return "Azure answers " + r.answer.Code }
@@ -106,7 +108,8 @@ func (s *served) call(operation, group string, names ...string) fakeazure.Call {
 	subscription, _, _ := strings.Cut(strings.TrimPrefix(s.request.URL.Path, "/subscriptions/"), "/")
 	return fakeazure.Call{
 		Operation: operation, Subscription: subscription, Group: group, Names: names, Version: query.Get("api-version"),
-		Authorization: header.Get("Authorization"), ContentType: header.Get("Content-Type"), SkipToken: query.Get("$skiptoken"),
+		Authorization: header.Get("Authorization"), ContentType: header.Get("Content-Type"),
+		SkipToken: query.Get("$skiptoken"),
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 // What the providerSpec refers to.
 const (
 	Subscription = "22222222-2222-4222-8222-222222222222"
-	Subnet       = "/subscriptions/" + Subscription + "/resourceGroups/network/providers/Microsoft.Network/virtualNetworks/nodes/subnets/workers"
-	SSHKey       = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmk= nobody"
+	Subnet       = "/subscriptions/" + Subscription +
+		"/resourceGroups/network/providers/Microsoft.Network/virtualNetworks/nodes/subnets/workers"
+	SSHKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmk= nobody"
 )
 
 // base is a providerSpec that works.
@@ -24,7 +25,8 @@ func base() map[string]any {
 		"image": map[string]any{"marketplace": map[string]any{
 			"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts-gen2", "version": "latest",
 		}},
-		"dataDisks":         []any{map[string]any{"lun": 0, "sizeGiB": 16}, map[string]any{"lun": 3, "sizeGiB": 8, "storageAccountType": "Premium_LRS"}},
+		"dataDisks": []any{map[string]any{"lun": 0, "sizeGiB": 16},
+			map[string]any{"lun": 3, "sizeGiB": 8, "storageAccountType": "Premium_LRS"}},
 		"networkInterfaces": []any{map[string]any{"subnetID": Subnet, "publicIP": true}},
 		"tags":              map[string]any{"team": "blue"},
 		"sshPublicKey":      SSHKey,

@@ -55,8 +55,7 @@ func Render(template []byte, v Values) ([]byte, error) {
 	}
 	var unknown, empty []string
 	out := placeholder.ReplaceAllFunc(template, func(match []byte) []byte {
-		name := string(match[2 : len(match)-2])
-		value, known := values[name]
+		value, known := values[string(match[2:len(match)-2])]
 		switch {
 		case !known:
 			unknown = append(unknown, string(match))

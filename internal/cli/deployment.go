@@ -35,30 +35,28 @@ func (c *Cluster) setsOf(ctx context.Context, d *v1beta1.MachineDeployment) ([]*
 // mostConflicts is how often a change is tried that others' writes of the status come between.
 const mostConflicts = 10
 
-// edit makes a change of a deployment, unless somebody else has changed meanwhile what it was decided upon. It
-// returns what the API server made of it.
+// edit makes a change of a deployment, unless somebody else has changed meanwhile what it was decided upon.
 func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change func(*v1beta1.MachineDeployment),
-	options ...client.PatchOption) (*v1beta1.MachineDeployment, error) {
+	options ...client.PatchOption) error {
 	for range mostConflicts {
 		after := d.DeepCopy()
 		change(after)
 		err := c.Patch(ctx, after, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}), options...)
 		if err == nil {
-			return after, nil
+			return nil
 		}
 		if !apierrors.IsConflict(err) {
-			return nil, c.Explain(fmt.Errorf("change machinedeployment %q: %w", d.Name, err))
+			return c.Explain(fmt.Errorf("change machinedeployment %q: %w", d.Name, err))
 		}
 		fresh, err := c.deployment(ctx, d.Name)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if fresh.UID != d.UID || fresh.Generation != d.Generation {
-			return nil,
-				fmt.Errorf("machinedeployment %q was changed by somebody else meanwhile: nothing was done, check it again", d.Name)
+			return fmt.Errorf("machinedeployment %q was changed by somebody else meanwhile: nothing was done, check it again", d.Name)
 		}
 		d = fresh
 	}
-	return nil, fmt.Errorf("machinedeployment %q: others wrote to it each time that it had to be changed; try again",
+	return fmt.Errorf("machinedeployment %q: others wrote to it each time that it had to be changed; try again",
 		d.Name)
 }

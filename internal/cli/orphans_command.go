@@ -26,8 +26,8 @@ func orphansCommand(env *Env) *cobra.Command {
 		Short: "Show the instances at the clouds that have no machine",
 		Long: `Show the instances at the clouds that have no machine, and what becomes of them.
 
-Only the providers' processes can list the clouds' instances. They do so periodically, and keep what they found in the ConfigMap
-machinist-orphans, which this command reads. The words are as old as they say.`,
+Only the providers' processes can list the clouds' instances. They do so periodically, and keep the
+result in the ConfigMap machinist-orphans, which this command reads. The words are as old as they say.`,
 		Example: `  # Those whose machine was in this namespace
   machinist orphans
 

@@ -61,12 +61,6 @@ func (e *Env) Print(view View, format string) error {
 // Style is how text is written.
 type Style = printer.Style
 
-// table writes rows in columns.
-func table(w io.Writer, head []string, rows [][]string) error { return printer.Table(w, head, rows) }
-
-// visible is how many columns a text takes on a terminal.
-func visible(words string) int { return printer.Visible(words) }
-
 // style is how this environment wants text in a format.
 func (e *Env) style(format string) Style {
 	return Style{Colour: e.Colour, Wide: format == asWide, Plain: e.Plain}

@@ -42,7 +42,7 @@ With strategy OnDelete nothing happens until somebody deletes machines. With str
 			result.Warnings = append(result.Warnings, fmt.Sprintf("it had to be renewed at %s: that takes place now instead",
 				after.UTC().Format(time.RFC3339)))
 		}
-		if _, err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &at }); err != nil {
+		if err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &at }); err != nil {
 			return err
 		}
 		return env.report(result, format)
@@ -79,7 +79,7 @@ func (e *Env) setPaused(paused bool) func(context.Context, *Cluster, string, str
 			return fmt.Errorf("machinedeployment %q is %s", name,
 				map[bool]string{true: "already paused", false: "not paused"}[paused])
 		}
-		if _, err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused }); err != nil {
+		if err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused }); err != nil {
 			return err
 		}
 		return e.report(rollout.Did(d, done), format)

@@ -177,7 +177,7 @@ func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	f.must(err)
 	read := f.deployment()
 	f.roll("b")
-	_, err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) {
+	err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.ClassRef.Name = "c"
 	})
 	if err == nil || !strings.Contains(err.Error(), "changed by somebody else meanwhile") ||
@@ -188,7 +188,7 @@ func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	f.run("rollout", "status", "md/web").succeeds(t)
 	read = f.deployment()
 	f.change(func(d *v1beta1.MachineDeployment) { d.Annotations = map[string]string{"example.com/note": "x"} })
-	if _, err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) {
+	if err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.ClassRef.Name = "c"
 	}); err != nil {
 		t.Error(err)

@@ -94,7 +94,7 @@ func (u *undo) run(ctx context.Context, c *Cluster, name, format string) error {
 		if u.dryRun == dryRunServer {
 			options = append(options, client.DryRunAll)
 		}
-		if _, err = c.edit(ctx, d, back.Apply, options...); err != nil {
+		if err = c.edit(ctx, d, back.Apply, options...); err != nil {
 			return err
 		}
 	}

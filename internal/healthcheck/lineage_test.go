@@ -13,7 +13,8 @@ import (
 
 // made is a machine created at a minute.
 func made(name string, at float64, change ...func(*Subject)) *v1beta1.Machine {
-	return running(name, append([]func(*Subject){func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(at)) }}, change...)...).Machine
+	made := func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(at)) }
+	return running(name, append([]func(*Subject){made}, change...)...).Machine
 }
 
 func deleted(at float64) func(*Subject) {

@@ -18,7 +18,8 @@ import (
 // an instance is absent:
 //
 //   - not before the driver's settling time has passed since the instance was created or adopted, and
-//   - only if two reads in a row say NotFound. An instance that is shown, a failed read and a Ready Node start the count again.
+//   - only if two reads in a row say NotFound. An instance that is shown, a failed read and a Ready Node start the
+//     count again.
 
 // maxRecheck bounds the time between the two reads.
 const maxRecheck = 15 * time.Second

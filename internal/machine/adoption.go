@@ -65,8 +65,8 @@ func (p *pass) adopt(ctx context.Context) (progress, error) {
 		return wait, err
 	}
 	if !bornWithInstance(p.machine) {
-		if proceed, err := p.excludeLaunch(ctx, inputs); err != nil || !bool(proceed) {
-			return wait, err
+		if proceed := p.excludeLaunch(ctx, inputs); !bool(proceed) {
+			return wait, nil
 		}
 	}
 	if !p.machine.Adopting() && !p.adoptionAllowed(inputs) {
@@ -228,26 +228,26 @@ func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error
 
 // excludeLaunch makes sure, where somebody gave the Machine its provider ID later, that no instance was made for it
 // before, or is about to show.
-func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) (progress, error) {
+func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
 	if left := p.createUnsettled(); left > 0 {
 		p.trying(v1beta1.ReasonProvisioning,
 			"Waiting until an instance that may have been asked for before would have shown.")
 		p.requeueIn(left)
-		return wait, nil
+		return wait
 	}
 	made, err := p.Cloud.Get(ctx, provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(),
 		ClusterID: p.ClusterID})
 	switch {
 	case provider.IsNotFound(err):
-		return next, nil
+		return next
 	case err != nil:
 		p.adoptionDelayed(err)
-		return wait, nil
+		return wait
 	}
 	p.trying(v1beta1.ReasonProvisioning, fmt.Sprintf("The machine has the instance %s already, and cannot take over %s.",
 		made.ProviderID, p.machine.Spec.ProviderID))
 	p.requeueIn(refusedAdoption.most)
-	return wait, nil
+	return wait
 }
 
 // adoptionRefused says why the instance cannot be taken over now, and looks again more and more rarely. Like a refused

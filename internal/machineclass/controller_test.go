@@ -91,7 +91,8 @@ func newBench(t *testing.T, driver *scripted, objects ...client.Object) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.cached = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1beta1.MachineClass{}).
+	b.cached = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1beta1.MachineClass{}).
 		WithIndex(&v1beta1.Machine{}, index.MachineByClass, func(o client.Object) []string { return []string{className(o)} }).
 		WithIndex(&v1beta1.Machine{}, index.MachineBySecret, inlineSecrets).
 		WithIndex(&v1beta1.MachineClass{}, resolve.ClassBySecret, func(o client.Object) []string {

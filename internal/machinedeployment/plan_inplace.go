@@ -23,10 +23,10 @@ type Role struct {
 // result:
 //
 //  1. The set of the wanted revision gets the annotation receive-from. From then on it deletes nothing.
-//  2. One patch lowers the replicas of an old set and adds the annotation move-to. The old set deletes nothing either; its
-//     controller hands the machines over one by one.
-//  3. The deployment counts the machines that have arrived: it raises the replicas of the receiving set. When no machine is
-//     left to go, it removes the order from the old set.
+//  2. One patch lowers the replicas of an old set and adds the annotation move-to. The old set deletes nothing
+//     either; its controller hands the machines over one by one.
+//  3. The deployment counts the machines that have arrived: it raises the replicas of the receiving set. When no
+//     machine is left to go, it removes the order from the old set.
 //
 // Until the third step is done the deployment plans nothing else. That takes moments, because no step waits for an
 // update.

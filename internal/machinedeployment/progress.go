@@ -127,7 +127,8 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
 				c.Status == metav1.ConditionTrue {
 				note(c.LastTransitionTime.Time)
-				if available := c.LastTransitionTime.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second); !available.After(now) {
+				minReady := time.Duration(d.Spec.MinReadySeconds) * time.Second
+				if available := c.LastTransitionTime.Add(minReady); !available.After(now) {
 					note(available)
 				}
 			}

@@ -49,7 +49,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	case err != nil, p.deletionBlocked:
 		return false, err
 	}
-	again, err = p.create(ctx, plan.Create)
+	again = p.create(ctx, plan.Create)
 	return again && !p.late, err
 }
 

@@ -27,13 +27,13 @@ const (
 
 // create makes at most n machines, no more than the batch allows. The batch doubles with every round that succeeds,
 // so a set whose machines a quota or a webhook rejects makes a few requests and not thousands.
-func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
+func (p *pass) create(ctx context.Context, n int) (again bool) {
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)
 	}
 	n = min(n, p.batch)
 	if n == 0 {
-		return true, nil
+		return true
 	}
 	prototype := templateOf(p.state.Set).machine(p.provider(ctx))
 	results := make([]createResult, n)
@@ -64,17 +64,17 @@ func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 		p.batch = min(2*p.batch, maxBatch)
 		p.known.batch = min(p.batch, confirmedBatch)
 		p.known.creation, p.known.creationFailure = backoff{}, Reason{}
-		return true, nil
+		return true
 	}
 	p.known.batch = 0
 	if apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
-		return false, nil // Nothing can be created or recorded here any more.
+		return false // Nothing can be created or recorded here any more.
 	}
 	logf.FromContext(ctx).Info("Creating machines failed", "asked", n, "created", len(names), "cause", failure.Error())
 	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
 	p.known.creationFailure = p.failure
 	p.known.creation.fail(p.state.Now, minCreationBackoff, maxCreationBackoff)
-	return false, nil
+	return false
 }
 
 // createResult is the outcome of creating one machine.

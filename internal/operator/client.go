@@ -64,7 +64,7 @@ func (c *cachedClient) bounded(ctx context.Context, f form, read func(context.Co
 	limited, cancel := context.WithTimeoutCause(ctx, c.timeout, ErrBehind)
 	defer cancel()
 	err := read(limited)
-	if err != nil && ctx.Err() == nil && context.Cause(limited) == ErrBehind {
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), ErrBehind) {
 		return fmt.Errorf("%w: %s, after %s: %w", ErrBehind, f, c.timeout, err)
 	}
 	return err

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -154,7 +155,7 @@ func mismatchGauge(registerer prometheus.Registerer) (prometheus.Gauge, error) {
 	if err == nil {
 		return gauge, nil
 	}
-	if registered, ok := err.(prometheus.AlreadyRegisteredError); ok {
+	if registered, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if existing, ok := registered.ExistingCollector.(prometheus.Gauge); ok {
 			return existing, nil
 		}

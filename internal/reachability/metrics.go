@@ -1,6 +1,7 @@
 package reachability
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,7 @@ func FrozenMetric(registerer prometheus.Registerer) (*prometheus.GaugeVec, error
 	if err == nil {
 		return gauge, nil
 	}
-	if registered, ok := err.(prometheus.AlreadyRegisteredError); ok {
+	if registered, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if existing, ok := registered.ExistingCollector.(*prometheus.GaugeVec); ok {
 			return existing, nil
 		}

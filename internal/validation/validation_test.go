@@ -15,7 +15,8 @@ import (
 //
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	marked := func(key string) field.ErrorList {
-		return validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Annotations: map[string]string{key: ""}}})
+		meta := v1beta1.TemplateMeta{Annotations: map[string]string{key: ""}}
+		return validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: meta})
 	}
 	withNodeTemplate := func(n v1beta1.NodeTemplate) field.ErrorList {
 		return validation.Template(&v1beta1.MachineTemplateSpec{Spec: v1beta1.MachineSpec{Node: n}})

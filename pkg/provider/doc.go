@@ -9,8 +9,8 @@
 //
 // Three rules make crashes, lost answers and retries harmless, and every driver has to keep them:
 //
-//   - Create is idempotent by CreateRequest.Token, and an instance that already carries CreateRequest.Machine.UID as its
-//     tag is returned instead of making another.
+//   - Create is idempotent by CreateRequest.Token, and an instance that already carries CreateRequest.Machine.UID as
+//     its tag is returned instead of making another.
 //   - What Create makes is tagged with CreateRequest.Tags in the same call that makes it, so that List and Get find it
 //     even when the answer was lost.
 //   - Delete reports Gone only when nothing of the instance is left that costs money or blocks a name: disks, network

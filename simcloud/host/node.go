@@ -38,7 +38,8 @@ func (m *machine) register(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	node, err := m.conn.core.Nodes().Create(call, wanted, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
 		if node, err = m.syncNode(ctx, true); err != nil {
 			return err
 		}
@@ -46,9 +47,9 @@ func (m *machine) register(ctx context.Context) error {
 		if node.Spec.ProviderID != "" && node.Spec.ProviderID != m.spec.ProviderID {
 			m.printf("kubelet: node %s says that it is %s", node.Name, node.Spec.ProviderID)
 		}
-	} else if err != nil {
+	case err != nil:
 		return err
-	} else {
+	default:
 		m.printf("kubelet: registered node %s", node.Name)
 	}
 	m.mu.Lock()
@@ -160,7 +161,8 @@ func (m *machine) node(now time.Time) *corev1.Node {
 	allocatable := maps.Clone(capacity)
 	allocatable[corev1.ResourceMemory] = *resource.NewQuantity(max(0, t.MemoryMiB-evictionMemoryMiB)<<20,
 		resource.BinarySI)
-	allocatable[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(t.EphemeralStorageGiB<<30*(100-evictionStoragePercent)/100, resource.BinarySI)
+	storage := t.EphemeralStorageGiB << 30 * (100 - evictionStoragePercent) / 100
+	allocatable[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(storage, resource.BinarySI)
 
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason,
 		message string) corev1.NodeCondition {

@@ -154,11 +154,12 @@ func (p *player) know(from *corev1.Pod) {
 		var fresh *pod
 		fresh, complaint = newPod(from, now, p.spec.Settings)
 		p.pods[from.UID] = fresh
-		if fresh.hostNetwork {
+		switch {
+		case fresh.hostNetwork:
 			fresh.ip = p.spec.Address.String()
-		} else if fresh.ip == "" {
+		case fresh.ip == "":
 			fresh.ip = p.takeIP()
-		} else {
+		default:
 			p.ips[fresh.ip] = true
 		}
 	}

@@ -276,7 +276,7 @@ func (j *Journal) compact() (err error) {
 		}
 		positions[key] = position{size, len(text)}
 		size += int64(len(text))
-		writer.Write(text) // a failure stays and shows in Flush
+		_, _ = writer.Write(text) // a failure stays and shows in Flush
 	}
 	if err := errors.Join(writer.Flush(), file.Sync()); err != nil {
 		return fmt.Errorf("compact journal: %w", err)

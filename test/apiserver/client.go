@@ -161,12 +161,11 @@ func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Pa
 	options ...client.PatchOption) error {
 	var opts client.PatchOptions
 	opts.ApplyOptions(options)
-	return c.patch(ctx, o, o, patch, c.request("patch", "", opts.DryRun), opts)
+	return c.patch(ctx, o, o, patch, c.request("patch", "", opts.DryRun))
 }
 
 // patch sends the patch that follows from body to the object of o and puts the answer into body.
-func (c *liveClient) patch(ctx context.Context, o, body client.Object, patch client.Patch, req request,
-	opts client.PatchOptions) error {
+func (c *liveClient) patch(ctx context.Context, o, body client.Object, patch client.Patch, req request) error {
 	k, err := c.kindOf(ctx, o)
 	if err != nil {
 		return err

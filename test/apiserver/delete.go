@@ -112,7 +112,7 @@ func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []stri
 	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
 	switch {
-	case opts.OrphanDependents != nil: //nolint:staticcheck // Old clients still say it so.
+	case opts.OrphanDependents != nil: // Old clients still set it.
 		orphan, foreground = *opts.OrphanDependents, false
 	case opts.PropagationPolicy != nil:
 		orphan = *opts.PropagationPolicy == metav1.DeletePropagationOrphan

@@ -60,10 +60,6 @@ func machine(name string) *v1beta1.Machine {
 	}
 }
 
-func node(name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
 // live gives a machine the status that one has whose Node is there.
 func live(m *v1beta1.Machine) {
 	m.Status = v1beta1.MachineStatus{

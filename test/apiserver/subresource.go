@@ -115,7 +115,7 @@ func (r *subResource) Patch(ctx context.Context, o client.Object, patch client.P
 		}
 		return r.missing(k)
 	}
-	return r.client.patch(ctx, o, body, patch, req, opts.PatchOptions)
+	return r.client.patch(ctx, o, body, patch, req)
 }
 
 func (r *subResource) patchScale(k *kind, req request, o, body client.Object, patch client.Patch) error {

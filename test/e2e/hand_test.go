@@ -72,7 +72,7 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 	})
 	listNodes, rest, _ := strings.Cut(rest, "\n")
 	if out, err := exec.Command("bash", "-c",
-		script[:strings.Index(script, "  kubectl apply")]+listNodes).CombinedOutput(); err != nil ||
+		strings.Split(script, "  kubectl apply")[0]+listNodes).CombinedOutput(); err != nil ||
 		strings.Count(string(out), " Ready ") != 3 {
 		t.Errorf("%s: %v, and not three nodes:\n%s", listNodes, err, out)
 	}

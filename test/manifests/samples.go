@@ -19,7 +19,8 @@ kind: MachineClass
 metadata: {name: small}
 spec:
   provider: sim
-  providerSpec: {apiVersion: sim.machinist.dev/v1beta1, kind: SimMachine, region: sim-1, instanceType: small, image: sim-os-1}
+  providerSpec:
+    {apiVersion: sim.machinist.dev/v1beta1, kind: SimMachine, region: sim-1, instanceType: small, image: sim-os-1}
 `
 	Machine = `
 apiVersion: machinist.dev/v1beta1
@@ -34,7 +35,8 @@ kind: Machine
 metadata: {name: one}
 spec:
   provider: sim
-  providerSpec: {apiVersion: sim.machinist.dev/v1beta1, kind: SimMachine, region: sim-1, instanceType: small, image: sim-os-1}
+  providerSpec:
+    {apiVersion: sim.machinist.dev/v1beta1, kind: SimMachine, region: sim-1, instanceType: small, image: sim-os-1}
 `
 	Set = `
 apiVersion: machinist.dev/v1beta1

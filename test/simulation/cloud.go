@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -278,7 +279,7 @@ func (d driver) do(verb string, m provider.Machine, reads bool, f func(late bool
 		}
 		return errNoAnswer
 	})
-	if err == errNoAnswer {
+	if errors.Is(err, errNoAnswer) {
 		return provider.Errorf(provider.DeadlineExceeded, "no answer")
 	}
 	return err

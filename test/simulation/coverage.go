@@ -87,8 +87,9 @@ func (c Coverage) Table() string {
 
 // outOfReach says where a fault is none, so that it is in no column's number.
 const outOfReach = `plans: no faults are: after a read a crash (it is one before the next effect), an answer that is lost or late and a request in flight,
-  since a read changes nothing; a conflict of what is created, read or deleted without a version; a denial of reading bootstrap
-  tokens (who may not read them makes none); a token's creation in flight (Kubernetes removes it, which is not in the world);
+  since a read changes nothing; a conflict of what is created, read or deleted without a version; a denial of
+  reading bootstrap tokens (who may not read them makes none); a token's creation in flight (Kubernetes removes it,
+  which is not in the world);
   a frozen or lost watch of a kind that the process does not cache
 `
 

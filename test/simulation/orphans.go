@@ -211,7 +211,8 @@ func letGo(class string) Action {
 				return err
 			}
 			changed := o.DeepCopy()
-			changed.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: w.clock.at.Add(12 * time.Hour).UTC().Format(time.RFC3339)}
+			until := w.clock.at.Add(12 * time.Hour).UTC().Format(time.RFC3339)
+			changed.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: until}
 			return c.Patch(ctx, changed, client.MergeFrom(o))
 		}}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
@@ -131,8 +130,8 @@ func machineBranch(m *v1beta1.Machine) Branch {
 		b.Ready = 1
 	}
 	if c := why.Blocking(m); c != nil {
-		b.Reason, b.Explanation, b.Since = c.Reason, why.MeaningOf(c.Type,
-			c.Reason).Explanation, timeOf(metav1.Time(c.LastTransitionTime))
+		b.Reason, b.Since = c.Reason, timeOf(c.LastTransitionTime)
+		b.Explanation = why.MeaningOf(c.Type, c.Reason).Explanation
 	}
 	return b
 }

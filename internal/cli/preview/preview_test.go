@@ -203,7 +203,8 @@ func checkBounds(t *testing.T, f Fleet, p *Plan) {
 	if len(seen) != len(f.Machines) {
 		t.Errorf("%d machines have a fate, there are %d", len(seen), len(f.Machines))
 	}
-	if got := int32(len(p.Machines.Unchanged)+len(p.Machines.Updated)) + p.Machines.Created - p.Machines.Transient; len(p.Changes) > 0 && got != p.Replicas {
+	got := int32(len(p.Machines.Unchanged)+len(p.Machines.Updated)) + p.Machines.Created - p.Machines.Transient
+	if len(p.Changes) > 0 && got != p.Replicas {
 		t.Errorf("in the end there are %d machines, replicas are %d", got, p.Replicas)
 	}
 }

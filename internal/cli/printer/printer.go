@@ -21,11 +21,20 @@ type Style struct {
 	Plain bool
 }
 
-// Good, Bad, Warn, Faint and Strong colour a word where colours are wanted. Colours only repeat what the words say.
-func (s Style) Good(text string) string   { return s.paint("32", text) }
-func (s Style) Bad(text string) string    { return s.paint("31", text) }
-func (s Style) Warn(text string) string   { return s.paint("33", text) }
-func (s Style) Faint(text string) string  { return s.paint("2", text) }
+// Good colours a word green where colours are wanted. Like those of the other methods, the colour only repeats what the
+// word says.
+func (s Style) Good(text string) string { return s.paint("32", text) }
+
+// Bad colours a word red.
+func (s Style) Bad(text string) string { return s.paint("31", text) }
+
+// Warn colours a word yellow.
+func (s Style) Warn(text string) string { return s.paint("33", text) }
+
+// Faint dims a word.
+func (s Style) Faint(text string) string { return s.paint("2", text) }
+
+// Strong makes a word bold.
 func (s Style) Strong(text string) string { return s.paint("1", text) }
 
 func (s Style) paint(code, text string) string {

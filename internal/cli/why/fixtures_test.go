@@ -80,8 +80,6 @@ func yes(kind, reason, message string, since time.Duration) func(*v1beta1.Machin
 	return condition(kind, metav1.ConditionTrue, reason, message, since)
 }
 
-func without(kind string) func(*v1beta1.Machine) { return condition(kind, "", "", "", 0) }
-
 func phase(p v1beta1.MachinePhase) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Status.Phase = p }
 }

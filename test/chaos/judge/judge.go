@@ -3,8 +3,8 @@
 //
 //   - I1: a Machine is gone only when its instance is, and so is its Node.
 //   - I2: a Machine has at most one instance at a time, and keeps it while it is wanted.
-//   - I3: no Machine is made beyond what its set and its deployment may have, and no available one is deleted if too few
-//     would be left.
+//   - I3: no Machine is made beyond what its set and its deployment may have, and no available one is deleted if too
+//     few would be left.
 //
 // Whoever decided may have seen an older state than the one that his write met: it counts what was asked, and what was
 // available, at any time within Judge.Window before. What the processes themselves did within that time does not excuse

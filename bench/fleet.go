@@ -99,7 +99,7 @@ func (f fleet) rollTo(ctx context.Context, class string) error {
 }
 
 // await returns when the deployment says that all its machines are available and as declared, and, without any, when
-// none is left. It asks seldom, so as not to be measured itself: what a change took is in the audit log.
+// no machine is left. It asks seldom, so as not to be measured itself: what a change took is in the audit log.
 func (f fleet) await(ctx context.Context, replicas int, patience time.Duration, alive func() error) error {
 	begun := time.Now()
 	for {

@@ -21,12 +21,9 @@ const (
 //
 // CEL's equality does not see a renamed top-level key of providerSpec; the admission policy for classes does.
 //
-// +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: make a
-// new class",fieldPath=".provider" +kubebuilder:validation:XValidation:rule="self.providerSpec ==
-// oldSelf.providerSpec",message="providerSpec is immutable: make a new class",fieldPath=".providerSpec"
-// +kubebuilder:validation:XValidation:rule="has(self.userDataRef) == has(oldSelf.userDataRef) &&
-// (!has(self.userDataRef) || self.userDataRef == oldSelf.userDataRef)",message="userDataRef is immutable: make a new
-// class, or change the Secret's content",fieldPath=".userDataRef"
+// +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: make a new class",fieldPath=".provider"
+// +kubebuilder:validation:XValidation:rule="self.providerSpec == oldSelf.providerSpec",message="providerSpec is immutable: make a new class",fieldPath=".providerSpec"
+// +kubebuilder:validation:XValidation:rule="has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef == oldSelf.userDataRef)",message="userDataRef is immutable: make a new class, or change the Secret's content",fieldPath=".userDataRef"
 type MachineClassSpec struct {
 	// provider is the name of the provider process that serves this class, a DNS label such as azure. Immutable.
 	// +required

@@ -19,22 +19,11 @@ const (
 
 // MachineDeploymentSpec says the desired number and kind of machines, and how they change.
 //
-// +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is
-// immutable",fieldPath=".selector" +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) &&
-// size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) &&
-// size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
-// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) &&
-// has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels &&
-// self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match
-// template.metadata.labels",fieldPath=".selector"
-// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) ||
-// self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in
-// self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' &&
-// (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn',
-// 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
-// +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) ||
-// duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds :
-// 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
+// +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
 type MachineDeploymentSpec struct {
 	// replicas is the number of machines wanted, 0 to 100000. Defaults to 1.
 	// +optional
@@ -129,9 +118,7 @@ type DeploymentStrategy struct {
 
 // RollingUpdate bounds a rolling update.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.maxSurge) && self.maxSurge != 0 && self.maxSurge != '0%') ||
-// (has(self.maxUnavailable) && self.maxUnavailable != 0 && self.maxUnavailable != '0%')",message="maxSurge and
-// maxUnavailable must not both be 0: nothing could be replaced",fieldPath=".maxUnavailable"
+// +kubebuilder:validation:XValidation:rule="(has(self.maxSurge) && self.maxSurge != 0 && self.maxSurge != '0%') || (has(self.maxUnavailable) && self.maxUnavailable != 0 && self.maxUnavailable != '0%')",message="maxSurge and maxUnavailable must not both be 0: nothing could be replaced",fieldPath=".maxUnavailable"
 type RollingUpdate struct {
 	// maxSurge is how many machines there may be above replicas: a number, or a percentage of replicas, rounded up.
 	// Defaults to 1.
@@ -257,7 +244,8 @@ type MachineDeploymentStatus struct {
 
 // MachineDeployment keeps a number of equal machines and rolls changes of their template out.
 //
-// +kubebuilder:object:root=true +kubebuilder:subresource:status
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:path=machinedeployments,scope=Namespaced,shortName=md,categories=machinist
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
@@ -272,9 +260,7 @@ type MachineDeploymentStatus struct {
 // +kubebuilder:printcolumn:name="Class",type=string,priority=1,JSONPath=`.spec.template.spec.classRef.name`
 // +kubebuilder:printcolumn:name="Version",type=string,priority=1,JSONPath=`.spec.template.spec.version`
 // +kubebuilder:printcolumn:name="Progressing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 47 &&
-// !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 47 characters: the names
-// of sets and machines are made from it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 47 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 47 characters: the names of sets and machines are made from it"
 type MachineDeployment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

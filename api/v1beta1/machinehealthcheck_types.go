@@ -11,8 +11,7 @@ const DefaultMaxUnhealthy = "40%"
 
 // MachineHealthCheckSpec says when a machine is unhealthy and what must be done then.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeStartupTimeout) || duration(self.nodeStartupTimeout) >
-// duration('0s')",message="nodeStartupTimeout must be longer than 0s",fieldPath=".nodeStartupTimeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeStartupTimeout) || duration(self.nodeStartupTimeout) > duration('0s')",message="nodeStartupTimeout must be longer than 0s",fieldPath=".nodeStartupTimeout"
 type MachineHealthCheckSpec struct {
 	// selector finds the Machines that this check judges, all of the namespace if it is empty. Machines that no check
 	// selects follow the manager's built-in policy.
@@ -46,10 +45,7 @@ type MachineHealthCheckSpec struct {
 
 // UnhealthyNodeCondition is a node condition that makes a machine unhealthy once it lasted for a time.
 //
-// +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure',
-// 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure',
-// 'networkunavailable'])",message="no Node has a condition that is spelled so: write Ready, MemoryPressure,
-// DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
+// +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="no Node has a condition that is spelled so: write Ready, MemoryPressure, DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
 type UnhealthyNodeCondition struct {
 	// type of the node condition, such as Ready. Case matters: a condition of Kubernetes in another spelling is refused.
 	// +required
@@ -135,7 +131,8 @@ type MachineHealthCheckStatus struct {
 
 // MachineHealthCheck says when machines are unhealthy and what must be done then.
 //
-// +kubebuilder:object:root=true +kubebuilder:subresource:status
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:path=machinehealthchecks,scope=Namespaced,shortName=mhc,categories=machinist
 // +kubebuilder:printcolumn:name="Expected",type=integer,JSONPath=`.status.expectedMachines`
 // +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.currentHealthy`

@@ -35,8 +35,7 @@ type TemplateMeta struct {
 
 // MachineTemplateSpec is what Machines are made from.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.providerID) || size(self.spec.providerID) ==
-// 0",message="providerID must not be set in a template",fieldPath=".spec.providerID",reason="FieldValueForbidden"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.providerID) || size(self.spec.providerID) == 0",message="providerID must not be set in a template",fieldPath=".spec.providerID",reason="FieldValueForbidden"
 type MachineTemplateSpec struct {
 	// metadata of the Machines.
 	// +optional
@@ -49,19 +48,10 @@ type MachineTemplateSpec struct {
 
 // MachineSetSpec says the desired number and kind of machines.
 //
-// +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is
-// immutable",fieldPath=".selector" +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) &&
-// size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) &&
-// size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
-// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) &&
-// has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels &&
-// self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match
-// template.metadata.labels",fieldPath=".selector"
-// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) ||
-// self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in
-// self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' &&
-// (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn',
-// 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 type MachineSetSpec struct {
 	// replicas is the number of machines wanted, 0 to 100000. Defaults to 1.
 	// +optional
@@ -172,7 +162,8 @@ type FailedMachine struct {
 
 // MachineSet keeps a number of equal machines.
 //
-// +kubebuilder:object:root=true +kubebuilder:subresource:status
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:path=machinesets,scope=Namespaced,shortName=ms,categories=machinist
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
@@ -184,9 +175,7 @@ type FailedMachine struct {
 // +kubebuilder:printcolumn:name="Class",type=string,priority=1,JSONPath=`.spec.template.spec.classRef.name`
 // +kubebuilder:printcolumn:name="Version",type=string,priority=1,JSONPath=`.spec.template.spec.version`
 // +kubebuilder:printcolumn:name="Frozen",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57 &&
-// !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 57 characters: machine
-// names and label values are made from it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 57 characters: machine names and label values are made from it"
 type MachineSet struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

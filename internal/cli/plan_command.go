@@ -24,8 +24,8 @@ the file were applied with kubectl apply. Nothing is changed.
 
 The API server fills in defaults and checks the file, for which the right to change the deployment is needed; without it
 the plan is made from the file as it is, and reports that. Then the decisions of the controllers themselves are played,
-in a world where machines that are made become available and those that are deleted go. How long that takes, and what drains,
-quotas and disruption budgets make of it, is not previewed.`,
+in a world where machines that are made become available and those that are deleted go. How long that takes, and what
+drains, quotas and disruption budgets make of it, is not previewed.`,
 		Example: `  # What the edited file would do
   machinist plan -f web.yaml
 

@@ -21,9 +21,9 @@ func rolloutUndoCommand(env *Env) *cobra.Command {
 		Long: `Go back to an earlier revision: write back into the MachineDeployment what makes that revision (class, provider and
 providerSpec, version, userDataRef), and let it roll out.
 
-Everything else stays as it is: labels, what Nodes carry, timeouts, replicas, strategy. Other than with Pods such changes
-reach machines of all revisions in place, so no revision has its own. A restart makes a revision and changes no template, so
-there is nothing of it to undo.`,
+Everything else stays as it is: labels, what Nodes carry, timeouts, replicas, strategy. Other than with Pods such
+changes reach machines of all revisions in place, so no revision has its own. A restart makes a revision and changes no
+template, so there is nothing of it to undo.`,
 		Example: `  # Back to the revision before
   machinist rollout undo md/web
 

@@ -23,7 +23,8 @@ func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.L
 		return nil, nil, fmt.Errorf("--%s=%s: %w", flag, path, err)
 	}
 	config.UserAgent = userAgent
-	config.WarningHandlerWithContext = ctrllog.NewKubeAPIWarningLogger(ctrllog.KubeAPIWarningLoggerOptions{Deduplicate: true})
+	warnings := ctrllog.KubeAPIWarningLoggerOptions{Deduplicate: true}
+	config.WarningHandlerWithContext = ctrllog.NewKubeAPIWarningLogger(warnings)
 	// With the limit in QPS alone, every client of a kind would have one of its own.
 	config.QPS, config.Burst = -1, 0
 	if qps > 0 {

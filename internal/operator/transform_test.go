@@ -65,7 +65,8 @@ func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 	decoded := func() *v1beta1.Machine {
 		const text = `{"metadata":{"namespace":"ns","name":"m","managedFields":[{"manager":"x"}],"labels":{"pool":"a"},"annotations":{"note":"own","machinist.dev/last-applied-template":"{}"},
-			"finalizers":["f"],"ownerReferences":[{"apiVersion":"v","kind":"MachineSet","name":"set","uid":"u","controller":true}]},
+			"finalizers":["f"],"ownerReferences":[
+				{"apiVersion":"v","kind":"MachineSet","name":"set","uid":"u","controller":true}]},
 			"spec":{"provider":"sim","version":"v1","classRef":{"name":"small"},"node":{"labels":{"zone":"b"}}},
 			"status":{"conditions":[{"type":"Ready","status":"True","reason":"MachineReady","message":"its own"}]}}`
 		m := &v1beta1.Machine{}

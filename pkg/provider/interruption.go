@@ -7,7 +7,7 @@ import (
 
 // Interrupter is implemented by drivers of clouds that tell, in one call for many instances, which of them they are
 // about to take away. Machinist then asks every few seconds, for each scope in which it has machines: the only calls
-// that a fleet at rest costs beside the search for orphans. Where only the instance itself is reported, as by a
+// that a fleet that is settled costs beside the search for orphans. Where only the instance itself is reported, as by a
 // metadata service, a termination handler on the node is what shows it to Machinist, and this is not needed.
 type Interrupter interface {
 	// Interruptions returns the instances in the scope of the request's credentials and providerSpec whose end was

@@ -31,7 +31,7 @@ import (
 
 // Two replicas of the manager stand behind a proxy that knows of connections only. While somebody applies Machines,
 // good ones and bad ones, the certificate and its authority are replaced and each replica ends and comes back. The
-// webhook may be away without harm, so a request that does not reach it shows as a bad Machine that is admitted.
+// webhook may be unreachable without harm, so a request that does not reach it shows as a bad Machine that is admitted.
 //
 //
 func TestNoRequestForAdmissionIsLost(t *testing.T) {

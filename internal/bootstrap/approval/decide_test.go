@@ -260,7 +260,8 @@ func TestWhatIsNotOneSignedRequestIsMalformed(t *testing.T) {
 }
 
 func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
-	with := func(conditions ...certificatesv1.CertificateSigningRequestCondition) *certificatesv1.CertificateSigningRequest {
+	type condition = certificatesv1.CertificateSigningRequestCondition
+	with := func(conditions ...condition) *certificatesv1.CertificateSigningRequest {
 		csr := forClient("n1").byToken(t)
 		csr.Status.Conditions = conditions
 		return csr

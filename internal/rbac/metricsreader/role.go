@@ -1,5 +1,5 @@
-// Package metricsreader declares what who scrapes the metrics of the processes may do: nothing else. The role is
-// bound to them in the control cluster, which is asked for both processes.
+// Package metricsreader declares the permissions of a metrics scraper: nothing else. The role is bound to
+// them in the control cluster, which is asked for both processes.
 //
 // +kubebuilder:rbac:urls=/metrics,verbs=get
 package metricsreader

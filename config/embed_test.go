@@ -72,7 +72,7 @@ func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
 
 // Each webhook goes to its own Service, and there is none in the way of kube-system.
 //
-//
+// Rule: works-without-webhooks.
 func TestWebhooksHaveServices(t *testing.T) {
 	for name, configuration := range map[string]*admissionv1.ValidatingWebhookConfiguration{
 		"machinist-manager": ManagerWebhook(), "machinist-provider-sim": ProviderWebhook("sim"),

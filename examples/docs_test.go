@@ -31,7 +31,7 @@ import (
 // cloud takes what is said of its instances. A YAML block that begins no object, having neither apiVersion nor kind,
 // shows a part of one, and is only read.
 //
-//
+// Rule: bad-input-names-field.
 func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
 	c, namespace := env.Client(t), env.Namespace(t)
 	sim, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1"}})

@@ -224,7 +224,7 @@ func awaitProbe(t *testing.T, address, reports string) {
 // While the target cluster is unreachable nobody knows what became of the machines: there is none made, and the
 // owners say why. When it is back, they go on by themselves.
 //
-// F-2, F-3.
+// Rules: outage-stops-owners, freeze-is-reported.
 func TestNoMachinesAreMadeInAnOutageOfTheTarget(t *testing.T) {
 	namespace, c, probes := env.Namespace(t), env.Client(t), freeAddress(t)
 	target, through := laid(t, env.Config())

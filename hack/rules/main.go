@@ -1,16 +1,17 @@
-// Command rules holds docs/rules.md and the tests together: it fails on a rule that no test names and on a test that
-// names a rule that is not there.
+// Command rules compares the rules in docs/rules with the tests: it fails on a rule without a test, and on a test of a
+// rule that does not exist.
 //
-// A rule is a list item of docs/rules.md that begins with its number, "- **M-7** …". A test names it in a comment or a
-// string: "M-7". With -list it prints each rule with the files that test it.
+// A rule is a list item that begins with its name: "- **no-create-from-stale-view**: …". A test names it in a
+// comment: "// Rule: no-create-from-stale-view." or "// Rules surge-kept, machine-ceiling: …". With -list it prints
+// each rule with the files that test it.
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
-	"go/scanner"
+	"go/ast"
+	"go/parser"
 	"go/token"
 	"io/fs"
 	"maps"
@@ -18,7 +19,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -33,20 +33,16 @@ func main() {
 }
 
 func run(root string, list bool) error {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "rules.md"))
+	rules, err := defined(filepath.Join(root, "docs", "rules"))
 	if err != nil {
 		return err
 	}
-	rules, err := defined(string(text))
-	if err != nil {
-		return err
-	}
-	tests, err := named(root, prefixes(rules))
+	tests, err := named(root)
 	if err != nil {
 		return err
 	}
 	if list {
-		for _, rule := range sorted(rules) {
+		for _, rule := range slices.Sorted(maps.Keys(rules)) {
 			fmt.Printf("%s\t%s\n", rule, strings.Join(tests[rule], " "))
 		}
 	}
@@ -54,58 +50,65 @@ func run(root string, list bool) error {
 }
 
 var (
-	definition = regexp.MustCompile(`(?m)^- \*\*([A-Z]-[0-9]+)\*\*`)
-	number     = regexp.MustCompile(`\b[A-Z]-[0-9]+\b`)
+	definition = regexp.MustCompile(`(?m)^- \*\*([^*]+)\*\*`)
+	name       = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
+	// reference is the names of rules in a comment.
+	reference = regexp.MustCompile(`\b[Rr]ules?:? ([a-z0-9]+(?:-[a-z0-9]+)+(?:(?:, | and )[a-z0-9]+(?:-[a-z0-9]+)+)*)`)
+	separator = regexp.MustCompile(`, | and `)
 )
 
-// defined returns the numbers of all rules.
-func defined(text string) (map[string]bool, error) {
-	rules := map[string]bool{}
-	for _, match := range definition.FindAllStringSubmatch(text, -1) {
-		if rules[match[1]] {
-			return nil, fmt.Errorf("docs/rules.md: the rule %s is there twice", match[1])
+// defined returns the page of each rule.
+func defined(folder string) (map[string]string, error) {
+	pages, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	if err != nil {
+		return nil, err
+	}
+	rules := map[string]string{}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return nil, err
 		}
-		rules[match[1]] = true
+		for _, match := range definition.FindAllStringSubmatch(string(text), -1) {
+			switch rule := match[1]; {
+			case !name.MatchString(rule):
+				return nil, fmt.Errorf("%s: the rule %q needs a name such as no-create-from-stale-view", page, rule)
+			case rules[rule] != "":
+				return nil, fmt.Errorf("%s: the rule %s is in %s too", page, rule, rules[rule])
+			default:
+				rules[rule] = page
+			}
+		}
 	}
 	if len(rules) == 0 {
-		return nil, errors.New("docs/rules.md has no rules")
+		return nil, fmt.Errorf("%s has no rules", folder)
 	}
 	return rules, nil
 }
 
-// prefixes returns the letters of the rules, so that "A-1" in a test about something else is not taken for one.
-func prefixes(rules map[string]bool) map[string]bool {
-	letters := map[string]bool{}
-	for rule := range rules {
-		letters[rule[:1]] = true
-	}
-	return letters
-}
-
-// named returns, for each number in a comment or string of a test, the files that it is in.
-func named(root string, letters map[string]bool) (map[string][]string, error) {
+// named returns the test files that name each rule.
+func named(root string) (map[string][]string, error) {
 	tests := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "rules" &&
-			filepath.Base(filepath.Dir(path)) == "hack"):
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || path == filepath.Join(root, "hack", "rules")):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
-		source, err := os.ReadFile(path)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(root, path)
+		relative, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}
-		for _, rule := range numbersIn(source) {
-			if letters[rule[:1]] && !slices.Contains(tests[rule], name) {
-				tests[rule] = append(tests[rule], name)
+		for _, rule := range rulesIn(file.Comments) {
+			if !slices.Contains(tests[rule], relative) {
+				tests[rule] = append(tests[rule], relative)
 			}
 		}
 		return nil
@@ -113,46 +116,30 @@ func named(root string, letters map[string]bool) (map[string][]string, error) {
 	return tests, err
 }
 
-// numbersIn returns the numbers in the comments and strings of a Go file.
-func numbersIn(source []byte) []string {
+// rulesIn returns the names of rules in comments, which may go on in the next line.
+func rulesIn(comments []*ast.CommentGroup) []string {
 	var found []string
-	files := token.NewFileSet()
-	var s scanner.Scanner
-	s.Init(files.AddFile("", files.Base(), len(source)), source, nil, scanner.ScanComments)
-	for {
-		_, kind, literal := s.Scan()
-		switch kind {
-		case token.EOF:
-			return found
-		case token.COMMENT, token.STRING:
-			found = append(found, number.FindAllString(literal, -1)...)
+	for _, group := range comments {
+		text := strings.Join(strings.Fields(group.Text()), " ")
+		for _, match := range reference.FindAllStringSubmatch(text, -1) {
+			found = append(found, separator.Split(match[1], -1)...)
 		}
 	}
+	return found
 }
 
-// compare returns an error that names every rule without a test and every test of a rule that is not there.
-func compare(rules map[string]bool, tests map[string][]string) error {
+// compare returns an error that names every rule without a test and every test of a rule that does not exist.
+func compare(rules map[string]string, tests map[string][]string) error {
 	var errs []error
-	for _, rule := range sorted(rules) {
+	for _, rule := range slices.Sorted(maps.Keys(rules)) {
 		if len(tests[rule]) == 0 {
-			errs = append(errs, fmt.Errorf("docs/rules.md: no test names the rule %s", rule))
+			errs = append(errs, fmt.Errorf("%s: no test names the rule %s", rules[rule], rule))
 		}
 	}
-	for _, rule := range slices.SortedFunc(maps.Keys(tests), byNumber) {
-		if !rules[rule] {
-			errs = append(errs, fmt.Errorf("%s: docs/rules.md has no rule %s", strings.Join(tests[rule], ", "), rule))
+	for _, rule := range slices.Sorted(maps.Keys(tests)) {
+		if rules[rule] == "" {
+			errs = append(errs, fmt.Errorf("%s: docs/rules has no rule %s", strings.Join(tests[rule], ", "), rule))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func sorted(rules map[string]bool) []string { return slices.SortedFunc(maps.Keys(rules), byNumber) }
-
-// byNumber sorts M-2 before M-10.
-func byNumber(a, b string) int {
-	numberOf := func(rule string) int {
-		n, _ := strconv.Atoi(rule[2:]) // The pattern admits digits only.
-		return n
-	}
-	return cmp.Or(cmp.Compare(a[:1], b[:1]), cmp.Compare(numberOf(a), numberOf(b)))
 }

@@ -7,24 +7,28 @@ import (
 	"testing"
 )
 
-func TestRulesAndTestsAreHeldTogether(t *testing.T) {
+func TestRulesAndTestsAreCompared(t *testing.T) {
 	for _, tc := range []struct {
 		name, rules, test string
 		wantErr           []string
 	}{
-		{"all is well", "- **M-1** one\n- **M-2** two\n", "// M-1: x\nvar _ = \"M-2\"", nil},
-		{"a rule without a test", "- **M-1** one\n- **M-2** two\n", "// M-1", []string{"no test names the rule M-2"}},
-		{"a test of a rule that is not there", "- **M-1** one\n", "// M-1 M-7",
-			[]string{"x_test.go: docs/rules.md has no rule M-7"}},
-		{"other things that look like numbers", "- **M-1** one\n", "// M-1 A-1 sha-256\nvar a = 1\nvar _ = a-1", nil},
-		{"a number outside of comments and strings", "- **M-1** one\n", "var M = 2\nvar _ = M-1",
-			[]string{"no test names the rule M-1"}},
-		{"a rule twice", "- **M-1** one\n- **M-1** again\n", "// M-1", []string{"M-1 is there twice"}},
-		{"no rules", "nothing", "", []string{"no rules"}},
+		{"a test for each rule", "- **a-rule**: one\n- **b-rule**: two\n", "// Rule: a-rule.\n\n// Rule b-rule: x", nil},
+		{"several in one comment", "- **a-rule**: one\n- **b-rule**: two\n- **c-rule**: three\n",
+			"// Rules: a-rule, b-rule,\n// c-rule.", nil},
+		{"a rule without a test", "- **a-rule**: one\n- **b-rule**: two\n", "// Rule: a-rule.",
+			[]string{"page.md: no test names the rule b-rule"}},
+		{"a test of a rule that does not exist", "- **a-rule**: one\n", "// Rules: a-rule, z-rule.",
+			[]string{"x_test.go: docs/rules has no rule z-rule"}},
+		{"a name in a sentence", "- **a-rule**: one\n", "// This is about a-rule.",
+			[]string{"no test names the rule a-rule"}},
+		{"a name in a string", "- **a-rule**: one\n", "var _ = \"Rule: a-rule\"", []string{"no test names the rule a-rule"}},
+		{"a number for a name", "- **M-1**: one\n", "// Rule: M-1.", []string{`the rule "M-1" needs a name`}},
+		{"a rule twice", "- **a-rule**: one\n- **a-rule**: again\n", "// Rule: a-rule.", []string{"the rule a-rule is in"}},
+		{"no rules", "nothing", "", []string{"has no rules"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root := t.TempDir()
-			write(t, filepath.Join(root, "docs", "rules.md"), tc.rules)
+			write(t, filepath.Join(root, "docs", "rules", "page.md"), tc.rules)
 			write(t, filepath.Join(root, "x_test.go"), "package x\n"+tc.test+"\n")
 			err := run(root, false)
 			if len(tc.wantErr) == 0 && err != nil {

@@ -42,6 +42,9 @@ func TestPrivateWordsAreFound(t *testing.T) {
 	if got := findings(t, "p.md", "The Node is dressed.\n"); got != "dressed" {
 		t.Errorf("in a document: found %q", got)
 	}
+	if got := findings(t, "p.md", "# D\n\n## Words\n\na verdict\n\n## Next\n\na reign\n"); got != "reign" {
+		t.Errorf("beside the section that lists the words: found %q", got)
+	}
 }
 
 func TestAWordIsReportedWithItsLine(t *testing.T) {

@@ -61,7 +61,7 @@ func small() v1beta1.MachineClass {
 
 // A fault that an object had before does not stand in the way of another change; a new one does.
 //
-//
+// Rule: update-refused-for-new-errors.
 func TestOnlyNewFaultsAreRefused(t *testing.T) {
 	core := NewCore(scheme(), reader{classes: []v1beta1.MachineClass{small()}}, reader{})
 	with := func(labels ...string) *v1beta1.Machine {
@@ -108,7 +108,7 @@ func TestOnlyNewFaultsAreRefused(t *testing.T) {
 
 // What cannot be read is no reason to refuse or to warn; what the cache does not have yet is looked for at its source.
 //
-//
+// Rule: unwise-is-warned.
 func TestClassesAreLookedForWhereTheyAre(t *testing.T) {
 	fails := reader{err: errors.New("away")}
 	has, hasNot := reader{classes: []v1beta1.MachineClass{small()}}, reader{}
@@ -133,7 +133,7 @@ func TestClassesAreLookedForWhereTheyAre(t *testing.T) {
 	}
 }
 
-//
+// Rule: unwise-is-warned.
 func TestOwnersThatStayAreWarnedOf(t *testing.T) {
 	leaving, owned := *deploymentNamed("leaving"), *setNamed("owned")
 	leaving.DeletionTimestamp = &metav1.Time{}

@@ -83,7 +83,7 @@ func carriers(name, spec string) map[string]struct {
 
 // What the driver says of a field is said of that field of the object, in each kind that has one.
 //
-// A-11.
+// Rule: provider-webhook-refuses.
 func TestTheDriversResultIsTheWebhooks(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error
@@ -134,7 +134,7 @@ func TestTheDriversResultIsTheWebhooks(t *testing.T) {
 
 // The panic of a driver refuses nothing, and its value is reported to nobody.
 //
-// A-11.
+// Rule: provider-webhook-refuses.
 func TestADriverThatPanicsRefusesNothing(t *testing.T) {
 	handler := NewProvider(scheme(), strict{judge: func(spec string) error { panic(spec) }})
 	for kind, carrier := range carriers("strict", `{"secret":1}`) {
@@ -145,7 +145,7 @@ func TestADriverThatPanicsRefusesNothing(t *testing.T) {
 	}
 }
 
-// A-11.
+// Rule: provider-webhook-refuses.
 func TestAProviderSpecThatIsTooLargeIsNotShownToTheDriver(t *testing.T) {
 	handler := NewProvider(scheme(), strict{judge: func(string) error { t.Error("asked"); return nil }})
 	for kind, carrier := range carriers("strict", `{"a":"`+strings.Repeat("x", provider.MaxSpecBytes)+`"}`) {

@@ -89,7 +89,7 @@ func claim(kind, name, pool string) Claim {
 	return Claim{Kind: kind, Name: name, Selector: &metav1.LabelSelector{MatchLabels: labels}, Labels: labels}
 }
 
-//
+// Rules: manager-webhook-refuses, unwise-is-warned.
 func TestMachine(t *testing.T) {
 	key := func(k string) corev1.Taint { return corev1.Taint{Key: k, Effect: corev1.TaintEffectNoSchedule} }
 	for name, test := range map[string]struct {
@@ -142,7 +142,7 @@ func TestMachine(t *testing.T) {
 	want{}.check(t, Machine(m, false, there("")))
 }
 
-//
+// Rule: manager-webhook-refuses.
 func TestTemplate(t *testing.T) {
 	annotated := func(keys ...string) func(*v1beta1.MachineTemplateSpec) {
 		return func(t *v1beta1.MachineTemplateSpec) {
@@ -213,7 +213,7 @@ func TestTemplate(t *testing.T) {
 	want{warnings: []string{"spec.remediation.maxInFlight: 0 replaces no"}}.check(t, Set(alone, there("")))
 }
 
-//
+// Rule: unwise-is-warned.
 func TestUnwiseFleets(t *testing.T) {
 	percent, number := func(s string) *intstr.IntOrString {
 		return ptr.To(intstr.FromString(s))
@@ -269,7 +269,7 @@ func TestUnwiseFleets(t *testing.T) {
 	}
 }
 
-//
+// Rule: unwise-is-warned.
 func TestOverlap(t *testing.T) {
 	own, other := claim("MachineDeployment", "d", "a"), claim("MachineSet", "d", "a")
 	wide := Claim{Kind: "MachineSet", Name: "wide", Labels: map[string]string{"pool": "z"},
@@ -302,7 +302,7 @@ func TestOverlap(t *testing.T) {
 	want{warnings: []string{begin + "MachineDeployment d. Give"}}.check(t, Set(setNamed("d"), there("", own, other)))
 }
 
-//
+// Rules: manager-webhook-refuses, unwise-is-warned.
 func TestHealthCheck(t *testing.T) {
 	condition := func(kind string, status corev1.ConditionStatus,
 		timeout *metav1.Duration) []v1beta1.UnhealthyNodeCondition {
@@ -336,7 +336,7 @@ func TestHealthCheck(t *testing.T) {
 	}
 }
 
-//
+// Rule: manager-webhook-refuses.
 func TestClass(t *testing.T) {
 	capacity := func(c v1beta1.ClassCapacity) *v1beta1.MachineClass {
 		return &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Capacity: &c}}

@@ -108,7 +108,7 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 // A process that was reported to end answers on, and sends whoever asks to another connection, as long as its work
 // takes.
 //
-//
+// Rule: no-request-lost-in-renewal.
 func TestAServerRejectsRequestsWhileItsProcessEnds(t *testing.T) {
 	ask, report, endWork, ended := serve(t, time.Millisecond)
 	if reused, err := ask(); err != nil || !reused {
@@ -139,7 +139,7 @@ func TestAServerRejectsRequestsWhileItsProcessEnds(t *testing.T) {
 
 // Also where there is no work to wait for, those who have a connection are given the time to ask once more.
 //
-//
+// Rule: no-request-lost-in-renewal.
 func TestAServerWithoutWorkIsNotGoneAtOnce(t *testing.T) {
 	const leave = 3 * time.Second
 	ask, report, endWork, ended := serve(t, leave)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// M-6.
+// Rule: user-data-one-pass.
 func TestRender(t *testing.T) {
 	values := Values{
 		MachineName: "pool-a1b2c", MachineNamespace: "fleet", KubeletVersion: "v1.36.3",
@@ -49,7 +49,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// M-6.
+// Rule: user-data-one-pass.
 func FuzzRender(f *testing.F) {
 	f.Add([]byte("#cloud-config <<MACHINE_NAME>> <<X>>"), "m")
 	f.Add([]byte("<<<<MACHINE_NAME>>>>"), "<<MACHINE_NAME>>")
@@ -65,7 +65,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// M-7.
+// Rule: token-only-on-request.
 func TestTokenIDIsStableAndWellFormed(t *testing.T) {
 	form := regexp.MustCompile(`^[a-z0-9]{6}$`)
 	seen := map[string]string{}

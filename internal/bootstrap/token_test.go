@@ -230,7 +230,7 @@ func TestSecretsAreRandom(t *testing.T) {
 	}
 }
 
-// M-100.
+// Rule: token-extended-before-expiry.
 func TestATokenIsExtendedBeforeItEnds(t *testing.T) {
 	a, now := attempt(), time.Now().Truncate(time.Second)
 	tokens := Tokens{Client: env.Client(t)}
@@ -254,7 +254,7 @@ func TestATokenIsExtendedBeforeItEnds(t *testing.T) {
 
 // The number of the attempt is in a status that others may write.
 //
-// M-97.
+// Rule: handwritten-counts-harmless.
 func TestOnlyTheLastAttemptsAreCompared(t *testing.T) {
 	a := attempt()
 	a.Number = 1<<31 - 1

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// M-99.
+// Rule: cloud-answers-bounded.
 func TestWhatACloudSaysFitsIntoAStatus(t *testing.T) {
 	long := strings.Repeat("é", 5000)
 	in := &provider.Instance{

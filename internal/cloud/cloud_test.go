@@ -50,7 +50,7 @@ func (s *scripted) Get(context.Context, provider.GetRequest) (*provider.Instance
 	return nil, nil
 }
 
-// P-3.
+// Rule: writes-check-lease.
 func TestAFencedProcessChangesNothingButMayRead(t *testing.T) {
 	fenced := errors.New("fenced")
 	driver := &scripted{}
@@ -79,7 +79,7 @@ type closing struct{ fenced *bool }
 
 func (l closing) Wait(context.Context) error { *l.fenced = true; return nil }
 
-// P-3.
+// Rule: writes-check-lease.
 func TestTheFenceIsAskedAfterTheRateLimit(t *testing.T) {
 	driver, fenced := &scripted{}, false
 	c := New(Options{Driver: driver, Clock: clock.RealClock{}, Limiter: closing{&fenced}, Fence: func() error {
@@ -93,7 +93,7 @@ func TestTheFenceIsAskedAfterTheRateLimit(t *testing.T) {
 	}
 }
 
-// P-10.
+// Rule: driver-panic-harms-one-call.
 func TestEveryCallHasADeadline(t *testing.T) {
 	driver := &scripted{create: func(ctx context.Context) (*provider.Instance, error) {
 		deadline, ok := ctx.Deadline()
@@ -108,7 +108,7 @@ func TestEveryCallHasADeadline(t *testing.T) {
 	}
 }
 
-// P-10.
+// Rule: driver-panic-harms-one-call.
 func TestAPanicInADriverIsAnErrorAndIsCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry)
@@ -134,7 +134,7 @@ type scoped struct {
 
 func (s *scoped) ListScope(provider.Class) (string, error) { return s.scope() }
 
-// F-31.
+// Rule: one-list-per-scope.
 func TestAScopeThatADriverCannotNameIsAnErrorOrEmpty(t *testing.T) {
 	for name, tc := range map[string]struct {
 		driver provider.Driver

@@ -57,7 +57,7 @@ func (h *hall) wantEnqueued(want ...string) {
 	}
 }
 
-// M-54.
+// Rule: creations-in-flight-limited.
 func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 	h := newHall(t, 2)
 	h.wantAcquired("a", true)
@@ -85,7 +85,7 @@ func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 
 // A process that starts finds creations under way that it did not begin. No other begins until they are few enough.
 //
-// M-54.
+// Rule: creations-in-flight-limited.
 func TestCreationsOfAnotherProcessTakeSlotsToo(t *testing.T) {
 	h := newHall(t, 1)
 	h.wantAcquired("a", true)
@@ -103,7 +103,7 @@ func TestCreationsOfAnotherProcessTakeSlotsToo(t *testing.T) {
 
 // Whatever machines do, no more than the limit have places, nobody is forgotten who waits, and all get their turn.
 //
-// M-54.
+// Rule: creations-in-flight-limited.
 func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -20,7 +20,7 @@ func named(types ...string) (list []metav1.Condition) {
 	return list
 }
 
-// M-96.
+// Rule: own-conditions-have-space.
 func TestOthersConditionsLeaveSpaceForAllOfOurOwn(t *testing.T) {
 	var others []string
 	for i := range 40 {

@@ -18,7 +18,7 @@ import (
 
 // A controller that takes an ambiguous write for a failed one repeats it, and there is one machine or set too many.
 //
-// S-1, D-11.
+// Rules: exact-number-of-machines, first-decision-from-live-lists.
 func TestAmbiguous(t *testing.T) {
 	machines := schema.GroupResource{Group: "machinist.dev", Resource: "machines"}
 	// response is the error that client-go makes of a response without a Status, as of a proxy.

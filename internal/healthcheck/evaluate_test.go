@@ -16,7 +16,8 @@ func noticed(s *Subject) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice, 19)(s)
 }
 
-// H-17: a spot market that takes many back is no meltdown, and no reason to leave other machines as they are.
+// Rule interrupted-not-unhealthy: a spot market that takes many back is no meltdown, and no reason to leave other
+// machines as they are.
 func TestInterruptedMachinesStopNoRemediation(t *testing.T) {
 	all := fleet(10, 6, silent(20), noticed)
 	silent(20)(&all[9])
@@ -30,7 +31,7 @@ func TestInterruptedMachinesStopNoRemediation(t *testing.T) {
 	}
 }
 
-// H-1, H-2, H-3.
+// Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late.
 func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 	with := func(change ...func(*Subject)) Subject { return running("a", change...) }
 	for _, tc := range []struct {
@@ -140,7 +141,8 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 	}
 }
 
-// H-15: a manager that does not last for a whole timeout goes by what is written down in the end.
+// Rule health-clock-bounded-over-leaders: a manager that does not last for a whole timeout goes by what is written
+// down in the end.
 func TestATroubleThatLastsIsSeenByAManagerThatIsYoung(t *testing.T) {
 	p := policy()
 	silent := running("a", node(corev1.NodeReady, corev1.ConditionUnknown, 0))
@@ -169,7 +171,7 @@ func TestATroubleThatLastsIsSeenByAManagerThatIsYoung(t *testing.T) {
 // Whatever the times are: a decision is one of three, nobody is unhealthy sooner than the clock allows, one that will
 // be is reconciled again at the right time, and none gets well by waiting.
 //
-// H-1, H-3.
+// Rules: unhealthy-after-timeout, health-clock-starts-late.
 func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {
 	f.Add(int16(20), int16(0), int16(29), int16(10), uint8(0), uint8(0))
 	f.Add(int16(20), int16(55), int16(60), int16(10), uint8(1), uint8(1))

@@ -16,7 +16,8 @@ import (
 // none of a frozen owner, none of a row that is over, and none while more are unwell than may be. What is refused has
 // a reason.
 //
-// H-5, H-8, H-9, H-11.
+// Rules: max-unhealthy-stops-remediation, frozen-set-no-remediation, meltdown-stops-remediation,
+// remediation-retries-limited.
 func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 1, 0, 1, 1, 20, 2, 1}, uint8(40), uint8(55), true)
 	f.Add([]byte{1, 1, 5, 1, 9, 1, 13, 1, 0, 0, 0, 0}, uint8(100), uint8(55), true)

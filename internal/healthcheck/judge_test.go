@@ -41,7 +41,9 @@ func marked(j Judgement) (names []string) {
 	return names
 }
 
-// H-4, H-5, H-6, H-8, H-9, H-10, H-11, H-14.
+// Rules: remediation-confirmed-live, max-unhealthy-stops-remediation, remediation-by-strategy,
+// frozen-set-no-remediation, meltdown-stops-remediation, no-judgement-in-outage, remediation-retries-limited,
+// failed-launches-not-counted.
 func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 	most := func(value string) Policy {
 		return policy(func(p *Policy) { p.MaxUnhealthy = intstr.Parse(value) })
@@ -80,7 +82,7 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 			s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10", healthy: 5, targets: 4},
 		{name: "those that start do not", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3,
 			healthy: 6, allowed: 1, targets: 3},
-		// H-14.
+		// Rule: failed-launches-not-counted.
 		{name: "those that the cloud refused to launch do not", subjects: append(fleet(10, 4, silent(20)),
 			several(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: at(60), marks: 4, healthy: 6, targets: 34},
 		{name: "nor do they raise what may be unhealthy", subjects: append(fleet(10, 5, silent(20)),
@@ -207,7 +209,7 @@ func TestTheNextCheckIsWhenTheFirstEvaluationChanges(t *testing.T) {
 	}
 }
 
-// H-12.
+// Rule: remediation-annotations.
 func TestSomeMachinesAreNotJudged(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
@@ -235,7 +237,7 @@ func TestSomeMachinesAreNotJudged(t *testing.T) {
 	}
 }
 
-// H-9.
+// Rule: meltdown-stops-remediation.
 func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
 	zones := func(unwell ...int) (all []Subject) { // pairs of machines and those not well, by zone
 		for zone := 0; zone < len(unwell); zone += 2 {
@@ -267,7 +269,7 @@ func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
 		{"no zone is known", fleet(10, 6, silent(20)), "everywhere"},
 		{"nodes that are gone", fleet(10, 6, func(s *Subject) { s.Node = nil }), "everywhere"},
 		{"nodes of other machines", fleet(10, 6, func(s *Subject) { s.Node.UID = "other" }), "everywhere"},
-		// S-24: a namespace counts by itself where there are several.
+		// Rule meltdown-per-namespace: a namespace counts by itself where there are several.
 		{"one namespace of two, over all not many", namespaces(4, 4, 20, 0), "namespace a"},
 		{"one namespace of two, over all many", namespaces(20, 20, 4, 0), "namespace a"},
 		{"one namespace, and a single machine in another", namespaces(20, 20, 1, 0), "namespace a"},
@@ -308,7 +310,7 @@ func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
 	}
 }
 
-// H-9.
+// Rule: meltdown-stops-remediation.
 func TestTheEndOfAMeltdownIsRemembered(t *testing.T) {
 	r := newState()
 	began, ended := r.followMeltdown(minutes(1), Meltdown{"": {}, "a": {}})

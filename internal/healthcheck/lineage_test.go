@@ -32,7 +32,7 @@ func after(row int, of string) func(*Subject) {
 	return annotated(v1beta1.AnnotationRemediationRetry, fmt.Sprintf("%d/uid-%s", row, of))
 }
 
-// H-11.
+// Rule: remediation-retries-limited.
 func TestAReplacementKnowsHowManyWereReplacedBeforeIt(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -34,7 +34,7 @@ func troubles() map[string]Subject {
 	}
 }
 
-// H-18, I6.
+// Rule health-clock-is-own, I6.
 func TestTimeoutsAreByThisProcessesOwnClock(t *testing.T) {
 	for name, subject := range troubles() {
 		for _, skew := range []float64{-10, 0, 10} {
@@ -64,7 +64,7 @@ func TestTimeoutsAreByThisProcessesOwnClock(t *testing.T) {
 
 // Processes that never last for a whole timeout replace what is broken in the end, and nothing before it is.
 //
-// H-15, H-18.
+// Rules: health-clock-bounded-over-leaders, health-clock-is-own.
 func TestProcessesThatDoNotLastReplaceWhatIsBrokenAllTheSame(t *testing.T) {
 	for name, subject := range troubles() {
 		for _, skew := range []float64{-10, 10} {
@@ -87,7 +87,7 @@ func TestProcessesThatDoNotLastReplaceWhatIsBrokenAllTheSame(t *testing.T) {
 	}
 }
 
-// H-18.
+// Rule: health-clock-is-own.
 func TestASignalThatChangesBeginsAnew(t *testing.T) {
 	s := Signal{UID: "node", Type: "Ready", Status: "Unknown", Began: minutes(1)}
 	seen := (*Observations)(nil).newPass()

@@ -97,7 +97,7 @@ func passOf(t testing.TB, r *Reconciler) {
 
 // What a pass costs depends on the machines, and not on the Nodes of others.
 //
-// H-20.
+// Rule: health-cost-by-machines.
 func TestOtherNodesCostAPassNothing(t *testing.T) {
 	bytes := func(others int) int64 {
 		r := checking(others)
@@ -115,7 +115,7 @@ func TestOtherNodesCostAPassNothing(t *testing.T) {
 	}
 }
 
-// H-20.
+// Rule: health-cost-by-machines.
 func TestOtherNodesAskForNoPass(t *testing.T) {
 	r := checking(100)
 	nodes := r.Wiring().Watches[3]

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// FuzzLimit (H-5): whatever a check says, the limit is none only where that is what it says, and a percentage of the
-// schema lets through no more machines than there are.
+// FuzzLimit (rule max-unhealthy-stops-remediation): whatever a check says, the limit is none only where that is what
+// it says, and a percentage of the schema lets through no more machines than there are.
 func FuzzLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "40%", "100%", "-1%", "many", "", "99999999999999999999%",
 		"9223372036854775807%"} {

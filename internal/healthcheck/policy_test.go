@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// H-2.
+// Rule: health-policy-selection.
 func TestTheBuiltInPolicyIsWhatTheFlagsSay(t *testing.T) {
 	for _, tc := range []struct {
 		args string

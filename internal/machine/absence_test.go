@@ -41,7 +41,7 @@ func (w *world) longRunning(name string) *v1beta1.Machine {
 
 // A cloud that shows an instance late, and its states, gets one instance of a machine, and no write more than another.
 //
-// M-25, M-74.
+// Rules: four-writes-to-running, absence-needs-two-reads.
 func TestAnInstanceThatShowsLateIsAwaited(t *testing.T) {
 	t.Parallel()
 	straight := []string{"API Machine patch", "API Machine patch status", "API Node patch", "API Machine patch status"}
@@ -83,7 +83,7 @@ func TestAnInstanceThatShowsLateIsAwaited(t *testing.T) {
 
 // The provider ID was written and nothing else when the process died, and the cloud does not show the instance.
 //
-// M-33, M-74.
+// Rules: crash-safe-everywhere, absence-needs-two-reads.
 func TestAnInstanceThatShowsLateIsAwaitedByTheNextProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining, lagging(20*time.Second))
@@ -101,7 +101,7 @@ func TestAnInstanceThatShowsLateIsAwaitedByTheNextProcess(t *testing.T) {
 	}
 }
 
-// M-15, M-74.
+// Rules: join-timeout-fails-machine, absence-needs-two-reads.
 func TestAnInstanceThatIsNeverShownFailsInTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(48*time.Hour))
@@ -118,7 +118,7 @@ func TestAnInstanceThatIsNeverShownFailsInTime(t *testing.T) {
 
 // What is really gone is found within seconds where the machine is no longer new: two calls, one write.
 //
-// M-23, M-74.
+// Rules: unhealthy-node-checks-instance, absence-needs-two-reads.
 func TestAPreemptedInstanceIsFoundWithinSeconds(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(*world){"the same process": func(*world) {}, "another process": (*world).restart} {
@@ -147,7 +147,7 @@ func TestAPreemptedInstanceIsFoundWithinSeconds(t *testing.T) {
 
 // A Node that is shut down reports it before its instance is gone, or before a cloud that is behind shows that.
 //
-// M-23, M-74.
+// Rules: unhealthy-node-checks-instance, absence-needs-two-reads.
 func TestAPreemptionThatTheNodeShowsFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -183,7 +183,7 @@ func TestAPreemptionThatTheNodeShowsFirst(t *testing.T) {
 
 // An instance that vanishes while its machine is new is found when the cloud must have shown it.
 //
-// M-74.
+// Rule: absence-needs-two-reads.
 func TestANewInstanceThatVanishesIsFoundAfterTheSettlingTime(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(*world){"the same process": func(*world) {}, "another process": (*world).restart} {
@@ -208,7 +208,7 @@ func TestANewInstanceThatVanishesIsFoundAfterTheSettlingTime(t *testing.T) {
 
 // One NotFound proves nothing, nor do two with something between them that says otherwise.
 //
-// M-74.
+// Rule: absence-needs-two-reads.
 func TestASingleNotFoundProvesNothing(t *testing.T) {
 	t.Parallel()
 	missing := scripted{err: provider.Errorf(provider.NotFound, "a replica that is behind")}
@@ -255,7 +255,7 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 
 // A read that is behind shows an instance that ran as one that has not booted. Nothing is written to and fro for it.
 //
-// M-74.
+// Rule: absence-needs-two-reads.
 func TestAStateThatGoesBackIsNoChange(t *testing.T) {
 	t.Parallel()
 	back := scripted{answer: func(in *provider.Instance) { in.State = provider.StatePending }}
@@ -275,7 +275,7 @@ func TestAStateThatGoesBackIsNoChange(t *testing.T) {
 
 // The address of an instance that the cloud shows only after its Node was Ready is needed for the Node's certificate.
 //
-// M-48, M-74.
+// Rules: serving-certificate-for-known-addresses, absence-needs-two-reads.
 func TestWhatShowsAfterTheNodeIsReadyIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(20*time.Second))
@@ -297,7 +297,7 @@ func TestWhatShowsAfterTheNodeIsReadyIsRecorded(t *testing.T) {
 // A machine that is deleted right after its creation leaves no instance behind, although Delete says Gone as long as
 // the cloud does not show it.
 //
-// M-27, M-75.
+// Rules: finalizer-after-instance, gone-is-confirmed.
 func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, lag := range []time.Duration{time.Second, 20 * time.Second, 59 * time.Second} {
@@ -350,7 +350,7 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 // The deletion of a machine that ran for long is not slower for it: what was accepted needs no confirmation, and a
 // bare Gone is confirmed at once.
 //
-// M-26, M-75.
+// Rules: deletion-order, gone-is-confirmed.
 func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -399,7 +399,7 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 
 // An instance that is gone and still shown holds its machine until it is not, without a busy loop.
 //
-// M-75.
+// Rule: gone-is-confirmed.
 func TestAnInstanceThatIsShownAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -417,7 +417,8 @@ func TestAnInstanceThatIsShownAfterItsEnd(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-42, M-75: a young instance that the cloud does not show to Update is waited for; of an old one Get is asked.
+// Rules update-in-place, gone-is-confirmed: a young instance that the cloud does not show to Update is waited for; of
+// an old one Get is asked.
 func TestAnUpdateOfAnInstanceThatIsNotShown(t *testing.T) {
 	t.Parallel()
 	missing := provider.Errorf(provider.NotFound, "no such instance")
@@ -461,7 +462,7 @@ func TestAnUpdateOfAnInstanceThatIsNotShown(t *testing.T) {
 // A cloud that is behind shows the old instance when the new one is asked for. The machine has one at a time anyway,
 // and the old one is not taken for the new one.
 //
-// M-44, M-76.
+// Rules: replacement-deletes-first, old-instance-not-taken-for-new.
 func TestAReplacementInALaggingCloud(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(*world){
@@ -510,7 +511,7 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 // Of a machine that is deleted in the middle of its replacement the new instance goes as well, although the cloud
 // shows the old one by the same tags.
 //
-// M-28, M-76.
+// Rules: unrecorded-instance-looked-up-twice, old-instance-not-taken-for-new.
 func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -534,7 +535,8 @@ func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-56: an instance that the cloud does not show yet is refused without harm, and taken over as soon as it is seen.
+// Rule unsuitable-instance-refused: an instance that the cloud does not show yet is refused without harm, and taken
+// over as soon as it is seen.
 func TestAdoptingAnInstanceThatShowsLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(20*time.Second))

@@ -76,8 +76,9 @@ func (w *world) wantUntouched(id string) {
 	}
 }
 
-// M-55, M-58: a machine that is created with a provider ID takes the instance over, pairs with its Node and goes on
-// like any other; it is taken for what its class describes, and its deletion removes the instance.
+// Rules adoption-by-provider-id, adopted-counts-as-declared: a machine that is created with a provider ID takes the
+// instance over, pairs with its Node and goes on like any other; it is taken for what its class describes, and its
+// deletion removes the instance.
 func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -110,8 +111,8 @@ func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	}
 }
 
-// M-55: without the class's leave nothing is asked of the cloud; with it the machine goes on. The inline form has no
-// class.
+// Rule adoption-by-provider-id: without the class's leave nothing is asked of the cloud; with it the machine goes on.
+// The inline form has no class.
 func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +141,8 @@ func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// M-56: what is not there, is going or is another's is left alone, and reconciled again. It is no failure.
+// Rule unsuitable-instance-refused: what is not there, is going or is another's is left alone, and reconciled again.
+// It is no failure.
 func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -189,7 +191,7 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 	}
 }
 
-// M-56: an ID that the cloud spells otherwise would never be that of the Node.
+// Rule unsuitable-instance-refused: an ID that the cloud spells otherwise would never be that of the Node.
 func TestAnIDSpelledOtherwiseIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,8 +205,8 @@ func TestAnIDSpelledOtherwiseIsRefused(t *testing.T) {
 	}
 }
 
-// M-98, M-55: an error of the cloud says nothing of the instance: it is tried again, and never a failure of the
-// machine. A driver that cannot adopt is named.
+// Rules driver-refuses-adoption, adoption-by-provider-id: an error of the cloud says nothing of the instance: it is
+// tried again, and never a failure of the machine. A driver that cannot adopt is named.
 func TestErrorsOfAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -228,7 +230,8 @@ func TestErrorsOfAdoption(t *testing.T) {
 	}
 }
 
-// M-57: of two machines with one ID the younger waits, and takes over when the older one is gone and left the instance.
+// Rule older-machine-keeps-instance: of two machines with one ID the younger waits, and takes over when the older one
+// is gone and left the instance.
 func TestTheYoungerOfTwoWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -256,7 +259,7 @@ func TestTheYoungerOfTwoWaits(t *testing.T) {
 	w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// M-57: that a machine is gone triggers those that wait for its instance.
+// Rule older-machine-keeps-instance: that a machine is gone triggers those that wait for its instance.
 func TestTheEndOfAMachineTriggersTheYounger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -269,7 +272,7 @@ func TestTheEndOfAMachineTriggersTheYounger(t *testing.T) {
 	}
 }
 
-// M-57: while a worker takes an instance over, another one does not even look.
+// Rule older-machine-keeps-instance: while a worker takes an instance over, another one does not even look.
 func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -292,8 +295,8 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	}
 }
 
-// M-59: a machine whose instance was never tagged is deleted without a call that changes anything, whatever is asked,
-// and the Node stays as it is.
+// Rule untagged-instance-left-alone: a machine whose instance was never tagged is deleted without a call that changes
+// anything, whatever is asked, and the Node stays as it is.
 func TestAnInstanceThatWasNotAdoptedStays(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{"plain": "", "by force": v1beta1.AnnotationForceDelete} {
@@ -322,8 +325,8 @@ func TestAnInstanceThatWasNotAdoptedStays(t *testing.T) {
 	}
 }
 
-// M-59: where the answer to the tagging was lost, the deletion waits until the tags would have shown. If they do, the
-// instance is the machine's and goes; else it stays.
+// Rule untagged-instance-left-alone: where the answer to the tagging was lost, the deletion waits until the tags
+// would have shown. If they do, the instance is the machine's and goes; else it stays.
 func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -358,8 +361,8 @@ func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
 	}
 }
 
-// M-59: cut anywhere, an adoption and its deletion lead to the same end; the instance is never deleted before it was
-// tagged.
+// Rule untagged-instance-left-alone: cut anywhere, an adoption and its deletion lead to the same end; the instance is
+// never deleted before it was tagged.
 func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
@@ -396,8 +399,8 @@ func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
 	}
 }
 
-// M-56: somebody who gives a machine an ID while it is being launched gets no second instance for it, and there is
-// none lost.
+// Rule unsuitable-instance-refused: somebody who gives a machine an ID while it is being launched gets no second
+// instance for it, and there is none lost.
 func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -423,7 +426,7 @@ func tags(cluster, uid string) map[string]string {
 	return map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: uid}
 }
 
-// M-58: an adopted instance is in the scope of orphans like any other: it carries the tags.
+// Rule adopted-counts-as-declared: an adopted instance is in the scope of orphans like any other: it carries the tags.
 func TestAnAdoptedInstanceIsDescribedForItsDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,8 +18,8 @@ import (
 )
 
 // tokenReserve is for how much longer a bootstrap token is good than the Machine has time to join: the time in which
-// the target cluster is unreachable does not count (M-15), and a cluster that is back removes at once what expired
-// meanwhile. With the Machine that has joined, or failed to, the token goes in any case.
+// the target cluster is unreachable does not count (rule join-timeout-fails-machine), and a cluster that is back
+// removes at once what expired meanwhile. With the Machine that has joined, or failed to, the token goes in any case.
 const tokenReserve = time.Hour
 
 // maxTokenLife is how long a bootstrap token is good at most, beside tokenReserve. Whoever reads the user data of an

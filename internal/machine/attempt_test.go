@@ -20,7 +20,7 @@ const joinsWithToken = "join <<API_ENDPOINT>> as <<MACHINE_NAME>> with <<BOOTSTR
 // A Create whose answer was lost may have made an instance that lookups do not show yet. When the next one is refused
 // since its user data differs, the machine has to wait for it to show; a new attempt would make a twin.
 //
-// M-8.
+// Rule: create-is-idempotent.
 func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -61,7 +61,7 @@ func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 // A token whose instance came and went is spent: once that is certain, a new attempt is opened, with a token of its
 // own.
 //
-// M-9.
+// Rule: attempt-recorded-before-use.
 func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -89,7 +89,7 @@ func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
 
 // A bootstrap token must live long enough to join with.
 //
-// M-9.
+// Rule: attempt-recorded-before-use.
 func TestAnOldTokenIsReplacedByANewAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -116,7 +116,7 @@ func TestAnOldTokenIsReplacedByANewAttempt(t *testing.T) {
 
 // The decision to create is taken on the live object: a cache may be late by any amount.
 //
-// M-10.
+// Rule: no-create-from-stale-view.
 func TestAStaleCacheCreatesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -158,7 +158,7 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 // The token secret is the one thing that a launch writes into the target cluster; an outage of it is no error of the
 // machine.
 //
-// M-7.
+// Rule: token-only-on-request.
 func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -178,7 +178,7 @@ func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
 	w.untilPhase("m", v1beta1.MachineRunning)
 }
 
-// M-9: what a call that lasted long may still do is not forgotten while it can do it.
+// Rule attempt-recorded-before-use: what a call that lasted long may still do is not forgotten while it can do it.
 func TestTheSettlingTimeCountsFromTheEndOfTheCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)

@@ -38,7 +38,7 @@ func wantBooted(t *testing.T, m *v1beta1.Machine) {
 	}
 }
 
-// M-25.
+// Rule: four-writes-to-running.
 func TestWhatBootedIsReportedAloneWhenItsNodeDoesNotCome(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
@@ -56,7 +56,7 @@ func TestWhatBootedIsReportedAloneWhenItsNodeDoesNotCome(t *testing.T) {
 	w.wantQuiet("m")
 }
 
-// M-25.
+// Rule: four-writes-to-running.
 func TestWhatBootedIsReportedWithItsNode(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
@@ -74,7 +74,7 @@ func TestWhatBootedIsReportedWithItsNode(t *testing.T) {
 
 // A process that dies meanwhile costs one more check the cloud.
 //
-// M-25, M-33.
+// Rules: four-writes-to-running, crash-safe-everywhere.
 func TestWhatBootedIsSeenAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
@@ -96,7 +96,7 @@ func TestTheNodesNameIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-// M-24.
+// Rule: available-without-target.
 func TestWithoutATargetClusterWhatBootedIsAvailableAtOnce(t *testing.T) {
 	t.Parallel()
 	w := booting(t, noTarget)

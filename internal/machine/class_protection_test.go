@@ -17,7 +17,7 @@ import (
 
 // Most waits are too short to be worth a word.
 //
-// M-73.
+// Rule: launch-needs-protected-inputs.
 func TestNothingIsLaunchedWithWhatMayVanish(t *testing.T) {
 	t.Parallel()
 	for what, loose := range map[string]func(w *world) client.Object{
@@ -50,7 +50,7 @@ func TestNothingIsLaunchedWithWhatMayVanish(t *testing.T) {
 	}
 }
 
-// M-73.
+// Rule: launch-needs-protected-inputs.
 func TestNothingIsLaunchedWithWhatIsBeingDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -74,7 +74,7 @@ func TestNothingIsLaunchedWithWhatIsBeingDeleted(t *testing.T) {
 
 // The cache has the class as it was before it was let go.
 //
-// M-73.
+// Rule: launch-needs-protected-inputs.
 func TestALateCacheLaunchesNothingWithAClassThatMayVanish(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world, class *v1beta1.MachineClass){

@@ -16,7 +16,7 @@ func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Nam
 // A kubelet says which provider ID its Node has. One that says another's gets nothing that is the other's, and does
 // not keep the true Node from joining.
 //
-// M-89.
+// Rule: node-name-from-provider.
 func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 	t.Parallel()
 	t.Run("where the provider tells the name", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 
 // Who may write the status of Machines does not get at Nodes that way, whatever they have or lack.
 //
-// M-90.
+// Rule: node-ref-is-no-proof.
 func TestAForgedNodeRefReachesNoOtherNode(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*corev1.Node){

@@ -13,7 +13,8 @@ import (
 // The same life, cut once at each of its effects in turn by a death of the process or by a lost connection: it always
 // comes to the same end.
 //
-// M-8, M-13, M-33, M-44, M-72, M-74, M-75, M-76.
+// Rules: create-is-idempotent, provider-id-recorded-first, crash-safe-everywhere, replacement-deletes-first,
+// agent-update-crash-safe, absence-needs-two-reads, gone-is-confirmed, old-instance-not-taken-for-new.
 func TestCutsAnywhereChangeNothing(t *testing.T) {
 	t.Parallel()
 	replacing := func(w *world) {

@@ -26,7 +26,7 @@ func (w *world) podOn(node string) {
 	w.create(pod)
 }
 
-// M-32.
+// Rule: force-delete-ends-drain.
 func TestADrainBlocksTheDeletionUntilItIsForced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,7 +58,7 @@ func TestADrainBlocksTheDeletionUntilItIsForced(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-32.
+// Rule: force-delete-ends-drain.
 func TestAForcedDeletionEndsTheDrainOfANodeThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -96,7 +96,7 @@ func (s fixedDrainer) Drain(context.Context, drain.Request) drain.Outcome {
 
 // Two leaders that see a drain differently do not correct each other all the time.
 //
-// M-37.
+// Rule: drain-names-blockers.
 func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -133,7 +133,7 @@ func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 
 // A Node that others write to all the time is there anyway.
 //
-// M-26.
+// Rule: deletion-order.
 func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -158,7 +158,7 @@ func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
 	want(t, "driver calls", w.effects.calls())
 }
 
-// M-36: pods have all of their time, however long it took until they could be reported to go.
+// Rule budgets-hold-until-deadline: pods have all of their time, however long it took until they could be reported to go.
 func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -179,7 +179,7 @@ func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	}
 }
 
-// M-32.
+// Rule: force-delete-ends-drain.
 // asked notes what is asked of a Drainer.
 type asked struct {
 	Drainer

@@ -21,7 +21,7 @@ func (late) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...c
 
 func (late) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// M-79.
+// Rule: observed-generation-acted-upon.
 func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -59,7 +59,7 @@ func isReady(m *v1beta1.Machine) bool {
 	return false
 }
 
-// M-79.
+// Rule: observed-generation-acted-upon.
 func TestAMachineThatIsGoneWhenItsStatusIsWrittenIsNoError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

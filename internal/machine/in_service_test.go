@@ -19,7 +19,7 @@ func startsWith(taints ...corev1.Taint) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Spec.Node.StartupTaints = taints }
 }
 
-// M-86: startup taints are for a Node that starts, however quick its kubelet is.
+// Rule no-startup-taints-in-service: startup taints are for a Node that starts, however quick its kubelet is.
 func TestWhichNodesAreInService(t *testing.T) {
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	launched := func(reason string) func(*v1beta1.Machine, *corev1.Node) {
@@ -85,7 +85,7 @@ func TestWhichNodesAreInService(t *testing.T) {
 // A Node that serves when its machine takes it over gets what the machine wants on it for good. Startup taints would
 // evict its pods, and with nobody to remove them the machine would fail and be replaced.
 //
-// M-86.
+// Rule: no-startup-taints-in-service.
 func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -113,7 +113,7 @@ func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-19, M-86: an adopted instance that joins only now, and a Node that is Ready before anybody has seen it, start.
+// Rules startup-taints-once, no-startup-taints-in-service: an adopted instance that joins only now, and a Node that is Ready before anybody has seen it, start.
 func TestANodeThatStartsGetsStartupTaints(t *testing.T) {
 	t.Parallel()
 	t.Run("adopted before it joined", func(t *testing.T) {
@@ -152,7 +152,7 @@ func (w *world) wantBlockedByStartupTaint(node *corev1.Node) {
 
 // The Node of a machine that works is registered anew, because somebody deleted it: its pods may still run.
 //
-// M-86.
+// Rule: no-startup-taints-in-service.
 func TestANodeMadeAnewGetsNoStartupTaints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

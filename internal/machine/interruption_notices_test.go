@@ -43,7 +43,7 @@ func (w *world) poll() {
 	}
 }
 
-// M-80.
+// Rule: interruption-drains-at-once.
 func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	t.Parallel()
 	w, cloud := announced(t)
@@ -105,7 +105,7 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 		t.Errorf("interruptionTime is %s after the cloud put it off", at)
 	}
 
-	// M-81.
+	// Rule: withdrawn-interruption-ends-drain.
 	cloud.ends = nil
 	w.restart()
 	w.poll()
@@ -117,7 +117,7 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-80: its set need not wait for a node that will never be one.
+// Rule interruption-drains-at-once: its set need not wait for a node that will never be one.
 func TestWhatTheCloudAnnouncesOfAMachineWithoutANodeIsReported(t *testing.T) {
 	t.Parallel()
 	w, cloud := announced(t)

@@ -64,7 +64,7 @@ func (w *world) wantCordoned(name string, want bool) {
 	}
 }
 
-// M-80: the drain begins with the notice, not with a deletion, and ends before the instance does.
+// Rule interruption-drains-at-once: the drain begins with the notice, not with a deletion, and ends before the instance does.
 func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -113,7 +113,7 @@ func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
 	}
 }
 
-// M-80.
+// Rule: interruption-drains-at-once.
 func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -135,7 +135,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantQuiet("m")
 }
 
-// M-80: two hours are not there any more.
+// Rule interruption-drains-at-once: two hours are not there any more.
 func TestANoticeInTheMiddleOfADeletionShortensItsDrain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -162,7 +162,7 @@ func TestANoticeInTheMiddleOfADeletionShortensItsDrain(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
 }
 
-// M-81.
+// Rule: withdrawn-interruption-ends-drain.
 func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 	t.Parallel()
 	for name, drained := range map[string]bool{"in the middle of the drain": false, "after the drain": true} {
@@ -198,7 +198,7 @@ func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 	}
 }
 
-// M-81: what a person cordoned stays cordoned.
+// Rule withdrawn-interruption-ends-drain: what a person cordoned stays cordoned.
 func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,7 +219,7 @@ func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	w.wantCordoned(node.Name, true)
 }
 
-// M-80: what nobody may touch is reported anyway.
+// Rule interruption-drains-at-once: what nobody may touch is reported anyway.
 func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -254,7 +254,7 @@ func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
 	}
 }
 
-// M-80: nothing is changed any more about what is about to be removed.
+// Rule interruption-drains-at-once: nothing is changed any more about what is about to be removed.
 func TestNoUpdateBeginsOnAMachineThatIsAboutToBeRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -281,7 +281,7 @@ func (f failing) Drain(context.Context, drain.Request) drain.Outcome {
 	return drain.Outcome{}
 }
 
-// M-80: advice is none.
+// Rule interruption-drains-at-once: advice is none.
 func TestAdviceDrainsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,7 +15,7 @@ import (
 
 // What each code of Create leads to: the condition, the phase, whether and when it is tried again.
 //
-// M-11.
+// Rule: retry-policy-by-code.
 func TestErrorsOfCreate(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -80,7 +80,7 @@ func TestErrorsOfCreate(t *testing.T) {
 	}
 }
 
-// M-12.
+// Rule: one-event-per-error.
 func TestRetriesBackOffAndCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,7 +118,7 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 
 // Nothing is asked of the cloud, one event is sent, and the machine waits to be triggered.
 //
-// M-5.
+// Rule: missing-inputs-no-call.
 func TestALaunchWaitsForWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -181,7 +181,7 @@ func (w *world) drop(secret string) {
 
 // The time of a launch that was refused begins when it is first tried.
 //
-// M-15.
+// Rule: join-timeout-fails-machine.
 func TestAFailureAfterARefusalIsNotATimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -194,7 +194,7 @@ func TestAFailureAfterARefusalIsNotATimeout(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioning)
 }
 
-// M-4.
+// Rule: paused-machine-untouched.
 func TestAPausedMachineIsNotLaunched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -211,7 +211,7 @@ func TestAPausedMachineIsNotLaunched(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionPaused, "False", v1beta1.ReasonNotPaused)
 }
 
-// M-5.
+// Rule: missing-inputs-no-call.
 func TestAClassOfAnotherProviderIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -242,7 +242,7 @@ func TestAnAbsurdTemplateIsReportedAllTheSame(t *testing.T) {
 
 // Without an instance the machine fails at its timeout, for an autoscaler to move on, goes on trying, and recovers.
 //
-// M-15.
+// Rule: join-timeout-fails-machine.
 func TestFailingToLaunchInTime(t *testing.T) {
 	t.Parallel()
 	for code, reason := range map[provider.Code]v1beta1.MachineFailureReason{
@@ -285,7 +285,7 @@ func TestFailingToLaunchInTime(t *testing.T) {
 // A crash between the two writes after Create leaves a provider ID and no status. Whatever the driver answers, its
 // Get is not called without end.
 //
-// M-14.
+// Rule: pending-instance-polled.
 func TestFollowingAnInstanceBacksOff(t *testing.T) {
 	t.Parallel()
 	for _, code := range []provider.Code{provider.Unavailable, provider.InvalidArgument, provider.Unauthenticated,
@@ -317,7 +317,7 @@ func TestFollowingAnInstanceBacksOff(t *testing.T) {
 	}
 }
 
-// M-14.
+// Rule: pending-instance-polled.
 func TestAPendingInstanceThatFailsFailsTheMachine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

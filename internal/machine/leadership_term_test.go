@@ -67,7 +67,7 @@ func (a *questions) listen(c client.WithWatch) client.WithWatch {
 	})
 }
 
-// M-10, M-73 and M-7.
+// Rules: no-create-from-stale-view, launch-needs-protected-inputs, token-only-on-request.
 func TestAProcessAsksOnlyWhatAnotherOneMayHaveChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,7 +103,7 @@ func TestAProcessAsksOnlyWhatAnotherOneMayHaveChanged(t *testing.T) {
 
 // A class of the same name is another one.
 //
-// M-73.
+// Rule: launch-needs-protected-inputs.
 func TestEachClassIsAskedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -126,7 +126,7 @@ func TestEachClassIsAskedFor(t *testing.T) {
 	}
 }
 
-// M-7.
+// Rule: token-only-on-request.
 func TestATokenThatWasMadeIsDropped(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(w *world){

@@ -12,7 +12,7 @@ import (
 // The straight path costs four writes beside the one that makes the Machine, and its end three beside the one that
 // deletes it. Nothing of it waits: the clock stands still.
 //
-// M-12, M-25, M-26.
+// Rules: one-event-per-error, four-writes-to-running, deletion-order.
 func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -48,7 +48,7 @@ func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 
 // A Node that is quicker than the status makes Running the first thing that is written of the machine.
 //
-// M-13.
+// Rule: provider-id-recorded-first.
 func TestANodeThatIsThereAtOnceSavesAWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -61,7 +61,7 @@ func TestANodeThatIsThereAtOnceSavesAWrite(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-24.
+// Rule: available-without-target.
 func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noTarget)
@@ -83,7 +83,7 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 // A cloud that takes its time adds no write while a machine comes to be, and no more than what it has to say at its
 // end.
 //
-// M-14, M-25.
+// Rules: pending-instance-polled, four-writes-to-running.
 func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,7 +147,7 @@ func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-2.
+// Rule: claim-before-first-call.
 func TestAMachineMadeByHandIsClaimed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,7 +161,7 @@ func TestAMachineMadeByHandIsClaimed(t *testing.T) {
 	w.wantPhase(m, v1beta1.MachineProvisioned)
 }
 
-// M-1.
+// Rule: provider-serves-own-machines.
 func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,7 +175,7 @@ func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// M-3.
+// Rule: unsupported-schema-only-deletable.
 func TestAMachineOfAnotherSchemaIsNotLaunchedAndCanBeDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 // An instance whose creation was answered by nothing may have become a Node with pods when its Machine is deleted.
 // The Node goes with it, and not before its pods.
 //
-// M-28.
+// Rule: unrecorded-instance-looked-up-twice.
 func TestALostInstanceGoesWithItsNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

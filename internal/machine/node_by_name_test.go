@@ -25,7 +25,7 @@ import (
 // One patch names the instance and applies the node template to the Node; everything after is as with a Node that
 // named it itself.
 //
-// M-50, M-25.
+// Rules: node-paired-by-token, four-writes-to-running.
 func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -50,7 +50,7 @@ func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
 
 // The token may be gone: it ends with the time in which a machine may join, and requests are kept longer.
 //
-// M-50.
+// Rule: node-paired-by-token.
 func TestANodeIsPairedByItsNameAfterItsTokenIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -66,7 +66,7 @@ func TestANodeIsPairedByItsNameAfterItsTokenIsGone(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// M-50.
+// Rule: node-paired-by-token.
 func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 	t.Parallel()
 	const unassigned = "system:bootstrap:zzzzz0"
@@ -194,7 +194,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 
 // A certificate of the instance that the Machine had before is no claim of anybody else.
 //
-// M-50.
+// Rule: node-paired-by-token.
 func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -222,7 +222,7 @@ func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
 
 // A kubelet keeps its certificate for longer than the cluster keeps the request for it.
 //
-// M-50, M-16.
+// Rules: node-paired-by-token, node-by-provider-id.
 func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]bool{"alone": false, "while another machine expects the name": true} {
@@ -257,7 +257,7 @@ func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 
 // A Node that nobody has paired yet has pods to drain as well.
 //
-// M-50, M-26.
+// Rules: node-paired-by-token, deletion-order.
 func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 	t.Parallel()
 	t.Run("before it was paired", func(t *testing.T) {
@@ -350,7 +350,7 @@ func withoutNodes(c client.WithWatch) client.Client {
 
 // Somebody else may name the instance between a check and the patch.
 //
-// M-50.
+// Rule: node-paired-by-token.
 func TestAProviderIDThatComesMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -381,7 +381,7 @@ func TestAProviderIDThatComesMeanwhileIsNotOverwritten(t *testing.T) {
 
 // Tokens of other machines have other ids, but for accidents.
 //
-// M-50.
+// Rule: node-paired-by-token.
 func TestAnIDOfAnotherAttemptIsNoProof(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

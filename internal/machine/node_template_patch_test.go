@@ -48,7 +48,7 @@ func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
 
 // Others write to a Node that registers; what they change and what we change does not meet, or the patch is refused.
 //
-// M-18.
+// Rule: node-template-one-patch.
 func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 	t.Parallel()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m"}}

@@ -32,7 +32,7 @@ func applyOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1b
 	return out
 }
 
-// M-18, M-19.
+// Rules: node-template-one-patch, startup-taints-once.
 func TestApplyingTheTemplate(t *testing.T) {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "pool-1", Namespace: "fleet"}}
 	m.Spec.Node = v1beta1.NodeTemplate{
@@ -83,7 +83,7 @@ func TestApplyingTheTemplate(t *testing.T) {
 			t.Errorf("taints: %v", out.Spec.Taints)
 		}
 	})
-	// M-88. The kubelet may write to its Node.
+	// Rule applied-template-in-status. The kubelet may write to its Node.
 	t.Run("what the node says of itself counts for nothing", func(t *testing.T) {
 		record := `{"labels":{"quarantine":"1"},"taints":[{"key":"others","effect":"NoSchedule"}],"inService":true}`
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"quarantine": "1"},

@@ -49,7 +49,7 @@ func (w *world) back(r *reach) {
 	r.epoch++
 }
 
-// M-53.
+// Rule: deletion-waits-for-target.
 func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeUnreachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -75,7 +75,7 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeUnreachable(t *te
 	w.wantNothingLeft("m")
 }
 
-// M-53.
+// Rule: deletion-waits-for-target.
 func TestAMachineThatNeverHadANodeIsDeletedWithoutTheTarget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,7 +100,7 @@ func TestAMachineThatNeverHadANodeIsDeletedWithoutTheTarget(t *testing.T) {
 	}
 }
 
-// M-53.
+// Rule: deletion-waits-for-target.
 func TestAForcedDeletionGoesOnAtOnceWithoutTheTarget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -120,7 +120,7 @@ func TestAForcedDeletionGoesOnAtOnceWithoutTheTarget(t *testing.T) {
 	}
 }
 
-// M-52.
+// Rule: outage-extends-drain.
 func TestTheTimeOfAnOutageIsLeftOutOfADrainOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -180,7 +180,7 @@ func TestTheTimeOfAnOutageIsLeftOutOfADrainOnce(t *testing.T) {
 
 // A drain that began after an outage is not concerned by it.
 //
-// M-52.
+// Rule: outage-extends-drain.
 func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -201,7 +201,7 @@ func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	}
 }
 
-// M-15: nobody can join a cluster that is unreachable, and who had begun to still can when it is back.
+// Rule join-timeout-fails-machine: nobody can join a cluster that is unreachable, and who had begun to still can when it is back.
 func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -232,7 +232,7 @@ func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
-// M-15: a process does not know of the outages before it began to lead.
+// Rule join-timeout-fails-machine: a process does not know of the outages before it began to lead.
 func TestTheTimeToJoinBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -250,7 +250,7 @@ func TestTheTimeToJoinBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
-// M-77: leaders that do not last would give it its time anew for ever.
+// Rule join-clock-bounded-over-leaders: leaders that do not last would give it its time anew for ever.
 func TestTheTimeToJoinHasAnEndWhoeverLeads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,7 +272,7 @@ func TestTheTimeToJoinHasAnEndWhoeverLeads(t *testing.T) {
 	}
 }
 
-// M-53: an outage that lasts may be about to end.
+// Rule deletion-waits-for-target: an outage that lasts may be about to end.
 func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -291,7 +291,7 @@ func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-53: an outage is over some seconds before the process knows it.
+// Rule deletion-waits-for-target: an outage is over some seconds before the process knows it.
 func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -326,7 +326,7 @@ func (w *world) refusing() {
 	}
 }
 
-// F-33, M-31: where the credentials are refused, machines join, pods start on them, and nobody sees it.
+// Rules refused-credentials-are-outage, failed-read-proves-nothing: where the credentials are refused, machines join, pods start on them, and nobody sees it.
 func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -381,7 +381,7 @@ func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T
 	}
 }
 
-// M-31: only the API server's word that there is no Node proves that there is none.
+// Rule failed-read-proves-nothing: only the API server's word that there is no Node proves that there is none.
 func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 	t.Parallel()
 	for name, rejection := range map[string]error{
@@ -418,7 +418,7 @@ func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 	}
 }
 
-// M-53: a row of errors would have it check again long after the outage.
+// Rule deletion-waits-for-target: a row of errors would have it check again long after the outage.
 func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

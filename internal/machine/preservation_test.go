@@ -55,7 +55,7 @@ func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine 
 	return m
 }
 
-// M-60, M-62: with "now" a machine is cordoned and taken from its set at once, in one write of its own, and deleted
+// Rules preserve-on-request, preservation-ends-on-time: with "now" a machine is cordoned and taken from its set at once, in one write of its own, and deleted
 // when its time is over, not before.
 func TestAMachineIsPreservedNow(t *testing.T) {
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestAMachineIsPreservedNow(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-60: with "when-failed" it is preserved when it fails or must be replaced, and only where its set would replace it.
+// Rule preserve-on-request: with "when-failed" it is preserved when it fails or must be replaced, and only where its set would replace it.
 func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	t.Parallel()
 	vanish := func(w *world) {
@@ -129,7 +129,7 @@ func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	}
 }
 
-// M-60: what a machine failed of is written down before it is preserved, and it does not wait for an event.
+// Rule preserve-on-request: what a machine failed of is written down before it is preserved, and it does not wait for an event.
 func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -151,7 +151,7 @@ func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// M-60: a machine without an instance has nothing to check, and there is none made for one that is preserved.
+// Rule preserve-on-request: a machine without an instance has nothing to check, and there is none made for one that is preserved.
 func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -172,7 +172,7 @@ func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	}
 }
 
-// M-61: while a machine is preserved its instance and its cordon stay as they are, whatever its node and its
+// Rule preserved-machine-unchanged: while a machine is preserved its instance and its cordon stay as they are, whatever its node and its
 // specification say.
 func TestAMachineThatIsPreservedStaysAsItIs(t *testing.T) {
 	t.Parallel()
@@ -195,7 +195,7 @@ func TestAMachineThatIsPreservedStaysAsItIs(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// M-62: a person may keep it for longer or shorter, and a time that is none keeps it for ever.
+// Rule preservation-ends-on-time: a person may keep it for longer or shorter, and a time that is none keeps it for ever.
 func TestTheTimeOfAMachineThatIsPreservedCanBeChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -224,7 +224,7 @@ func TestTheTimeOfAMachineThatIsPreservedCanBeChanged(t *testing.T) {
 	}
 }
 
-// P-14: of one owner only so many are preserved because they failed, whichever way the owner can be reported. Others
+// Rule preserved-machines-limited: of one owner only so many are preserved because they failed, whichever way the owner can be reported. Others
 // report it and are replaced, now is always preserved, and a place that becomes free is used.
 func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 	t.Parallel()
@@ -279,7 +279,7 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 	}
 }
 
-// M-62: who removes both annotations has an ordinary machine without an owner, whose node takes pods again.
+// Rule preservation-ends-on-time: who removes both annotations has an ordinary machine without an owner, whose node takes pods again.
 func TestAMachineIsNoLongerPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -303,7 +303,7 @@ func TestAMachineIsNoLongerPreserved(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-63: a wish that is there is none said and does no harm, and so is one that comes too late. (The API
+// Rule preserved-condition-says-why: a wish that is there is none said and does no harm, and so is one that comes too late. (The API
 // refuses other values where the policies are installed.)
 func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	t.Parallel()
@@ -335,7 +335,7 @@ func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	}
 }
 
-// M-61: nothing is preserved while the target cluster is unreachable, since nothing is replaced then.
+// Rule preserved-machine-unchanged: nothing is preserved while the target cluster is unreachable, since nothing is replaced then.
 func TestNothingIsPreservedInAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

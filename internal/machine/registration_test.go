@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// M-15.
+// Rule: join-timeout-fails-machine.
 func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -48,7 +48,7 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 
 // Most nodes become Ready right after they appear: that is one write, not two.
 //
-// M-21.
+// Rule: unready-node-reported-later.
 func TestANodeThatIsNotReadyYetIsNotReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,7 +71,7 @@ func TestANodeThatIsNotReadyYetIsNotReportedAtOnce(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// M-19.
+// Rule: startup-taints-once.
 func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -108,7 +108,7 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// M-17.
+// Rule: contested-node-accepted-by-none.
 func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
 	t.Parallel()
 	t.Run("two nodes with one provider ID", func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
 	})
 }
 
-// M-78.
+// Rule: deletion-chooses-reporting-node.
 func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 	t.Parallel()
 	twins := func(t *testing.T, silent bool) *world {
@@ -217,7 +217,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 	})
 }
 
-// M-16, M-23.
+// Rules: node-by-provider-id, unhealthy-node-checks-instance.
 func TestANodeThatAPersonDeleted(t *testing.T) {
 	t.Parallel()
 	t.Run("comes back", func(t *testing.T) {
@@ -286,7 +286,7 @@ func (w *world) dropNode(m *v1beta1.Machine) {
 
 // It is reported once, the driver is asked once, and nothing is replaced for it here.
 //
-// M-23.
+// Rule: unhealthy-node-checks-instance.
 func TestANodeInTrouble(t *testing.T) {
 	t.Parallel()
 	for status, reason := range map[corev1.ConditionStatus]string{
@@ -337,7 +337,7 @@ func TestANodeInTrouble(t *testing.T) {
 
 // What is propagated to a Node in place may be nonsense. A machine that runs goes on running, and reports it.
 //
-// M-20.
+// Rule: bad-node-template-reported.
 func TestANodeTemplateThatIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -384,7 +384,7 @@ func TestANodeTemplateThatIsRefused(t *testing.T) {
 // What Machinist writes on Nodes itself is no part of what a person declares. A machine that wants it is not launched
 // for nothing, and one that runs keeps its Node as it is.
 //
-//
+// Rule: admitted-bad-object-harmless.
 func TestANodeTemplateWithKeysOfMachinists(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -431,7 +431,7 @@ func TestANodeTemplateWithKeysOfMachinists(t *testing.T) {
 	}
 }
 
-// M-4.
+// Rule: paused-machine-untouched.
 func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -453,7 +453,7 @@ func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 
 // The token goes before Running is written, so that a crash leaves none behind.
 //
-// M-22.
+// Rule: token-deleted-when-running.
 func TestTheTokenGoesWhenTheMachineHasJoined(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

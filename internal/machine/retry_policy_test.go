@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// M-11.
+// Rule: retry-policy-by-code.
 func TestCreateRetryPolicies(t *testing.T) {
 	for _, tc := range []struct {
 		code     provider.Code
@@ -45,7 +45,7 @@ func TestCreateRetryPolicies(t *testing.T) {
 	}
 }
 
-// M-11: people who write providers read in their guide what follows a code.
+// Rule retry-policy-by-code: people who write providers read in their guide what follows a code.
 func TestTheGuideShowsWhatFollowsACode(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/provider-guide.md")
 	if err != nil {
@@ -90,7 +90,7 @@ func TestTheGuideShowsWhatFollowsACode(t *testing.T) {
 	}
 }
 
-// M-30.
+// Rule: deletion-never-gives-up.
 func TestDeletionNeverGivesUp(t *testing.T) {
 	for _, code := range []provider.Code{provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented,
 		provider.Unauthenticated, provider.Unknown, provider.NotFound} {
@@ -100,7 +100,7 @@ func TestDeletionNeverGivesUp(t *testing.T) {
 	}
 }
 
-// M-11.
+// Rule: retry-policy-by-code.
 func TestBackoff(t *testing.T) {
 	c := createRetryPolicy(provider.Unavailable)
 	if got := c.backoff(1, time.Hour, "m"); got != time.Hour {

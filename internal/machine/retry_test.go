@@ -40,7 +40,7 @@ func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Durat
 // Meanwhile the machine is shown as refused all the time, also while a try needs another bootstrap token, and never
 // as failed or coming up: its set would replace it or make others.
 //
-// M-84, M-15.
+// Rules: rejected-configuration-retried-slowly, join-timeout-fails-machine.
 func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, userData := range map[string]string{"without a token": "", "with a token": joinsWithToken} {
@@ -98,7 +98,7 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 
 // A person who has mended the cause does as machinist why says, to the letter, and need not wait.
 //
-// M-85.
+// Rule: retry-annotation-tries-now.
 func TestAPersonHurriesTheNextTry(t *testing.T) {
 	t.Parallel()
 	for _, code := range []provider.Code{provider.FailedPrecondition, provider.InvalidArgument} {
@@ -155,7 +155,7 @@ func (w *world) follow(name, date string) {
 	w.update(name, func(m *v1beta1.Machine) { set(&m.Annotations, key, value) })
 }
 
-// M-85: it holds for whatever is waited for after an error.
+// Rule retry-annotation-tries-now: it holds for whatever is waited for after an error.
 func TestAPersonHurriesATryAfterAnyError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -168,7 +168,7 @@ func TestAPersonHurriesATryAfterAnyError(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }
 
-// M-84: an update that the cloud refuses is tried again as a creation is.
+// Rule rejected-configuration-retried-slowly: an update that the cloud refuses is tried again as a creation is.
 func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w, _ := changed(t, &answers{
@@ -188,7 +188,7 @@ func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	}
 }
 
-// M-84: a try that is due and has to wait for its turn does not change what is said of the machine.
+// Rule rejected-configuration-retried-slowly: a try that is due and has to wait for its turn does not change what is said of the machine.
 func TestARefusedMachineWaitsForItsTurnAsRefused(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)

@@ -44,7 +44,7 @@ func (w *world) wantEnqueued(queue workqueue.TypedRateLimitingInterface[reconcil
 	}
 }
 
-// M-54.
+// Rule: creations-in-flight-limited.
 func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)
@@ -80,7 +80,7 @@ func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 
 // Whatever ends a creation ends its claim to the place.
 //
-// M-54.
+// Rule: creations-in-flight-limited.
 func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(*world){
@@ -140,7 +140,7 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 
 // A creation that failed makes room for others while it waits for its next try.
 //
-// M-54.
+// Rule: creations-in-flight-limited.
 func TestACreationThatFailedGivesItsSlotToOthers(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)
@@ -161,7 +161,7 @@ func TestACreationThatFailedGivesItsSlotToOthers(t *testing.T) {
 	w.wantCondition(w.get("first"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonInsufficientResources)
 }
 
-// M-54.
+// Rule: creations-in-flight-limited.
 func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 	t.Parallel()
 	w, _ := narrow(t)
@@ -178,7 +178,7 @@ func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 	}
 }
 
-// M-54.
+// Rule: creations-in-flight-limited.
 func TestMachinesThatWaitForASlotAreTriggeredInARealManager(t *testing.T) {
 	const machines = 8
 	w := managed(t, func(o *Options) { o.Slots = cloud.NewSlots(1) })

@@ -38,7 +38,7 @@ func full(s *v1beta1.MachineStatus) {
 
 // The API server admits 32 conditions. If others could take all of them, it would refuse every status that is written.
 //
-// M-96.
+// Rule: own-conditions-have-space.
 func TestConditionsOfOthersDoNotKeepAStatusFromBeingWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,7 +53,7 @@ func TestConditionsOfOthersDoNotKeepAStatusFromBeingWritten(t *testing.T) {
 	}
 }
 
-// M-96.
+// Rule: own-conditions-have-space.
 func TestConditionsOfOthersDoNotHoldUpADeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,7 +73,7 @@ func TestConditionsOfOthersDoNotHoldUpADeletion(t *testing.T) {
 	w.wantNothingLeft("old")
 }
 
-// M-97.
+// Rule: handwritten-counts-harmless.
 func TestCountsThatPeopleWroteDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// F-16.
+// Rule: missing-instance-asks-machine.
 func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noTarget)

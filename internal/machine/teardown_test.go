@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// M-26.
+// Rule: deletion-order.
 func TestHooksBlockTheDeletionInTheirOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -43,7 +43,7 @@ func TestHooksBlockTheDeletionInTheirOrder(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-4.
+// Rule: paused-machine-untouched.
 func TestAPausedDeletionStandsStill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -59,7 +59,7 @@ func TestAPausedDeletionStandsStill(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-27.
+// Rule: finalizer-after-instance.
 func TestTheNodeOfAnotherInstanceIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -79,7 +79,7 @@ func TestTheNodeOfAnotherInstanceIsNotDeleted(t *testing.T) {
 
 // Nothing ends the deletion of an instance but its end.
 //
-// M-27, M-30.
+// Rules: finalizer-after-instance, deletion-never-gives-up.
 func TestErrorsOfDelete(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -130,7 +130,7 @@ func TestErrorsOfDelete(t *testing.T) {
 
 // All that the deletion needs is in the status, except for the credentials.
 //
-// M-29.
+// Rule: deletion-without-class.
 func TestDeletionWithoutTheClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -160,7 +160,7 @@ func TestDeletionWithoutTheClass(t *testing.T) {
 
 // A machine whose class never existed was never asked of anybody, and nobody could be asked to delete it.
 //
-// M-28.
+// Rule: unrecorded-instance-looked-up-twice.
 func TestAMachineThatWasNeverPlacedGoesAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,7 +175,7 @@ func TestAMachineThatWasNeverPlacedGoesAtOnce(t *testing.T) {
 
 // Where no instance was recorded, one may still come into being: two checks must find nothing, a settling time apart.
 //
-// M-28.
+// Rule: unrecorded-instance-looked-up-twice.
 func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 	t.Parallel()
 	lost := provider.Errorf(provider.DeadlineExceeded, "no answer")
@@ -224,7 +224,7 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 	}
 }
 
-// M-28.
+// Rule: unrecorded-instance-looked-up-twice.
 func TestAMachineThatIsDeletedWhileItsInstanceIsMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -276,7 +276,7 @@ func TestACloudThatNeedsNoSettlingIsNotWaitedFor(t *testing.T) {
 
 // Without the target cluster nobody can tell whose pods would die.
 //
-// M-31.
+// Rule: failed-read-proves-nothing.
 func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 	t.Parallel()
 	t.Run("waits", func(t *testing.T) {
@@ -426,7 +426,7 @@ func TestTokensOfMachinesThatNeverRanGoWithThem(t *testing.T) {
 
 // What others hold on to is theirs.
 //
-// M-27.
+// Rule: finalizer-after-instance.
 func TestFinalizersOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

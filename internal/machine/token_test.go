@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// M-22: a machine that did not join in time cannot join any more.
+// Rule token-deleted-when-running: a machine that did not join in time cannot join any more.
 func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -31,7 +31,7 @@ func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
 // Whoever reads the user data of an instance can join with its token, so that is good for hours, however long the
 // machine may take; and for as long as it may take, it is extended.
 //
-// M-100.
+// Rule: token-extended-before-expiry.
 func TestATokenIsGoodForHoursAndExtendedWhileTheMachineMayJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)

@@ -80,7 +80,7 @@ func (w *world) wantRequest(version string) *corev1.Node {
 	return node
 }
 
-// M-65, M-66: the agent is asked once the node is drained, and the update is done when the node is Ready with the
+// Rules agent-asked-after-drain, agent-update-needs-both: the agent is asked once the node is drained, and the update is done when the node is Ready with the
 // version.
 func TestAnUpdateByAnAgent(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestAnUpdateByAnAgent(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-67: what the agent says of a failure is reported, on one line and not at length; the node stays out of service, and
+// Rule agent-failure-reported: what the agent says of a failure is reported, on one line and not at length; the node stays out of service, and
 // nothing is tried until a person takes an annotation off or another version is wanted.
 func TestAnAgentThatFails(t *testing.T) {
 	t.Parallel()
@@ -173,7 +173,7 @@ func TestAnAgentThatFails(t *testing.T) {
 	}
 }
 
-// M-68: an answer counts for what was asked last, and a success only with the version.
+// Rule agent-request-clears-answer: an answer counts for what was asked last, and a success only with the version.
 func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
 	t.Parallel()
 	for _, result := range []string{v1beta1.UpdateResultSucceeded, "failed: whatever"} {
@@ -199,7 +199,7 @@ func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
 	}
 }
 
-// M-69: a change that is taken back after the agent was asked is asked of it too: it may have made it.
+// Rule reverted-change-asked-again: a change that is taken back after the agent was asked is asked of it too: it may have made it.
 func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 	t.Parallel()
 	for name, paused := range map[string]bool{"at once": false, "while the machine is paused": true} {
@@ -237,7 +237,7 @@ func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 	}
 }
 
-// M-70: an agent that does not answer in time is said to; a late answer counts, and who has it asked again waits as
+// Rule late-agent-reported: an agent that does not answer in time is said to; a late answer counts, and who has it asked again waits as
 // long again. The time in which the target cluster was unreachable does not count.
 func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
@@ -269,7 +269,7 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }
 
-// M-70: a process does not know of the outages before it began to lead, but of who was late then.
+// Rule late-agent-reported: a process does not know of the outages before it began to lead, but of who was late then.
 func TestTheTimeOfAnAgentBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	t.Parallel()
 	w, _, _ := left(t)
@@ -290,7 +290,7 @@ func TestTheTimeOfAnAgentBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-71: a Node that registers anew is drained, and its agent asked, anew; without a Node nobody is asked.
+// Rule reregistered-node-drained-again: a Node that registers anew is drained, and its agent asked, anew; without a Node nobody is asked.
 func TestAnAgentOnANodeThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	w, _, node := left(t)
@@ -316,7 +316,7 @@ func TestAnAgentOnANodeThatIsDeleted(t *testing.T) {
 	w.wantRequest(newVersion)
 }
 
-// M-71: where there is no Node at all, the change is refused, and before there is one it waits.
+// Rule reregistered-node-drained-again: where there is no Node at all, the change is refused, and before there is one it waits.
 func TestAnAgentWithoutANode(t *testing.T) {
 	t.Parallel()
 	byAgent := func(provider.UpdateRequest) (provider.UpdateResult, error) {

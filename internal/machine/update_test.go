@@ -46,7 +46,7 @@ func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 	return w, m
 }
 
-// M-42: a change in place leaves everything else as it is, and is asked for once.
+// Rule update-in-place: a change in place leaves everything else as it is, and is asked for once.
 func TestAChangeInPlace(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
@@ -69,7 +69,7 @@ func TestAChangeInPlace(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-43: a change that disturbs the node is made on a drained node, which is uncordoned when it is Ready again.
+// Rule disruptive-update-drains: a change that disturbs the node is made on a drained node, which is uncordoned when it is Ready again.
 func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain},
@@ -110,7 +110,7 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-40, M-43: a node is not disturbed as long as its volumes are waited for, whoever checks again meanwhile.
+// Rules volumes-detached-first, disruptive-update-drains: a node is not disturbed as long as its volumes are waited for, whoever checks again meanwhile.
 func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(*world){
@@ -150,7 +150,7 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	}
 }
 
-// M-44: what cannot be changed in place is replaced under the same Machine, the old instance first.
+// Rule replacement-deletes-first: what cannot be changed in place is replaced under the same Machine, the old instance first.
 func TestAChangeByReplacement(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
@@ -174,7 +174,7 @@ func TestAChangeByReplacement(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-45: a refused change leaves the machine as it was, is said, and is not asked for again until something changes.
+// Rule rejected-update-leaves-machine: a refused change leaves the machine as it was, is said, and is not asked for again until something changes.
 func TestARefusedChange(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateRefused, Reason: "not of this family"}}}
@@ -200,7 +200,7 @@ func TestARefusedChange(t *testing.T) {
 	}
 }
 
-// M-46: an update that fails is tried again with growing waits, and the machine goes on.
+// Rule failed-update-retried: an update that fails is tried again with growing waits, and the machine goes on.
 func TestAnUpdateThatFails(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
@@ -225,7 +225,7 @@ func TestAnUpdateThatFails(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-46: a change that takes longer than timeouts.update is said to, and is still waited for.
+// Rule failed-update-retried: a change that takes longer than timeouts.update is said to, and is still waited for.
 func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}}}
@@ -239,7 +239,7 @@ func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateTimeout)
 }
 
-// M-4: nothing is changed on a paused machine.
+// Rule paused-machine-untouched: nothing is changed on a paused machine.
 func TestAPausedMachineIsNotUpdated(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}

@@ -86,7 +86,7 @@ func (w *world) isOutOfService(node string) bool {
 	})
 }
 
-// M-51.
+// Rule: out-of-service-taint.
 func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -136,7 +136,7 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-51.
+// Rule: out-of-service-taint.
 func TestASilentNodeWithoutVolumesIsDeletedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,7 +150,7 @@ func TestASilentNodeWithoutVolumesIsDeletedAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-51.
+// Rule: out-of-service-taint.
 func TestVolumesThatStayDoNotHoldASilentNodeForEver(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*world){
@@ -184,7 +184,7 @@ func TestVolumesThatStayDoNotHoldASilentNodeForEver(t *testing.T) {
 	}
 }
 
-// M-51.
+// Rule: out-of-service-taint.
 func TestANodeIsNotOutOfServiceOnSuspicion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -217,7 +217,7 @@ func TestANodeIsNotOutOfServiceOnSuspicion(t *testing.T) {
 // TestANodeThatFallsSilentWhileItsVolumesAreWaitedFor protects the time that the forced detachment has: it is not what
 // the wait before it has left.
 //
-// M-51.
+// Rule: out-of-service-taint.
 func TestANodeThatFallsSilentWhileItsVolumesAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,7 +243,7 @@ func TestANodeThatFallsSilentWhileItsVolumesAreWaitedFor(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-44, M-51.
+// Rules: replacement-deletes-first, out-of-service-taint.
 func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,7 +272,7 @@ func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
 
 // The deletion of a silent node with volumes, cut at each of its effects: the volumes are always detached first.
 //
-// M-33, M-51.
+// Rules: crash-safe-everywhere, out-of-service-taint.
 func TestCutsWhileASilentNodeIsDeleted(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
@@ -318,7 +318,7 @@ func forbid[T runtime.Object](_ string, o runtime.Object) error {
 	return nil
 }
 
-// M-37.
+// Rule: drain-names-blockers.
 func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -350,7 +350,7 @@ func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
 
 // A kubelet whose container runtime is dead, or whose disk is read-only, reports and ends no pod.
 //
-// M-82.
+// Rule: unready-node-pods-gone-later.
 func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

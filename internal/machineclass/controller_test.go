@@ -161,7 +161,7 @@ func protected(o client.Object) bool {
 	return slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer)
 }
 
-// C-1.
+// Rule: class-validated-on-change.
 func TestASettledClassCausesNoCallAndNoWrite(t *testing.T) {
 	driver := &scripted{name: "sim"}
 	b := newBench(t, driver, testClass(), testSecret())
@@ -233,7 +233,7 @@ func TestAFailureThatMayPassIsRetriedNotBeforeTheCloudAskedFor(t *testing.T) {
 	}
 }
 
-// C-1: an image that is made public, or a policy that is lifted, is no change of the class.
+// Rule class-validated-on-change: an image that is made public, or a policy that is lifted, is no change of the class.
 func TestWhatTheCloudRefusesIsAskedAgainSlowly(t *testing.T) {
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
 		return provider.Capacity{}, provider.Errorf(provider.FailedPrecondition, "there is no such image")
@@ -256,7 +256,7 @@ func TestWhatTheCloudRefusesIsAskedAgainSlowly(t *testing.T) {
 	}
 }
 
-// C-1: what the driver refuses by itself does not become another thing with time.
+// Rule class-validated-on-change: what the driver refuses by itself does not become another thing with time.
 func TestWhatTheDriverRefusesIsNotAskedAgain(t *testing.T) {
 	driver := &scripted{name: "sim", validate: func(provider.Class) error {
 		return provider.InvalidField("disk.sizeGiB", "must be at least 30")
@@ -287,7 +287,7 @@ func TestANewClassOfTheSameNameIsJudgedAnew(t *testing.T) {
 
 // The cache has not seen a Machine yet that the API server has.
 //
-// C-2.
+// Rule: class-and-secret-protected.
 func TestALateCacheDoesNotLetAClassGo(t *testing.T) {
 	class, now := testClass(), metav1.NewTime(noon)
 	class.Finalizers, class.DeletionTimestamp = []string{v1beta1.InUseFinalizer}, &now
@@ -307,7 +307,7 @@ func TestALateCacheDoesNotLetAClassGo(t *testing.T) {
 
 // A Machine may come at any time and rely on it.
 //
-// C-2.
+// Rule: class-and-secret-protected.
 func TestAClassThatIsNotDeletedIsNotLetGo(t *testing.T) {
 	class := testClass()
 	class.Finalizers = []string{v1beta1.InUseFinalizer}
@@ -325,7 +325,7 @@ func inlineMachine(name string) *v1beta1.Machine {
 	return m
 }
 
-// C-2, C-4.
+// Rules: class-and-secret-protected, inline-secret-protected.
 func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 	secret := testSecret()
 	secret.Finalizers = []string{v1beta1.InUseFinalizer}

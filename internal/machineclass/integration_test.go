@@ -22,7 +22,7 @@ import (
 func isProtected(c *v1beta1.MachineClass) bool { return c != nil && protected(c) }
 func isGone(c *v1beta1.MachineClass) bool      { return c == nil }
 
-// C-1.
+// Rule: class-validated-on-change.
 func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
@@ -49,7 +49,7 @@ func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
 	}
 }
 
-// C-1.
+// Rule: class-validated-on-change.
 func TestAClassWaitsForItsSecretsAndIsReconciledWhenTheyCome(t *testing.T) {
 	w := newWorld(t)
 	w.makeClass("c")
@@ -73,7 +73,7 @@ func TestAClassWaitsForItsSecretsAndIsReconciledWhenTheyCome(t *testing.T) {
 	}
 }
 
-// C-1.
+// Rule: class-validated-on-change.
 func TestARefusalNamesTheFieldOnce(t *testing.T) {
 	w := newWorld(t)
 	w.driver.validate = func(provider.Class) error { return provider.InvalidField("disk.sizeGiB", "must be at least 30") }
@@ -150,7 +150,7 @@ func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
 	w.awaitReady("content", v1beta1.ReasonValid)
 }
 
-// C-2.
+// Rule: class-and-secret-protected.
 func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
@@ -217,7 +217,7 @@ func TestARemovedFinalizerComesBack(t *testing.T) {
 	w.awaitSecret("creds", "to be held again", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 }
 
-// C-2.
+// Rule: class-and-secret-protected.
 func TestASecretIsProtectedExactlyWhileAClassRefersToIt(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
@@ -241,7 +241,7 @@ func TestASecretIsProtectedExactlyWhileAClassRefersToIt(t *testing.T) {
 	}
 }
 
-// C-4.
+// Rule: inline-secret-protected.
 func TestASecretIsProtectedWhileAMachineOfTheInlineFormRefersToIt(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
@@ -330,7 +330,7 @@ func TestANamespaceWithEverythingInItCanBeEmptied(t *testing.T) {
 // A class may name any Secret of its namespace, which may be another's: nothing is read from it and no finalizer is
 // put on it until it is labelled for the use.
 //
-// C-5, C-6.
+// Rules: secret-needs-use-label, no-finalizer-without-label.
 func TestASecretIsUsedAndProtectedOnlyWithTheLabelForItsUse(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()

@@ -95,7 +95,7 @@ func TestTheSameValidationResultIsNoWrite(t *testing.T) {
 	}
 }
 
-// C-1.
+// Rule: class-validated-on-change.
 func TestRetryPolicyOfEveryCode(t *testing.T) {
 	for _, test := range []struct {
 		code        provider.Code

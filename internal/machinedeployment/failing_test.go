@@ -58,7 +58,7 @@ func refusedFor(reason string) func(*v1beta1.Machine) {
 	return condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, reason)
 }
 
-// D-5
+// Rule: failing-revision-stops.
 func TestFailuresInARow(t *testing.T) {
 	type step struct {
 		set      types.UID
@@ -148,7 +148,7 @@ func TestFailingIsRememberedInTheStatus(t *testing.T) {
 
 // A new process continues to count: the status has the machines that failed before and were replaced.
 //
-// D-21
+// Rule: progress-survives-restart.
 func TestFailuresInARowSurviveTheProcess(t *testing.T) {
 	d := deployment("b")
 	old, set := setOf("a", 1, noon), setOf("b", 2, noon)

@@ -19,7 +19,7 @@ func inline(providerSpec string) v1beta1.MachineSpec {
 // TestTemplateHashIsStable fails when the hash of a template changes. That would not roll anything, but names of sets
 // would change, and the hash version has to.
 //
-// D-1.
+// Rule: only-template-changes-roll.
 func TestTemplateHashIsStable(t *testing.T) {
 	class := v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}, Version: "v1.36.3"}
 	full := inline(`{"size":"m","disks":[{"gb":10},{"gb":2e1}],"name":"ünï <x>","spot":true,"zone":null}`)
@@ -53,7 +53,7 @@ func TestTemplateHashIsStable(t *testing.T) {
 	}
 }
 
-// D-1
+// Rule: only-template-changes-roll.
 func TestSameRevision(t *testing.T) {
 	tests := []struct {
 		name string

@@ -99,7 +99,7 @@ func interrupted(m *v1beta1.Machine) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice)(m)
 }
 
-// D-28: TestSpareAgreesWithTheSet fails if the set would delete an available machine although Spare predicts that it
+// Rule one-deletion-order: TestSpareAgreesWithTheSet fails if the set would delete an available machine although Spare predicts that it
 // would not.
 func TestSpareAgreesWithTheSet(t *testing.T) {
 	kinds := []func(*v1beta1.Machine){isReady, notReady, ill, unlaunched, toBeRemedied,

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// D-20
+// Rule: outdated-node-taints.
 func TestWhichNodesAreTainted(t *testing.T) {
 	const old, current = 0, 1
 	updating := condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
@@ -84,7 +84,7 @@ func node(annotations []string, taints ...corev1.Taint) *corev1.Node {
 	return n
 }
 
-// D-20
+// Rule: outdated-node-taints.
 func TestTaintsAreAddedAndRemoved(t *testing.T) {
 	const scaleDown = v1beta1.NodeAnnotationScaleDownDisabled
 	ours := corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule}

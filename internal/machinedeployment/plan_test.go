@@ -20,7 +20,7 @@ func bySelection(change func(old, wanted *Set)) State {
 	return s
 }
 
-// D-26: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile is
+// Rule withdrawn-selection-harmless: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile is
 // finished before the set may make or delete machines again.
 func TestAHandOverOrderIsTakenBack(t *testing.T) {
 	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
@@ -63,7 +63,7 @@ func TestAHandOverOrderIsTakenBack(t *testing.T) {
 	}
 }
 
-// D-27: the rollout waits for people only while there is nothing else to wait for.
+// Rule waits-for-selection: the rollout waits for people only while there is nothing else to wait for.
 func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		change    func(old, wanted *Set)
@@ -91,7 +91,7 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	}
 }
 
-// D-24: the deployment lowered the replicas of set a because a machine was not available, and then the machine became
+// Rule kept-machine-counts: the deployment lowered the replicas of set a because a machine was not available, and then the machine became
 // available. The set keeps it, because exactly five are available and five must be. So the unavailable machine of b
 // must go.
 func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
@@ -121,7 +121,7 @@ func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
 	}
 }
 
-// D-4.
+// Rule: scale-during-rollout-in-proportion.
 func TestShare(t *testing.T) {
 	for _, test := range []struct {
 		n       int32

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// D-7
+// Rule: rollback-reuses-set.
 func TestRollBackTakesWhatRollsAndNothingElse(t *testing.T) {
 	d := deployment("b")
 	d.Spec.Template.Spec.Version = "v1.36.3"
@@ -31,7 +31,7 @@ func TestRollBackTakesWhatRollsAndNothingElse(t *testing.T) {
 	}
 }
 
-// D-7
+// Rule: rollback-reuses-set.
 func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
 	hour := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Hour) }
 	first, second := setOf("a", 1, hour(-5)), setOf("b", 3, hour(-1))
@@ -63,7 +63,7 @@ func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
 	}
 }
 
-// D-1
+// Rule: only-template-changes-roll.
 func TestARestartMakesEverySetAnOldOne(t *testing.T) {
 	aheadOfUs := setOf("a", 3, noon.Add(-time.Minute))
 	aheadOfUs.Annotations[v1beta1.AnnotationRolloutAfter] = noon.Add(20 * time.Second).Format(time.RFC3339)
@@ -95,7 +95,7 @@ func TestARestartMakesEverySetAnOldOne(t *testing.T) {
 	}
 }
 
-// D-7
+// Rule: rollback-reuses-set.
 func TestARevisionKeepsWhyItWasMade(t *testing.T) {
 	d := deployment("a")
 	d.Annotations = map[string]string{AnnotationChangeCause: "cheaper"}

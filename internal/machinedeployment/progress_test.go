@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// D-9
+// Rule: progress-deadline-reported.
 func TestProgressing(t *testing.T) {
 	const minute = time.Minute
 	before := func(reason string) *metav1.Condition {
@@ -117,7 +117,7 @@ func (s *scene) is(kind string, status metav1.ConditionStatus, minute int) {
 
 // The deadline of a rollout runs from times in the API, so that a new process keeps it.
 //
-// D-9, D-21
+// Rules: progress-deadline-reported, progress-survives-restart.
 func TestProgressIsDatedByTheAPI(t *testing.T) {
 	minute := func(n int) metav1.Time { return metav1.NewTime(noon.Add(time.Duration(n) * time.Minute)) }
 	tests := []struct {

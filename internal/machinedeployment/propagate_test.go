@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// D-1.
+// Rule: only-template-changes-roll.
 func TestPropagateBringsWhatDoesNotRoll(t *testing.T) {
 	d := deployment("b")
 	d.Spec.MinReadySeconds, d.Spec.DeletePolicy = 7, v1beta1.DeleteOldest

@@ -40,7 +40,7 @@ func setOf(class string, revision int, made time.Time) *v1beta1.MachineSet {
 	return set
 }
 
-// D-7.
+// Rule: rollback-reuses-set.
 func TestFindRevision(t *testing.T) {
 	hour := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Hour) }
 	going := setOf("b", 2, hour(-1))
@@ -131,7 +131,7 @@ func TestNewSetIsFoundAgain(t *testing.T) {
 	}
 }
 
-// D-9.
+// Rule: progress-deadline-reported.
 func TestExpired(t *testing.T) {
 	var sets []*v1beta1.MachineSet
 	for i := range 6 {

@@ -86,7 +86,7 @@ func TestStatusCounts(t *testing.T) {
 	}
 }
 
-// D-12.
+// Rule: settled-deployment-no-write.
 func TestStatusOfASettledDeploymentDoesNotChange(t *testing.T) {
 	d := deployment("b")
 	set := setOf("b", 1, noon)

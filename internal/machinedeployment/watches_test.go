@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-27.
+// Rule: changed-spec-goes-first.
 func TestAScaledDeploymentGoesAheadOfNewOnes(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()

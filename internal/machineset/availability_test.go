@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-16.
+// Rule: set-keeps-deployment-available.
 func TestAvailableMachinesStayWhileTheDeploymentNeedsThem(t *testing.T) {
 	marked := annotated(v1beta1.AnnotationDeleteMachine, "")
 	older, old, young := created(3*time.Hour), created(2*time.Hour), created(time.Minute)
@@ -73,7 +73,7 @@ func TestAvailableMachinesStayWhileTheDeploymentNeedsThem(t *testing.T) {
 	}
 }
 
-// S-19.
+// Rule: set-keeps-surge.
 func TestNoMachineIsCreatedBeyondTheDeploymentsCapacity(t *testing.T) {
 	within := func(capacity int, s State) State {
 		s.OverCapacity = int(s.Set.ReplicasOrDefault()) - capacity

@@ -18,7 +18,7 @@ const noCapacity = "The deployment has as many machines as replicas + maxSurge a
 
 // readCapacity finds out by how many the set's replicas exceed what replicas + maxSurge of the deployment leave to
 // it. The deployment kept that bound when it raised the set's replicas, but another set may have more machines than
-// the deployment knew, because their deletion is blocked (S-16).
+// the deployment knew, because their deletion is blocked (rule set-keeps-deployment-available).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0

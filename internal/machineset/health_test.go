@@ -10,7 +10,7 @@ import (
 
 // Which machines with results of health checks the set may replace.
 //
-// H-6, H-11.
+// Rules: remediation-by-strategy, remediation-retries-limited.
 func TestRemediable(t *testing.T) {
 	requested := func(status bool, reason string) machineOption {
 		return func(m *v1beta1.Machine) {
@@ -49,7 +49,7 @@ func TestRemediable(t *testing.T) {
 // about to withdraw the request. The time counts from when this process saw both conditions, because their times are
 // of other clocks.
 //
-// H-6, H-19.
+// Rules: remediation-by-strategy, recovery-minute-by-own-clock.
 func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name                      string
@@ -95,7 +95,7 @@ func interrupted(m *v1beta1.Machine) {
 
 // Waiting saves nothing: no budget, no backoff and no recoveryGrace applies.
 //
-// H-16.
+// Rule: interrupted-replaced-at-once.
 func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
 	marked := func(m *v1beta1.Machine) {
 		interrupted(m)
@@ -157,7 +157,7 @@ func joinedNames(machines []*v1beta1.Machine) string {
 	return strings.Join(names, " ")
 }
 
-// H-16: of a surplus, machines that are lost anyway go first.
+// Rule interrupted-replaced-at-once: of a surplus, machines that are lost anyway go first.
 func TestInterruptedMachinesAreDeletedFirst(t *testing.T) {
 	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", interrupted)))
 	if got := joinedNames(p.Delete); got != "b" {

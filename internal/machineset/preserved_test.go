@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-15, S-17: a machine due for preservation is deleted neither because it failed nor as surplus, and no other one in
+// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine due for preservation is deleted neither because it failed nor as surplus, and no other one in
 // its stead.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) {
@@ -39,7 +39,7 @@ func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	}
 }
 
-// S-18: preserved machines count towards the limit, and its message reports them.
+// Rule preserved-count-towards-ceiling: preserved machines count towards the limit, and its message reports them.
 func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	state := stateOf(aSet(2))
 	state.Preserved = 12
@@ -54,7 +54,7 @@ func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	}
 }
 
-// S-18: preserved machines count if they would match the set with the labels that preservation removed.
+// Rule preserved-count-towards-ceiling: preserved machines count if they would match the set with the labels that preservation removed.
 func TestPreservedMachinesOfASetAreFoundByLabels(t *testing.T) {
 	set := aSet(1)
 	set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] = "abc"

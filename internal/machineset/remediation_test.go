@@ -77,7 +77,7 @@ func TestResumeTakesWhatIsComingUpForReplacements(t *testing.T) {
 	}
 }
 
-// S-7.
+// Rule: remediation-budget.
 func TestRemediationBacksOff(t *testing.T) {
 	var b backoff
 	var got []time.Duration
@@ -93,7 +93,7 @@ func TestRemediationBacksOff(t *testing.T) {
 	}
 }
 
-// S-7, S-21.
+// Rules: remediation-budget, remediation-budget-of-owner.
 func TestRemediationLimit(t *testing.T) {
 	for value, want := range map[intstr.IntOrString]int{
 		intstr.FromInt32(1): 1, intstr.FromInt32(0): 0, intstr.FromInt32(7): 7, intstr.FromInt32(-1): 1,
@@ -112,7 +112,7 @@ func TestRemediationLimit(t *testing.T) {
 	}
 }
 
-// S-20: if replacements of vanished machines vanish too, the set waits longer and longer, until one of them runs.
+// Rule vanished-replaced-at-once: if replacements of vanished machines vanish too, the set waits longer and longer, until one of them runs.
 // Replacements of vanished machines use up no budget.
 func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	set := aSet(2)
@@ -176,7 +176,7 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// FuzzRemediationLimit (S-7): whatever a deployment specifies, the limit is 0 only if it specifies 0.
+// FuzzRemediationLimit (rule remediation-budget): whatever a deployment specifies, the limit is 0 only if it specifies 0.
 func FuzzRemediationLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%",
 		"9223372036854775807%"} {

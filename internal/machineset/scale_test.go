@@ -80,7 +80,7 @@ func TestDecide(t *testing.T) {
 
 		{"two refused do not stop creation", stateOf(aSet(4), several("m", 2, misconfigured)...), "create 2"},
 		{"three refused do", stateOf(aSet(4), several("m", 3, misconfigured)...), "but InvalidConfiguration"},
-		// S-22: unlaunchable machines stop creation only.
+		// Rule rejected-launches-keep-remediation: unlaunchable machines stop creation only.
 		{"three refused do not stop replacement",
 			stateOf(aSet(4), append(several("m", 3, misconfigured), newMachine("x", broken))...), "replace x"},
 		{"nor that of unhealthy ones, within the budget",
@@ -118,7 +118,7 @@ func TestDecide(t *testing.T) {
 			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: v1beta1.LabelProvider,
 				Operator: metav1.LabelSelectorOpDoesNotExist}}
 		})), "but InvalidSelector"},
-		//
+		// Rule: admitted-bad-object-harmless.
 		{"a template that preserves its machines until a time",
 			stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationPreservedUntil)), newMachine("a", up)),
 			"but InvalidConfiguration"},
@@ -190,7 +190,7 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 	}
 }
 
-// S-20: machines whose instance vanished are replaced at once, even if the budget is used up, unless replacements of
+// Rule vanished-replaced-at-once: machines whose instance vanished are replaced at once, even if the budget is used up, unless replacements of
 // such machines vanish in a row.
 func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 	with := func(s State, change func(*State)) State { change(&s); return s }
@@ -248,7 +248,7 @@ func TestVictimsAreChosenOnlyFromOthers(t *testing.T) {
 	}
 }
 
-// S-5.
+// Rule: deletion-order-of-machines.
 func TestDeletionOrder(t *testing.T) {
 	priority := func(value string) machineOption { return annotated(v1beta1.AnnotationDeletePriority, value) }
 	machines := []*v1beta1.Machine{
@@ -283,7 +283,7 @@ func TestDeletionOrder(t *testing.T) {
 	}
 }
 
-// S-5.
+// Rule: deletion-order-of-machines.
 func TestDeletePolicies(t *testing.T) {
 	machines := []*v1beta1.Machine{newMachine("old", up, created(3*time.Hour)), newMachine("new", up, created(time.Hour)),
 		newMachine("middle", up, created(2*time.Hour))}
@@ -313,7 +313,7 @@ func TestDeletePolicies(t *testing.T) {
 	}
 }
 
-// S-6.
+// Rule: victims-from-fresh-view.
 func TestAutoscalerDeleteAnnotation(t *testing.T) {
 	for value, want := range map[string]bool{
 		// As Go prints the present time, in several zones and processes.

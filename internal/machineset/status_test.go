@@ -76,7 +76,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// S-23: a status that is written before the set has acted, or while it waits for its cache, does not set
+// Rule set-observed-generation: a status that is written before the set has acted, or while it waits for its cache, does not set
 // observedGeneration. Waiting for a reason that the status reports counts as having acted.
 func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
@@ -112,7 +112,7 @@ func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 	}
 }
 
-// S-11.
+// Rule: status-writes-spaced.
 func TestStatusDoesNotChangeByItself(t *testing.T) {
 	s := stateOf(aSet(3), newMachine("a", up), newMachine("b", broken), newMachine("c", abandoned))
 	s.Set.Status = Status(s, Decide(s), Reason{})
@@ -137,7 +137,7 @@ func TestStatusOfTransitions(t *testing.T) {
 	}
 }
 
-// S-5.
+// Rule: deletion-order-of-machines.
 func TestUrgency(t *testing.T) {
 	conditions := func(pairs ...string) []metav1.Condition {
 		var list []metav1.Condition

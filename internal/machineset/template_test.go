@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-2.
+// Rule: unique-machine-names.
 func TestNewMachinesAreComplete(t *testing.T) {
 	set := aSet(1, func(s *v1beta1.MachineSet) {
 		s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTemplateHash] = "abc"
@@ -51,7 +51,7 @@ func TestNewMachinesAreComplete(t *testing.T) {
 	}
 }
 
-// S-9.
+// Rule: labels-reach-machines-in-place.
 func TestTemplatePropagatesInPlace(t *testing.T) {
 	before := aSet(1, func(s *v1beta1.MachineSet) {
 		s.Spec.Template = v1beta1.MachineTemplateSpec{

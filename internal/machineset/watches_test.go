@@ -72,7 +72,7 @@ func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
 	}
 }
 
-// S-27.
+// Rule: changed-spec-goes-first.
 func TestAScaledSetGoesAheadOfNewOnes(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()

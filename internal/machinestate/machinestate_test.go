@@ -26,7 +26,7 @@ func failed(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineFailed }
 
 // Sets, deployments, health checks and preservation decide by these predicates: only here they are defined.
 //
-// H-6, H-11, H-16, M-60.
+// Rules: remediation-by-strategy, remediation-retries-limited, interrupted-replaced-at-once, preserve-on-request.
 func TestWhatIsReplaced(t *testing.T) {
 	requested := func(status metav1.ConditionStatus, reason string) func(*v1beta1.Machine) {
 		return condition(v1beta1.ConditionRemediationRequested, status, reason)

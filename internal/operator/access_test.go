@@ -95,7 +95,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// P-9.
+// Rule: metrics-need-authorization.
 func TestMetricsAreForThoseWhoMay(t *testing.T) {
 	c := testConfig(t)
 	c.MetricsBindAddress = freePort(t)
@@ -171,7 +171,7 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 	})
 }
 
-// P-13.
+// Rule: profiles-by-flag.
 func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		address string

@@ -134,7 +134,7 @@ func newNode(t *testing.T, name string) *corev1.Node {
 // The API server answers, and its watches do not: what is cached is from before. Whatever it lacks, that is noticed,
 // and so is when it has come.
 //
-// F-27.
+// Rule: outage-ends-with-caches.
 func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 	nodes := clientset(t, planes.target.Config()).CoreV1().Nodes()
 	newNode(t, "old")
@@ -213,7 +213,7 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 
 // After so many failures an informer that gets them waits for 13 seconds at least, and after more for a minute.
 //
-// F-27.
+// Rule: outage-ends-with-caches.
 func TestACacheCatchesUpSoonHoweverLongItWasCutOff(t *testing.T) {
 	const failures, soon = 5, 10 * time.Second
 	c, readiness := cutOff(t)
@@ -236,7 +236,7 @@ func TestACacheCatchesUpSoonHoweverLongItWasCutOff(t *testing.T) {
 	}
 }
 
-// F-27.
+// Rule: outage-ends-with-caches.
 func TestWhatACacheLacks(t *testing.T) {
 	node := func(name, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}

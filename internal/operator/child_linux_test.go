@@ -152,7 +152,7 @@ func TestAProcessThatWasStoppedDoesNothingMoreWhenItGoesOn(t *testing.T) {
 	}
 }
 
-// P-5.
+// Rule: sigterm-releases-lease.
 func TestASignalEndsTheProcessAndReleasesTheLease(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(s.String(), func(t *testing.T) {

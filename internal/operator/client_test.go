@@ -28,7 +28,7 @@ func newClass(namespace, name string) *v1beta1.MachineClass {
 	}
 }
 
-// P-6.
+// Rule: reads-see-own-writes.
 func TestReadsSeeThisProcesssOwnWritesAtOnce(t *testing.T) {
 	c := testConfig(t)
 	p := start(t, c, testOptions(), nil)
@@ -105,7 +105,7 @@ func TestAReadThatCannotCatchUpEnds(t *testing.T) {
 	}
 }
 
-// P-6.
+// Rule: reads-see-own-writes.
 func TestNoInformerComesIntoBeingForOtherKinds(t *testing.T) {
 	c := testConfig(t)
 	p := start(t, c, testOptions(), nil)

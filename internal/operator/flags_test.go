@@ -23,7 +23,7 @@ func parsed(t *testing.T, args ...string) *Config {
 	return c
 }
 
-// P-1.
+// Rule: bad-flags-end-process.
 func TestTheDefaultsNeedATargetOnly(t *testing.T) {
 	if err := parsed(t, "--target-kubeconfig=none").Validate(); err != nil {
 		t.Error(err)
@@ -49,7 +49,7 @@ func TestEveryFieldHasAFlagWithAText(t *testing.T) {
 	}
 }
 
-// P-1.
+// Rule: bad-flags-end-process.
 func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 	for _, args := range []string{
 		"--control-kubeconfig=",
@@ -117,7 +117,7 @@ func TestWithoutLeaderElectionItsTimesDoNotMatter(t *testing.T) {
 	}
 }
 
-// P-1.
+// Rule: bad-flags-end-process.
 func TestAKubeconfigThatCannotBeLoadedIsNamed(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

@@ -29,7 +29,7 @@ func mismatchMetric(t *testing.T, registry *prometheus.Registry) float64 {
 	return 0
 }
 
-// P-8.
+// Rule: cluster-id-recorded.
 func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 	c := testConfig(t)
 	api := clientset(t, planes.control.Config())
@@ -113,7 +113,7 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 
 // The roles that are given do not reach the namespace that is the default.
 //
-// P-60.
+// Rule: namespace-error-names-flag.
 func TestAProcessThatMayNotUseItsNamespaceReportsWhichOneItMay(t *testing.T) {
 	config, err := planes.control.UserConfig("somebody-without-roles")
 	if err != nil {
@@ -139,7 +139,7 @@ func TestAProcessThatMayNotUseItsNamespaceReportsWhichOneItMay(t *testing.T) {
 
 // Without its record, the next process with another cluster id takes the instances of this installation for unassigned.
 //
-// F-44.
+// Rule: cluster-id-record-checked.
 func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	c := testConfig(t)
 	c.StatusCheckPeriod = 50 * time.Millisecond
@@ -176,7 +176,7 @@ func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 
 // A record that another process made in the meantime counts: that one may be first now.
 //
-// F-44.
+// Rule: cluster-id-record-checked.
 func TestARecordOfAnotherIDIsSeenWithoutARestart(t *testing.T) {
 	c := testConfig(t)
 	c.StatusCheckPeriod = 50 * time.Millisecond

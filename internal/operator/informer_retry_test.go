@@ -33,7 +33,7 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// F-27.
+// Rule: outage-ends-with-caches.
 func TestARequestOfAnInformerIsTriedUntilSomebodyAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		method   string
@@ -72,7 +72,7 @@ func TestARequestOfAnInformerIsTriedUntilSomebodyAnswers(t *testing.T) {
 	}
 }
 
-// F-27.
+// Rule: outage-ends-with-caches.
 func TestARequestThatReachesNobodyEndsWithItsInformer(t *testing.T) {
 	t.Parallel()
 	noOne := &answers{status: []int{0}}

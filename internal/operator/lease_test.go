@@ -110,7 +110,7 @@ func mustNotWrite(t *testing.T, p *process, namespace string) {
 	}
 }
 
-// P-5.
+// Rule: sigterm-releases-lease.
 func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 	c := testConfig(t)
 	first := start(t, c, testOptions(), nil)
@@ -151,7 +151,7 @@ func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 	}
 }
 
-// P-4.
+// Rule: lease-counts-from-send.
 func TestAStolenLeaseCancelsAllWorkAndEndsTheProcess(t *testing.T) {
 	c, w := testConfig(t), newWork()
 	p := start(t, c, testOptions(), w.setup)
@@ -214,7 +214,7 @@ func TestWithoutRenewalTheFenceClosesAtTheDeadline(t *testing.T) {
 	}
 }
 
-// P-4.
+// Rule: lease-counts-from-send.
 func TestALostLeaseEndsTheProcessEvenIfWorkDoesNotEnd(t *testing.T) {
 	c, w := testConfig(t), newWork()
 	w.deaf = make(chan struct{})

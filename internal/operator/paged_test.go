@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/internal/index"
 )
 
-// P-6.
+// Rule: reads-see-own-writes.
 func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
 	direct, err := client.NewWithWatch(planes.control.Config(), client.Options{Scheme: testScheme()})
 	if err != nil {
@@ -109,7 +109,7 @@ func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// P-6.
+// Rule: reads-see-own-writes.
 func TestALiveListSharesWhatTheCacheHasInTheSameVersion(t *testing.T) {
 	c, o := testConfig(t), testOptions()
 	p := start(t, c, o, nil)

@@ -22,7 +22,7 @@ import (
 
 // Everybody who reaches the port may send probes.
 //
-// S-25.
+// Rule: anonymous-requests-limited.
 func TestManyProbesCostOneRequest(t *testing.T) {
 	var requests atomic.Int64
 	p := &pinged{ping: func(context.Context) error { requests.Add(1); return errors.New("away") }}
@@ -72,7 +72,7 @@ func (rights) Create(_ context.Context, review *authorizationv1.SubjectAccessRev
 // Who has no right cannot have the process ask the API server as often as they like, by tokens or by paths, and does
 // not keep those out who were let in before.
 //
-// S-25.
+// Rule: anonymous-requests-limited.
 func TestStrangersCostFewRequests(t *testing.T) {
 	asked, clock := &reviews{}, clocktesting.NewFakeClock(time.Now())
 	handler, err := newAccess(asked, rights{}, clock).filter(logr.Discard(),

@@ -21,7 +21,7 @@ func watchful(c *Config) *Config {
 	return c
 }
 
-// F-1, F-2, F-3.
+// Rules: reachability-by-two-probes, outage-stops-owners, freeze-is-reported.
 func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 	o := testOptions()
 	p := start(t, watchful(testConfig(t)), o, nil)
@@ -76,7 +76,7 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 // What answers does not count as unreachable when the controllers begin, else they would report a freeze at every
 // start.
 //
-// F-1.
+// Rule: reachability-by-two-probes.
 func TestAProcessIsNotFrozenWhenItBegins(t *testing.T) {
 	for range 3 {
 		c := testConfig(t)

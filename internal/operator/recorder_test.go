@@ -13,7 +13,7 @@ import (
 
 // What happened again in another way is another event, also where the object did not change in between.
 //
-// P-15.
+// Rule: events-by-text.
 func TestEventsWithOtherTextsAreOtherEvents(t *testing.T) {
 	c := testConfig(t)
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "small",

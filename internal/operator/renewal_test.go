@@ -152,7 +152,7 @@ func (p *process) wantFrozen(o Options, reason string) {
 	})
 }
 
-// F-33, F-34: a token that is no longer good stops the process, and a new one in the file lets the same process go on.
+// Rules refused-credentials-are-outage, renewed-kubeconfig-used: a token that is no longer good stops the process, and a new one in the file lets the same process go on.
 func TestATokenThatIsNoLongerGoodIsAnOutageUntilTheFileHasANewOne(t *testing.T) {
 	admin := newAccount(t, planes.target)
 	token, void := admin.token()
@@ -192,7 +192,7 @@ func TestATokenThatIsNoLongerGoodIsAnOutageUntilTheFileHasANewOne(t *testing.T) 
 	noGoroutinesLeft(t)
 }
 
-// F-33, F-34.
+// Rules: refused-credentials-are-outage, renewed-kubeconfig-used.
 func TestAProcessBeginsWithCredentialsThatAreRefused(t *testing.T) {
 	stranger, err := planes.target.UserConfig("stranger")
 	if err != nil {
@@ -221,7 +221,7 @@ func TestAProcessBeginsWithCredentialsThatAreRefused(t *testing.T) {
 	}
 }
 
-// F-34: who leads goes on leading where its token was renewed in time.
+// Rule renewed-kubeconfig-used: who leads goes on leading where its token was renewed in time.
 func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 	admin := newAccount(t, planes.control)
 	token, void := admin.token()
@@ -284,7 +284,7 @@ func authorityOf(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
-// F-34.
+// Rule: renewed-kubeconfig-used.
 func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T) {
 	server := &doorkeeper{token: "one"}
 	listener := httptest.NewTLSServer(server)

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/index"
 )
 
-// P-6.
+// Rule: reads-see-own-writes.
 func TestSharedIsAListWithoutCopies(t *testing.T) {
 	const byProvider = "class.provider"
 	c := testConfig(t)

@@ -47,7 +47,7 @@ func stopAPIServer(t *testing.T, plane *controlplane.ControlPlane) {
 	})
 }
 
-// P-2.
+// Rule: start-waits-for-control-cluster.
 func TestStartWaitsForTheControlClusterAndReportsIt(t *testing.T) {
 	c := testConfig(t)
 	stopAPIServer(t, planes.control)
@@ -81,7 +81,7 @@ func TestAStartThatWaitsCanBeStopped(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
-// P-2.
+// Rule: start-waits-for-control-cluster.
 func TestStartWaitsForTheKindsThatItNeedsAndNamesThem(t *testing.T) {
 	widget := schema.GroupVersionKind{Group: "test.machinist.dev", Version: "v1", Kind: "Widget"}
 	o := testOptions()
@@ -147,7 +147,7 @@ func TestTheChecksThatFailedAreNamed(t *testing.T) {
 	}
 }
 
-// P-2.
+// Rule: start-waits-for-control-cluster.
 func TestAMissingTargetDelaysNothingAndIsUsedWhenItComes(t *testing.T) {
 	c := testConfig(t)
 	c.TargetKubeconfig = planes.target.Kubeconfig()

@@ -40,7 +40,7 @@ func testNode(heartbeat time.Time) *corev1.Node {
 	}
 }
 
-// P-7.
+// Rule: heartbeats-not-cached.
 func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 	first, err := TransformNode(testNode(time.Unix(100, 0)))
 	if err != nil {
@@ -116,7 +116,7 @@ func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 	same("class", one.Spec.ClassRef.Name, another.Spec.ClassRef.Name)
 }
 
-// C-3.
+// Rule: secrets-cached-as-metadata.
 func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "s", Labels: map[string]string{"a": "b"},

@@ -25,7 +25,7 @@ func equal(a, b []Outage) bool {
 	return slices.EqualFunc(a, b, func(a, b Outage) bool { return a.From.Equal(b.From) && a.To.Equal(b.To) })
 }
 
-// F-1.
+// Rule: reachability-by-two-probes.
 func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
 	type probe struct {
 		sent, over float64
@@ -88,7 +88,7 @@ func TestAStateIsNotChangedByTheOneThatFollows(t *testing.T) {
 	}
 }
 
-// M-52.
+// Rule: outage-extends-drain.
 func TestAClockStandsStillInOutages(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -122,7 +122,7 @@ func TestAClockStandsStillInOutages(t *testing.T) {
 
 // Whatever is seen: outages are in order, a clock only ever goes forward, never into the future, and not twice.
 //
-// M-52.
+// Rule: outage-extends-drain.
 func FuzzWhateverIsSeen(f *testing.F) {
 	f.Add([]byte{1, 0, 3, 0, 5, 1, 7, 1}, uint16(3))
 	f.Add([]byte{0, 1, 0, 1, 0, 0, 0, 0, 0, 1}, uint16(0))
@@ -168,7 +168,7 @@ func FuzzWhateverIsSeen(f *testing.F) {
 	})
 }
 
-// F-33.
+// Rule: refused-credentials-are-outage.
 func TestACredentialThatIsRefusedIsAnOutageUntilItIsAccepted(t *testing.T) {
 	s := Unknown(start).Observe(at(1), at(2), true)
 	s = s.ObserveRefusedCredentials(at(60), at(61))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// M-77, H-15.
+// Rules: join-clock-bounded-over-leaders, health-clock-bounded-over-leaders.
 func TestALeaderThatIsYoungGoesByWhatIsWrittenDownInTheEnd(t *testing.T) {
 	const timeout = 10 * time.Minute
 	minute := func(n float64) time.Time { return at(60 * n) }

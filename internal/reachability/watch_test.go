@@ -148,7 +148,7 @@ func (w *watched) wantStopped(reports string) {
 	}
 }
 
-// F-1, F-2.
+// Rules: reachability-by-two-probes, outage-stops-owners.
 func TestTwoFailedProbesStopTheProcessAndOneSuccessLetsItGoOn(t *testing.T) {
 	w := watching(t)
 	w.wantStopped("")
@@ -169,7 +169,7 @@ func TestTwoFailedProbesStopTheProcessAndOneSuccessLetsItGoOn(t *testing.T) {
 	}
 }
 
-// F-27.
+// Rule: outage-ends-with-caches.
 func TestAnOutageIsOverWhenTheCachesHaveCaughtUp(t *testing.T) {
 	w := watching(t)
 	w.target.down.Store(true)
@@ -204,7 +204,7 @@ func TestAnOutageIsOverWhenTheCachesHaveCaughtUp(t *testing.T) {
 	}
 }
 
-// F-33.
+// Rule: refused-credentials-are-outage.
 func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
 	w := watching(t)
 	w.target.refuses.Store(true)
@@ -239,7 +239,7 @@ func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
 	}
 }
 
-// F-2.
+// Rule: outage-stops-owners.
 func TestTheControlClusterStopsTheProcessToo(t *testing.T) {
 	w := watching(t)
 	w.control.down.Store(true)
@@ -252,7 +252,7 @@ func TestTheControlClusterStopsTheProcessToo(t *testing.T) {
 	}
 }
 
-// F-1.
+// Rule: reachability-by-two-probes.
 func TestAClusterWithoutAProbeCountsAsUnreachable(t *testing.T) {
 	w := New(Options{Control: newServer(), Target: newServer(), Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
 	if reason, message := w.Stopped(); reason == "" || !strings.Contains(message, "not known yet") {
@@ -282,7 +282,7 @@ func TestWithoutATargetOnlyTheControlClusterCounts(t *testing.T) {
 	<-ended
 }
 
-// F-1.
+// Rule: reachability-by-two-probes.
 func TestAtTheStartWhatAnswersIsSeenAtOnce(t *testing.T) {
 	w := watching(t, func(w *watched) { w.control.down.Store(true); w.target.down.Store(true) })
 	w.wantStopped("The control cluster cannot be reached")
@@ -306,7 +306,7 @@ func (h hanging) Ping(ctx context.Context) error {
 
 func (h hanging) CaughtUp(ctx context.Context) error { return h.Ping(ctx) }
 
-// F-1.
+// Rule: reachability-by-two-probes.
 func TestTheStartWaitsASecondForWhatDoesNotAnswer(t *testing.T) {
 	clock, hangs := testclock.NewFakeClock(start), make(hanging)
 	w := New(Options{Control: hangs, Clock: clock, Log: logr.Discard()})
@@ -334,7 +334,7 @@ func TestTheStartWaitsASecondForWhatDoesNotAnswer(t *testing.T) {
 	<-ended
 }
 
-// F-4.
+// Rule: clocks-restart-after-outage.
 func TestWhatIsStableIsSoSinceTheThawOrSinceTheProcessLeads(t *testing.T) {
 	w := watching(t)
 	if since, stable := w.StableSince(); stable {

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/validation"
 )
 
-//
+// Rules: admitted-bad-object-harmless, reserved-keys-refused.
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	marked := func(key string) field.ErrorList {
 		meta := v1beta1.TemplateMeta{Annotations: map[string]string{key: ""}}

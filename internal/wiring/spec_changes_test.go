@@ -35,7 +35,7 @@ func send(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request
 	}
 }
 
-// S-27.
+// Rule: changed-spec-goes-first.
 func TestAChangeOfASpecWaitsForNoNewObject(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// M-80.
+// Rule: interruption-drains-at-once.
 func TestAnAnnouncedEndIsReportedUntilItComes(t *testing.T) {
 	s := newSim(t)
 	d, ctx := driver.Announcing{Driver: s.driver}, context.Background()

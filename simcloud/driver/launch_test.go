@@ -46,7 +46,7 @@ func (s *sim) raw(providerID string) *simcloud.Instance {
 	return in
 }
 
-// M-8.
+// Rule: create-is-idempotent.
 func TestALostAnswerThenARetryIsOneInstance(t *testing.T) {
 	s := newSim(t)
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1,
@@ -267,7 +267,7 @@ func TestListGoesThroughAllPagesOfOneCluster(t *testing.T) {
 	wantCode(t, err, provider.InvalidArgument)
 }
 
-// F-31.
+// Rule: one-list-per-scope.
 func TestOneListServesAllClassesOfAnEndpoint(t *testing.T) {
 	d, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}})
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 // Of the guards this control plane has no webhooks, so it admits what only those refuse: what the controllers must
 // get along with.
 //
-// A-1, A-2, A-4.
+// Rules: bad-input-names-field, immutable-fields, malformed-annotations-refused.
 func TestBadManifests(t *testing.T) {
 	awaitPolicies(t, true)
 	namespace := env.Namespace(t)
@@ -58,7 +58,7 @@ func TestBadManifests(t *testing.T) {
 
 // Only the text shows a key that is there twice; an object holds the last.
 //
-// A-1.
+// Rule: bad-input-names-field.
 func TestADuplicateKeyIsRefusedByStrictValidation(t *testing.T) {
 	body := `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine","metadata":{"name":"one"},"spec":{"classRef":{"name":"small"},"classRef":{"name":"large"}}}`
 	err := restClient(t).Post().Namespace(env.Namespace(t)).Resource("machines").

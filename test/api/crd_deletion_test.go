@@ -18,7 +18,7 @@ import (
 // Without MachineSets the garbage collector deletes all Machines, and these their instances. No request here changes
 // anything: a dry run passes admission too.
 //
-// F-40.
+// Rule: crd-deletion-refused.
 func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 	scheme := env.Scheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {

@@ -71,7 +71,7 @@ func TestDefaults(t *testing.T) {
 
 // What a controller sees of a field that nobody set must be what the API server would have put there.
 //
-//
+// Rule: defaults-as-in-code.
 func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 	var persisted machinistv1.MachineDeployment
 	get(t, deployment, &persisted,

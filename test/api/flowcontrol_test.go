@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// P-12.
+// Rule: own-flow-control.
 func TestEachRequestIsQueuedWhereItBelongs(t *testing.T) {
 	c := env.Client(t)
 	uid := func(o client.Object, name string) types.UID {
@@ -104,7 +104,7 @@ func queue(t *testing.T, user *rest.Config, request string) [2]string {
 
 // A burst of ours leaves most of the API server to others, and has a share that nobody takes away.
 //
-// P-12.
+// Rule: own-flow-control.
 func TestTheShareLeavesMostToOthers(t *testing.T) {
 	list := &flowcontrolv1.PriorityLevelConfigurationList{}
 	if err := env.Client(t).List(t.Context(), list); err != nil {

@@ -74,7 +74,7 @@ func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unst
 
 // An object from before the policies must remain workable.
 //
-//
+// Rule: malformed-annotations-refused.
 func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
 	namespace, c := env.Namespace(t), env.Client(t)
 	awaitPolicies(t, true)
@@ -170,7 +170,7 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-//
+// Rule: restricted-node-labels.
 func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 	namespace, c := env.Namespace(t), env.Client(t)
 	for _, o := range config.OptionalPolicies() {

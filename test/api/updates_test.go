@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-//
+// Rule: immutable-fields.
 func TestWhatMayChange(t *testing.T) {
 	namespace := env.Namespace(t)
 	userData, disk := change{"spec/userDataRef", ref("boot")}, change{"spec/providerSpec/disk/type", "ssd"}
@@ -48,7 +48,7 @@ func TestWhatMayChange(t *testing.T) {
 	}
 }
 
-//
+// Rule: immutable-fields.
 func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	namespace := env.Namespace(t)
 	c := env.Client(t)

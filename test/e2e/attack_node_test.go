@@ -43,7 +43,7 @@ func (m *machinist) readNode(name string) *corev1.Node {
 	return node
 }
 
-// M-88. A kubelet may write to its own Node. What it writes there is not believed.
+// Rule applied-template-in-status. A kubelet may write to its own Node. What it writes there is not believed.
 func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -78,7 +78,7 @@ func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
 	}
 }
 
-// M-89. A kubelet chooses the provider ID with which it registers.
+// Rule node-name-from-provider. A kubelet chooses the provider ID with which it registers.
 func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -138,7 +138,7 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 	}
 }
 
-// M-90. Who may write the status of Machines does not get at Nodes that way.
+// Rule node-ref-is-no-proof. Who may write the status of Machines does not get at Nodes that way.
 func TestAttackAForgedNodeRef(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

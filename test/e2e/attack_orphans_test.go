@@ -88,7 +88,7 @@ func (m *machinist) nodesGone(instances ...simcloud.Instance) {
 
 // Kubernetes' garbage collector deletes the Machines of a kind that is gone, and a Machine takes its instance along.
 //
-// F-40.
+// Rule: crd-deletion-refused.
 func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -129,7 +129,8 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 // An administrator deletes the kind of Machines by force, finalizers too, and applies it again. Sets make new
 // Machines; the instances of the old ones are Ready Nodes, and stay until a person lets them go.
 //
-// F-41, F-42, F-43, F-45.
+// Rules: most-orphaned-needs-confirmation, ready-orphan-needs-confirmation, node-of-removed-instance-deleted,
+// person-confirms-removal.
 func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -25,7 +25,7 @@ import (
 // or delete the machines. The policy refuses it. With policies and webhook gone no machine is made, and the
 // deployment says why.
 //
-//
+// Rule: reserved-keys-refused.
 func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -79,7 +79,7 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 // credentials, to find its content on an instance. Nothing is read from it, nothing is launched, no finalizer is put
 // on it, and the tenant's objects can be deleted.
 //
-// C-5, C-6.
+// Rules: secret-needs-use-label, no-finalizer-without-label.
 func TestAttackTenantNamesAnothersSecret(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

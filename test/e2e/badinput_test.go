@@ -36,7 +36,7 @@ const strictly = client.FieldValidation(metav1.FieldValidationStrict)
 // writes on and on, whoever owns a bad object reads in it what is wrong, and all of them can be deleted without a
 // trace.
 //
-//
+// Rule: bad-input-names-field.
 func TestBadInputHarmsNobody(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]string{stack.Manager: freeAddress(t), stack.Provider: freeAddress(t)}

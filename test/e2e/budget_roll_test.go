@@ -22,7 +22,7 @@ import (
 // old machine's end, the new one's beginning, one mark on the old Node, and a share of what the sets and the
 // deployment write.
 //
-// D-20
+// Rule: outdated-node-taints.
 func TestWritesPerMachineReplacedAreWithinTheBudget(t *testing.T) {
 	const machines, surge = 100, 10
 	const writesEach = 12.5

@@ -24,7 +24,7 @@ import (
 // What a fleet costs the API server, counted in its own audit log: everything that our two processes wrote, and nothing
 // of what nodes and Kubernetes' own controllers did.
 //
-// M-25.
+// Rule: four-writes-to-running.
 func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
 	const machines = 100
 	const perMachine = 5 + 0.3 // five of its own, and its share of the status of set and deployment

@@ -22,7 +22,7 @@ var shortLease = []string{"--leader-election-lease-duration=3s", "--leader-elect
 // Whatever a provider process was doing when it was killed, its successor ends up with one instance for each Machine,
 // and in the end with none.
 //
-// M-8, M-33.
+// Rules: create-is-idempotent, crash-safe-everywhere.
 func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 	const replicas = 50
 	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: append([]string{"--concurrent-machines=4"},

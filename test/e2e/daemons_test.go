@@ -24,7 +24,7 @@ import (
 // A DaemonSet's pod goes with its node, and so does its volume: neither holds a rollout up, for which the volume would
 // have five minutes. The old MachineSet is not kept where no history is wanted.
 //
-// M-34, M-40.
+// Rules: drain-order, volumes-detached-first.
 func TestDaemonsAndTheirVolumesHoldNoRolloutUp(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

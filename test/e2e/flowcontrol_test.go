@@ -16,7 +16,7 @@ import (
 // What the real processes ask goes to the priority level that is theirs, and the renewals of their leases where those
 // of Kubernetes' own controllers go.
 //
-// P-12.
+// Rule: own-flow-control.
 func TestRequestsOfTheProcessesHaveAShareOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{ExtraAPIServerArgs: []string{olderAPIServer}})

@@ -33,7 +33,7 @@ import (
 
 // What `machinist demo --bare` prints is run in a shell, with control and target cluster being two.
 //
-// P-9.
+// Rule: metrics-need-authorization.
 func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 	bare := newShell(t, "", filepath.Join(binDir(t), "machinist")+" demo --bare --separate-target --dir "+
 		filepath.Join(t.TempDir(), "bare"), nil)

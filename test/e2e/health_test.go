@@ -42,7 +42,8 @@ func startForHealth(t *testing.T, machines int32, managerArgs ...string) *machin
 
 // What is broken is replaced, once; what is merely unreachable is left alone, and so is what comes back.
 //
-// H-1, H-2, H-3, H-5, H-9, H-10.
+// Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late,
+// max-unhealthy-stops-remediation, meltdown-stops-remediation, no-judgement-in-outage.
 func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 	t.Parallel()
 	m := startForHealth(t, 10)
@@ -102,7 +103,7 @@ func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 
 // Without any MachineHealthCheck the flags of the manager hold.
 //
-// H-2.
+// Rule: health-policy-selection.
 func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
 	t.Parallel()
 	m := startForHealth(t, 3, "--health-timeout="+healthTimeout.String())
@@ -116,7 +117,7 @@ func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
 
 // What fails again and again is not replaced for ever.
 //
-// H-11.
+// Rule: remediation-retries-limited.
 func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
 	t.Parallel()
 	m := startForHealth(t, 4)

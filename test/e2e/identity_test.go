@@ -19,7 +19,7 @@ import (
 
 // Whichever process comes first records the cluster id, also where the record is there for somebody else.
 //
-// P-8.
+// Rule: cluster-id-recorded.
 func TestWhoComesFirstRecordsTheClusterID(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, Bare: true})

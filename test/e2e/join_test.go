@@ -21,7 +21,7 @@ import (
 
 // Nodes join by what their user data says, and by nothing else.
 //
-// M-22.
+// Rule: token-deleted-when-running.
 func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -80,7 +80,7 @@ func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node stri
 // Kubelets do not tell their provider IDs by themselves. Where nobody else does it for them, the Nodes get them from
 // us.
 //
-// M-50.
+// Rule: node-paired-by-token.
 func TestNodesWithoutAProviderIDJoin(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

@@ -24,7 +24,8 @@ import (
 // People change their minds in the middle of a rollout. Each journey begins with 6 machines of one class that are being
 // exchanged for those of another, 2 at a time; pods whose budget lets none go hold it up halfway.
 //
-// D-4, D-5, D-7, D-8, D-20
+// Rules: scale-during-rollout-in-proportion, failing-revision-stops, rollback-reuses-set,
+// pause-stops-rollout-not-scaling, outdated-node-taints.
 func TestJourneys(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

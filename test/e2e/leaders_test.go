@@ -67,7 +67,7 @@ func (w *witness) changesSince(since time.Time) int {
 
 // A leader that was frozen past its lease triggers in a world that has another leader. It must not act in it.
 //
-// P-4.
+// Rule: lease-counts-from-send.
 func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 	const replicas = 40
 	w := &witness{}
@@ -115,7 +115,7 @@ func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 
 // A lease that somebody else holds is lost, whatever its time says.
 //
-// P-4.
+// Rule: lease-counts-from-send.
 func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
 	const replicas = 30
 	w := &witness{}

@@ -22,7 +22,7 @@ import (
 // Both processes ask the control cluster who reads their metrics, and what it may. When there is nobody to be asked,
 // they show nothing, and go on.
 //
-// P-9.
+// Rule: metrics-need-authorization.
 func TestMetricsAreShownToWhomTheClusterAllows(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]string{stack.Manager: freeAddress(t), stack.Provider: freeAddress(t)}

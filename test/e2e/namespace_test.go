@@ -21,7 +21,7 @@ const olderAPIServer = "--feature-gates=WatchList=false"
 
 // For one namespace no process needs a right on anything outside of it: no Secret of another team can be read.
 //
-// P-11.
+// Rule: roles-are-minimal.
 func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{Namespace: namespace, ExtraAPIServerArgs: []string{olderAPIServer}})

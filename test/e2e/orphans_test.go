@@ -92,7 +92,8 @@ func (m *machinist) wantUntouched(instances ...simcloud.Instance) {
 	}
 }
 
-// F-10, F-12, F-13, F-42, F-43, F-45.
+// Rules: instance-owned-by-tags, orphan-removed-after-two-passes, orphan-removals-limited,
+// ready-orphan-needs-confirmation, node-of-removed-instance-deleted, person-confirms-removal.
 func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{ProviderArgs: orphanChecks("--orphan-max-deletes=1")})
@@ -162,7 +163,7 @@ func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 
 // Without a target cluster no Node shows that an instance is gone.
 //
-// F-16.
+// Rule: missing-instance-asks-machine.
 func TestAVanishedInstanceIsMissedInTheList(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks()})
@@ -193,7 +194,7 @@ func plainUserData(o client.Object) {
 
 // Two control clusters with one account of one cloud.
 //
-// F-10.
+// Rule: instance-owned-by-tags.
 func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 	t.Parallel()
 	cloudURL := ""
@@ -243,7 +244,7 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 
 // Two namespaces of one control cluster, each with an installation of its own, under ids of their own and under one id.
 //
-// F-10, P-8.
+// Rules: instance-owned-by-tags, cluster-id-recorded.
 func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 	m := start(t, stack.Options{NoTarget: true, Bare: true})
 	m.quick()

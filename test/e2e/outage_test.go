@@ -35,7 +35,8 @@ var watchful = []string{"--apiserver-check-period=1s", "--apiserver-check-timeou
 // One that joins right after the outage is seen in time, although watches that failed for so long would be silent for
 // longer than it has.
 //
-// F-2, F-3, F-4, F-27, H-3, H-10, M-15, M-53.
+// Rules: outage-stops-owners, freeze-is-reported, clocks-restart-after-outage, outage-ends-with-caches,
+// health-clock-starts-late, no-judgement-in-outage, join-timeout-fails-machine, deletion-waits-for-target.
 func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	t.Parallel()
 	const (
@@ -142,7 +143,7 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 
 // The deadline of a drain stands still while nothing can be seen of the pods, in the real processes too.
 //
-// M-52.
+// Rule: outage-extends-drain.
 func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 	t.Parallel()
 	const (
@@ -208,7 +209,7 @@ func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 // API server and database of the control cluster go away in the middle of work. Each process ends once, for its
 // lease; and those that follow finish the work, and make nothing twice.
 //
-// M-8, M-33, P-2, P-4.
+// Rules: create-is-idempotent, crash-safe-everywhere, start-waits-for-control-cluster, lease-counts-from-send.
 func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {
 	t.Parallel()
 	const (

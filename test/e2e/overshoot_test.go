@@ -31,7 +31,8 @@ const frozenFor = 20 * time.Second
 // all to see: there are none made, too many are deleted as ever, and when they are gone it goes on by itself. A
 // person may end it sooner.
 //
-// F-3, F-20, F-21, F-23, F-24, S-12.
+// Rules: freeze-is-reported, overshoot-freezes-owner, overshoot-counts-family, freeze-ends-with-recovery,
+// unfreeze-annotation, frozen-set-only-deletes.
 func TestAFloodOfMachinesFreezesTheirOwners(t *testing.T) {
 	t.Parallel()
 	metrics := freeAddress(t)

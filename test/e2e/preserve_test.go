@@ -11,7 +11,7 @@ import (
 
 // A machine that a person preserves is replaced at once, kept for a while, and then leaves nothing behind.
 //
-// M-60, M-62.
+// Rules: preserve-on-request, preservation-ends-on-time.
 func TestAPreservedMachineGoesWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{ProviderArgs: []string{"--preserve-timeout=20s"}})

@@ -40,7 +40,7 @@ var whileRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/mach
 // one, and a PATH with kubectl and the bin/ that `make build` fills. Two things differ: the console's commands on the
 // fleet come when there is one, and name a machine that exists.
 //
-// P-60.
+// Rule: namespace-error-names-flag.
 func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../README.md")

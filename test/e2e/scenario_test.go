@@ -16,7 +16,8 @@ import (
 // A scenario fails by itself when something that it tells does not come true. That it makes no
 // difference whether the target cluster is another one, the drain tells for all.
 //
-// D-5, F-2, F-3, F-4, H-3, H-9.
+// Rules: failing-revision-stops, outage-stops-owners, freeze-is-reported, clocks-restart-after-outage,
+// health-clock-starts-late, meltdown-stops-remediation.
 func TestTheDemoScenarios(t *testing.T) {
 	forms := [][]string{{"demo", "--scenario", "drain", "--separate-target"}}
 	for _, name := range demo.ScenarioNames() {

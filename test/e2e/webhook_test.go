@@ -33,7 +33,7 @@ import (
 // good ones and bad ones, the certificate and its authority are replaced and each replica ends and comes back. The
 // webhook may be unreachable without harm, so a request that does not reach it shows as a bad Machine that is admitted.
 //
-//
+// Rules: webhook-certificate-maintained, no-request-lost-in-renewal.
 func TestNoRequestForAdmissionIsLost(t *testing.T) {
 	t.Parallel()
 	front := newProxy(t)

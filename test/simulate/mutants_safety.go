@@ -1,6 +1,6 @@
 package main
 
-// lastTry asks the target cluster once more before a machine goes without it (M-53).
+// lastTry asks the target cluster once more before a machine goes without it (rule deletion-waits-for-target).
 var lastTry = &mutant{file: "internal/machine/outage.go", from: "left <= 0 && !p.targetAnswers(ctx)", to: "left <= 0"}
 
 // withoutOwnAge has an orphan's age judged by the provider's clock alone: who knows an orphan for so long has seen it
@@ -10,7 +10,7 @@ var withoutOwnAge = &mutant{
 	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
 }
 
-// withoutBrake has a person confirm each removal of an orphan (F-45).
+// withoutBrake has a person confirm each removal of an orphan (rule person-confirms-removal).
 var withoutBrake = &mutant{
 	file: "internal/safety/orphans/blocked.go",
 	from: "slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool { return confirmed[source.GetUID()] })", to: "slices.Contains([]bool{true}, len(confirmed) >= 0)",

@@ -13,7 +13,8 @@ import (
 // machine that is available, of the wanted revision and not marked, and gets rid of those that it named. Many more
 // runs are for the command: go run ./test/simulate --scenario autoscaler-roll --runs 1000.
 //
-// S-5, S-6, D-2, D-4.
+// Rules: deletion-order-of-machines, victims-from-fresh-view, surge-and-unavailable-kept,
+// scale-during-rollout-in-proportion.
 func TestTheAutoscalerLosesNoMachine(t *testing.T) {
 	t.Parallel()
 	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {

@@ -12,7 +12,7 @@ import (
 // Two minutes are enough for pods that a budget lets go one after the other, and nothing waits for the end of the
 // instance to make another one.
 //
-// M-80, H-16.
+// Rules: interruption-drains-at-once, interrupted-replaced-at-once.
 func TestAnInterruptionIsOverBeforeTheInstanceIs(t *testing.T) {
 	t.Parallel()
 	var scenario Scenario

@@ -15,7 +15,7 @@ import (
 
 // Somebody else may keep the same Secret, and each write triggers the other.
 //
-//
+// Rule: webhook-certificate-maintained.
 func TestACertificateThatSomebodyUndoesIsMendedNowAndThen(t *testing.T) {
 	at := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "machinist-system", Name: "webhook"}}

@@ -55,7 +55,7 @@ func made(t *testing.T, life time.Duration) (authority *rotator.KeyPairArtifacts
 // Whatever becomes of the Secret and of the bundle, the leader makes them good, every replica presents the
 // certificate, and the API server trusts it.
 //
-//
+// Rule: webhook-certificate-maintained.
 func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
 	ctx, c, ns := t.Context(), env.Client(t), env.Namespace(t)
 	one, two := freeAddress(t), freeAddress(t)
@@ -127,7 +127,7 @@ func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
 // With a folder that others keep, their certificate is presented, and the one that they replace it by; nothing is
 // written.
 //
-//
+// Rule: webhook-certificate-maintained.
 func TestACertificateThatOthersKeepIsPresented(t *testing.T) {
 	c, ns, folder := env.Client(t), env.Namespace(t), t.TempDir()
 	address := freeAddress(t)

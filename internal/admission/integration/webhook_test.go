@@ -93,7 +93,7 @@ func check(namespace, name string, status corev1.ConditionStatus) *v1beta1.Machi
 
 // What the webhooks refuse and warn of, as a client sees it.
 //
-//
+// Rules: manager-webhook-refuses, provider-webhook-refuses, unwise-is-warned.
 func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 	one, two := freeAddress(t), freeAddress(t)
 	installed(t, at(config.ManagerWebhook(), one), at(config.ProviderWebhook("sim"), two))
@@ -190,7 +190,7 @@ func tryUpdate(t *testing.T, c client.Client, wanted client.Object) error {
 
 // Nobody answers for the webhooks. Everything goes on but a providerSpec that nobody has judged.
 //
-//
+// Rule: works-without-webhooks.
 func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 	ctx, c, ns := t.Context(), env.Client(t), env.Namespace(t)
 	const hold = "test.machinist.dev/hold"

@@ -35,7 +35,7 @@ func TestAJoinThatComesBeforeTheStatusWaitsForIt(t *testing.T) {
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
-// M-47.
+// Rule: client-certificate-for-token-bearer.
 func TestATokenIsOfNoUseForAnotherMachinesName(t *testing.T) {
 	w := newWorld(t)
 	w.machine("victim")
@@ -58,7 +58,7 @@ func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
-// M-47.
+// Rule: client-certificate-for-token-bearer.
 func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -68,7 +68,7 @@ func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
 	w.wantReported(w.post(instance, forClient(w.node("m"))), ReasonAlreadyJoined)
 }
 
-// M-47.
+// Rule: client-certificate-for-token-bearer.
 func TestATokenIsOfNoUseAfterItsTime(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(time.Now().Add(time.Hour + time.Minute))
@@ -84,7 +84,7 @@ func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
 	w.wantReported(w.post(w.asToken(token), forClient(w.node("m"))), ReasonTokenOutdated)
 }
 
-// M-47.
+// Rule: client-certificate-for-token-bearer.
 func TestADeletedMachineDoesNotJoin(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -114,7 +114,7 @@ func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
 	w.wantQuiet(w.post(w.asToken(shared), forClient(w.node("m"))))
 }
 
-// M-49.
+// Rule: other-requests-left-pending.
 func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -123,7 +123,7 @@ func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
 		forClient(w.node("m"), organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }
 
-// M-49.
+// Rule: other-requests-left-pending.
 func TestMachinesOfOtherProvidersAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m", func(m *v1beta1.Machine) {
@@ -132,7 +132,7 @@ func TestMachinesOfOtherProvidersAreLeftAlone(t *testing.T) {
 	w.wantQuiet(w.post(w.asToken(w.token(m)), forClient(w.node("m"), dnsNames("x"))))
 }
 
-// M-47.
+// Rule: client-certificate-for-token-bearer.
 func TestANodeRenewsItsCertificate(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -143,7 +143,7 @@ func TestANodeRenewsItsCertificate(t *testing.T) {
 	w.wantQuiet(w.post(w.asNode(w.node("stranger")), forClient(w.node("stranger"))))
 }
 
-// M-48.
+// Rule: serving-certificate-for-known-addresses.
 func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -238,7 +238,7 @@ func (s stale) List(_ context.Context, l client.ObjectList, _ ...client.ListOpti
 	return nil
 }
 
-// M-101.
+// Rule: approval-reads-live.
 func TestNothingIsApprovedForANameThatIsTakenMeanwhile(t *testing.T) {
 	for what, take := range map[string]func(w *world, other *v1beta1.Machine){
 		"by a node": func(w *world, _ *v1beta1.Machine) {

@@ -71,7 +71,7 @@ func withAddresses(f *Facts) {
 	}
 }
 
-// M-47.
+// Rule: client-certificate-for-token-bearer.
 func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
 	const encipherment = certificatesv1.UsageKeyEncipherment
 	for _, tc := range []struct {
@@ -157,7 +157,7 @@ func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
 	}
 }
 
-// M-47.
+// Rule: client-certificate-for-token-bearer.
 func TestANodeIsApprovedForItselfOnly(t *testing.T) {
 	own, ips := []string{"n1"}, []string{"10.0.0.5"}
 	for _, tc := range []struct {

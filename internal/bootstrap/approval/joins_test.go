@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// M-50.
+// Rule: node-paired-by-token.
 func TestJoinsAreTheCertificatesThatWereIssuedForTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -48,7 +48,7 @@ func TestJoinsAreTheCertificatesThatWereIssuedForTokens(t *testing.T) {
 	wantJoins(w.node("stranger"))
 }
 
-// M-50.
+// Rule: node-paired-by-token.
 func TestWhatIsNoJoin(t *testing.T) {
 	t.Parallel()
 	asked := time.Unix(1700000000, 0)

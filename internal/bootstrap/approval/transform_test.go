@@ -7,7 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// M-101.
+// Rule: approval-reads-live.
 func TestARequestThatIsTooLongIsNotCachedWhole(t *testing.T) {
 	padded := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Username: "system:bootstrap:abcdef",

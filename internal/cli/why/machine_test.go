@@ -38,7 +38,8 @@ func tried(code string, times int32, next time.Duration) func(*v1beta1.Machine) 
 	}
 }
 
-// M-84: what the provider refused tells when it is tried again, and how to have that at once.
+// Rule rejected-configuration-retried-slowly: what the provider refused tells when it is tried again, and how to have
+// that at once.
 //
 // Each is a machine as its controllers leave it, and what a person is reported of it.
 func TestWhatAMachineWaitsFor(t *testing.T) {

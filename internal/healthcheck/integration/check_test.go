@@ -29,7 +29,7 @@ import (
 // Nodes that went silent together do not run out of time at the same moment: the first to do so is not taken for the
 // only one.
 //
-// H-5.
+// Rule: max-unhealthy-stops-remediation.
 func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 	b := newBench(t)
 	c := b.check(most("20%"))
@@ -74,7 +74,7 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 	}
 }
 
-// H-2.
+// Rule: health-policy-selection.
 func TestTheBuiltInPolicyIsForThoseThatNoCheckSelects(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(6)
@@ -97,7 +97,7 @@ func TestTheBuiltInPolicyIsForThoseThatNoCheckSelects(t *testing.T) {
 	}
 }
 
-// H-10.
+// Rule: no-judgement-in-outage.
 func TestDuringAnOutageNothingIsJudgedAndThenClocksStartAnew(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
@@ -124,7 +124,7 @@ func TestDuringAnOutageNothingIsJudgedAndThenClocksStartAnew(t *testing.T) {
 	b.wantMarked(machines[0])
 }
 
-// H-9.
+// Rule: meltdown-stops-remediation.
 func TestAMeltdownStopsAllAndThenClocksStartAnew(t *testing.T) {
 	b := newBench(t)
 	c := b.check(most("100%"))
@@ -164,7 +164,7 @@ func TestAMeltdownStopsAllAndThenClocksStartAnew(t *testing.T) {
 	b.wantMarked(machines[0], machines[1])
 }
 
-// H-8.
+// Rule: frozen-set-no-remediation.
 func TestMachinesOfAFrozenSetAreNotMarked(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
@@ -182,7 +182,7 @@ func TestMachinesOfAFrozenSetAreNotMarked(t *testing.T) {
 
 // A machine that replaces one that was replaced … knows how many there were, and so does a process that was restarted.
 //
-// H-11.
+// Rule: remediation-retries-limited.
 func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 	b := newBench(t)
 	retries := int32(1)
@@ -256,7 +256,7 @@ func TestASelectorThatCannotBeUsedIsReported(t *testing.T) {
 
 // To a check that slipped through every machine that works would be unhealthy.
 //
-//
+// Rule: admitted-bad-object-harmless.
 func TestACheckByWhichReadyIsUnhealthySelectsNothing(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
@@ -275,7 +275,7 @@ func TestACheckByWhichReadyIsUnhealthySelectsNothing(t *testing.T) {
 
 // Everything that matters triggers the controller, and it triggers itself when time has passed.
 //
-// H-13.
+// Rule: settled-health-no-write.
 func TestTheControllerIsTriggered(t *testing.T) {
 	b := newBench(t)
 	b.clock.SetTime(time.Now())

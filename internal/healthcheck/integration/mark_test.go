@@ -18,7 +18,7 @@ import (
 
 // The mark is server-side applied by one writer, the rest of the status patched by another: neither disturbs the other.
 //
-// H-4.
+// Rule: remediation-confirmed-live.
 func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
@@ -83,7 +83,7 @@ func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
 
 // Without an owner a machine is marked, and nobody deletes it.
 //
-// H-7.
+// Rule: unowned-machine-not-deleted.
 func TestAMachineWithoutAnOwnerIsOnlyMarked(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
@@ -111,7 +111,7 @@ func TestAMarkOnAHealthyMachineGoesWhoeverOwnsIt(t *testing.T) {
 
 // The cache may be late by any time: what decides is what is there.
 //
-// H-4.
+// Rule: remediation-confirmed-live.
 func TestNothingIsMarkedOnTheWordOfALateCache(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -148,7 +148,7 @@ func TestNothingIsMarkedOnTheWordOfALateCache(t *testing.T) {
 	}
 }
 
-// H-12.
+// Rule: remediation-annotations.
 func TestMarksComeAndGoWithAnnotations(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(5)
@@ -172,7 +172,7 @@ func TestMarksComeAndGoWithAnnotations(t *testing.T) {
 	b.rests()
 }
 
-// H-6.
+// Rule: remediation-by-strategy.
 func TestTheTypeOfRemediationSaysWhoActs(t *testing.T) {
 	for kind, reason := range map[v1beta1.RemediationType]string{
 		v1beta1.RemediationReplace:  v1beta1.ReasonMachineHealthCheck,
@@ -208,7 +208,7 @@ func (b *bench) annotate(m *v1beta1.Machine, key string, value any) {
 
 // A node condition of the built-in policy is trouble as well.
 //
-// H-2.
+// Rule: health-policy-selection.
 func TestANodeThatIsGoneIsReplacedAfterTheTimeoutToo(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)

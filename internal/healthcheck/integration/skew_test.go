@@ -12,7 +12,7 @@ import (
 // The manager's clock is ten minutes off that of the Kubernetes controllers that report on Nodes, and a node may be
 // silent for a minute.
 //
-// H-18.
+// Rule: health-clock-is-own.
 func TestAManagerWhoseClockDiffersReplacesAfterTheTimeout(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"ten minutes ahead": 10 * time.Minute,
 		"ten minutes behind": -10 * time.Minute} {

@@ -42,7 +42,7 @@ func TestManyAttachmentsAreListedSparingly(t *testing.T) {
 // TestManyMachinesThatGoShareListsOfAttachments protects the API server from a list for each machine of a fleet, and
 // a node with attachments from being judged by an old list.
 //
-// M-40.
+// Rule: volumes-detached-first.
 func TestManyMachinesThatGoShareListsOfAttachments(t *testing.T) {
 	b := newBench(t)
 	lists := 0

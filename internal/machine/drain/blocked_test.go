@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// M-35.
+// Rule: evictions-keep-budgets.
 func TestARefusedPodIsNamedAndTriedAgainMoreAndMoreSlowly(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = refusedBy("web", 0)
@@ -39,7 +39,7 @@ func TestARefusedPodIsNamedAndTriedAgainMoreAndMoreSlowly(t *testing.T) {
 			"a/web (The disruption budget web needs 2 healthy pods and has 2 currently).")
 }
 
-// M-37.
+// Rule: drain-names-blockers.
 func TestABudgetIsNamedAndTriggersWhatItBlocked(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
@@ -112,7 +112,7 @@ func TestANewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	}
 }
 
-// M-35.
+// Rule: evictions-keep-budgets.
 func TestTheAPIServerSaysWhenToComeBack(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = apierrors.NewTooManyRequests("slow down", 17)
@@ -132,7 +132,7 @@ func TestTheAPIServerSaysWhenToComeBack(t *testing.T) {
 // TestTheEndOfPatienceIsReportedAtOnce protects that nobody reads for half a minute that a budget is in the way while
 // pods are being deleted against it.
 //
-// M-37.
+// Rule: drain-names-blockers.
 func TestTheEndOfPatienceIsReportedAtOnce(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web", withGrace(1))))
 	b.refuse["web"] = refusedBy("web", 0)

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// M-83: many machines begin at once, and each has a pod for whose eviction a webhook hangs.
+// Rule hanging-evictions-isolated: many machines begin at once, and each has a pod for whose eviction a webhook hangs.
 func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 	t.Parallel()
 	objects := []client.Object{aNode("other"), on("other", aPod("quick/web"))}
@@ -94,7 +94,7 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 	workers.Wait()
 }
 
-// M-83.
+// Rule: hanging-evictions-isolated.
 func TestSlowNamespacesShareAQuarterOfTheSlots(t *testing.T) {
 	t.Parallel()
 	for slots, want := range map[int]int{1: 1, 2: 1, 4: 1, 8: 2, 20: 5} {
@@ -147,7 +147,7 @@ func TestSlowNamespacesShareAQuarterOfTheSlots(t *testing.T) {
 	}
 }
 
-// M-83.
+// Rule: hanging-evictions-isolated.
 func TestPodsOfSlowNamespacesGoLast(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("hangs/a")), on("m1", aPod("hangs/b")), on("m1", aPod("quick/c")))
 	b.callTime = slowCall
@@ -159,7 +159,7 @@ func TestPodsOfSlowNamespacesGoLast(t *testing.T) {
 	b.expectEvictions("c", "b")
 }
 
-// M-83.
+// Rule: hanging-evictions-isolated.
 func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("hangs/a")), on("m1", aPod("hangs/b")),
 		on("m2", aPod("hangs/c")))
@@ -180,7 +180,7 @@ func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
 	b.expectEvictions("c")
 }
 
-// M-83: a notice of half a minute is not spent on one webhook.
+// Rule hanging-evictions-isolated: a notice of half a minute is not spent on one webhook.
 func TestHowLongACallMayTake(t *testing.T) {
 	t.Parallel()
 	for left, want := range map[time.Duration]time.Duration{

@@ -87,8 +87,8 @@ func TestPodsOfAnotherNodeOfTheNameAreSafe(t *testing.T) {
 	}
 }
 
-// Rule M-80. A view that is late takes a notice for present that was taken back: the little time that it left is no
-// reason to end pods early.
+// Rule interruption-drains-at-once. A view that is late takes a notice for present that was taken back: the little
+// time that it left is no reason to end pods early.
 func TestANoticeIsReadAgainBeforePodsEndForIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		taints []corev1.Taint

@@ -11,7 +11,7 @@ import (
 // TestBudgetsHoldUntilTheirMomentAndNoLonger protects both sides of a pod's moment, for random drains: a second
 // before it the pod is evicted, from it on it is deleted, with what is left of its grace.
 //
-// M-36.
+// Rule: budgets-hold-until-deadline.
 func TestBudgetsHoldUntilTheirMomentAndNoLonger(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {

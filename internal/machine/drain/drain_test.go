@@ -29,7 +29,7 @@ func minAvailable(n int) func(*policyv1.PodDisruptionBudget) {
 	return func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = &value }
 }
 
-// M-35.
+// Rule: evictions-keep-budgets.
 func TestABudgetHoldsUntilItIsLifted(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
@@ -89,7 +89,7 @@ func TestBudgetsThatOverlapAreNamed(t *testing.T) {
 	}
 }
 
-// M-34.
+// Rule: drain-order.
 func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
 	c := newCluster(t)
 	agents := &appsv1.DaemonSet{ObjectMeta: c.meta("agents"), Spec: appsv1.DaemonSetSpec{
@@ -129,7 +129,7 @@ func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
 	}
 }
 
-// M-36.
+// Rule: budgets-hold-until-deadline.
 func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
@@ -161,7 +161,7 @@ func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
 
 // TestALongGraceIsCutNotTaken protects that a second deletion of a terminating pod leaves it time.
 //
-// M-36.
+// Rule: budgets-hold-until-deadline.
 func TestALongGraceIsCutNotTaken(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
@@ -217,7 +217,7 @@ func TestForceEndsTheDrainAndTouchesNothing(t *testing.T) {
 	}
 }
 
-// M-38.
+// Rule: drains-have-own-workers.
 func TestManyDrainsShareTheEvictions(t *testing.T) {
 	c := newCluster(t)
 	const machines, podsEach, slots = 200, 3, 6
@@ -268,7 +268,7 @@ func TestManyDrainsShareTheEvictions(t *testing.T) {
 		machines, podsEach, time.Since(begun).Round(time.Millisecond), drains.passes, most.Load())
 }
 
-// M-35.
+// Rule: evictions-keep-budgets.
 func TestOnlyThePodThatWasMeantIsEvicted(t *testing.T) {
 	c := newCluster(t)
 	pod := c.pod(c.node("a"), "web")
@@ -325,7 +325,7 @@ func TestDetachedVolumesTriggerTheMachine(t *testing.T) {
 	c.remove(inline)
 }
 
-// M-41.
+// Rule: cordon-only-own.
 func TestCordonAndUncordon(t *testing.T) {
 	c := newCluster(t)
 	ctx := context.Background()
@@ -421,7 +421,7 @@ func (p *patches) Patch(_ context.Context, o client.Object, patch client.Patch, 
 	return nil
 }
 
-// M-41.
+// Rule: cordon-only-own.
 func TestACordonBringsItsTaint(t *testing.T) {
 	const mine = `"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"machinist"},"annotations":{"machinist.dev/cordoned":"true"}`
 	const other = `{"key":"example.org/reserved","effect":"NoSchedule"}`

@@ -13,7 +13,7 @@ import (
 // The workers do not wait in calls to a cluster that is unreachable, and above all: when it is back, the deadline,
 // which may have passed meanwhile, is not what they act upon.
 //
-// M-52.
+// Rule: outage-extends-drain.
 func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) {
 	for name, during := range map[string]func(b *bench, epoch *uint64){
 		"between two checks": func(b *bench, epoch *uint64) {
@@ -64,7 +64,7 @@ func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) 
 	}
 }
 
-// M-52.
+// Rule: outage-extends-drain.
 func TestAWaitForVolumesReckonedBeforeAnOutageIsHeldToo(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("one", "m1", "volume-1"))
 	epoch := uint64(1)

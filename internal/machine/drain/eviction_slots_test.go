@@ -86,7 +86,7 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 	}
 }
 
-// M-38.
+// Rule: drains-have-own-workers.
 func TestSlowEvictionsLetOthersHaveTheWorker(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")), on("m1", aPod("a/web-3")))
 	b.callTime = time.Second

@@ -37,7 +37,7 @@ func (l *line) expect(t *testing.T, machine string, want bool) {
 	}
 }
 
-// M-38.
+// Rule: drains-have-own-workers.
 func TestLimiterIsFairAndBlocksNobody(t *testing.T) {
 	l := &line{Limiter: NewLimiter(2)}
 	l.expect(t, "a", true)

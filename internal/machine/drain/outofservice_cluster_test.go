@@ -16,7 +16,7 @@ import (
 // TestKubernetesDetachesTheVolumesOfANodeOutOfService holds Kubernetes to what OutOfService relies on: a pod whose
 // kubelet will never confirm its end goes, and its volume is detached although the Node reports it to be in use.
 //
-// M-51.
+// Rule: out-of-service-taint.
 func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
 	c := newCluster(t)
 	ctx := context.Background()

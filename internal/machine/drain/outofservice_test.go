@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// M-51.
+// Rule: out-of-service-taint.
 func TestOutOfServiceIsDeclaredOnceAndBesideWhatOthersSay(t *testing.T) {
 	node := aNode("m1")
 	node.Spec.Taints = []corev1.Taint{

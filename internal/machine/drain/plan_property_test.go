@@ -18,7 +18,7 @@ import (
 // pods take their time, some never leave and others cannot be deleted. It protects I7: nothing is deleted before its
 // moment or without grace, and no pod is passed over; and that a drain comes to its end.
 //
-// M-36.
+// Rule: budgets-hold-until-deadline.
 func TestDrainsArePoliteAndEnd(t *testing.T) {
 	for seed := range uint64(500) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { newWorld(seed).drain(t) })

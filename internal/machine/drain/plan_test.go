@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestPlanTreatsOnePod checks every rule on a node with one pod, or on the last one of a node with two.
 //
-// M-34, M-39, M-82.
+// Rules: drain-order, silent-node-pods-gone, unready-node-pods-gone-later.
 func TestPlanTreatsOnePod(t *testing.T) {
 	const hour = time.Hour
 	tests := []struct {
@@ -223,7 +223,7 @@ func TestPlanIsDoneWithAnEmptyNode(t *testing.T) {
 	}
 }
 
-// M-37.
+// Rule: drain-names-blockers.
 func TestPlanNamesWhatHoldsUpTheDrain(t *testing.T) {
 	in := Input{
 		Now: at(2 * time.Minute), Start: noon, Deadline: at(2 * time.Hour), NodeReachable: true,

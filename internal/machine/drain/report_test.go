@@ -7,7 +7,7 @@ import (
 
 // TestReportIsRewrittenSparingly protects that a drain with changing blockers costs no more than two writes a minute.
 //
-// M-37.
+// Rule: drain-names-blockers.
 func TestReportIsRewrittenSparingly(t *testing.T) {
 	var r report
 	steps := []struct {
@@ -35,7 +35,7 @@ func TestReportIsRewrittenSparingly(t *testing.T) {
 	}
 }
 
-// M-37.
+// Rule: drain-names-blockers.
 func TestANewReasonIsReportedAtOnce(t *testing.T) {
 	var r report
 	steps := []struct {

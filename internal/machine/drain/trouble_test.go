@@ -54,7 +54,7 @@ func TestAnOutageIsReportedAndSurvived(t *testing.T) {
 // TestADrainThatMayNotSeeItsPodsSaysSo protects a person from a machine that waits for ever without a word, and pods
 // that nobody has seen from being killed.
 //
-// M-37.
+// Rule: drain-names-blockers.
 func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
 	const rejection = ` list the pods of node "m1": pods is forbidden: no. The annotation machinist.dev/force-delete goes on without.`

@@ -24,7 +24,7 @@ func volumesRequest(machine string, drained time.Time) VolumesRequest {
 	}
 }
 
-// M-40.
+// Rule: volumes-detached-first.
 func TestVolumesAreWaitedFor(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "buffer"},
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "buffer"}}
@@ -73,7 +73,7 @@ func TestVolumesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// M-40.
+// Rule: volumes-detached-first.
 func TestVolumesAreNotWaitedForWithoutEnd(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
 	wanted := volumesRequest("m1", noon)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// M-40.
+// Rule: volumes-detached-first.
 func TestPlanVolumes(t *testing.T) {
 	pv := func(name string) Attachment { return Attachment{PersistentVolume: name} }
 	reported := func(names ...corev1.UniqueVolumeName) (all []corev1.AttachedVolume) {
@@ -100,7 +100,7 @@ func TestAttachmentOfAnyShape(t *testing.T) {
 	}
 }
 
-// M-40.
+// Rule: volumes-detached-first.
 func TestKeptClaimsAreThoseOfSkippedPods(t *testing.T) {
 	ephemeral := func(p *corev1.Pod) {
 		p.Spec.Volumes = append(p.Spec.Volumes,

@@ -34,7 +34,7 @@ func conditioned(kind corev1.NodeConditionType, status corev1.ConditionStatus, r
 	})
 }
 
-// M-80.
+// Rule: interruption-drains-at-once.
 func TestWhichSignalsOfANodeAnnounceItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -81,7 +81,7 @@ func TestWhichSignalsOfANodeAnnounceItsEnd(t *testing.T) {
 	}
 }
 
-//
+// Rule: interruption-signals-by-flag.
 func TestSignalsCanBeAddedAndReplacedByFlags(t *testing.T) {
 	t.Parallel()
 	f := Flags{Conditions: []string{"SpotReclaim", " VMEventScheduled=4m"}, Taints: []string{"example.com/going=90s",
@@ -107,7 +107,7 @@ func TestSignalsCanBeAddedAndReplacedByFlags(t *testing.T) {
 	}
 }
 
-//
+// Rule: interruption-signals-by-flag.
 func TestSignalsThatCannotBeAreRefusedByFlagAndValue(t *testing.T) {
 	t.Parallel()
 	for value, f := range map[string]Flags{

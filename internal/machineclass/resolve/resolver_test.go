@@ -126,7 +126,7 @@ func TestResolveReadsTheInlineForm(t *testing.T) {
 	}
 }
 
-// C-5.
+// Rule: secret-needs-use-label.
 func TestWhatIsMissingIsNamedWithItsReason(t *testing.T) {
 	creds, boot := secret("creds", "token", "t"), secret("boot", "userData", "x")
 	both := byClass()
@@ -323,7 +323,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 }
 
-// C-3.
+// Rule: secrets-cached-as-metadata.
 func TestASecretTriggersOnlyWhatWaitsForIt(t *testing.T) {
 	other := class()
 	other.Name, other.Spec.CredentialsRef = "other", &v1beta1.LocalRef{Name: "other-creds"}

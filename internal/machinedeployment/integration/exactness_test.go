@@ -28,7 +28,7 @@ const (
 	listMachine = "live list MachineList"
 )
 
-// D-12
+// Rule: settled-deployment-no-write.
 func TestASettledDeploymentWritesNothing(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
@@ -72,7 +72,7 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	}
 }
 
-// D-11: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines
+// Rule first-decision-from-live-lists: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines
 // that it deleted must not count as available.
 func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b := newBench(t)
@@ -106,7 +106,7 @@ func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 1})
 }
 
-// D-11
+// Rule: first-decision-from-live-lists.
 func TestAfterAWriteOfUnknownOutcomeItDecidesOnLiveLists(t *testing.T) {
 	for name, failure := range map[string]error{
 		"timeout":         apierrors.NewTimeoutError("late", 1),
@@ -133,7 +133,7 @@ func TestAfterAWriteOfUnknownOutcomeItDecidesOnLiveLists(t *testing.T) {
 	}
 }
 
-// D-29.
+// Rule: gone-object-no-error.
 func TestADeploymentThatIsDeletedMeanwhileIsNoError(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
@@ -171,7 +171,7 @@ func TestAConflictingWriteIsNotOverwritten(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 5})
 }
 
-// D-2: a set whose replicas were lowered while machines were missing may be about to create these.
+// Rule surge-and-unavailable-kept: a set whose replicas were lowered while machines were missing may be about to create these.
 func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b := newBench(t)
 	b.create(3, strategy(v1beta1.StrategyOnDelete))
@@ -192,7 +192,7 @@ func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 
 // With OnDelete a set of an old revision must not replace a machine before its deployment reacts.
 //
-// D-6
+// Rule: recreate-and-on-delete.
 func TestOldSetsMakeNothingWithOnDelete(t *testing.T) {
 	b := newBench(t)
 	b.create(3, strategy(v1beta1.StrategyOnDelete))
@@ -264,7 +264,7 @@ func TestNumbersAreReportedOncePerSecond(t *testing.T) {
 	}
 }
 
-// D-9
+// Rule: progress-deadline-reported.
 func TestADeadlineThatPassesIsReported(t *testing.T) {
 	b := newBench(t)
 	b.create(3, func(d *v1beta1.MachineDeployment) {
@@ -301,7 +301,7 @@ func TestADeadlineThatPassesIsReported(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 3, "b": 0})
 }
 
-//
+// Rules: admitted-bad-object-harmless, reserved-keys-refused.
 func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil  func(*v1beta1.MachineDeployment)

@@ -30,7 +30,7 @@ func historyLimit(n int32) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.RevisionHistoryLimit = &n }
 }
 
-// D-2
+// Rule: surge-and-unavailable-kept.
 func TestCreatesScalesAndRollsWithinItsBounds(t *testing.T) {
 	f := newFleet(t)
 	f.watchOver(within(3, 0))
@@ -75,7 +75,7 @@ func TestRollsWithoutSurge(t *testing.T) {
 	f.awaitComplete("b", 6)
 }
 
-// D-4
+// Rule: scale-during-rollout-in-proportion.
 func TestScalesInProportionWhileItRolls(t *testing.T) {
 	f := newFleet(t)
 	f.keepPending("b")
@@ -91,7 +91,7 @@ func TestScalesInProportionWhileItRolls(t *testing.T) {
 	f.awaitComplete("b", 12)
 }
 
-// D-5
+// Rule: failing-revision-stops.
 func TestABrokenRevisionStopsAndIsFixedByAnother(t *testing.T) {
 	f := newFleet(t)
 	f.create(6, rolling("3", "1"))
@@ -112,7 +112,7 @@ func TestABrokenRevisionStopsAndIsFixedByAnother(t *testing.T) {
 	f.awaitComplete("c", 6)
 }
 
-// D-7
+// Rule: rollback-reuses-set.
 func TestUndoMidwayMakesTheOldSetCurrentAgain(t *testing.T) {
 	f := newFleet(t)
 	f.keepPending("b")
@@ -135,7 +135,7 @@ func TestUndoMidwayMakesTheOldSetCurrentAgain(t *testing.T) {
 	}
 }
 
-// D-8
+// Rule: pause-stops-rollout-not-scaling.
 func TestPauseStopsTheRolloutOnly(t *testing.T) {
 	f := newFleet(t)
 	f.keepPending("b")
@@ -169,7 +169,7 @@ func TestPauseStopsTheRolloutOnly(t *testing.T) {
 	f.awaitComplete("b", 7)
 }
 
-// D-6
+// Rule: recreate-and-on-delete.
 func TestRecreateNeverHasTwoRevisions(t *testing.T) {
 	f := newFleet(t)
 	f.create(4, strategy(v1beta1.StrategyRecreate))
@@ -199,7 +199,7 @@ func TestRecreateNeverHasTwoRevisions(t *testing.T) {
 	f.awaitComplete("b", 4)
 }
 
-// D-6
+// Rule: recreate-and-on-delete.
 func TestOnDeleteCreatesReplacementsFromTheNewRevision(t *testing.T) {
 	f := newFleet(t)
 	f.create(3, strategy(v1beta1.StrategyOnDelete))
@@ -224,7 +224,7 @@ func TestOnDeleteCreatesReplacementsFromTheNewRevision(t *testing.T) {
 	f.awaitComplete("b", 3)
 }
 
-// D-7
+// Rule: rollback-reuses-set.
 func TestRevisionHistoryLimit(t *testing.T) {
 	f := newFleet(t)
 	f.create(2, rolling("1", "0"), historyLimit(1))
@@ -244,7 +244,7 @@ func TestRevisionHistoryLimit(t *testing.T) {
 		}, client.InNamespace(f.namespace))
 }
 
-// D-1
+// Rule: only-template-changes-roll.
 func TestRolloutAfterRenewsAllMachines(t *testing.T) {
 	f := newFleet(t)
 	f.create(2, rolling("1", "0"))

@@ -64,7 +64,7 @@ func (f *fleet) wantSame(before map[types.UID]bool, class string) {
 	}
 }
 
-// D-13, D-14, S-13, S-14
+// Rules: in-place-hands-over, updating-counts-as-unavailable, handover-gives-surplus, handover-receiver-waits.
 func TestInPlaceKeepsEveryMachine(t *testing.T) {
 	f := newFleet(t)
 	f.create(7, inPlace("2"))
@@ -82,7 +82,7 @@ func TestInPlaceKeepsEveryMachine(t *testing.T) {
 	}
 }
 
-// D-14, D-15
+// Rules: updating-counts-as-unavailable, failing-in-place-stops.
 func TestInPlaceStopsWhereTheProviderRefuses(t *testing.T) {
 	f := newFleet(t)
 	f.provider.mu.Lock()
@@ -101,7 +101,7 @@ func TestInPlaceStopsWhereTheProviderRefuses(t *testing.T) {
 	f.wantSame(before, "c")
 }
 
-// D-13
+// Rule: in-place-hands-over.
 func TestInPlaceScalesWhileItUpdates(t *testing.T) {
 	f := newFleet(t)
 	f.create(4, inPlace("1"))
@@ -134,7 +134,7 @@ func (f *fleet) selects(machines []v1beta1.Machine) {
 	}
 }
 
-// D-25, D-26, D-27
+// Rules: manual-selection-updates, withdrawn-selection-harmless, waits-for-selection.
 func TestInPlaceBySelection(t *testing.T) {
 	f := newFleet(t)
 	f.create(6, inPlace("2"), bySelection)
@@ -183,7 +183,7 @@ func (f *fleet) ofClass(class string) (found []v1beta1.Machine) {
 	return found
 }
 
-// D-13
+// Rule: in-place-hands-over.
 func TestAnotherStrategyMidwayFinishesWhatIsUnderWay(t *testing.T) {
 	f := newFleet(t)
 	f.create(5, inPlace("2"))

@@ -66,7 +66,7 @@ func TestADeploymentThatWasReplacedMeanwhileAdoptsNothing(t *testing.T) {
 	}
 }
 
-// D-10
+// Rule: owners-decide-shared-selector.
 func TestTwoDeploymentsWithOneSelectorDoNotFight(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
@@ -135,7 +135,7 @@ func TestAFormerSetOfThatRevisionHasToBeGoneFirst(t *testing.T) {
 
 // Another version of this program may compute other hashes or names of sets: that must not cause a rollout.
 //
-// D-1.
+// Rule: only-template-changes-roll.
 func TestAnUpgradeRollsNothing(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
@@ -158,7 +158,7 @@ func TestAnUpgradeRollsNothing(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 3})
 }
 
-// D-1
+// Rule: only-template-changes-roll.
 func TestWhatDoesNotRollReachesOldAndNewSetsInPlace(t *testing.T) {
 	b := newBench(t)
 	b.create(3, func(d *v1beta1.MachineDeployment) {
@@ -241,7 +241,7 @@ func TestAProcessThatIsStoppedAddsAndExchangesNothing(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionFrozen, metav1.ConditionFalse, v1beta1.ReasonThawed)
 }
 
-// D-25, D-27
+// Rules: manual-selection-updates, waits-for-selection.
 func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	b := newBench(t)
 	registry := prometheus.NewRegistry()

@@ -147,7 +147,7 @@ func (b *tainter) midway() {
 
 // One patch taints a Node, in the first pass of a rollout; Nodes that need no change are not written.
 //
-// D-20
+// Rule: outdated-node-taints.
 func TestOutdatedNodesAreTaintedDuringARollout(t *testing.T) {
 	b := newTainter(t)
 	b.midway()
@@ -185,7 +185,7 @@ func TestOutdatedNodesAreTaintedDuringARollout(t *testing.T) {
 	b.wantMarks("somebody has to delete the old machines", map[string]int{})
 }
 
-// D-20
+// Rule: outdated-node-taints.
 func TestTaintsAreRemovedWhenSwitchedOff(t *testing.T) {
 	b := newTainter(t)
 	b.midway()
@@ -198,7 +198,7 @@ func TestTaintsAreRemovedWhenSwitchedOff(t *testing.T) {
 
 // A failure with one Node does not affect the others, and is retried.
 //
-// D-20
+// Rule: outdated-node-taints.
 func TestTaintsAreBestEffort(t *testing.T) {
 	b := newTainter(t)
 	b.midway()
@@ -248,7 +248,7 @@ func TestTaintsAreBestEffort(t *testing.T) {
 	b.wantWritten("after the conflict", 1)
 }
 
-// D-20
+// Rule: outdated-node-taints.
 func TestTaintsWaitForTheTargetCluster(t *testing.T) {
 	b := newTainter(t)
 	b.midway()
@@ -290,7 +290,7 @@ func TestNodeTainterDebouncesEvents(t *testing.T) {
 	}
 }
 
-// D-22
+// Rule: labels-too-long-refused.
 func TestATemplateWithTooManyLabelsIsRefused(t *testing.T) {
 	crowd := func(labels, annotations int) func(*v1beta1.MachineDeployment) {
 		return func(d *v1beta1.MachineDeployment) {

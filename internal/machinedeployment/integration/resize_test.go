@@ -12,7 +12,7 @@ import (
 // A change of replicas is shared once, also while all machines are of an old revision: if the deployment did not record
 // that the sets were resized, it would grow the old set for the change, and shrink it for the rollout, without end.
 //
-// D-4.
+// Rule: scale-during-rollout-in-proportion.
 func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("0", "1"))
@@ -32,7 +32,7 @@ func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T)
 // If the cache is older than the deployment's specification, machines are read live: an autoscaler annotates machines
 // just before it lowers replicas.
 //
-// D-4.
+// Rule: scale-during-rollout-in-proportion.
 func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
 	b := newBench(t)
 	b.create(4, rolling("2", "0"))

@@ -11,7 +11,7 @@ import (
 
 // A deployment that is gone gets no new set, even if the cache still has it: its machines would have no owner.
 //
-// D-2.
+// Rule: surge-and-unavailable-kept.
 func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
@@ -28,7 +28,7 @@ func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {
 
 // A process that starts with an old cache does not undo what its predecessor carried out.
 //
-// D-2.
+// Rule: surge-and-unavailable-kept.
 func TestAProcessThatBeginsWithAnOldCacheTakesNothingBack(t *testing.T) {
 	b := newBench(t)
 	b.create(3)

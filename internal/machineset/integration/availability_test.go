@@ -61,7 +61,7 @@ func (b *bench) changeDeployment(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.admin.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// S-16: replicas that were lowered because of an unavailable machine cost no available machine later.
+// Rule set-keeps-deployment-available: replicas that were lowered because of an unavailable machine cost no available machine later.
 func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	b := newBench(t)
 	rollout(b, 3, 3, 1)
@@ -87,7 +87,7 @@ func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1})
 }
 
-// S-16: the cached deployment and its cached sets do not count if they may be stale.
+// Rule set-keeps-deployment-available: the cached deployment and its cached sets do not count if they may be stale.
 func TestAStaleCacheCostsNoAvailableMachine(t *testing.T) {
 	for name, stale := range map[string]func(*bench){
 		"of the deployment": func(b *bench) {
@@ -124,7 +124,7 @@ func TestAStaleCacheCostsNoAvailableMachine(t *testing.T) {
 	}
 }
 
-// S-16: nothing blocks a set whose deployment is gone or has no replicas.
+// Rule set-keeps-deployment-available: nothing blocks a set whose deployment is gone or has no replicas.
 func TestADeploymentBlocksNoDeletionForEver(t *testing.T) {
 	for name, end := range map[string]func(*bench){
 		"deleted": func(b *bench) {
@@ -153,7 +153,7 @@ func TestADeploymentBlocksNoDeletionForEver(t *testing.T) {
 	}
 }
 
-// S-19: a set whose replicas are more than its deployment may have by now replaces nothing.
+// Rule set-keeps-surge: a set whose replicas are more than its deployment may have by now replaces nothing.
 func TestNoMachineIsMadeBeyondWhatTheDeploymentMayHave(t *testing.T) {
 	b := newBench(t)
 	rollout(b, 3, 3, 1)

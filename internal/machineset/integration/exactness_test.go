@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-1.
+// Rule: exact-number-of-machines.
 func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 	b := newBench(t)
 	b.must(b.admin.Create(b.ctx, &v1beta1.MachineClass{
@@ -59,7 +59,7 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 
 // A cache without the machines that a predecessor created must not cause more creations.
 //
-// S-1.
+// Rule: exact-number-of-machines.
 func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -123,7 +123,7 @@ func TestFirstLiveListTrimsWhatADyingLeaderMade(t *testing.T) {
 
 // A create whose response is lost took effect. The machine must count although the cache does not have it yet.
 //
-// S-1.
+// Rule: exact-number-of-machines.
 func TestLostAnswersDoNotMakeTwins(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)
@@ -148,7 +148,7 @@ func TestLostAnswersDoNotMakeTwins(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReplicaFailure, metav1.ConditionFalse, v1beta1.ReasonNoFailure)
 }
 
-// S-2.
+// Rule: unique-machine-names.
 func TestNamesThatExist(t *testing.T) {
 	b := newBench(t)
 	b.orphan("taken", func(m *v1beta1.Machine) { m.Labels = map[string]string{"pool": "others"} })
@@ -176,7 +176,7 @@ func TestNamesThatExist(t *testing.T) {
 	}
 }
 
-// S-2.
+// Rule: unique-machine-names.
 func TestRefusedCreatesAreFewAndBackOff(t *testing.T) {
 	b := newBench(t)
 	b.newSet(50)
@@ -218,7 +218,7 @@ func TestRefusedCreatesAreFewAndBackOff(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReplicaFailure, metav1.ConditionFalse, v1beta1.ReasonNoFailure)
 }
 
-// S-1.
+// Rule: exact-number-of-machines.
 func TestAStaleSetIsNotActedUpon(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -232,7 +232,7 @@ func TestAStaleSetIsNotActedUpon(t *testing.T) {
 	b.wantLives(2)
 }
 
-// S-12.
+// Rule: frozen-set-only-deletes.
 func TestASetBeingDeletedMakesNothing(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2, func(s *v1beta1.MachineSet) { s.Finalizers = []string{metav1.FinalizerDeleteDependents} })
@@ -250,7 +250,7 @@ func TestASetBeingDeletedMakesNothing(t *testing.T) {
 	b.wantLives(0)
 }
 
-// S-4.
+// Rule: machine-ceiling.
 func TestCeiling(t *testing.T) {
 	b := newBench(t)
 	b.newSet(10)
@@ -275,7 +275,7 @@ func TestCeiling(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReplicaFailure, metav1.ConditionFalse, v1beta1.ReasonNoFailure)
 }
 
-// S-12.
+// Rule: frozen-set-only-deletes.
 func TestFreezeStopsCreationOnly(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)

@@ -56,7 +56,7 @@ func (b *bench) ofSet(set *v1beta1.MachineSet) (n int) {
 	return n
 }
 
-// S-13: with an order, a set hands machines over by one patch for each, and deletes and creates none.
+// Rule handover-gives-surplus: with an order, a set hands machines over by one patch for each, and deletes and creates none.
 func TestMachinesAreHandedOver(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 4, 0)
@@ -94,7 +94,7 @@ func TestMachinesAreHandedOver(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 }
 
-// S-13: the order names more machines than the surplus, or than exist.
+// Rule handover-gives-surplus: the order names more machines than the surplus, or than exist.
 func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	for _, replicas := range []int32{0, 2} {
 		b := newBench(t)
@@ -110,7 +110,7 @@ func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	}
 }
 
-// S-13: without a receiving set nothing happens, least of all a deletion.
+// Rule handover-gives-surplus: without a receiving set nothing happens, least of all a deletion.
 func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	for name, spoil := range map[string]func(b *bench, other *v1beta1.MachineSet){
 		"no such set":     func(b *bench, _ *v1beta1.MachineSet) { b.changeSet(order("nobody:2", 1)) },
@@ -148,7 +148,7 @@ func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	}
 }
 
-// S-13: the order is taken back at the last moment, and the cache does not have that yet.
+// Rule handover-gives-surplus: the order is taken back at the last moment, and the cache does not have that yet.
 func TestAnOrderIsConfirmedLive(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 3, 0)
@@ -166,7 +166,7 @@ func TestAnOrderIsConfirmedLive(t *testing.T) {
 	}
 }
 
-// S-14: a set neither deletes nor replaces machines that it received until the deployment has counted them.
+// Rule handover-receiver-waits: a set neither deletes nor replaces machines that it received until the deployment has counted them.
 func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 2, 0)
@@ -212,7 +212,7 @@ func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b.wantLives(3)
 }
 
-// S-13: a set without a deployment ignores the annotations, so they cannot block it.
+// Rule handover-gives-surplus: a set without a deployment ignores the annotations, so they cannot block it.
 func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -222,7 +222,7 @@ func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b.wantLives(1)
 }
 
-// S-15: a failed machine that a person wants to inspect is not deleted.
+// Rule preserved-before-replaced: a failed machine that a person wants to inspect is not deleted.
 func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)

@@ -122,7 +122,7 @@ func liveOf(machines []v1beta1.Machine) int {
 	return n
 }
 
-// S-11.
+// Rule: status-writes-spaced.
 func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 	b := newBench(t)
 	calls := controller(b)
@@ -228,7 +228,7 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 
 // minReadySeconds passes without an event.
 //
-// S-10.
+// Rule: available-after-min-ready.
 func TestAvailabilityComesByTimeAlone(t *testing.T) {
 	b := newBench(t)
 	controller(b)

@@ -64,7 +64,7 @@ func TestScaleSubresourceAndDeleteAnnotations(t *testing.T) {
 
 // The cache has the set with fewer replicas, but not the delete annotation that was written before.
 //
-// S-6.
+// Rule: victims-from-fresh-view.
 func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -93,7 +93,7 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 	b.wantLives(2)
 }
 
-// S-6.
+// Rule: victims-from-fresh-view.
 func TestStaleDeleteAnnotationsOfAnAutoscalerAreRemoved(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -117,7 +117,7 @@ func TestStaleDeleteAnnotationsOfAnAutoscalerAreRemoved(t *testing.T) {
 	}
 }
 
-// S-3.
+// Rule: adopt-only-when-missing.
 func TestAdoptionAndRelease(t *testing.T) {
 	b := newBench(t)
 	b.orphan("found")
@@ -153,7 +153,7 @@ func TestAdoptionAndRelease(t *testing.T) {
 
 // The cache has an orphan that is being deleted by now, and one that is gone.
 //
-// S-3.
+// Rule: adopt-only-when-missing.
 func TestAdoptionReadsLive(t *testing.T) {
 	b := newBench(t)
 	b.orphan("leaving", func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} })
@@ -185,7 +185,7 @@ func TestPreservedMachinesBelongToNoSet(t *testing.T) {
 	b.wantLives(1)
 }
 
-// S-9.
+// Rule: labels-reach-machines-in-place.
 func TestTemplateReachesMachinesInOnePatchEach(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2, func(s *v1beta1.MachineSet) {
@@ -222,7 +222,7 @@ func TestTemplateReachesMachinesInOnePatchEach(t *testing.T) {
 	b.wantCalls(map[string]int{"patch": 0})
 }
 
-// S-7.
+// Rule: remediation-budget.
 func TestRemediationOfASetAlone(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -295,7 +295,7 @@ func TestRemediationReadsLive(t *testing.T) {
 	}
 }
 
-// S-7.
+// Rule: remediation-budget.
 func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	b := newBench(t)
 	d := &v1beta1.MachineDeployment{
@@ -339,7 +339,7 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1, "create": 1}) // 50% of 6, less 2.
 }
 
-// S-20: a set that loses all its spot instances has new ones after one join time, not after one for each.
+// Rule vanished-replaced-at-once: a set that loses all its spot instances has new ones after one join time, not after one for each.
 func TestVanishedMachinesAreReplacedTogether(t *testing.T) {
 	b := newBench(t)
 	b.newSet(12)
@@ -354,7 +354,7 @@ func TestVanishedMachinesAreReplacedTogether(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 8, "create": 8})
 }
 
-// S-21.
+// Rule: remediation-budget-of-owner.
 func TestASetAloneHasABudgetOfItsOwn(t *testing.T) {
 	b := newBench(t)
 	b.newSet(6, func(s *v1beta1.MachineSet) { s.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromString("50%")) })
@@ -369,7 +369,7 @@ func TestASetAloneHasABudgetOfItsOwn(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 3, "create": 3})
 }
 
-// S-8.
+// Rule: rejected-configuration-stops-creation.
 func TestRefusedConfigurationsAreNotRepeated(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -389,7 +389,7 @@ func TestRefusedConfigurationsAreNotRepeated(t *testing.T) {
 	}
 }
 
-// S-10.
+// Rule: available-after-min-ready.
 func TestAvailabilityCountsMinReadySeconds(t *testing.T) {
 	b := newBench(t)
 	b.clock.SetTime(b.clock.Now().Truncate(time.Second))
@@ -410,7 +410,7 @@ func TestAvailabilityCountsMinReadySeconds(t *testing.T) {
 	}
 }
 
-// S-11.
+// Rule: status-writes-spaced.
 func TestCountsAreWrittenEveryTwoSecondsAtMost(t *testing.T) {
 	b := newBench(t)
 	b.newSet(20)

@@ -127,7 +127,7 @@ func TestBeforeTheElectionNothingMayBeDoneAndNothingIsCancelled(t *testing.T) {
 	}
 }
 
-// P-4.
+// Rule: lease-counts-from-send.
 func TestTheFenceClosesADeadlineAfterTheLastRenewalAndNotBefore(t *testing.T) {
 	f, lock, api := elected(t)
 	for range 5 {
@@ -155,7 +155,7 @@ func TestWorkIsCancelledByTheFencesOwnTimer(t *testing.T) {
 	mustReport(t, f)
 }
 
-// P-4.
+// Rule: lease-counts-from-send.
 func TestTheTimeBeforeTheRequestCounts(t *testing.T) {
 	f, lock, api := elected(t)
 	api.took = 4 * time.Second
@@ -365,7 +365,7 @@ func (r *recordedTransport) RoundTrip(request *http.Request) (*http.Response, er
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: request}, nil
 }
 
-// P-3.
+// Rule: writes-check-lease.
 func TestNoWriteGetsPastAClosedFence(t *testing.T) {
 	f, _, api := elected(t)
 	sent := &recordedTransport{}

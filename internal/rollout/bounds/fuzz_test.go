@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzResolve (D-2) resolves arbitrary values of strategies. An error names the field. Other results leave a machine to
+// FuzzResolve (rule surge-and-unavailable-kept) resolves arbitrary values of strategies. An error names the field. Other results leave a machine to
 // move with, and cause no overflow. Values that the CRD admits cause no error, and resolve to what they specify.
 func FuzzResolve(f *testing.F) {
 	for i, value := range []string{"0", "1", "-1", "0%", "1%", "100%", "101%", "1.5%", "%", "", "some", "2147483647",

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-13
+// Rule: handover-gives-surplus.
 func TestOrderOf(t *testing.T) {
 	for value, want := range map[string]Order{
 		"web-b:3": {To: "web-b", Machines: 3},
@@ -40,7 +40,7 @@ func TestOrderOf(t *testing.T) {
 	}
 }
 
-// S-13: a set follows the annotations only if a deployment controls it, and only the set that the deployment chose
+// Rule handover-gives-surplus: a set follows the annotations only if a deployment controls it, and only the set that the deployment chose
 // receives.
 func TestOrdersBetweenSets(t *testing.T) {
 	set := func(name, owner, kind string) *v1beta1.MachineSet {
@@ -79,7 +79,7 @@ func TestOrdersBetweenSets(t *testing.T) {
 	}
 }
 
-// D-14
+// Rule: updating-counts-as-unavailable.
 func TestUpdatingAndUpdateRejected(t *testing.T) {
 	const generation = 5
 	for name, test := range map[string]struct {

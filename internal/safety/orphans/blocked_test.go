@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// F-41.
+// Rule: most-orphaned-needs-confirmation.
 func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
@@ -96,7 +96,7 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 
 // A list of the cloud may show for a while what Machines removed in order.
 //
-// F-41.
+// Rule: most-orphaned-needs-confirmation.
 func TestOrphansThatOnePassSawDoNotMakeOthersMost(t *testing.T) {
 	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
 		Live: map[types.UID]bool{}, Before: seen(lost(0), lost(1))}
@@ -110,7 +110,7 @@ func TestOrphansThatOnePassSawDoNotMakeOthersMost(t *testing.T) {
 	}
 }
 
-// F-42.
+// Rule: ready-orphan-needs-confirmation.
 func TestAnOrphanWhoseNodeIsReadyWaitsForAPerson(t *testing.T) {
 	in := lost(1)
 	s := State{
@@ -127,7 +127,7 @@ func TestAnOrphanWhoseNodeIsReadyWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// F-45.
+// Rule: person-confirms-removal.
 func TestAConfirmationHoldsForADayAtMost(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, "true": false, "2026-03-01": false, "2026-03-01T13:00:00Z": true, "2026-03-01T14:00:00+01:00": true,
@@ -145,7 +145,7 @@ func TestAConfirmationHoldsForADayAtMost(t *testing.T) {
 	}
 }
 
-// F-41, F-45.
+// Rules: most-orphaned-needs-confirmation, person-confirms-removal.
 func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 	w := newWorld(t)
 	var lost []provider.Instance

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// F-12.
+// Rule: orphan-removed-after-two-passes.
 func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
@@ -45,7 +45,7 @@ func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
 
 // What takes the provider long is asked for again, and counted once.
 //
-// F-13.
+// Rule: orphan-removals-limited.
 func TestARemovalThatTakesLongIsFollowed(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
@@ -63,7 +63,7 @@ func TestARemovalThatTakesLongIsFollowed(t *testing.T) {
 	w.want()
 }
 
-// F-14.
+// Rule: no-orphans-in-outage.
 func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.classOf("twin", "small")
@@ -76,7 +76,7 @@ func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 	w.want()
 }
 
-// F-31.
+// Rule: one-list-per-scope.
 func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.scopeOf = func(class provider.Class) (string, error) { return "the account", nil }
@@ -102,7 +102,7 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	}
 }
 
-// F-31.
+// Rule: one-list-per-scope.
 func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.scopeOf = func(class provider.Class) (string, error) {
@@ -133,7 +133,7 @@ func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
 
 // A list that fails says nothing of any class that it serves.
 //
-// F-14, F-31.
+// Rules: no-orphans-in-outage, one-list-per-scope.
 func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
@@ -153,7 +153,7 @@ func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	}
 }
 
-// F-12.
+// Rule: orphan-removed-after-two-passes.
 func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
@@ -167,7 +167,7 @@ func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 	w.want()
 }
 
-// F-12.
+// Rule: orphan-removed-after-two-passes.
 func TestAYoungInstanceIsLeftAlone(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MinAge = 2 * time.Hour })
 	orphan := w.lost(1)
@@ -179,7 +179,7 @@ func TestAYoungInstanceIsLeftAlone(t *testing.T) {
 	w.want()
 }
 
-// F-12.
+// Rule: orphan-removed-after-two-passes.
 func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
@@ -211,7 +211,7 @@ func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
 // A cloud whose reads are behind does not find what it lists, and its driver calls gone what it does not find. The
 // orphan goes anyway, and one that is still listed when it is gone is asked for in vain.
 //
-// F-29.
+// Rule: orphan-gone-when-unlisted.
 func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
@@ -238,7 +238,7 @@ func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
 }
 
-// F-13.
+// Rule: orphan-removals-limited.
 func TestOnePassRemovesOnlySoMany(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MaxDeletes = 2 })
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
@@ -274,7 +274,7 @@ func TestOnePassRemovesOnlySoMany(t *testing.T) {
 	}
 }
 
-// F-13.
+// Rule: orphan-removals-limited.
 func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
 	var all []provider.Instance
@@ -299,7 +299,7 @@ func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// F-11.
+// Rule: orphan-without-machine.
 func TestAFleetInOrderCostsNoListOfMachines(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m", "small", "sim:///m")
@@ -311,7 +311,7 @@ func TestAFleetInOrderCostsNoListOfMachines(t *testing.T) {
 	}
 }
 
-// F-14.
+// Rule: no-orphans-in-outage.
 func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.class("other")
@@ -354,7 +354,7 @@ func (w *world) secret(name string) client.Object {
 
 // A list that never ends must not end the process, or the pass.
 //
-// F-14.
+// Rule: no-orphans-in-outage.
 func TestADriverWhoseListDoesNotGetOnHarmsNobodyElse(t *testing.T) {
 	w := newWorld(t)
 	w.lost(1)
@@ -365,7 +365,7 @@ func TestADriverWhoseListDoesNotGetOnHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-// F-16.
+// Rule: missing-instance-asks-machine.
 func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.class("other")
@@ -401,7 +401,7 @@ func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
 	}
 }
 
-// F-16.
+// Rule: missing-instance-asks-machine.
 func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"a", "b"} {

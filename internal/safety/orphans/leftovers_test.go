@@ -18,7 +18,7 @@ func part(n int) provider.Leftover {
 		MachineKey: in.MachineKey, LaunchTime: in.LaunchTime}
 }
 
-// F-30.
+// Rule: leftover-parts-are-orphans.
 func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -93,7 +93,7 @@ func (w *world) leave(n int, ids ...string) (l provider.Leftover) {
 	return l
 }
 
-// F-30.
+// Rule: leftover-parts-are-orphans.
 func TestPartsOfAMachineThatIsGoneAreRemovedInTheSecondPass(t *testing.T) {
 	w := newWorld(t)
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
@@ -121,7 +121,7 @@ func TestPartsOfAMachineThatIsGoneAreRemovedInTheSecondPass(t *testing.T) {
 	}
 }
 
-// F-30.
+// Rule: leftover-parts-are-orphans.
 func TestPartsOfAMachineThatExistsAreItsOwn(t *testing.T) {
 	w := newWorld(t)
 	launching := w.machine("launching", "small", "")
@@ -141,7 +141,7 @@ func TestPartsOfAMachineThatExistsAreItsOwn(t *testing.T) {
 
 // A list lags; what is asked last decides.
 //
-// F-30.
+// Rule: leftover-parts-are-orphans.
 func TestPartsOfAnInstanceThatTheListLacksAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	l := w.leave(1, "x/nic-0")

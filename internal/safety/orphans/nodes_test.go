@@ -77,7 +77,7 @@ func (w *world) nodeOf(c client.Client, name string) *corev1.Node {
 	return node
 }
 
-// F-42, F-45.
+// Rules: ready-orphan-needs-confirmation, person-confirms-removal.
 func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	live, cached, drainer, epoch := w.target()
@@ -127,7 +127,7 @@ func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 	w.wantBlocked("small", "", "")
 }
 
-// F-42.
+// Rule: ready-orphan-needs-confirmation.
 func TestAReadyNodeThatTheCacheLacksKeepsItsInstance(t *testing.T) {
 	for name, id := range map[string]string{"not Ready in the cache": "", "a Node without a provider ID": "sim:///other"} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestAReadyNodeThatTheCacheLacksKeepsItsInstance(t *testing.T) {
 	}
 }
 
-// F-43.
+// Rule: node-of-removed-instance-deleted.
 func TestTheDeadNodeOfACollectedInstanceIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
@@ -195,7 +195,7 @@ func (w *world) remember(live, cached client.Client, name string) {
 	}
 }
 
-// F-43.
+// Rule: node-of-removed-instance-deleted.
 func TestTheNodeOfACollectedInstanceStaysWhileItIsReadyOrAMachineHasIt(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()

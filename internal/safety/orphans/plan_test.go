@@ -43,7 +43,8 @@ func seen(instances ...provider.Instance) Observations {
 	return out
 }
 
-// F-10, F-11, F-12, F-13, F-14.
+// Rules: instance-owned-by-tags, orphan-without-machine, orphan-removed-after-two-passes, orphan-removals-limited,
+// no-orphans-in-outage.
 func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -140,7 +141,7 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 	}
 }
 
-// F-13.
+// Rule: orphan-removals-limited.
 func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
 	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: Observations{}}
 	s.MaxDeletes = 2
@@ -170,7 +171,7 @@ func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
 	}
 }
 
-// F-12.
+// Rule: orphan-removed-after-two-passes.
 func TestWhatIsReadLastDecides(t *testing.T) {
 	planned := lost(1)
 	for name, tc := range map[string]struct {
@@ -207,7 +208,7 @@ func TestWhatIsReadLastDecides(t *testing.T) {
 
 // Whatever the world looks like: what is removed was seen before, is old, ours, and has no Machine.
 //
-// F-10, F-11, F-12, F-13.
+// Rules: instance-owned-by-tags, orphan-without-machine, orphan-removed-after-two-passes, orphan-removals-limited.
 func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, uint8(3), false)
 	f.Add([]byte{255, 254, 253, 16, 32, 64, 128, 7, 15, 31, 63, 127}, uint8(0), true)

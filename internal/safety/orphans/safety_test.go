@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// F-10.
+// Rule: instance-owned-by-tags.
 func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	w := newWorld(t)
 	instances := []provider.Instance{
@@ -37,7 +37,7 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	}
 }
 
-// F-11.
+// Rule: orphan-without-machine.
 func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
 	w := newWorld(t)
 	observations := Observations{}
@@ -57,7 +57,7 @@ func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
 	}
 }
 
-// F-11.
+// Rule: orphan-without-machine.
 func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
@@ -98,7 +98,7 @@ func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 	w.want(rescued)
 }
 
-// F-11.
+// Rule: orphan-without-machine.
 func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 	var second string // the token of the second page, for the one case that needs it
 	for name, spoil := range map[string]func(list *metav1.PartialObjectMetadataList, page int) error{
@@ -173,7 +173,7 @@ func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 	}
 }
 
-// F-11.
+// Rule: orphan-without-machine.
 func TestNoMachineAtAllIsAnAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.lost(1)
@@ -182,7 +182,7 @@ func TestNoMachineAtAllIsAnAnswer(t *testing.T) {
 	w.want()
 }
 
-// F-14.
+// Rule: no-orphans-in-outage.
 func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
@@ -210,7 +210,7 @@ func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
 	w.want()
 }
 
-// F-14.
+// Rule: no-orphans-in-outage.
 func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
 	w := newWorld(t)
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
@@ -236,7 +236,7 @@ func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
 	w.want(orphans[1:]...)
 }
 
-// F-15.
+// Rule: cluster-id-mismatch-stops-collection.
 func TestAnotherClusterIDStopsTheCollection(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)

@@ -26,7 +26,7 @@ func recorded(s *Observation) { s.Recorded = s.Live }
 
 // What is too much, and when enough of it is gone.
 //
-// F-20, F-22, F-23, F-24.
+// Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery, unfreeze-annotation.
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
 		// before are checked first; steps that follow from them are taken.
@@ -88,7 +88,7 @@ func TestDecide(t *testing.T) {
 
 // A set that was taken over with its machines is no overshoot.
 //
-// F-22.
+// Rule: former-size-tolerated.
 func TestWhatASetBringsAlongIsToleratedForAPeriod(t *testing.T) {
 	h := History{}.Learn(at(0, 3, 3), limits)
 	joined := at(100, 3, 13, recorded)
@@ -121,7 +121,7 @@ func TestLimits(t *testing.T) {
 
 // FuzzDecide takes a family through whatever may happen to it, and holds every step against what it may do.
 //
-// F-20, F-22, F-23.
+// Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery.
 func FuzzDecide(f *testing.F) {
 	f.Add(uint8(2), uint8(1), []byte{3, 3, 10, 3, 9, 30, 3, 9, 80, 3, 2, 90})
 	f.Add(uint8(0), uint8(0), []byte{200, 200, 1, 1, 200, 50, 1, 200, 61, 1, 1, 61})

@@ -12,7 +12,7 @@ import (
 
 // Whatever changes a count or what it is held against is checked; progress of machines and statuses are not.
 //
-// F-26.
+// Rule: freeze-confirmed-live.
 func TestWhatIsNews(t *testing.T) {
 	now := metav1.Now()
 	machine := func(f func(*v1beta1.Machine)) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// P-1.
+// Rule: bad-flags-end-process.
 func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 	for flag, refused := range map[string]string{
 		"":                           "",

@@ -19,7 +19,7 @@ import (
 // are no secrets. It serves those only to those that the flag grants it: the namespace and the application must both
 // be right.
 //
-// C-7.
+// Rule: workload-identity-by-namespace.
 func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 	key, _ := newKey(t)
 	const subject = "system:serviceaccount:machinist-system:machinist-provider-azure"
@@ -76,7 +76,7 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 // A tenant who may create Machines of a class that allows adoption names a virtual machine of another resource group
 // that the credentials reach, to have it deleted with the Machine. It is not tagged, so nothing is ever done to it.
 //
-// C-8.
+// Rule: azure-adopts-marked-only.
 func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)

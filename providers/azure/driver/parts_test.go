@@ -47,7 +47,7 @@ func (c *cloud) destroy(name string) {
 	}
 }
 
-// F-30.
+// Rule: leftover-parts-are-orphans.
 func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
@@ -102,7 +102,7 @@ func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
 	})
 }
 
-// F-30.
+// Rule: leftover-parts-are-orphans.
 func TestAListThatFailsAmongThePartsFails(t *testing.T) {
 	c := newCloud(t, nil)
 	for _, operation := range []string{"NetworkInterfaces_List", "PublicIPAddresses_List", "Disks_ListByResourceGroup"} {
@@ -129,7 +129,7 @@ func TestAListThatFailsAmongThePartsFails(t *testing.T) {
 	}
 }
 
-// F-31.
+// Rule: one-list-per-scope.
 func TestOneListServesAllClassesOfAResourceGroup(t *testing.T) {
 	d := newCloud(t, nil).driver()
 	scope := func(class provider.Class) string {

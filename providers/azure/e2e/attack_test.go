@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// C-7. Three ids that are no secrets do not lend a tenant the provider's own identity.
+// Rule workload-identity-by-namespace. Three ids that are no secrets do not lend a tenant the provider's own identity.
 func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 	// What a pod with a workload identity has.
 	token := filepath.Join(t.TempDir(), "token")

@@ -17,7 +17,7 @@ import (
 // casesPerKind is how many generated objects of each kind the ordinary test tries. The fuzz test goes on from there.
 const casesPerKind = 1000
 
-//
+// Rule: bad-input-names-field.
 func TestWhatTheCRDsAdmitGoDecodes(t *testing.T) {
 	for i, k := range loadKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestWhatTheCRDsAdmitGoDecodes(t *testing.T) {
 
 // Each hostile value alone, in each place: here no other fault can hide what it does.
 //
-//
+// Rule: bad-input-names-field.
 func TestHostileValuesInEachPosition(t *testing.T) {
 	for _, k := range loadKinds(t) {
 		t.Run(k.name, func(t *testing.T) {

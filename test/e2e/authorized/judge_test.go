@@ -26,7 +26,7 @@ var (
 	all    = []Grant{control, tokens, evict, record}
 )
 
-// P-11.
+// Rule: roles-are-minimal.
 func TestJudge(t *testing.T) {
 	get := func(ns string) auditlog.Request {
 		return auditlog.Request{User: "p", Verb: "get", Resource: "secrets", Namespace: ns, Name: "a", Code: 200}
@@ -97,7 +97,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// P-11.
+// Rule: roles-are-minimal.
 func TestANeedlessVerbIsFound(t *testing.T) {
 	folder := t.TempDir()
 	needless := Grant{Role: config.ProviderTarget, Verb: "delete", Resource: "persistentvolumes"}
@@ -133,7 +133,7 @@ func entry(user, verb, resource, ns, name string) string {
 		resource, ns, name)
 }
 
-// P-11.
+// Rule: roles-are-minimal.
 func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 	folder := t.TempDir()
 	log := func(name, content string) string {
@@ -172,7 +172,7 @@ func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 	}
 }
 
-// P-11.
+// Rule: roles-are-minimal.
 func TestRolesAreAboutCertainVerbsOfCertainResources(t *testing.T) {
 	for _, p := range processes() {
 		for _, role := range []config.Role{p.control, p.target} {

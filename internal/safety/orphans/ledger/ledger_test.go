@@ -30,7 +30,7 @@ func read(t *testing.T, c client.Client, key string) (Page, int) {
 
 // Whatever a cloud calls its instances, and however many there are: a page fits, and it says how many there are.
 //
-// F-28.
+// Rule: orphan-report-kept.
 func TestAPageIsBounded(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	page := Page{Provider: "sim", Total: 5000}
@@ -49,7 +49,7 @@ func TestAPageIsBounded(t *testing.T) {
 	}
 }
 
-// F-28.
+// Rule: orphan-report-kept.
 func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
 	conflicts := 0
 	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
@@ -79,7 +79,7 @@ func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
 
 // Another one's rubbish in the way is replaced, not kept for ever.
 //
-// F-28.
+// Rule: orphan-report-kept.
 func TestAPageThatCannotBeReadIsReplaced(t *testing.T) {
 	stored := &corev1.ConfigMap{Data: map[string]string{"sim": "{"}}
 	stored.Namespace, stored.Name = "system", Name

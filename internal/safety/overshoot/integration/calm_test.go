@@ -11,7 +11,7 @@ import (
 
 // What a late cache shows too many of is not frozen, and the API server is not asked again and again.
 //
-// F-26.
+// Rule: freeze-confirmed-live.
 func TestALateCacheFreezesNothing(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -32,7 +32,7 @@ func TestALateCacheFreezesNothing(t *testing.T) {
 
 // Machines that are on their way or preserved are no overshoot.
 //
-// F-20.
+// Rule: overshoot-freezes-owner.
 func TestMachinesThatDoNotCount(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -57,7 +57,7 @@ func TestMachinesThatDoNotCount(t *testing.T) {
 
 // A fleet that is made smaller has a period for it, also under a process that did not see it larger.
 //
-// F-22.
+// Rule: former-size-tolerated.
 func TestScalingDownIsNoOvershoot(t *testing.T) {
 	for name, restarted := range map[string]bool{"same process": false, "new process": true} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestScalingDownIsNoOvershoot(t *testing.T) {
 
 // A machine that is handed over within a deployment may show up at both sets, and counts once.
 //
-// F-21.
+// Rule: overshoot-counts-family.
 func TestMachinesThatAreHandedOverCountOnce(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(4)
@@ -110,7 +110,7 @@ func TestMachinesThatAreHandedOverCountOnce(t *testing.T) {
 
 // A freeze that is cut off is completed, and in a settled fleet nothing is written.
 //
-// F-23, F-26.
+// Rules: freeze-ends-with-recovery, freeze-confirmed-live.
 func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
 	for name, cutAt := range map[string]int{"before the condition": 2, "before the set": 3,
 		"before the set's condition": 4} {
@@ -150,7 +150,7 @@ func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
 
 // A freeze that is cut off lasts as long as any other, also where what it was for is over before it is completed.
 //
-// F-23.
+// Rule: freeze-ends-with-recovery.
 func TestAFreezeThatWasCutOffIsNoShorter(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
@@ -174,7 +174,7 @@ func TestAFreezeThatWasCutOffIsNoShorter(t *testing.T) {
 
 // What is left of a freeze of which the root was thawed goes, and a set that was let go is judged by itself.
 //
-// F-25.
+// Rule: freeze-by-person-kept.
 func TestAThawThatWasCutOffIsCompleted(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
@@ -194,7 +194,7 @@ func TestAThawThatWasCutOffIsCompleted(t *testing.T) {
 
 // A set that is taken over with its machines is scaled down by its new deployment, which is no overshoot.
 //
-// F-22.
+// Rule: former-size-tolerated.
 func TestASetThatIsTakenOverIsNoOvershoot(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)

@@ -14,7 +14,7 @@ import (
 // Somebody makes machines in the name of a set: it makes none until the surplus is gone, and reports it. It deletes the
 // surplus as ever.
 //
-// F-20, F-23.
+// Rules: overshoot-freezes-owner, freeze-ends-with-recovery.
 func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -67,7 +67,7 @@ func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
 
 // A deployment is counted as a whole, with its surge, and frozen with all its sets that have machines.
 //
-// F-20, F-21.
+// Rules: overshoot-freezes-owner, overshoot-counts-family.
 func TestADeploymentIsFrozenWithItsSets(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(3) // and a surge of 1
@@ -105,7 +105,7 @@ func TestADeploymentIsFrozenWithItsSets(t *testing.T) {
 
 // A person may end a freeze. It may begin again a period later.
 //
-// F-24.
+// Rule: unfreeze-annotation.
 func TestAPersonEndsAFreeze(t *testing.T) {
 	for _, of := range []string{"deployment", "set"} {
 		t.Run(of, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAPersonEndsAFreeze(t *testing.T) {
 
 // What a person froze stays frozen.
 //
-// F-25.
+// Rule: freeze-by-person-kept.
 func TestAPersonsFreezeIsLeftAlone(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
@@ -181,7 +181,7 @@ func TestAPersonsFreezeIsLeftAlone(t *testing.T) {
 
 // A label that a person puts over ours stays, also if that happens in the last moment.
 //
-// F-25.
+// Rule: freeze-by-person-kept.
 func TestAPersonMayFreezeWhileWeThaw(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)

@@ -88,7 +88,7 @@ func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 // Somebody makes machines in the name of a set, without end. Its deployment and it are frozen as long as that goes
 // on, and thaw by themselves.
 //
-// F-20, F-23.
+// Rules: overshoot-freezes-owner, freeze-ends-with-recovery.
 func TestAFloodFreezesItsOwnersUntilItEnds(t *testing.T) {
 	b := newBench(t)
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {

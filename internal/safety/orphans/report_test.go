@@ -25,7 +25,7 @@ func (w *world) page() (ledger.Page, string) {
 	return page, retained.ResourceVersion
 }
 
-// F-28.
+// Rule: orphan-report-kept.
 func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
@@ -68,7 +68,7 @@ func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 	}
 }
 
-// F-28.
+// Rule: orphan-report-kept.
 func TestWhatCouldNotBeListedIsRetainedToo(t *testing.T) {
 	w := newWorld(t)
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}

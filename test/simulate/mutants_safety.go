@@ -12,7 +12,7 @@ var withoutOwnAge = &mutant{
 
 // withoutBrake has a person confirm each removal of an orphan (rule person-confirms-removal).
 var withoutBrake = &mutant{
-	file: "internal/safety/orphans/blocked.go",
+	file: "internal/safety/orphans/confirm.go",
 	from: "slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool { return confirmed[source.GetUID()] })", to: "slices.Contains([]bool{true}, len(confirmed) >= 0)",
 }
 
@@ -74,7 +74,7 @@ func safetyMutants() []mutant {
 			scenario: "machines-lost", finds: "orphans: .* one of most",
 		},
 		{
-			name: "most-orphans-forgotten", file: "internal/safety/orphans/blocked.go",
+			name: "most-orphans-forgotten", file: "internal/safety/orphans/confirm.go",
 			from:     "&& blockedReason(class) == v1beta1.ReasonMostInstancesOrphaned {",
 			to:       "&& blockedReason(class) == \"\" && state.Now.IsZero() {",
 			scenario: "machines-lost", finds: "orphans: .* one of most",

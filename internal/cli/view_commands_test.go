@@ -170,7 +170,7 @@ func TestWhySaysWhatIsWaitedFor(t *testing.T) {
 	set := p.fleet()
 	p.lease("machinist-provider-sim", time.Second)
 	p.run("why", "machine/web-1-a").succeeds(t).prints(t, "Its MachineClass does not exist, or is being deleted.",
-		`Says:     MachineClass "small"[2J does not exist`, "You can:")
+		`Message:  MachineClass "small"[2J does not exist`, "You can:")
 	p.run("why", "md/web").succeeds(t).prints(t, "2 machines: Its MachineClass does not exist, or is being deleted.",
 		"Which:    web-1-a, web-1-b", "machinist-manager")
 	p.run("why", "ms/web-1").succeeds(t).prints(t, "2 machines: ")

@@ -217,9 +217,9 @@ func letGo(class string) Action {
 		}}
 }
 
-// answerBlock has a person do what a class asks for that has said for a while that orphans wait for one, once, and
+// answerBlock has a person do what a class asks for that has reported for some time that orphans wait for one, once, and
 // reports whether one did. A list that shows what is gone makes few orphans most of the instances of a small fleet.
-func (w *World) answerBlock() (bool, error) {
+func (w *World) answerBlock(after time.Duration) (bool, error) {
 	if w.safety.letGo || len(w.script) > 0 {
 		return false, nil
 	}
@@ -228,7 +228,7 @@ func (w *World) answerBlock() (bool, error) {
 		return false, client.IgnoreNotFound(err)
 	}
 	blocked := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
-	if blocked == nil || w.clock.at.Sub(blocked.LastTransitionTime.Time) < patience/2 {
+	if blocked == nil || w.clock.at.Sub(blocked.LastTransitionTime.Time) < after {
 		return false, nil
 	}
 	action := letGo(class.Name)

@@ -56,6 +56,8 @@ var regressions = []struct {
 		"nothing: the oracle did not see that a former leader had made the instance that is asked for again"},
 	{"autoscaler-roll", 7036418, "", "",
 		"nothing: the oracle took the size that an old set was last reported of for the one that was acted upon"},
+	{"orphans", 1, "lists-late", "16:freeze-MachineSet",
+		"nothing: no person confirmed a removal that was blocked only when a late list showed what had gone"},
 	{"autoscaler-roll", 7036418, "", "94:restart-1-back",
 		"nothing: the oracle held a machine to be of use that became so after its set had been reported to shrink"},
 	{"autoscaler-roll", 1, "", "290:denied-for-long,438:relist-Node",

@@ -65,7 +65,7 @@ func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	}
 }
 
-// keep stores a profile. One that cannot be had is reported of and no reason to end.
+// keep stores a profile. One that cannot be read is reported and is no reason to end.
 func (b *bench) keep(ctx context.Context, from profiled, what, file string) {
 	err := func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.address+"/debug/pprof/"+what, nil)

@@ -45,14 +45,14 @@ func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Result) {
 		if d.Spec.Strategy.Type != v1beta1.StrategyRollingUpdate && d.Spec.Strategy.Type != "" {
 			v.warn(strategy.Child("rollingUpdate"), "the strategy %s does not use it", d.Spec.Strategy.Type)
 		} else if all(u.MaxUnavailable) {
-			v.warn(strategy.Child("rollingUpdate", "maxUnavailable"), "100%% lets a rollout removes all machines at once")
+			v.warn(strategy.Child("rollingUpdate", "maxUnavailable"), "100%% lets a rollout remove all machines at once")
 		}
 	}
 	if u := d.Spec.Strategy.InPlace; u != nil {
 		if d.Spec.Strategy.Type != v1beta1.StrategyInPlace {
 			v.warn(strategy.Child("inPlace"), "the strategy %s does not use it", d.Spec.Strategy.Type)
 		} else if all(u.MaxUnavailable) {
-			v.warn(strategy.Child("inPlace", "maxUnavailable"), "100%% lets a rollout removes all machines at once")
+			v.warn(strategy.Child("inPlace", "maxUnavailable"), "100%% lets a rollout remove all machines at once")
 		}
 	}
 	v.remediation(spec.Child("remediation"), d.Spec.Remediation)

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// leaveTime is how long the webhook is served after the process was reported to end. An API server keeps its
-// connection until it is reported to leave it, which the answer to its next request does; the connections on which
+// leaveTime is how long the webhook is served after the process was asked to end. An API server keeps its
+// connection until it is asked to leave it, which the answer to its next request does; the connections on which
 // nothing came for that long are closed without a word.
 const leaveTime = 500 * time.Millisecond
 

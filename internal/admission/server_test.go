@@ -105,7 +105,7 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 	return ask, report, endWork, end
 }
 
-// A process that was reported to end answers on, and sends whoever asks to another connection, as long as its work
+// A process that was asked to end answers on, and sends whoever asks to another connection, as long as its work
 // takes.
 //
 // Rule: no-request-lost-in-renewal.

@@ -39,7 +39,7 @@ With strategy OnDelete nothing happens until somebody deletes machines. With str
 		result := rollout.Did(d, "restarted")
 		result.Warnings = rollout.Expect(d, true)
 		if after := d.Spec.RolloutAfter; after != nil && after.After(now) {
-			result.Warnings = append(result.Warnings, fmt.Sprintf("it had to be renewed at %s: that takes place now instead",
+			result.Warnings = append(result.Warnings, fmt.Sprintf("it had to be renewed at %s: it is renewed now instead",
 				after.UTC().Format(time.RFC3339)))
 		}
 		if err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &at }); err != nil {

@@ -85,7 +85,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 		return false, last.Again, nil
 	}, func(trouble error) {
 		live.Erase()
-		fmt.Fprintf(s.env.Err, "Lost observation of the rollout, trying again: %v\n", trouble)
+		fmt.Fprintf(s.env.Err, "The rollout cannot be read, trying again: %v\n", trouble)
 	})
 	live.Erase()
 	switch {

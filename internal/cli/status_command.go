@@ -46,7 +46,7 @@ func statusCommand(env *Env) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "status [md/NAME]",
-		Short: "Show the fleet at a check: what is there, what is held back, what waits and for what",
+		Short: "Show the fleet on one screen: what is there, what is held back, what waits and for what",
 		Long: `Show the fleet on one screen: deployments and their rollouts, what is frozen, what health checks say, and what machines
 that are not settled wait for. Of a fleet in order it says little.
 
@@ -139,7 +139,7 @@ func (l *statusCheck) follow(ctx context.Context) error {
 			return err
 		case err != nil:
 			if !lost {
-				fmt.Fprintf(l.env.Err, "Lost observation of the fleet, trying again: %v\n", err)
+				fmt.Fprintf(l.env.Err, "The fleet cannot be read, trying again: %v\n", err)
 			}
 			lost = true
 			wait(ctx, pause)

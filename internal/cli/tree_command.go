@@ -25,7 +25,7 @@ func treeCommand(env *Env) *cobra.Command {
 	var s scope
 	cmd := &cobra.Command{
 		Use:   "tree [TYPE/NAME]",
-		Short: "Show who belongs to those that: deployments, their sets, their machines, their nodes",
+		Short: "Show ownership: deployments, their sets, their machines, their nodes",
 		Long: `Show ownership: deployments, the sets of their revisions, machines with their nodes, and what those wait for
 that are not settled. With a name it shows that object, what it belongs to and what belongs to it.`,
 		Example: `  # All of this namespace

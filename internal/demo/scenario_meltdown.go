@@ -37,7 +37,7 @@ func (m *meltdownStory) acts() []act {
 		{fmt.Sprintf("A fleet of %d machines becomes Ready nodes. MachineHealthCheck %s has a machine replaced whose node is silent for %s.", meltdownMachines, check, storyTimeout), m.fleetRuns},
 		{fmt.Sprintf("%d of the %d nodes go silent at once. That is more than --health-meltdown-threshold (%d%% by default): not the machines are broken, but something that they share.",
 			meltdownSilent, meltdownMachines, healthcheck.DefaultMeltdownThreshold), m.silence},
-		{fmt.Sprintf("They are silent for longer than %s, and there is none replaced.", storyTimeout), m.nothingHappens},
+		{fmt.Sprintf("They are silent for longer than %s, and no machine is replaced.", storyTimeout), m.nothingHappens},
 		{fmt.Sprintf("%d of them return. One does not.", meltdownSilent-1), m.recover},
 		{fmt.Sprintf("Its time starts anew: it is given another %s. Then it is replaced, and no other is.", storyTimeout),
 			m.replaced},

@@ -117,6 +117,6 @@ func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 		return fmt.Errorf("left at the cloud: %s; in the target cluster: %s", wording.Count(live, "instance"),
 			wording.Count(len(nodes.Items), "node"))
 	}
-	screen.printf("The cloud made %s in all; there is none left, nor is a node.", wording.Count(made, "instance"))
+	screen.printf("The cloud made %s in all; no instance is left, and no node.", wording.Count(made, "instance"))
 	return nil
 }

@@ -101,9 +101,9 @@ func (b *BuiltIn) AddFlags(fs *pflag.FlagSet) {
 		"DiskPressure", "NetworkUnavailable"},
 		"conditions of nodes that are trouble while they are True, for machines that no MachineHealthCheck selects")
 	fs.StringVar(&b.MaxUnhealthy, "health-max-unhealthy", v1beta1.DefaultMaxUnhealthy,
-		"how many of the machines of a namespace that no MachineHealthCheck selects may be unhealthy, as a number or a percentage; with more of them there is none replaced")
+		"how many of the machines of a namespace that no MachineHealthCheck selects may be unhealthy, as a number or a percentage; with more of them no machine is replaced")
 	fs.IntVar(&b.MeltdownThreshold, "health-meltdown-threshold", DefaultMeltdownThreshold,
-		"percentage of running machines, over all, in one zone or in one namespace, with more than which unhealthy there is none replaced there")
+		"percentage of running machines, over all, in one zone or in one namespace: if more than that are unhealthy, no machine is replaced there")
 }
 
 // Policy returns what the flags say. Its error names those that cannot be used.

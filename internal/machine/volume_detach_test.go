@@ -371,7 +371,7 @@ func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 	}
 	w.delete("m")
 	w.reconcile("m")
-	w.drains("m") // It is reported to end, which its kubelet never does.
+	w.drains("m") // It is asked to end, which its kubelet never does.
 	for range 5 {
 		w.step(time.Minute)
 		w.drains("m")

@@ -128,7 +128,7 @@ func (o *Operator) keepIdentity(ctx context.Context) error {
 		err := o.identify(request)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			o.log.Error(err, "Cannot show whether the cluster id is still recorded")
+			o.log.Error(err, "Cannot find out whether the cluster id is still recorded")
 		}
 	}
 }

@@ -86,7 +86,7 @@ type Operator struct {
 }
 
 // controllerNeverTimesOut is longer than any process lives: what a controller waits for at its start, it gets or it
-// is reported to stop.
+// is asked to stop.
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
 // New builds an Operator. It makes no request. Its errors are those of Config.Validate, of kubeconfigs that cannot be

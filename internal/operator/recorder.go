@@ -8,7 +8,7 @@ import (
 )
 
 // Of one object, a recorder keeps eventBurst events at once, and one more every 1/eventsPerSecond: a loop that fails
-// must not fill the API server, and a rollout of a thousand machines must be reported to its end.
+// must not fill the API server, and a rollout of a thousand machines must be reported completely.
 const (
 	eventBurst      = 250
 	eventsPerSecond = 0.1

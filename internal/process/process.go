@@ -192,7 +192,7 @@ func (p *Process) Kill() error {
 }
 
 // Signal sends a signal to the program, such as SIGKILL or SIGSTOP. The Ended
-// function is not reported of an end that follows.
+// function is not called for an end that follows.
 func (p *Process) Signal(signal os.Signal) error {
 	if !p.Running() {
 		return fmt.Errorf("send %s to %s: it is not running", signal, p.Name)

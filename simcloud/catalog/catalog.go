@@ -1,4 +1,4 @@
-// Package catalog is what a simulated cloud sells and to those that: the content of
+// Package catalog is what a simulated cloud sells, and to which projects: the content of
 // its configuration file. Every section may be left out.
 //
 //	regions:

@@ -21,7 +21,7 @@ const mending = 2 * time.Minute
 // disturbance is something that befalls the world for a while.
 type disturbance struct {
 	kind string
-	// text says what is done to those that.
+	// text says what is done, and to which process.
 	text string
 	// needs is what nothing else may befall meanwhile.
 	needs []string

@@ -219,7 +219,7 @@ func (a *autoscaler) missing() []string {
 	return missing
 }
 
-// check is reported of each write before the oracle is.
+// check gets each write before the oracle is.
 func (a *autoscaler) check(c apiserver.Change) {
 	if a != nil {
 		a.ledger.check(c, a.victim())

@@ -256,7 +256,7 @@ func (l *ledger) least(set uid, since int64) int {
 }
 
 // inTurn checks that an available machine is deleted only when those of its set go, too, that are marked or were never
-// launched, and were so before the set was reported to shrink.
+// launched, and were so before the set was ordered to shrink.
 func (l *ledger) inTurn(m *v1beta1.Machine, set uid, instructed int64) {
 	o := &l.world.oracle
 	_, replicas := o.sets[set].within(o.seen()["MachineSet"])

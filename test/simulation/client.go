@@ -14,7 +14,7 @@ type liveClient struct {
 	client.Client
 	cache   *cache
 	process *Process
-	// wrote is reported of each write that succeeded.
+	// wrote gets each write that succeeded.
 	wrote func(o client.Object)
 }
 

@@ -77,7 +77,7 @@ const (
 	// fencedWait is how long a process whose fence has closed is there.
 	fencedWait = 3 * time.Second
 	inFlight   = 20 * time.Second
-	// retryAfter is what whoever is throttled is reported to wait.
+	// retryAfter is how long a throttled caller is asked to wait.
 	retryAfter = 5 * time.Second
 )
 

@@ -134,7 +134,7 @@ func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	return m.DeletionTimestamp.Time, true
 }
 
-// whenDeleted returns the machine as it was when it was reported to go, nil if it was not.
+// whenDeleted returns the machine as it was when it was asked to go, nil if it was not.
 func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	for _, v := range o.history[m.UID] {
 		if v.machine != nil && !v.machine.DeletionTimestamp.IsZero() {
@@ -144,7 +144,7 @@ func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	return nil
 }
 
-// blockedBy reports whether hooks hold a machine that was reported to go when it had them already.
+// blockedBy reports whether hooks hold a machine that was asked to go when it had them already.
 func blockedBy(hooks []v1beta1.LifecycleHook, then *v1beta1.Machine) bool {
 	return then != nil && len(hooks) > 0
 }

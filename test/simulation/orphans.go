@@ -266,7 +266,7 @@ func (w *World) strangersLeft() (n int) {
 	return n
 }
 
-// listed takes note of what a pass of the collection was reported of.
+// listed takes note of what a pass of the collection got.
 func (w *World) listed(in *instance) {
 	if !w.collecting() || w.oracle.machines[in.MachineUID] != nil {
 		return

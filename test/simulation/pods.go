@@ -27,7 +27,7 @@ type app struct {
 	replicas int
 	// least is how many of them a PodDisruptionBudget wants to be healthy, 0 for no budget.
 	least int
-	// grace is for how many seconds a pod may go on after it was reported to end. One that is slow needs all of them.
+	// grace is for how many seconds a pod may go on after it was asked to end. One that is slow needs all of them.
 	grace int64
 	slow  bool
 	// volume gives each pod a volume, which is attached to its node. One that sticks is not detached before the Node is
@@ -39,7 +39,7 @@ type app struct {
 // appKind is whose pods they are.
 type appKind string
 
-// A ReplicaSet replaces a pod as soon as it is reported to end, by one of another name. A StatefulSet waits until it
+// A ReplicaSet replaces a pod as soon as it is asked to end, by one of another name. A StatefulSet waits until it
 // is gone, and its successor has its name and its volume. Those of a DaemonSet and static ones are on every node, and
 // a Job's have ended.
 const (

@@ -98,7 +98,7 @@ func (w *World) selecting() (out []choice) {
 }
 
 // mayHandOver is the rule of selections: a machine goes to another set only while it is selected, and only if enough
-// stay available for all that could be known when the set was reported to give so many away.
+// stay available for all that could be known when the set was ordered to give so many away.
 func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {

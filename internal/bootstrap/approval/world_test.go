@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	recorder := events.NewFakeRecorder(1000)
 	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), cloud: &cloud{}, events: recorder.Events}
 	w.tokens = bootstrap.Tokens{Client: w.WithWatch}
-	// Late enough for a request of now to be reported of at once.
+	// Late enough for a request of now to be reported at once.
 	w.clock = clocktesting.NewFakePassiveClock(time.Now().Add(time.Minute))
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {

@@ -1,3 +1,3 @@
 // Package fleet makes the views of whole fleets: status, which is everything at a check, and tree, which is who
-// belongs to those that.
+// belongs to which other object.
 package fleet

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Tree is who belongs to those that.
+// Tree is which object belongs to which other.
 type Tree struct {
 	// Now is the time at which it was so.
 	Now time.Time `json:"now"`

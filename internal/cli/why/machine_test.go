@@ -41,7 +41,7 @@ func tried(code string, times int32, next time.Duration) func(*v1beta1.Machine) 
 // Rule rejected-configuration-retried-slowly: what the provider refused tells when it is tried again, and how to have
 // that at once.
 //
-// Each is a machine as its controllers leave it, and what a person is reported of it.
+// Each is a machine as its controllers leave it, and what a person reads about it.
 func TestWhatAMachineWaitsFor(t *testing.T) {
 	none, refused := intstr.FromInt32(0), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 	refused.Status.Conditions = set(nil, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInvalidProviderSpec,

@@ -63,7 +63,7 @@ func deletionMeanings() map[string]Meaning {
 		},
 		v1beta1.ReasonInstanceTerminating: {Explanation: "The cloud is removing its instance.",
 			Ends: "It goes on when the cloud says that the instance is gone."},
-		v1beta1.ReasonCreateSettling: {Explanation: "The provider shows no instance; one that may be there anyway is waited for, so that there is none left behind.", Ends: "It goes on by itself within minutes."},
+		v1beta1.ReasonCreateSettling: {Explanation: "The provider shows no instance; one that may be there anyway is waited for, so that it is not left behind.", Ends: "It goes on by itself within minutes."},
 		v1beta1.ReasonDeleteError: {Explanation: "The cloud failed to delete its instance.",
 			Ends: "It is tried again by itself for ever, at most 10 minutes apart.",
 			Do:   "The message is the cloud's own: a lock or a permission may be in the way."},

@@ -17,7 +17,7 @@ func nodeMeanings() map[string]Meaning {
 			Do:          "See why that one does not: its pods run on the node.",
 		},
 		v1beta1.ReasonNodeConflict: {
-			Explanation: "Two machines claim one node, or two nodes claim its provider ID. The node is unassigned until that is settled.",
+			Explanation: "Two machines claim one node, or two nodes claim its provider ID. Neither gets the node until that is settled.",
 			Ends:        "It goes on when only one claim is left.",
 			Do:          "Delete the node or the machine that should not be.",
 		},

@@ -225,7 +225,7 @@ func (p *planner) step(pod *corev1.Pod) Step {
 	return s
 }
 
-// terminating decides about a pod that was reported to end.
+// terminating decides about a pod that was asked to end.
 func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 	if !p.NodeReachable {
 		s.leave("terminating on an unreachable node: nobody can confirm its end")

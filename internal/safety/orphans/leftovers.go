@@ -57,7 +57,7 @@ func (l *Leftovers) subject() Decision {
 	return d
 }
 
-// name is how people are reported of it.
+// name is how messages name it.
 func (d *Decision) name() string {
 	if len(d.Parts) == 0 {
 		return d.Instance.ProviderID

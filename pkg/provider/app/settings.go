@@ -81,7 +81,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"how many machines of one MachineDeployment, or of one MachineSet alone, are preserved at a time because they failed (machinist.dev/preserve=when-failed); others are replaced as usual")
 	s.interruptions.AddFlags(fs)
 	fs.DurationVar(&s.orphans.Period, "orphan-check-period", s.orphans.Period,
-		"time between two checks for instances that have no Machine; one is removed if two checks in a row find it, and none for that long after an outage")
+		"time between two checks for instances that have no Machine; one is removed if two checks in a row find it; after an outage nothing is removed for as long")
 	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge,
 		"age from which an instance without a Machine is removed")
 	fs.StringVar(&s.orphansAction, "orphan-action", s.orphansAction,

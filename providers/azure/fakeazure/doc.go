@@ -4,7 +4,7 @@
 // package sdkfake does.
 //
 // It keeps state (virtual machines, disks, interfaces, addresses, operations under way), checks requests as the
-// published API does, and can be reported to fail. Each behaviour names the page of the vendor's documentation that
+// published API does, and can be made to fail. Each behaviour names the page of the vendor's documentation that
 // it imitates; what no page tells is what clients of the real one have reported of it. What it leaves out it refuses:
 // an unknown path is an error, never an empty success.
 //

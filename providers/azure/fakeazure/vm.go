@@ -279,7 +279,7 @@ func (c *call) patchVM() Answer {
 	}).accepted(http.StatusOK, r.show())
 }
 
-// deleteVM removes a virtual machine, and with it what it was reported to.
+// deleteVM removes a virtual machine, and with it what it was asked to.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func (c *call) deleteVM() Answer {
 	a := c.azure

@@ -42,7 +42,7 @@ func ends(s simcloud.InstanceState) bool {
 	return s == simcloud.StateShuttingDown || s == simcloud.StateTerminated
 }
 
-// NodeGone is reported of each Node that is removed.
+// NodeGone gets each Node that is removed.
 func (j *Judge) NodeGone(at time.Time, name string) {
 	for id, in := range j.instances {
 		if in.hostname == name && in.live() {

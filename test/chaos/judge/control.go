@@ -74,7 +74,7 @@ func (j *Judge) Object(at time.Time, object client.Object) {
 	}
 }
 
-// Gone is reported of each object that is removed, with its last version.
+// Gone gets each object that is removed, with its last version.
 func (j *Judge) Gone(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:

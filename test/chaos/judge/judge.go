@@ -34,7 +34,7 @@ func (b Breach) String() string {
 	return fmt.Sprintf("%s %s: %s", b.At.Format("15:04:05.000"), b.Rule, b.Text)
 }
 
-// Judge is reported of all changes. It is used by one goroutine at a time.
+// Judge gets all changes. It is used by one goroutine at a time.
 type Judge struct {
 	// Window is how old what a process goes by may be.
 	Window time.Duration

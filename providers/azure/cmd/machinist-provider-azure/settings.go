@@ -39,7 +39,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.authority, "azure-authority-host", "", "URL of the identity platform of a Private cloud")
 	fs.StringVar(&s.resourceManager, "azure-resource-manager", "", "URL of the Resource Manager of a Private cloud")
 	fs.StringVar(&s.audience, "azure-resource-manager-audience", "",
-		"those that the tokens of a Private cloud are for; by default --azure-resource-manager")
+		"audience of the tokens of a Private cloud; by default --azure-resource-manager")
 	fs.StringVar(&s.caFile, "azure-ca-file", "",
 		"certificate authorities (PEM) to trust for Azure, in place of the system's")
 	fs.StringVar(&s.federatedTokenFile, "azure-federated-token-file", os.Getenv("AZURE_FEDERATED_TOKEN_FILE"),

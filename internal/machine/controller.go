@@ -24,6 +24,7 @@ import (
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -104,7 +105,8 @@ type Reconciler struct {
 	states    *stateStore
 	term      *leadershipTerm
 	ownWrites *wiring.OwnWrites
-	trigger   trigger
+	// trigger enqueues Machines whose instances seem to be missing or are about to be reclaimed.
+	trigger queueing.Trigger
 }
 
 // New returns a Reconciler.

@@ -156,5 +156,5 @@ func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bo
 		return
 	}
 	n.states.update(m, func(known *machineState) { known.instance.polled = now })
-	n.trigger.enqueue(m)
+	n.trigger.Enqueue(client.ObjectKeyFromObject(m))
 }

@@ -6,10 +6,10 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 )
 
 // leadershipTerm is what is known of the time in which only this process works on Machines. It saves questions to the
@@ -40,9 +40,8 @@ func (p *pass) ours(ctx context.Context) (bool, error) {
 		minResourceVersion = p.term.begin(list.ResourceVersion)
 	}
 	if inherited == nil {
-		order, err := resourceversion.CompareResourceVersion(p.MachineCacheVersion(), minResourceVersion)
-		if err != nil || order < 0 {
-			return false, nil // It is seen soon enough.
+		if !freshness.AtLeastAsNew(p.MachineCacheVersion(), minResourceVersion) {
+			return false, nil // It will be soon enough.
 		}
 		list := &v1beta1.MachineList{}
 		if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -21,7 +21,7 @@ func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcil
 	w := newWorld(t)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(queue.ShutDown)
-	slots := cloud.NewSlots(1)
+	slots := queueing.NewSlots(1)
 	if err := slots.Source().Start(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 	w.born("first")
 	w.born("second")
 	w.reconcile("first")
-	w.options.Slots = cloud.NewSlots(1)
+	w.options.Slots = queueing.NewSlots(1)
 	w.restart()
 	w.reconcile("first")
 	w.wantQuiet("second")
@@ -181,7 +181,7 @@ func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 // Rule: creations-in-flight-limited.
 func TestMachinesThatWaitForASlotAreTriggeredInARealManager(t *testing.T) {
 	const machines = 8
-	w := managed(t, func(o *Options) { o.Slots = cloud.NewSlots(1) })
+	w := managed(t, func(o *Options) { o.Slots = queueing.NewSlots(1) })
 	w.class("small", "")
 	for i := range machines {
 		w.born(fmt.Sprint("m-", i))

@@ -43,7 +43,7 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 				Predicate: nodeChanged(r.Signals)},
 		},
 	}
-	t.Sources = append(t.Sources, r.trigger.source())
+	t.Sources = append(t.Sources, r.trigger.Source())
 	if drains != nil {
 		t.Sources = append(t.Sources, drains)
 	}

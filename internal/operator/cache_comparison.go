@@ -7,10 +7,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/freshness"
 )
 
 const (
@@ -104,7 +105,7 @@ func (s snapshot) reached(ctx context.Context, cached toolscache.Store) error {
 
 // lacking says what of the snapshot a cache does not show yet, nothing if it shows all.
 func (s snapshot) lacking(cached toolscache.Store) string {
-	if newer(cached.LastStoreSyncResourceVersion(), s.version) {
+	if freshness.AtLeastAsNew(cached.LastStoreSyncResourceVersion(), s.version) {
 		return ""
 	}
 	for key, version := range s.objects {
@@ -112,7 +113,7 @@ func (s snapshot) lacking(cached toolscache.Store) string {
 		if err != nil || !there {
 			return key + " is missing"
 		}
-		if !newer(versionOf(object), version) {
+		if !freshness.AtLeastAsNew(versionOf(object), version) {
 			return key + " is old"
 		}
 	}
@@ -122,17 +123,11 @@ func (s snapshot) lacking(cached toolscache.Store) string {
 			continue
 		}
 		// What the snapshot has not, and is not newer than it, was deleted.
-		if _, there := s.objects[key]; !there && newer(s.version, versionOf(object)) {
+		if _, there := s.objects[key]; !there && freshness.AtLeastAsNew(s.version, versionOf(object)) {
 			return key + " is still there"
 		}
 	}
 	return ""
-}
-
-// newer reports whether version a is b, or came after it.
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order >= 0
 }
 
 func versionOf(object any) string {

@@ -19,6 +19,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/interruption"
+	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -90,7 +91,7 @@ type Controller struct {
 	*state
 	options        Options
 	metrics        metrics
-	work, triggers trigger
+	work, triggers queueing.Trigger
 }
 
 // New returns a controller that does nothing until Register and Drain.
@@ -121,8 +122,8 @@ func New(o Options) *Controller {
 		state:    newState(o),
 		options:  o,
 		metrics:  newMetrics(),
-		work:     trigger{hear: o.OnWork},
-		triggers: trigger{hear: o.OnTrigger},
+		work:     queueing.Trigger{Listener: o.OnWork},
+		triggers: queueing.Trigger{Listener: o.OnTrigger},
 	}
 }
 
@@ -145,12 +146,12 @@ func (c *Controller) Wiring() wiring.Controller {
 		Timeout: passTimeout,
 		Retries: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),
 		Watches: []wiring.Watch{{Cluster: wiring.Target, Object: &policyv1.PodDisruptionBudget{}, Keys: c.onBudgets()}},
-		Sources: []source.Source{c.work.source()},
+		Sources: []source.Source{c.work.Source()},
 	}
 }
 
 // Triggers is a source for the controller of Machines: a machine whenever there is something new to report of it.
-func (c *Controller) Triggers() source.Source { return c.triggers.source() }
+func (c *Controller) Triggers() source.Source { return c.triggers.Source() }
 
 // Drain reports where the drain of a machine's Node stands, and makes sure that it is being worked on. Its first call
 // checks the Node at once, so that one without pods to evict is done in the same pass; later ones report what the
@@ -167,7 +168,7 @@ func (c *Controller) Drain(ctx context.Context, request Request) Outcome {
 	}
 	outcome := c.drainStates.drainOutcomeOf(r)
 	if !outcome.Done && (first || changed) {
-		c.work.enqueue(request.Machine)
+		c.work.Enqueue(request.Machine)
 	}
 	return outcome
 }
@@ -188,7 +189,7 @@ func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest
 	}
 	outcome := c.drainStates.volumesOutcomeOf(r)
 	if !outcome.Done && (first || renewed) {
-		c.work.enqueue(request.Machine)
+		c.work.Enqueue(request.Machine)
 	}
 	return outcome
 }
@@ -210,7 +211,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if c.outdated(drain, volumes) {
 		c.options.Evictions.withdraw(request.NamespacedName)
-		c.triggers.enqueue(request.NamespacedName)
+		c.triggers.Enqueue(request.NamespacedName)
 		return reconcile.Result{}, nil // The machine asks again.
 	}
 	if !r.busy.TryLock() {
@@ -239,7 +240,7 @@ func (c *Controller) outdated(drain *Request, volumes *VolumesRequest) bool {
 // notifyIfChanged triggers the machine when there is something to write down that its last pass has not seen.
 func (c *Controller) notifyIfChanged(request reconcile.Request, before, after Outcome) {
 	if !before.looksLike(after) {
-		c.triggers.enqueue(request.NamespacedName)
+		c.triggers.Enqueue(request.NamespacedName)
 	}
 }
 
@@ -271,6 +272,6 @@ func (c *Controller) budgetChanged(budget *policyv1.PodDisruptionBudget) {
 func (c *Controller) retry(budget types.NamespacedName, n int) {
 	for _, pod := range c.rejections.longest(budget, n) {
 		c.drainStates.notify(pod.machine, pod.pod)
-		c.work.enqueue(pod.machine)
+		c.work.Enqueue(pod.machine)
 	}
 }

@@ -77,8 +77,8 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 
 	b.Forget(key("m2"))
 	limiter.acquire(key("x"), 0, nil)
-	limiter.acquire(key("m2"), 0, b.Controller.work.enqueue) // as a pass does that Forget overtakes
-	limiter.acquire(key("m3"), 0, b.Controller.work.enqueue)
+	limiter.acquire(key("m2"), 0, b.Controller.work.Enqueue) // as a pass does that Forget overtakes
+	limiter.acquire(key("m3"), 0, b.Controller.work.Enqueue)
 	limiter.release()
 	b.runPass("m2")
 	if got := fmt.Sprint(b.work.take()); got != "[m2 m3]" {

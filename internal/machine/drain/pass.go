@@ -53,7 +53,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	}
 	if c.outdated(&request, nil) {
 		// The look may have taken as long as the outage did.
-		c.triggers.enqueue(request.Machine)
+		c.triggers.Enqueue(request.Machine)
 		return 0, nil
 	}
 	r.drainPass.denials = 0
@@ -72,7 +72,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 			return 0, nil
 		}
 		if _, announced := c.options.Signals.Of(node); request.Announced && !announced {
-			c.triggers.enqueue(request.Machine) // To see it for itself, sooner or later.
+			c.triggers.Enqueue(request.Machine) // To see it for itself, sooner or later.
 			return maxRecheck, nil
 		}
 		var idle bool
@@ -188,7 +188,7 @@ func (c *Controller) send(
 	for _, action := range []Action{Delete, Evict} {
 		for _, s := range c.calls.slowLast(steps, action, started) {
 			if c.options.Clock.Since(started) >= sendTime || !c.drainStates.wanted(request.Machine, r) {
-				c.work.enqueue(request.Machine)
+				c.work.Enqueue(request.Machine)
 				return false, false, nil
 			}
 			now := c.options.Clock.Now()
@@ -198,7 +198,7 @@ func (c *Controller) send(
 				continue
 			}
 			if action == Evict && !placed {
-				if placed = c.options.Evictions.acquire(request.Machine, c.calls.hanging(now), c.work.enqueue); !placed {
+				if placed = c.options.Evictions.acquire(request.Machine, c.calls.hanging(now), c.work.Enqueue); !placed {
 					c.calls.cancel(begun)
 					return true, false, nil
 				}

@@ -31,10 +31,10 @@ func (c *Controller) Clone(o Options) *Controller {
 	waitsAtCopy := o.Evictions == nil
 	f := New(o)
 	f.state = c.state.clone(f.options)
-	f.work.inherit(&c.work)
-	f.triggers.inherit(&c.triggers)
+	f.work.Inherit(&c.work)
+	f.triggers.Inherit(&c.triggers)
 	if waitsAtCopy {
-		f.options.Evictions = c.options.Evictions.clone(f.work.enqueue)
+		f.options.Evictions = c.options.Evictions.clone(f.work.Enqueue)
 	}
 	return f
 }

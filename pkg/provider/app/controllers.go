@@ -29,6 +29,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/safety/orphans"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
@@ -103,7 +104,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Signals:         signals,
 	}
 	if s.maxInFlightCreates > 0 {
-		machines.Slots = cloud.NewSlots(s.maxInFlightCreates)
+		machines.Slots = queueing.NewSlots(s.maxInFlightCreates)
 	}
 	if _, ok := driver.(provider.Interrupter); ok {
 		machines.Interrupter = guarded

@@ -1,4 +1,4 @@
-package cloud
+package queueing
 
 import (
 	"fmt"
@@ -6,12 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// hall is places with the queue of a controller.
+// hall is slots with the queue of a controller.
 type hall struct {
 	*Slots
 	t     *testing.T
@@ -29,11 +28,7 @@ func newHall(t *testing.T, limit int) *hall {
 	return h
 }
 
-func named(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "ns", Name: name}
-}
-
-// triggered returns those that the queue brings.
+// enqueued returns the objects in the queue.
 func (h *hall) enqueued() (names []string) {
 	for h.queue.Len() > 0 {
 		request, _ := h.queue.Get()
@@ -45,15 +40,15 @@ func (h *hall) enqueued() (names []string) {
 
 func (h *hall) wantAcquired(name string, want bool) {
 	h.t.Helper()
-	if got := h.Acquire(named(name)); got != want {
-		h.t.Errorf("Take(%s) = %v", name, got)
+	if got := h.Acquire(key(name)); got != want {
+		h.t.Errorf("Acquire(%s) = %v", name, got)
 	}
 }
 
 func (h *hall) wantEnqueued(want ...string) {
 	h.t.Helper()
 	if got := h.enqueued(); !slices.Equal(got, want) {
-		h.t.Errorf("triggered: %v, want %v", got, want)
+		h.t.Errorf("enqueued: %v, want %v", got, want)
 	}
 }
 
@@ -67,19 +62,19 @@ func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 		h.wantAcquired(late, false)
 	}
 	h.wantEnqueued()
-	h.Release(named("a"))
+	h.Release(key("a"))
 	h.wantEnqueued("c")
-	h.wantAcquired("d", false) // The place is free, and not for it.
+	h.wantAcquired("d", false) // The slot is free, and not for it.
 	h.wantAcquired("f", false)
 	h.wantAcquired("c", true)
-	h.Release(named("d")) // Gone while it waited.
+	h.Release(key("d")) // Gone while it waited.
 	h.wantEnqueued()
-	h.Release(named("b"))
+	h.Release(key("b"))
 	h.wantEnqueued("e")
-	h.Release(named("e")) // It came, and has no use for the place any more.
+	h.Release(key("e")) // It came, and has no use for the slot any more.
 	h.wantEnqueued("f")
 	h.wantAcquired("f", true)
-	h.Release(named("nobody"))
+	h.Release(key("nobody"))
 	h.wantEnqueued()
 }
 
@@ -90,18 +85,18 @@ func TestCreationsOfAnotherProcessTakeSlotsToo(t *testing.T) {
 	h := newHall(t, 1)
 	h.wantAcquired("a", true)
 	h.wantAcquired("b", false)
-	h.Occupy(named("b"))
-	h.Occupy(named("c"))
+	h.Occupy(key("b"))
+	h.Occupy(key("c"))
 	h.wantAcquired("d", false)
 	for _, done := range []string{"a", "c"} {
-		h.Release(named(done))
+		h.Release(key(done))
 		h.wantEnqueued()
 	}
-	h.Release(named("b"))
+	h.Release(key("b"))
 	h.wantEnqueued("d")
 }
 
-// Whatever machines do, no more than the limit have places, nobody is forgotten who waits, and all get their turn.
+// Whatever machines do, no more than the limit have slots, nobody is forgotten who waits, and all get their turn.
 //
 // Rule: creations-in-flight-limited.
 func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
@@ -121,14 +116,14 @@ func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
 				awake = awake[1:]
 				switch {
 				case random.IntN(10) == 0: // It fails before it asks, and comes again.
-					h.Release(named(name))
+					h.Release(key(name))
 					awake = append(awake, name)
-				case h.Acquire(named(name)):
+				case h.Acquire(key(name)):
 					holding = append(holding, name)
 				}
 			case len(holding) > 0:
 				i := random.IntN(len(holding))
-				h.Release(named(holding[i]))
+				h.Release(key(holding[i]))
 				holding = slices.Delete(holding, i, i+1)
 				done++
 			}
@@ -138,11 +133,11 @@ func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
 				}
 			}
 			if len(holding) > limit {
-				t.Fatalf("seed %d: %d have places, the limit is %d", seed, len(holding), limit)
+				t.Fatalf("seed %d: %d have slots, the limit is %d", seed, len(holding), limit)
 			}
 		}
 		if done != 30 {
-			t.Fatalf("seed %d: %d of 30 had a place, %d wait", seed, done, len(h.waiting))
+			t.Fatalf("seed %d: %d of 30 had a slot, %d wait", seed, done, len(h.waiting))
 		}
 	}
 }

@@ -1,0 +1,72 @@
+// Package queueing lets code within a process put objects into the queue of a controller.
+package queueing
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Trigger puts objects into the queue of the controller that watches its Source. It never blocks. What is enqueued
+// before that controller starts is kept for it. The zero value is ready to use.
+type Trigger struct {
+	// Listener, if set, gets the objects in place of a queue.
+	Listener func(types.NamespacedName)
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	early map[reconcile.Request]bool
+}
+
+// Enqueue has the controller reconcile an object. It may be called at any time.
+func (t *Trigger) Enqueue(object types.NamespacedName) {
+	if t.Listener != nil {
+		t.Listener(object)
+		return
+	}
+	request := reconcile.Request{NamespacedName: object}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.queue != nil {
+		t.queue.Add(request)
+		return
+	}
+	if t.early == nil {
+		t.early = map[reconcile.Request]bool{}
+	}
+	t.early[request] = true
+}
+
+// Source connects the trigger with the queue of the controller that watches it.
+func (t *Trigger) Source() source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.queue = queue
+		for _, request := range slices.SortedFunc(maps.Keys(t.early), byName) {
+			queue.Add(request)
+		}
+		t.early = nil
+		return nil
+	})
+}
+
+// Inherit keeps what another trigger has kept for its controller. A trigger with a Listener keeps nothing.
+func (t *Trigger) Inherit(other *Trigger) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if t.Listener == nil {
+		t.early = maps.Clone(other.early)
+	}
+}
+
+func byName(a, b reconcile.Request) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

@@ -32,7 +32,7 @@ var mutants = []mutant{
 	{
 		name: "trigger-dropped", file: "internal/machine/wiring.go",
 		from:     "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)}",
-		to:       "Keys: handler.Funcs{}, News: nodeChanged(r.Signals)}",
+		to:       "Keys: handler.Funcs{}, Predicate: nodeChanged(r.Signals)}",
 		scenario: "create", finds: "settled, but|after the last disturbance",
 	},
 	{

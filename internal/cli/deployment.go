@@ -53,7 +53,8 @@ func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change
 			return err
 		}
 		if fresh.UID != d.UID || fresh.Generation != d.Generation {
-			return fmt.Errorf("machinedeployment %q was changed by somebody else meanwhile: nothing was done, check it again", d.Name)
+			return fmt.Errorf("machinedeployment %q was changed by somebody else meanwhile: nothing was done, check it again",
+				d.Name)
 		}
 		d = fresh
 	}

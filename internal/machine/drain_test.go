@@ -158,7 +158,8 @@ func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
 	want(t, "driver calls", w.effects.calls())
 }
 
-// Rule budgets-hold-until-deadline: pods have all of their time, however long it took until they could be reported to go.
+// Rule budgets-hold-until-deadline: pods have all of their time, however long it took until they could be reported to
+// go.
 func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -113,7 +113,8 @@ func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rules startup-taints-once, no-startup-taints-in-service: an adopted instance that joins only now, and a Node that is Ready before anybody has seen it, start.
+// Rules startup-taints-once, no-startup-taints-in-service: an adopted instance that joins only now, and a Node that
+// is Ready before anybody has seen it, start.
 func TestANodeThatStartsGetsStartupTaints(t *testing.T) {
 	t.Parallel()
 	t.Run("adopted before it joined", func(t *testing.T) {

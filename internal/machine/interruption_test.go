@@ -64,7 +64,8 @@ func (w *world) wantCordoned(name string, want bool) {
 	}
 }
 
-// Rule interruption-drains-at-once: the drain begins with the notice, not with a deletion, and ends before the instance does.
+// Rule interruption-drains-at-once: the drain begins with the notice, not with a deletion, and ends before the
+// instance does.
 func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

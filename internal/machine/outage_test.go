@@ -201,7 +201,8 @@ func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	}
 }
 
-// Rule join-timeout-fails-machine: nobody can join a cluster that is unreachable, and who had begun to still can when it is back.
+// Rule join-timeout-fails-machine: nobody can join a cluster that is unreachable, and who had begun to still can when
+// it is back.
 func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -326,7 +327,8 @@ func (w *world) refusing() {
 	}
 }
 
-// Rules refused-credentials-are-outage, failed-read-proves-nothing: where the credentials are refused, machines join, pods start on them, and nobody sees it.
+// Rules refused-credentials-are-outage, failed-read-proves-nothing: where the credentials are refused, machines join,
+// pods start on them, and nobody sees it.
 func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

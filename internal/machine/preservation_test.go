@@ -55,8 +55,8 @@ func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine 
 	return m
 }
 
-// Rules preserve-on-request, preservation-ends-on-time: with "now" a machine is cordoned and taken from its set at once, in one write of its own, and deleted
-// when its time is over, not before.
+// Rules preserve-on-request, preservation-ends-on-time: with "now" a machine is cordoned and taken from its set at
+// once, in one write of its own, and deleted when its time is over, not before.
 func TestAMachineIsPreservedNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +84,8 @@ func TestAMachineIsPreservedNow(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Rule preserve-on-request: with "when-failed" it is preserved when it fails or must be replaced, and only where its set would replace it.
+// Rule preserve-on-request: with "when-failed" it is preserved when it fails or must be replaced, and only where its
+// set would replace it.
 func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	t.Parallel()
 	vanish := func(w *world) {
@@ -129,7 +130,8 @@ func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	}
 }
 
-// Rule preserve-on-request: what a machine failed of is written down before it is preserved, and it does not wait for an event.
+// Rule preserve-on-request: what a machine failed of is written down before it is preserved, and it does not wait for
+// an event.
 func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -151,7 +153,8 @@ func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// Rule preserve-on-request: a machine without an instance has nothing to check, and there is none made for one that is preserved.
+// Rule preserve-on-request: a machine without an instance has nothing to check, and there is none made for one that
+// is preserved.
 func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -172,8 +175,8 @@ func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	}
 }
 
-// Rule preserved-machine-unchanged: while a machine is preserved its instance and its cordon stay as they are, whatever its node and its
-// specification say.
+// Rule preserved-machine-unchanged: while a machine is preserved its instance and its cordon stay as they are,
+// whatever its node and its specification say.
 func TestAMachineThatIsPreservedStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -195,7 +198,8 @@ func TestAMachineThatIsPreservedStaysAsItIs(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// Rule preservation-ends-on-time: a person may keep it for longer or shorter, and a time that is none keeps it for ever.
+// Rule preservation-ends-on-time: a person may keep it for longer or shorter, and a time that is none keeps it for
+// ever.
 func TestTheTimeOfAMachineThatIsPreservedCanBeChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -224,8 +228,9 @@ func TestTheTimeOfAMachineThatIsPreservedCanBeChanged(t *testing.T) {
 	}
 }
 
-// Rule preserved-machines-limited: of one owner only so many are preserved because they failed, whichever way the owner can be reported. Others
-// report it and are replaced, now is always preserved, and a place that becomes free is used.
+// Rule preserved-machines-limited: of one owner only so many are preserved because they failed, whichever way the
+// owner can be reported. Others report it and are replaced, now is always preserved, and a place that becomes free is
+// used.
 func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 	t.Parallel()
 	of := func(change func(*v1beta1.Machine)) func(*v1beta1.Machine) {
@@ -279,7 +284,8 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 	}
 }
 
-// Rule preservation-ends-on-time: who removes both annotations has an ordinary machine without an owner, whose node takes pods again.
+// Rule preservation-ends-on-time: who removes both annotations has an ordinary machine without an owner, whose node
+// takes pods again.
 func TestAMachineIsNoLongerPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -303,8 +309,8 @@ func TestAMachineIsNoLongerPreserved(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule preserved-condition-says-why: a wish that is there is none said and does no harm, and so is one that comes too late. (The API
-// refuses other values where the policies are installed.)
+// Rule preserved-condition-says-why: a wish that is there is none said and does no harm, and so is one that comes too
+// late. (The API refuses other values where the policies are installed.)
 func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -335,7 +341,8 @@ func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	}
 }
 
-// Rule preserved-machine-unchanged: nothing is preserved while the target cluster is unreachable, since nothing is replaced then.
+// Rule preserved-machine-unchanged: nothing is preserved while the target cluster is unreachable, since nothing is
+// replaced then.
 func TestNothingIsPreservedInAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

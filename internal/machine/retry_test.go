@@ -188,7 +188,8 @@ func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Rule rejected-configuration-retried-slowly: a try that is due and has to wait for its turn does not change what is said of the machine.
+// Rule rejected-configuration-retried-slowly: a try that is due and has to wait for its turn does not change what is
+// said of the machine.
 func TestARefusedMachineWaitsForItsTurnAsRefused(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)

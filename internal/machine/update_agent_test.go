@@ -80,8 +80,8 @@ func (w *world) wantRequest(version string) *corev1.Node {
 	return node
 }
 
-// Rules agent-asked-after-drain, agent-update-needs-both: the agent is asked once the node is drained, and the update is done when the node is Ready with the
-// version.
+// Rules agent-asked-after-drain, agent-update-needs-both: the agent is asked once the node is drained, and the update
+// is done when the node is Ready with the version.
 func TestAnUpdateByAnAgent(t *testing.T) {
 	t.Parallel()
 	w, a, node := left(t)
@@ -123,8 +123,8 @@ func TestAnUpdateByAnAgent(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule agent-failure-reported: what the agent says of a failure is reported, on one line and not at length; the node stays out of service, and
-// nothing is tried until a person takes an annotation off or another version is wanted.
+// Rule agent-failure-reported: what the agent says of a failure is reported, on one line and not at length; the node
+// stays out of service, and nothing is tried until a person takes an annotation off or another version is wanted.
 func TestAnAgentThatFails(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(w *world){
@@ -199,7 +199,8 @@ func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
 	}
 }
 
-// Rule reverted-change-asked-again: a change that is taken back after the agent was asked is asked of it too: it may have made it.
+// Rule reverted-change-asked-again: a change that is taken back after the agent was asked is asked of it too: it may
+// have made it.
 func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 	t.Parallel()
 	for name, paused := range map[string]bool{"at once": false, "while the machine is paused": true} {
@@ -237,8 +238,8 @@ func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 	}
 }
 
-// Rule late-agent-reported: an agent that does not answer in time is said to; a late answer counts, and who has it asked again waits as
-// long again. The time in which the target cluster was unreachable does not count.
+// Rule late-agent-reported: an agent that does not answer in time is said to; a late answer counts, and who has it
+// asked again waits as long again. The time in which the target cluster was unreachable does not count.
 func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w, _, _ := left(t)
@@ -290,7 +291,8 @@ func TestTheTimeOfAnAgentBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule reregistered-node-drained-again: a Node that registers anew is drained, and its agent asked, anew; without a Node nobody is asked.
+// Rule reregistered-node-drained-again: a Node that registers anew is drained, and its agent asked, anew; without a
+// Node nobody is asked.
 func TestAnAgentOnANodeThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	w, _, node := left(t)
@@ -316,7 +318,8 @@ func TestAnAgentOnANodeThatIsDeleted(t *testing.T) {
 	w.wantRequest(newVersion)
 }
 
-// Rule reregistered-node-drained-again: where there is no Node at all, the change is refused, and before there is one it waits.
+// Rule reregistered-node-drained-again: where there is no Node at all, the change is refused, and before there is one
+// it waits.
 func TestAnAgentWithoutANode(t *testing.T) {
 	t.Parallel()
 	byAgent := func(provider.UpdateRequest) (provider.UpdateResult, error) {

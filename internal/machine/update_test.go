@@ -69,7 +69,8 @@ func TestAChangeInPlace(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule disruptive-update-drains: a change that disturbs the node is made on a drained node, which is uncordoned when it is Ready again.
+// Rule disruptive-update-drains: a change that disturbs the node is made on a drained node, which is uncordoned when
+// it is Ready again.
 func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain},
@@ -110,7 +111,8 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rules volumes-detached-first, disruptive-update-drains: a node is not disturbed as long as its volumes are waited for, whoever checks again meanwhile.
+// Rules volumes-detached-first, disruptive-update-drains: a node is not disturbed as long as its volumes are waited
+// for, whoever checks again meanwhile.
 func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(*world){
@@ -150,7 +152,8 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	}
 }
 
-// Rule replacement-deletes-first: what cannot be changed in place is replaced under the same Machine, the old instance first.
+// Rule replacement-deletes-first: what cannot be changed in place is replaced under the same Machine, the old
+// instance first.
 func TestAChangeByReplacement(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
@@ -174,7 +177,8 @@ func TestAChangeByReplacement(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule rejected-update-leaves-machine: a refused change leaves the machine as it was, is said, and is not asked for again until something changes.
+// Rule rejected-update-leaves-machine: a refused change leaves the machine as it was, is said, and is not asked for
+// again until something changes.
 func TestARefusedChange(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateRefused, Reason: "not of this family"}}}

@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A restart of a deployment that is updated in place reports that no instance is renewed. (rule only-template-changes-roll)
+// A restart of a deployment that is updated in place reports that no instance is renewed. (rule
+// only-template-changes-roll)
 func TestInPlaceReportsThatRolloutAfterRenewsNothing(t *testing.T) {
 	past := metav1.NewTime(noon.Add(30 * time.Minute))
 	old := func(m *v1beta1.Machine) { isReady(m); m.CreationTimestamp = metav1.NewTime(noon) }

@@ -9,9 +9,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) makes steps in any order: controllers that act late upon what they read, machines that fail,
-// people who change the deployment. The world checks the bounds at every write. In the end, without more changes and
-// failures, the deployment must reach its desired state.
+// FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) makes steps in any order: controllers that act
+// late upon what they read, machines that fail, people who change the deployment. The world checks the bounds at
+// every write. In the end, without more changes and failures, the deployment must reach its desired state.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -33,7 +33,8 @@ func FuzzInPlace(f *testing.F) {
 	})
 }
 
-// FuzzInPlaceBySelection (rule manual-selection-updates, rule withdrawn-selection-harmless) does the same while people select and deselect machines.
+// FuzzInPlaceBySelection (rule manual-selection-updates, rule withdrawn-selection-harmless) does the same while
+// people select and deselect machines.
 func FuzzInPlaceBySelection(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -43,8 +44,8 @@ func FuzzInPlaceBySelection(f *testing.F) {
 	})
 }
 
-// TestACrashAnywhere (rule in-place-hands-over) restarts all controllers after the first effect of a rollout in place, after the second,
-// and so on: the rollout ends the same, with the same number of machines at every step.
+// TestACrashAnywhere (rule in-place-hands-over) restarts all controllers after the first effect of a rollout in
+// place, after the second, and so on: the rollout ends the same, with the same number of machines at every step.
 func TestACrashAnywhere(t *testing.T) {
 	for unavailable := range int32(4) {
 		for crash := 1; ; crash++ {

@@ -99,8 +99,8 @@ func interrupted(m *v1beta1.Machine) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice)(m)
 }
 
-// Rule one-deletion-order: TestSpareAgreesWithTheSet fails if the set would delete an available machine although Spare predicts that it
-// would not.
+// Rule one-deletion-order: TestSpareAgreesWithTheSet fails if the set would delete an available machine although
+// Spare predicts that it would not.
 func TestSpareAgreesWithTheSet(t *testing.T) {
 	kinds := []func(*v1beta1.Machine){isReady, notReady, ill, unlaunched, toBeRemedied,
 		failedFor(v1beta1.FailureCreateError),

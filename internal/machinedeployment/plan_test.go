@@ -20,8 +20,8 @@ func bySelection(change func(old, wanted *Set)) State {
 	return s
 }
 
-// Rule withdrawn-selection-harmless: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile is
-// finished before the set may make or delete machines again.
+// Rule withdrawn-selection-harmless: an order for machines that are not selected any more is taken back, and what the
+// set has begun meanwhile is finished before the set may make or delete machines again.
 func TestAHandOverOrderIsTakenBack(t *testing.T) {
 	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
 	for name, test := range map[string]struct {
@@ -91,9 +91,9 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	}
 }
 
-// Rule kept-machine-counts: the deployment lowered the replicas of set a because a machine was not available, and then the machine became
-// available. The set keeps it, because exactly five are available and five must be. So the unavailable machine of b
-// must go.
+// Rule kept-machine-counts: the deployment lowered the replicas of set a because a machine was not available, and
+// then the machine became available. The set keeps it, because exactly five are available and five must be. So the
+// unavailable machine of b must go.
 func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
 	set := func(name string, replicas, live, available int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available,

@@ -15,7 +15,10 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // files show the steps to a reader. In them a line of changes is a pass that wrote, and the line below shows what the
 // sets made of it: ● available, ○ coming up, ◐ sick, ✕ failed, ◇ waiting for its update, ◈ being updated, ◆ update
 // rejected, (…) being deleted, ! marked for deletion, * selected to be updated; →b:2 hands over up to 2 machines to
-// b, ←a receives them of a. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first, rule scale-during-rollout-in-proportion, rule failing-revision-stops, rule recreate-and-on-delete, rule pause-stops-rollout-not-scaling, rule in-place-hands-over, rule updating-counts-as-unavailable, rule failing-in-place-stops, rule manual-selection-updates, rule withdrawn-selection-harmless, rule waits-for-selection)
+// b, ←a receives them of a. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first, rule
+// scale-during-rollout-in-proportion, rule failing-revision-stops, rule recreate-and-on-delete, rule
+// pause-stops-rollout-not-scaling, rule in-place-hands-over, rule updating-counts-as-unavailable, rule
+// failing-in-place-stops, rule manual-selection-updates, rule withdrawn-selection-harmless, rule waits-for-selection)
 func TestRolloutsStepByStep(t *testing.T) {
 	const (
 		rolling  = v1beta1.StrategyRollingUpdate

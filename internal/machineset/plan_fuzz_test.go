@@ -216,7 +216,8 @@ func (w *world) check(p Plan) {
 	}
 }
 
-// checkAvailability fails if available machines go although they are needed, or stay although they are not. (rule set-keeps-deployment-available)
+// checkAvailability fails if available machines go although they are needed, or stay although they are not. (rule
+// set-keeps-deployment-available)
 func (w *world) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state

@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine due for preservation is deleted neither because it failed nor as surplus, and no other one in
-// its stead.
+// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine due for preservation is deleted neither
+// because it failed nor as surplus, and no other one in its stead.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) {
 		m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}
@@ -54,7 +54,8 @@ func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	}
 }
 
-// Rule preserved-count-towards-ceiling: preserved machines count if they would match the set with the labels that preservation removed.
+// Rule preserved-count-towards-ceiling: preserved machines count if they would match the set with the labels that
+// preservation removed.
 func TestPreservedMachinesOfASetAreFoundByLabels(t *testing.T) {
 	set := aSet(1)
 	set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] = "abc"

@@ -112,8 +112,8 @@ func TestRemediationLimit(t *testing.T) {
 	}
 }
 
-// Rule vanished-replaced-at-once: if replacements of vanished machines vanish too, the set waits longer and longer, until one of them runs.
-// Replacements of vanished machines use up no budget.
+// Rule vanished-replaced-at-once: if replacements of vanished machines vanish too, the set waits longer and longer,
+// until one of them runs. Replacements of vanished machines use up no budget.
 func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	set := aSet(2)
 	p := &pass{Reconciler: New(Options{}), state: State{Set: set, Now: epoch}}
@@ -176,7 +176,8 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// FuzzRemediationLimit (rule remediation-budget): whatever a deployment specifies, the limit is 0 only if it specifies 0.
+// FuzzRemediationLimit (rule remediation-budget): whatever a deployment specifies, the limit is 0 only if it
+// specifies 0.
 func FuzzRemediationLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%",
 		"9223372036854775807%"} {

@@ -190,8 +190,8 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 	}
 }
 
-// Rule vanished-replaced-at-once: machines whose instance vanished are replaced at once, even if the budget is used up, unless replacements of
-// such machines vanish in a row.
+// Rule vanished-replaced-at-once: machines whose instance vanished are replaced at once, even if the budget is used
+// up, unless replacements of such machines vanish in a row.
 func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 	with := func(s State, change func(*State)) State { change(&s); return s }
 	preempted := stateOf(aSet(5), newMachine("a", lost), newMachine("b", lost), newMachine("c", lost),

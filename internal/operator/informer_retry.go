@@ -71,8 +71,8 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // noOne reports whether an answer is that of something in between that does not reach the API server either, or of an
-// API server that does not accept the credentials, which may be renewed (rule renewed-kubeconfig-used). An API server that is busy says when
-// to come again, and client-go obeys.
+// API server that does not accept the credentials, which may be renewed (rule renewed-kubeconfig-used). An API server
+// that is busy says when to come again, and client-go obeys.
 func noOne(response *http.Response) bool {
 	switch response.StatusCode {
 	case http.StatusUnauthorized:

@@ -152,7 +152,8 @@ func (p *process) wantFrozen(o Options, reason string) {
 	})
 }
 
-// Rules refused-credentials-are-outage, renewed-kubeconfig-used: a token that is no longer good stops the process, and a new one in the file lets the same process go on.
+// Rules refused-credentials-are-outage, renewed-kubeconfig-used: a token that is no longer good stops the process,
+// and a new one in the file lets the same process go on.
 func TestATokenThatIsNoLongerGoodIsAnOutageUntilTheFileHasANewOne(t *testing.T) {
 	admin := newAccount(t, planes.target)
 	token, void := admin.token()

@@ -20,7 +20,8 @@ import (
 	"machinist.dev/machinist/internal/stack"
 )
 
-// Rule secrets-limited-by-policy. Who has stolen a provider's identity has its roles, and the admission policies in the way.
+// Rule secrets-limited-by-policy. Who has stolen a provider's identity has its roles, and the admission policies in
+// the way.
 func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

@@ -23,7 +23,8 @@ type mutant struct {
 	planned bool
 }
 
-// withoutCapacityCheck lets a set make what it was ordered, whatever capacity its deployment has (rule set-keeps-surge).
+// withoutCapacityCheck lets a set make what it was ordered, whatever capacity its deployment has (rule
+// set-keeps-surge).
 var withoutCapacityCheck = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {",
 	to: "	if len(siblings) >= 0 {"}
 

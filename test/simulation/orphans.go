@@ -217,8 +217,9 @@ func letGo(class string) Action {
 		}}
 }
 
-// answerBlock has a person do what a class asks for that has reported for some time that orphans wait for one, once, and
-// reports whether one did. A list that shows what is gone makes few orphans most of the instances of a small fleet.
+// answerBlock has a person do what a class asks for that has reported for some time that orphans wait for one, once,
+// and reports whether one did. A list that shows what is gone makes few orphans most of the instances of a small
+// fleet.
 func (w *World) answerBlock(after time.Duration) (bool, error) {
 	if w.safety.letGo || len(w.script) > 0 {
 		return false, nil

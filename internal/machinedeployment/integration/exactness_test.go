@@ -72,8 +72,8 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	}
 }
 
-// Rule first-decision-from-live-lists: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines
-// that it deleted must not count as available.
+// Rule first-decision-from-live-lists: the cache may lack a predecessor's writes. The sets that it created must not
+// be created again, and machines that it deleted must not count as available.
 func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("0", "1"))
@@ -171,7 +171,8 @@ func TestAConflictingWriteIsNotOverwritten(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 5})
 }
 
-// Rule surge-and-unavailable-kept: a set whose replicas were lowered while machines were missing may be about to create these.
+// Rule surge-and-unavailable-kept: a set whose replicas were lowered while machines were missing may be about to
+// create these.
 func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b := newBench(t)
 	b.create(3, strategy(v1beta1.StrategyOnDelete))

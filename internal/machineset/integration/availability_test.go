@@ -61,7 +61,8 @@ func (b *bench) changeDeployment(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.admin.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// Rule set-keeps-deployment-available: replicas that were lowered because of an unavailable machine cost no available machine later.
+// Rule set-keeps-deployment-available: replicas that were lowered because of an unavailable machine cost no available
+// machine later.
 func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	b := newBench(t)
 	rollout(b, 3, 3, 1)

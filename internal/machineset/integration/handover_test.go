@@ -56,7 +56,8 @@ func (b *bench) ofSet(set *v1beta1.MachineSet) (n int) {
 	return n
 }
 
-// Rule handover-gives-surplus: with an order, a set hands machines over by one patch for each, and deletes and creates none.
+// Rule handover-gives-surplus: with an order, a set hands machines over by one patch for each, and deletes and
+// creates none.
 func TestMachinesAreHandedOver(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 4, 0)
@@ -166,7 +167,8 @@ func TestAnOrderIsConfirmedLive(t *testing.T) {
 	}
 }
 
-// Rule handover-receiver-waits: a set neither deletes nor replaces machines that it received until the deployment has counted them.
+// Rule handover-receiver-waits: a set neither deletes nor replaces machines that it received until the deployment has
+// counted them.
 func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 2, 0)

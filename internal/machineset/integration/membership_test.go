@@ -339,7 +339,8 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1, "create": 1}) // 50% of 6, less 2.
 }
 
-// Rule vanished-replaced-at-once: a set that loses all its spot instances has new ones after one join time, not after one for each.
+// Rule vanished-replaced-at-once: a set that loses all its spot instances has new ones after one join time, not after
+// one for each.
 func TestVanishedMachinesAreReplacedTogether(t *testing.T) {
 	b := newBench(t)
 	b.newSet(12)

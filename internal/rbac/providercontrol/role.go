@@ -19,8 +19,8 @@
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 //
-// The certificate of the webhook: its Secret, which the rule for Secrets above covers but for its making, and the bundle
-// in the webhook configuration of that name. Another provider's role has its own name in place of this one.
+// The certificate of the webhook: its Secret, which the rule for Secrets above covers but for its making, and the
+// bundle in the webhook configuration of that name. Another provider's role has its own name in place of this one.
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=machinist-provider-sim,verbs=list;watch;patch
 //

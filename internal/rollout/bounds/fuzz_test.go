@@ -11,8 +11,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzResolve (rule surge-and-unavailable-kept) resolves arbitrary values of strategies. An error names the field. Other results leave a machine to
-// move with, and cause no overflow. Values that the CRD admits cause no error, and resolve to what they specify.
+// FuzzResolve (rule surge-and-unavailable-kept) resolves arbitrary values of strategies. An error names the field.
+// Other results leave a machine to move with, and cause no overflow. Values that the CRD admits cause no error, and
+// resolve to what they specify.
 func FuzzResolve(f *testing.F) {
 	for i, value := range []string{"0", "1", "-1", "0%", "1%", "100%", "101%", "1.5%", "%", "", "some", "2147483647",
 		"2147483648", "99999999999999999999%", "١%", "+5%", "-0%"} {

@@ -132,6 +132,8 @@ func Clouds() map[string]cloud.Configuration {
 func PrivateCloud(authority, endpoint, audience string) cloud.Configuration {
 	return cloud.Configuration{
 		ActiveDirectoryAuthorityHost: authority,
-		Services:                     map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: endpoint, Audience: cmp.Or(audience, endpoint)}},
+		Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+			cloud.ResourceManager: {Endpoint: endpoint, Audience: cmp.Or(audience, endpoint)},
+		},
 	}
 }

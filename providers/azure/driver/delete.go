@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
@@ -65,7 +66,7 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (g
 // Deleting what is not there is answered as such. The name is one that only the owner's machines have.
 func (c *clients) neverWas(ctx context.Context, at location) (bool, error) {
 	var response *http.Response
-	_, err := c.vms.BeginDelete(runtime.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
+	_, err := c.vms.BeginDelete(policy.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
 	switch {
 	case absent(err):
 		return true, nil

@@ -21,25 +21,28 @@ func translate(ctx context.Context, err error, attempted string) error {
 		return err
 	}
 	out := &provider.Error{Code: provider.Unknown, Cause: err}
-	answer := "the call failed"
-	if response, ok := errors.AsType[*azcore.ResponseError](err); ok {
+	var answer string
+	response, refused := errors.AsType[*azcore.ResponseError](err)
+	failed, noToken := errors.AsType[*azidentity.AuthenticationFailedError](err)
+	switch {
+	case refused:
 		out.Code, answer = meaning(response)
 		if out.Code == provider.Throttled {
 			out.RetryAfter = retryAfter(response.RawResponse)
 		}
-	} else if failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); ok && failed.RawResponse != nil {
+	case noToken && failed.RawResponse != nil:
 		out.Code, answer = signIn(failed.RawResponse.StatusCode)
 		if out.Code == provider.Throttled {
 			out.RetryAfter = retryAfter(failed.RawResponse)
 		}
-	} else if errors.Is(err, errAnswerTooLong) {
+	case errors.Is(err, errAnswerTooLong):
 		// It was carried out, for all that is known.
 		out.Code, answer = provider.Internal, errAnswerTooLong.Error()
-	} else if ctx.Err() != nil {
+	case ctx.Err() != nil:
 		out.Code, answer = ended(ctx)
-	} else if provider.CodeOf(err) != provider.Unknown {
+	case provider.CodeOf(err) != provider.Unknown:
 		out.Code, answer = provider.CodeOf(err), "no answer came in time"
-	} else {
+	default:
 		// Whether it arrived nobody knows.
 		out.Code, answer = provider.Unavailable, "Azure could not be reached, or its answer not be read"
 	}

@@ -141,30 +141,30 @@ func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 
 // powerOf is "running", "deallocated" and so on, empty where it is not known.
 func powerOf(vm *armcompute.VirtualMachine) string {
-	power, _ := statusOf(vm, "PowerState/")
+	power := statusOf(vm, "PowerState/")
 	return power
 }
 
 // failureOf is Azure's code of what went wrong. Its message is not shown: it may repeat what was sent.
 func failureOf(vm *armcompute.VirtualMachine) string {
-	failure, _ := statusOf(vm, "ProvisioningState/failed/")
+	failure := statusOf(vm, "ProvisioningState/failed/")
 	if failure == "" {
 		return "Azure could not make the virtual machine"
 	}
 	return "Azure could not make the virtual machine: " + azureCode(failure)
 }
 
-func statusOf(vm *armcompute.VirtualMachine, prefix string) (string, bool) {
+func statusOf(vm *armcompute.VirtualMachine, prefix string) string {
 	if vm.Properties == nil || vm.Properties.InstanceView == nil {
-		return "", false
+		return ""
 	}
 	for _, status := range vm.Properties.InstanceView.Statuses {
 		if status == nil {
 			continue
 		}
 		if code := value(status.Code); len(code) > len(prefix) && strings.EqualFold(code[:len(prefix)], prefix) {
-			return code[len(prefix):], true
+			return code[len(prefix):]
 		}
 	}
-	return "", false
+	return ""
 }

@@ -3,10 +3,12 @@ package driver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
@@ -39,7 +41,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	}
 	vm, err := c.made(ctx, o, own, req.Token)
 	if provider.IsNotFound(err) {
-		vm, err = c.launch(ctx, o, own)
+		vm, err = c.launch(ctx, o)
 	}
 	if err != nil {
 		return nil, err
@@ -101,7 +103,7 @@ func (c *clients) made(ctx context.Context, o *order, own owner, token string) (
 }
 
 // launch makes all parts and then the virtual machine.
-func (c *clients) launch(ctx context.Context, o *order, own owner) (*armcompute.VirtualMachine, error) {
+func (c *clients) launch(ctx context.Context, o *order) (*armcompute.VirtualMachine, error) {
 	interfaces := make([]string, len(o.spec.NetworkInterfaces))
 	for i := range interfaces {
 		var err error
@@ -181,7 +183,7 @@ func removedMeanwhile(attempted string) error {
 func (c *clients) put(ctx context.Context, o *order, interfaces []string) (*armcompute.VirtualMachine, error) {
 	attempted := "create virtual machine " + o.name + " of size " + o.spec.VMSize
 	var response *http.Response
-	_, err := c.vms.BeginCreateOrUpdate(runtime.WithCaptureResponse(ctx, &response), o.spec.ResourceGroup, o.name,
+	_, err := c.vms.BeginCreateOrUpdate(policy.WithCaptureResponse(ctx, &response), o.spec.ResourceGroup, o.name,
 		o.virtualMachine(interfaces),
 		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: ref("*")})
 	if err != nil {
@@ -228,7 +230,7 @@ func creating(ctx context.Context, err error, attempted, field string) error {
 	case "LocationNotAvailableForResourceType", "InvalidLocation", "NoRegisteredProviderFound":
 		field = "location"
 	}
-	if e, ok := out.(*provider.Error); ok && e.Code == provider.NotFound {
+	if e, ok := errors.AsType[*provider.Error](out); ok && e.Code == provider.NotFound {
 		// To a creation something is missing that it refers to; NotFound would speak of the instance.
 		e.Code, e.Message = provider.FailedPrecondition, attempted+": something that it refers to does not exist ("+
 			azureCode(codeOf(err))+")"

@@ -159,7 +159,8 @@ func (o *order) virtualMachine(interfaceIDs []string) armcompute.VirtualMachine 
 	}
 	p.PlatformFaultDomain = s.FaultDomain
 	if id := s.CapacityReservationGroupID; id != "" {
-		p.CapacityReservation = &armcompute.CapacityReservationProfile{CapacityReservationGroup: &armcompute.SubResource{ID: ref(id)}}
+		group := &armcompute.SubResource{ID: ref(id)}
+		p.CapacityReservation = &armcompute.CapacityReservationProfile{CapacityReservationGroup: group}
 	}
 	if s.Spot != nil {
 		p.Priority = ref(armcompute.VirtualMachinePriorityTypesSpot)

@@ -78,7 +78,9 @@ func (s *served) getVM(_ context.Context, group, name string, o *compute.Virtual
 	return once[compute.VirtualMachinesClientGetResponse](s, c)
 }
 
-func (s *served) listSKUs(o *compute.ResourceSKUsClientListOptions) azfake.PagerResponder[compute.ResourceSKUsClientListResponse] {
+func (s *served) listSKUs(
+	o *compute.ResourceSKUsClientListOptions,
+) azfake.PagerResponder[compute.ResourceSKUsClientListResponse] {
 	c := s.call("ResourceSkus_List", "")
 	if o != nil {
 		c.Filter = text(o.Filter)

@@ -76,7 +76,8 @@ func (t *Transport) plain(r *http.Request) (response *http.Response, err error) 
 	}
 	recorder := httptest.NewRecorder()
 	defer func() {
-		if gone := recover(); gone == http.ErrAbortHandler {
+		gone := recover()
+		if failure, ok := gone.(error); ok && errors.Is(failure, http.ErrAbortHandler) {
 			err = errors.Join(r.Context().Err(), fakeazure.ErrNoAnswer)
 		} else if gone != nil {
 			panic(gone)

@@ -23,6 +23,8 @@ import (
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/reachability"
+	"machinist.dev/machinist/internal/safety/overshoot"
 	"machinist.dev/machinist/internal/version"
 )
 
@@ -149,4 +151,21 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 		return err
 	}
 	return addHealth(op, s, healthMetrics)
+}
+
+// addOvershoot adds what freezes owners with too many machines.
+func addOvershoot(op *operator.Operator, s *settings) error {
+	frozen, err := reachability.FrozenMetric(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	control := op.Control()
+	reconciler := overshoot.New(overshoot.Options{
+		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+		Recorder: op.Manager().GetEventRecorder("machinist-overshoot"), Limits: s.overshoot, Frozen: frozen,
+	})
+	if err := reconciler.Wiring().Add(op.Manager(), nil); err != nil {
+		return fmt.Errorf("add the overshoot freeze: %w", err)
+	}
+	return nil
 }

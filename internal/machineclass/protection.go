@@ -109,3 +109,10 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineC
 	r.echo.Record(class)
 	return nil
 }
+
+// Reasons beside those of the API.
+const (
+	// ReasonInUse surfaces, on the condition Deleting and in an event, when a class that is being deleted waits for the
+	// Machines that use it.
+	ReasonInUse = "InUse"
+)

@@ -3,7 +3,6 @@ package machinedeployment
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -389,19 +388,4 @@ func withoutDeletions(changed func(before, after client.Object) bool) predicate.
 	p := onUpdate(changed).(predicate.Funcs)
 	p.DeleteFunc = func(event.DeleteEvent) bool { return false }
 	return p
-}
-
-// Clone returns a NodeTainter with other options and a copy of k's state. It is for simulations, and must not be called
-// during a pass.
-func (k *NodeTainter) Clone(o NodeTainterOptions) *NodeTainter {
-	f := NewNodeTainter(o)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	f.appeared = maps.Clone(k.appeared)
-	for key, known := range k.known {
-		copied := *known
-		copied.done = maps.Clone(known.done)
-		f.known[key] = &copied
-	}
-	return f
 }

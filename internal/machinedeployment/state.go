@@ -1,7 +1,6 @@
 package machinedeployment
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -207,22 +206,4 @@ func (r *deploymentState) keepOnly(sets []types.UID) {
 			delete(r.unobserved, uid)
 		}
 	}
-}
-
-// Clone returns a Reconciler with other options and a copy of r's state. It is for simulations, and must not be called
-// during a pass.
-func (r *Reconciler) Clone(o Options) *Reconciler {
-	f := New(o)
-	m := r.shared
-	r.ownWrites.CopyTo(f.ownWrites)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, known := range m.deployments {
-		copied := *known
-		copied.failed = slices.Clone(known.failed)
-		copied.unobserved = maps.Clone(known.unobserved)
-		copied.failures.machines = maps.Clone(known.failures.machines)
-		f.shared.deployments[key] = &copied
-	}
-	return f
 }

@@ -1,8 +1,6 @@
 package machineset
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -188,26 +186,4 @@ func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {
 	for _, m := range machines {
 		r.updated[m.UID] = updateSent{generation: r.generation, at: now}
 	}
-}
-
-// Clone returns a Reconciler with other options and a copy of r's state. It is for simulations, and must not be called
-// during a pass.
-func (r *Reconciler) Clone(o Options) *Reconciler {
-	f := New(o)
-	m := r.shared
-	r.ownWrites.CopyTo(f.ownWrites)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, known := range m.sets {
-		copied := *known
-		copied.updated, copied.recoveries = maps.Clone(known.updated), maps.Clone(known.recoveries)
-		copied.lostReplacements = slices.Clone(known.lostReplacements)
-		f.shared.sets[key] = &copied
-	}
-	for set, in := range m.replacements {
-		f.shared.replacements[set] = slices.Clone(in)
-	}
-	f.shared.cache = m.cache
-	f.shared.sizes = maps.Clone(m.sizes)
-	return f
 }

@@ -19,7 +19,12 @@ type hall struct {
 
 func newHall(t *testing.T, limit int) *hall {
 	t.Helper()
-	h := &hall{NewSlots(limit), t,
+	return startHall(t, NewSlots(limit))
+}
+
+func startHall(t *testing.T, slots *Slots) *hall {
+	t.Helper()
+	h := &hall{slots, t,
 		workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
 	t.Cleanup(h.queue.ShutDown)
 	if err := h.Source().Start(t.Context(), h.queue); err != nil {
@@ -137,7 +142,65 @@ func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
 			}
 		}
 		if done != 30 {
-			t.Fatalf("seed %d: %d of 30 had a slot, %d wait", seed, done, len(h.waiting))
+			t.Fatalf("seed %d: %d of 30 had a slot, %d wait", seed, done, len(h.pool.waiting))
 		}
+	}
+}
+
+// Controllers that share slots share their number and the order of arrival, and each gets its own objects back.
+//
+// Rule: drains-have-own-workers.
+func TestSharedSlots(t *testing.T) {
+	machines := newHall(t, 1)
+	orphans := startHall(t, machines.Share())
+	machines.wantAcquired("a", true)
+	orphans.wantAcquired("a", false) // Another controller's object of the same name.
+	machines.wantAcquired("b", false)
+	machines.Release(key("a"))
+	orphans.wantEnqueued("a")
+	machines.wantEnqueued()
+	machines.wantAcquired("b", false)
+	orphans.wantAcquired("a", true)
+	orphans.Release(key("a"))
+	machines.wantEnqueued("b")
+	orphans.wantEnqueued()
+}
+
+// Operations that hang do not count, so that more may begin than there are slots.
+//
+// Rule: hanging-evictions-isolated.
+func TestMoreOperationsThanSlots(t *testing.T) {
+	h := newHall(t, 1)
+	h.wantAcquired("a", true)
+	h.wantAcquired("b", false)
+	if !h.AcquireBeyond(key("b"), 1) {
+		t.Error("b has to wait although the operation on a hangs")
+	}
+	h.wantAcquired("c", false)
+	h.Release(key("a"))
+	h.wantEnqueued() // One is still under way, and there is one slot.
+	h.Release(key("b"))
+	h.wantEnqueued("c")
+}
+
+func TestWithdrawKeepsTheSlot(t *testing.T) {
+	h := newHall(t, 1)
+	h.wantAcquired("a", true)
+	for _, late := range []string{"b", "c"} {
+		h.wantAcquired(late, false)
+	}
+	h.Withdraw(key("a"))
+	h.wantEnqueued()
+	h.Withdraw(key("b"))
+	h.wantEnqueued() // The slot is not free.
+	h.Release(key("a"))
+	h.wantEnqueued("c")
+}
+
+func TestThereIsAtLeastOneSlot(t *testing.T) {
+	for _, limit := range []int{-1, 0, 1} {
+		h := newHall(t, limit)
+		h.wantAcquired("a", true)
+		h.wantAcquired("b", false)
 	}
 }

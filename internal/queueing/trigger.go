@@ -17,9 +17,6 @@ import (
 // Trigger puts objects into the queue of the controller that watches its Source. It never blocks. What is enqueued
 // before that controller starts is kept for it. The zero value is ready to use.
 type Trigger struct {
-	// Listener, if set, gets the objects in place of a queue.
-	Listener func(types.NamespacedName)
-
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	early map[reconcile.Request]bool
@@ -27,10 +24,6 @@ type Trigger struct {
 
 // Enqueue has the controller reconcile an object. It may be called at any time.
 func (t *Trigger) Enqueue(object types.NamespacedName) {
-	if t.Listener != nil {
-		t.Listener(object)
-		return
-	}
 	request := reconcile.Request{NamespacedName: object}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,15 +49,6 @@ func (t *Trigger) Source() source.Source {
 		t.early = nil
 		return nil
 	})
-}
-
-// Inherit keeps what another trigger has kept for its controller. A trigger with a Listener keeps nothing.
-func (t *Trigger) Inherit(other *Trigger) {
-	other.mu.Lock()
-	defer other.mu.Unlock()
-	if t.Listener == nil {
-		t.early = maps.Clone(other.early)
-	}
 }
 
 func byName(a, b reconcile.Request) int {

@@ -51,27 +51,3 @@ func TestWhatIsEnqueuedBeforeTheStartIsKept(t *testing.T) {
 		t.Errorf("got %s, want [m3]", got)
 	}
 }
-
-func TestAListenerGetsWhatIsEnqueued(t *testing.T) {
-	var heard []string
-	trigger := Trigger{Listener: func(object types.NamespacedName) { heard = append(heard, object.Name) }}
-	q := newQueue(t, &trigger)
-	trigger.Enqueue(key("m1"))
-	if fmt.Sprint(heard) != "[m1]" || q.Len() != 0 {
-		t.Errorf("the listener got %v, the queue has %d", heard, q.Len())
-	}
-}
-
-func TestWhatIsKeptIsInheritedOnce(t *testing.T) {
-	var trigger, next, last Trigger
-	trigger.Enqueue(key("m1"))
-	next.Inherit(&trigger)
-	next.Enqueue(key("m2"))
-	last.Inherit(&next)
-	if got := fmt.Sprint(newQueue(t, &trigger).take()); got != "[m1]" {
-		t.Errorf("the first one has %s, want [m1]", got)
-	}
-	if got := fmt.Sprint(newQueue(t, &last).take()); got != "[m1 m2]" {
-		t.Errorf("the last one has %s, want [m1 m2]", got)
-	}
-}

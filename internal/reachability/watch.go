@@ -113,11 +113,25 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 	select {
 	case <-w.options.Leading:
-		w.mu.Lock()
-		w.leading = w.options.Clock.Now()
-		w.mu.Unlock()
+		w.Lead()
 	case <-ctx.Done():
 	}
+}
+
+// Lead makes the Watch count from now on as one whose process leads. Run does that when Options.Leading is closed.
+func (w *Watch) Lead() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leading = w.options.Clock.Now()
+}
+
+// Checks returns one function for each cluster, the control cluster's first. It checks that cluster once and returns
+// when to do so again. Run calls all of them, side by side.
+func (w *Watch) Checks() (checks []func(context.Context) time.Duration) {
+	for _, c := range w.clusters() {
+		checks = append(checks, func(ctx context.Context) time.Duration { return w.probe(ctx, c) })
+	}
+	return checks
 }
 
 // watch checks one cluster until ctx ends.
@@ -329,4 +343,23 @@ func (w *Watch) StableSince() (since time.Time, stable bool) {
 		}
 	}
 	return since, true
+}
+
+// FrozenMetric registers the metric machinist_frozen, or returns the one that is registered already: whatever freezes
+// something reports it there under its own reason.
+func FrozenMetric(registerer prometheus.Registerer) (*prometheus.GaugeVec, error) {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "machinist_frozen",
+		Help: "How much is frozen for safety, by the reason of the condition Frozen. ControlPlaneUnreachable is 1 while the whole process adds and exchanges no machines since one of its clusters is unreachable, ControlCredentialsRefused and TargetCredentialsRefused while it does so since that cluster refuses its credentials.",
+	}, []string{"reason"})
+	err := registerer.Register(gauge)
+	if err == nil {
+		return gauge, nil
+	}
+	if registered, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if existing, ok := registered.ExistingCollector.(*prometheus.GaugeVec); ok {
+			return existing, nil
+		}
+	}
+	return nil, fmt.Errorf("register metric machinist_frozen: %w", err)
 }

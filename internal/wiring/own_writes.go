@@ -74,13 +74,3 @@ func (e *OwnWrites) forget(uid types.UID) {
 	defer e.mu.Unlock()
 	delete(e.versions, uid)
 }
-
-// CopyTo makes another Echo know the same.
-func (e *OwnWrites) CopyTo(other *OwnWrites) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	other.versions = make(map[types.UID][]string, len(e.versions))
-	for uid, versions := range e.versions {
-		other.versions[uid] = slices.Clone(versions)
-	}
-}

@@ -3,11 +3,13 @@
 package wiring
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,4 +143,20 @@ func Secrets() *metav1.PartialObjectMetadata {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.APIVersion, secret.Kind = "v1", "Secret"
 	return secret
+}
+
+// CacheVersion returns a function that tells up to which resource version the manager's cache of a kind is complete,
+// "" if that is not known.
+func CacheVersion(mgr manager.Manager, kind client.Object) func() string {
+	return func() string {
+		informer, err := mgr.GetCache().GetInformer(context.Background(), kind)
+		if err != nil {
+			return ""
+		}
+		stored, ok := informer.(interface{ GetStore() toolscache.Store })
+		if !ok {
+			return ""
+		}
+		return stored.GetStore().LastStoreSyncResourceVersion()
+	}
 }

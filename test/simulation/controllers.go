@@ -83,14 +83,12 @@ func (p *Process) watchReachability(origin *Process) {
 	}
 	options := reachability.Options{Control: answering{p, p.control}, Target: answering{p, p.target},
 		Clock: ticking{PassiveClock: p.clock}}
+	p.reach = successor(reachability.New(options), origin.reach)
 	if origin.reach == nil {
-		p.reach = reachability.New(options)
 		p.reach.Lead()
-	} else {
-		p.reach = origin.reach.Clone(options)
 	}
-	for i, do := range p.reach.Probes(context.Background()) {
-		l := probe{at: w.clock.at, do: do}
+	for i, check := range p.reach.Checks() {
+		l := probe{at: w.clock.at, do: func() time.Duration { return check(context.Background()) }}
 		if origin.reach != nil {
 			l.at, l.next = origin.probes[i].at, origin.probes[i].next
 		}
@@ -197,16 +195,16 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 	target, targetLive := newCachedClient(p, p.target, Manager), p.live(p.target)
 	var tables []wiring.Controller
 	if w.safety.optionalReconcilers.has(OutdatedTaints) {
-		p.marker = newOrClone(origin.marker, machinedeployment.NodeTainterOptions{
+		p.marker = successor(machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{
 			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: oneByOne,
-		}, machinedeployment.NewNodeTainter, (*machinedeployment.NodeTainter).Clone)
+		}), origin.marker)
 		tables = append(tables, p.marker.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(Overshoot) {
-		p.overshoot = newOrClone(origin.overshoot, overshoot.Options{
+		p.overshoot = successor(overshoot.New(overshoot.Options{
 			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p},
 			Limits: overshoot.Limits{Up: overshootUp, Down: 1, Period: overshoot.DefaultPeriod},
-		}, overshoot.New, (*overshoot.Reconciler).Clone)
+		}), origin.overshoot)
 		tables = append(tables, p.overshoot.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(Health) {
@@ -215,12 +213,12 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 		if err != nil {
 			return nil, err
 		}
-		p.health = newOrClone(origin.health, healthcheck.Options{
+		p.health = successor(healthcheck.New(healthcheck.Options{
 			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy,
 			MeltdownThreshold: healthThreshold,
 			Stopped:           p.reach.Stopped, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
 			Nodes: &healthcheck.Nodes{Cached: target, Live: targetLive, Synced: p.target.synced},
-		}, healthcheck.New, (*healthcheck.Reconciler).Clone)
+		}), origin.health)
 		tables = append(tables, p.health.Wiring())
 	}
 	return tables, nil
@@ -236,20 +234,20 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 		if err := approval.RegisterIndexes(context.Background(), p.target); err != nil {
 			return nil, err
 		}
-		p.approval = newOrClone(origin.approval, approval.Options{
+		p.approval = successor(approval.New(approval.Options{
 			Provider: providerName, ClusterID: clusterID, Machines: p.control, Live: live, Cache: p.target, Target: targetLive,
 			Classes: classes, Cloud: driver, Recorder: recorder{p}, Clock: p.clock,
-		}, approval.New, (*approval.Reconciler).Clone)
+		}), origin.approval)
 		tables = append(tables, p.approval.Wiring(p.target.synced)...)
 	}
 	if w.safety.optionalReconcilers.has(Orphans) {
-		p.orphanDrains = newOrClone(origin.orphanDrains, drain.Options{
+		p.orphanDrains = successor(drain.New(drain.Options{
 			Target: targetLive, Clock: p.clock, BudgetReader: p.target, Epoch: p.epoch(),
-		}, drain.New, (*drain.Controller).Clone)
+		}), origin.orphanDrains)
 		table := p.orphanDrains.Wiring()
 		table.Name = "drain-orphans"
 		tables = append(tables, table)
-		p.orphans = newOrClone(origin.orphans, orphans.Options{
+		p.orphans = successor(orphans.New(orphans.Options{
 			Rules: orphans.Rules{ClusterID: clusterID, Period: orphanPeriod, MinAge: orphanAge, MaxDeletes: 1,
 				ReportOnly: w.safety.reportOnly},
 			Cloud:    driver,
@@ -260,7 +258,7 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 			Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: leases, Name: "machinist-cluster"}},
 			Ledger:   pages.Book{Client: live, Namespace: leases},
 			Reach:    p.reach, CheckInstance: p.machines.CheckInstance, Recorder: recorder{p}, Clock: p.clock,
-		}, orphans.New, (*orphans.Collector).Clone)
+		}), origin.orphans)
 		tables = append(tables, p.orphans.Wiring())
 	}
 	return tables, nil

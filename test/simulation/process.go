@@ -149,12 +149,12 @@ func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	return nil, fmt.Errorf("there is no process %q", p.name)
 }
 
-// newOrClone returns a new reconciler, or one that remembers what another one does.
-func newOrClone[R, O any](origin *R, options O, make func(O) *R, clone func(*R, O) *R) *R {
-	if origin == nil {
-		return make(options)
+// successor gives a new controller the memory of its origin, if it has one.
+func successor[T any](made, origin *T) *T {
+	if origin != nil {
+		inherit(made, origin)
 	}
-	return clone(origin, options)
+	return made
 }
 
 func (p *Process) views() []*view {
@@ -205,7 +205,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 		return nil, err
 	}
 	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
-	p.sets = newOrClone(origin.sets, machineset.Options{
+	p.sets = successor(machineset.New(machineset.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
 		MachineCacheVersion: machines.version,
 		Stopped:             func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
@@ -218,11 +218,11 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 			p.world.names++
 			return fmt.Sprintf("%s-%05d", set, p.world.names)
 		},
-	}, machineset.New, (*machineset.Reconciler).Clone)
-	p.deployments = newOrClone(origin.deployments, machinedeployment.Options{
+	}), origin.sets)
+	p.deployments = successor(machinedeployment.New(machinedeployment.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version,
 		Stopped: p.stopped,
-	}, machinedeployment.New, (*machinedeployment.Reconciler).Clone)
+	}), origin.deployments)
 	more, err := p.optionalManagerControllers(origin)
 	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
 }
@@ -254,24 +254,24 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 	control, controlLive := newCachedClient(p, p.control, Provider), p.live(p.control)
 	target, targetLive := newCachedClient(p, p.target, Provider), p.live(p.target)
 	fenced := cloud.New(cloud.Options{Driver: driver{p, w.cloud}, Fence: p.fence, Clock: p.clock})
-	p.drains = newOrClone(origin.drains, drain.Options{
+	p.drains = successor(drain.New(drain.Options{
 		Target: targetLive, Clock: p.clock, BudgetReader: target, Epoch: p.epoch(),
-	}, drain.New, (*drain.Controller).Clone)
+	}), origin.drains)
 	classes := &resolve.Resolver{Classes: control, Secrets: controlLive}
 	seen, err := p.control.viewOf(&v1beta1.Machine{})
 	if err != nil {
 		return nil, err
 	}
-	p.machines = newOrClone(origin.machines, machine.Options{
+	p.machines = successor(machine.New(machine.Options{
 		Cloud: fenced, ClusterID: clusterID, Client: control, Live: controlLive, MachineCacheVersion: seen.version,
 		Classes: classes, Reach: p.outages(),
 		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: preserveTimeout,
 		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443",
 			CABundle: []byte("PEM")},
-	}, machine.New, (*machine.Reconciler).Clone)
-	p.classes = newOrClone(origin.classes, machineclass.Options{
+	}), origin.machines)
+	p.classes = successor(machineclass.New(machineclass.Options{
 		Driver: fenced, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
-	}, machineclass.New, (*machineclass.Reconciler).Clone)
+	}), origin.classes)
 	more, err := p.optionalProviderControllers(origin, fenced, classes)
 	return slices.Concat([]wiring.Controller{p.machines.Wiring(p.control, p.drains.Triggers()), p.drains.Wiring()},
 		p.classes.Wiring(p.control), more), err

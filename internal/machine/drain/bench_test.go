@@ -85,7 +85,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 func (b *bench) restart(o Options) {
 	o.Target, o.Clock, o.Evict = b.target, b.clock, b.evict
 	b.Controller = New(o)
-	b.work, b.triggers = startSource(b.T, b.Wiring().Sources[0]), startSource(b.T, b.Triggers())
+	b.work, b.triggers = startSources(b.T, b.Wiring().Sources...), startSources(b.T, b.Triggers())
 }
 
 func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {
@@ -150,13 +150,19 @@ func (b *bench) expectOutcome(o Outcome, done bool, reason, message string) {
 	}
 }
 
-// fakeQueue notes what is added to it.
+// fakeQueue notes what is added to it, and says so at once if note is set.
 type fakeQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string
+	note  func(reconcile.Request)
 }
 
-func (q *fakeQueue) Add(r reconcile.Request) { q.added = append(q.added, r.Name) }
+func (q *fakeQueue) Add(r reconcile.Request) {
+	q.added = append(q.added, r.Name)
+	if q.note != nil {
+		q.note(r)
+	}
+}
 
 func (q *fakeQueue) take() []string {
 	added := q.added
@@ -164,10 +170,12 @@ func (q *fakeQueue) take() []string {
 	return added
 }
 
-func startSource(t *testing.T, s source.Source) *fakeQueue {
+func startSources(t *testing.T, sources ...source.Source) *fakeQueue {
 	q := &fakeQueue{}
-	if err := s.Start(context.Background(), q); err != nil {
-		t.Fatal(err)
+	for _, s := range sources {
+		if err := s.Start(context.Background(), q); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return q
 }

@@ -115,10 +115,3 @@ func (c *calls) isSlow(namespace string, now time.Time) bool {
 		return one.namespace == namespace && now.Sub(one.began) >= slowCall
 	})
 }
-
-// copyTo copies what was found out. No call is under way.
-func (c *calls) copyTo(into *calls) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	into.slow = maps.Clone(c.slow)
-}

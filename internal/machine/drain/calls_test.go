@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"machinist.dev/machinist/internal/queueing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -41,7 +42,7 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 	)
 	now := clocktesting.NewFakePassiveClock(noon)
 	c := New(Options{
-		Target: target, Clock: now, Evictions: NewLimiter(slots), Workers: 1,
+		Target: target, Clock: now, Evictions: queueing.NewSlots(slots), Workers: 1,
 		Evict: func(_ context.Context, e *policyv1.Eviction) error {
 			if e.Namespace != "hangs" {
 				close(evicted)
@@ -163,7 +164,7 @@ func TestPodsOfSlowNamespacesGoLast(t *testing.T) {
 func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("hangs/a")), on("m1", aPod("hangs/b")),
 		on("m2", aPod("hangs/c")))
-	b.restart(Options{Evictions: NewLimiter(4)})
+	b.restart(Options{Evictions: queueing.NewSlots(4)})
 	b.callTime = slowCall
 	b.drain("m1")
 	b.drain("m2")

@@ -62,8 +62,10 @@ type Options struct {
 	// again as Evictions has places, so that evictions that hang leave workers to others.
 	Workers int
 
-	// Evictions bounds the evictions in flight, by default to DefaultConcurrentEvictions. It may be shared.
-	Evictions *Limiter
+	// Evictions bounds how many drains send evictions at the same time, by default to DefaultConcurrentEvictions. A drain
+	// sends them one after the other, so that this is also the number of evictions in flight. Those that hang do not
+	// count.
+	Evictions *queueing.Slots
 
 	// Signals are how a Node shows that its instance is about to be removed. Default interruption.Known.
 	Signals interruption.Signals
@@ -75,11 +77,6 @@ type Options struct {
 	// epoch nothing is done for it but to trigger its machine: the target cluster cannot be reached, or times were
 	// reckoned before an outage that must be left out. By default there is one epoch, 0.
 	Epoch func() uint64
-
-	// OnWork takes the machines that a worker is to check, and OnWake those of which there is something new to report,
-	// for a caller with a queue of its own, who calls Reconcile itself: Work and Triggers are then silent. They are
-	// called in the goroutine in which it happens, and must not call the controller back.
-	OnWork, OnTrigger func(types.NamespacedName)
 }
 
 // Controller drains Nodes and waits for their volumes, for the Machine reconciler.
@@ -88,10 +85,17 @@ type Options struct {
 // over): until Forget, the workers go on. The memory may be lost at any time. It starts no goroutine of its own, and
 // what it asks of the API and in which order follows from its calls, the answers and the clock alone.
 type Controller struct {
-	*state
 	options        Options
 	metrics        metrics
 	work, triggers queueing.Trigger
+
+	// What follows is all that a Controller knows and the API does not. Losing it costs nothing but a few calls.
+	drainStates drainStates
+	rejections  rejections
+	attachments attachments
+	daemonSets  daemonSets
+	calls       *calls
+	evictions   *queueing.Slots
 }
 
 // New returns a controller that does nothing until Register and Drain.
@@ -115,15 +119,17 @@ func New(o Options) *Controller {
 		o.Epoch = func() uint64 { return 0 }
 	}
 	if o.Evictions == nil {
-		o.Evictions = NewLimiter(DefaultConcurrentEvictions)
+		o.Evictions = queueing.NewSlots(DefaultConcurrentEvictions)
 	}
-	o.Workers = max(o.Workers, o.Evictions.slots+(o.Evictions.slots+1)/2)
+	slots := o.Evictions.Limit()
+	o.Workers = max(o.Workers, slots+(slots+1)/2)
 	return &Controller{
-		state:    newState(o),
-		options:  o,
-		metrics:  newMetrics(),
-		work:     queueing.Trigger{Listener: o.OnWork},
-		triggers: queueing.Trigger{Listener: o.OnTrigger},
+		options:     o,
+		metrics:     newMetrics(),
+		attachments: attachments{target: o.Target, clock: o.Clock},
+		daemonSets:  daemonSets{target: o.Target, clock: o.Clock},
+		calls:       newCalls(slots),
+		evictions:   o.Evictions,
 	}
 }
 
@@ -146,7 +152,7 @@ func (c *Controller) Wiring() wiring.Controller {
 		Timeout: passTimeout,
 		Retries: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),
 		Watches: []wiring.Watch{{Cluster: wiring.Target, Object: &policyv1.PodDisruptionBudget{}, Keys: c.onBudgets()}},
-		Sources: []source.Source{c.work.Source()},
+		Sources: []source.Source{c.work.Source(), c.evictions.Source()},
 	}
 }
 
@@ -198,7 +204,7 @@ func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest
 func (c *Controller) Forget(machine types.NamespacedName) {
 	c.drainStates.forget(machine)
 	c.rejections.set(machine, nil, c.options.Clock.Now())
-	c.options.Evictions.withdraw(machine)
+	c.evictions.Withdraw(machine)
 }
 
 // Reconcile makes one pass for a machine: of its drain, or of the wait for its volumes.
@@ -206,11 +212,11 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	r, drain, volumes := c.drainStates.task(request.NamespacedName)
 	if drain == nil && volumes == nil {
 		// Whoever was forgotten while it asked for a place must not keep others from it.
-		c.options.Evictions.withdraw(request.NamespacedName)
+		c.evictions.Withdraw(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if c.outdated(drain, volumes) {
-		c.options.Evictions.withdraw(request.NamespacedName)
+		c.evictions.Withdraw(request.NamespacedName)
 		c.triggers.Enqueue(request.NamespacedName)
 		return reconcile.Result{}, nil // The machine asks again.
 	}

@@ -22,6 +22,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/queueing"
 )
 
 func minAvailable(n int) func(*policyv1.PodDisruptionBudget) {
@@ -244,7 +245,7 @@ func TestManyDrainsShareTheEvictions(t *testing.T) {
 			c.pod(node, fmt.Sprintf("web-%d-%d", i, j))
 		}
 	}
-	drains := c.startDrains(drain.Options{Evict: counted, Evictions: drain.NewLimiter(slots), Workers: 32})
+	drains := c.startDrains(drain.Options{Evict: counted, Evictions: queueing.NewSlots(slots), Workers: 32})
 	begun := time.Now()
 	for _, node := range nodes {
 		drains.ask(node, time.Hour)

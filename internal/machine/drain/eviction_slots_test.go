@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/queueing"
 )
 
 func TestEvictionsWaitForTheirSlot(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
-	limiter := NewLimiter(1)
-	b.restart(Options{Evictions: limiter})
+	slots := queueing.NewSlots(1)
+	b.restart(Options{Evictions: slots})
 	b.drain("m1")
 	b.drain("m2")
 	b.work.take()
@@ -36,16 +38,16 @@ func TestEvictionsWaitForTheirSlot(t *testing.T) {
 
 func TestAForgottenMachineReleasesItsSlot(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
-	b.restart(Options{Evictions: NewLimiter(1)})
+	b.restart(Options{Evictions: queueing.NewSlots(1)})
 	b.drain("m1")
 	b.drain("m2")
-	b.Controller.options.Evictions.acquire(key("x"), 0, nil)
+	b.Controller.evictions.Acquire(key("x"))
 	b.runPass("m1")
 	b.runPass("m2")
 	b.expectEvictions()
 	b.Forget(key("m1"))
 	b.work.take()
-	b.Controller.options.Evictions.release()
+	b.Controller.evictions.Release(key("x"))
 	if got := fmt.Sprint(b.work.take()); got != "[m2]" {
 		t.Errorf("work for %s, want [m2]", got)
 	}
@@ -58,9 +60,9 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 	leaving := on("m1", aPod("a/web-1"))
 	leaving.Finalizers = []string{"test/hold"}
 	b := newBench(t, aNode("m1"), aNode("m2"), leaving, on("m2", aPod("a/web-2")))
-	limiter := NewLimiter(1)
-	b.restart(Options{Evictions: limiter})
-	limiter.acquire(key("x"), 0, nil)
+	slots := queueing.NewSlots(1)
+	b.restart(Options{Evictions: slots})
+	slots.Acquire(key("x"))
 	for _, machine := range []string{"m1", "m2"} {
 		b.drain(machine)
 		b.runPass(machine)
@@ -69,17 +71,17 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.work.take()
-	limiter.release()
+	slots.Release(key("x"))
 	b.runPass("m1")
 	if got := fmt.Sprint(b.work.take()); got != "[m1 m2]" {
 		t.Errorf("work for %s, want [m1 m2]", got)
 	}
 
 	b.Forget(key("m2"))
-	limiter.acquire(key("x"), 0, nil)
-	limiter.acquire(key("m2"), 0, b.Controller.work.Enqueue) // as a pass does that Forget overtakes
-	limiter.acquire(key("m3"), 0, b.Controller.work.Enqueue)
-	limiter.release()
+	slots.Acquire(key("x"))
+	slots.Acquire(key("m2")) // as a pass does that Forget overtakes
+	slots.Acquire(key("m3"))
+	slots.Release(key("x"))
 	b.runPass("m2")
 	if got := fmt.Sprint(b.work.take()); got != "[m2 m3]" {
 		t.Errorf("work for %s, want [m2 m3]", got)

@@ -38,7 +38,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	queued := false
 	defer func() {
 		if !queued {
-			c.options.Evictions.withdraw(request.Machine)
+			c.evictions.Withdraw(request.Machine)
 		}
 		if err != nil {
 			c.reportError(r, err)
@@ -181,7 +181,7 @@ func (c *Controller) send(
 	started, placed, sent, passedOver := c.options.Clock.Now(), false, false, false
 	defer func() {
 		if placed {
-			c.options.Evictions.release()
+			c.evictions.Release(request.Machine)
 		}
 	}()
 
@@ -198,7 +198,7 @@ func (c *Controller) send(
 				continue
 			}
 			if action == Evict && !placed {
-				if placed = c.options.Evictions.acquire(request.Machine, c.calls.hanging(now), c.work.Enqueue); !placed {
+				if placed = c.evictions.AcquireBeyond(request.Machine, c.calls.hanging(now)); !placed {
 					c.calls.cancel(begun)
 					return true, false, nil
 				}

@@ -91,10 +91,10 @@ func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 	}
 
 	// Forced, it goes on; and so it does with the permission, as any other drain that is late.
-	clone := b.Clone(Options{Target: b.target, Clock: b.clock, Evict: b.evict})
+	another := New(Options{Target: b.target, Clock: b.clock, Evict: b.evict})
 	forced := wanted
 	forced.Force = true
-	if o := clone.Drain(context.Background(), forced); !o.Done {
+	if o := another.Drain(context.Background(), forced); !o.Done {
 		t.Errorf("got %+v", o)
 	}
 	b.unreachable = nil

@@ -6,14 +6,18 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -119,3 +123,23 @@ func (c *Collector) reportMismatch(ctx context.Context, err error) {
 }
 
 func (c *Collector) log(ctx context.Context) logr.Logger { return logf.FromContext(ctx) }
+
+// state is all that a Collector keeps between passes. Losing it at a restart costs the time of one pass.
+type state struct {
+	// began is when the last pass did, zero before the first.
+	began time.Time
+	// observations are those of the last pass, instances its numbers of instances by namespace.
+	observations Observations
+	instances    map[string]int
+	// mismatch is what was made known of another cluster id.
+	mismatch string
+}
+
+// Wiring returns what triggers the Collector: its start, and from then on itself. Its one key says nothing.
+func (c *Collector) Wiring() wiring.Controller {
+	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "orphans"}})
+		return nil
+	})
+	return wiring.Controller{Name: "orphans", Reconciler: c, Concurrency: 1, Sources: []source.Source{start}}
+}

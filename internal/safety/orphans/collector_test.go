@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -427,19 +426,5 @@ func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
 	w.want()
 	if w.cloud.deletes != 1 {
 		t.Errorf("%d deletions were sent", w.cloud.deletes)
-	}
-}
-
-func TestAForkKeepsItsOwnCounsel(t *testing.T) {
-	w := newWorld(t)
-	w.lost(1)
-	w.listing()
-	clone := w.collector.Clone(w.collector.Options)
-	if len(clone.state.observations) != 1 || !clone.state.began.Equal(w.clock.Now()) {
-		t.Fatalf("the clone remembers %+v", clone.state)
-	}
-	clone.state.observations["another"] = Observation{Machine: types.UID("x")}
-	if len(w.collector.state.observations) != 1 {
-		t.Error("the origin remembers what its clone saw")
 	}
 }

@@ -2,7 +2,6 @@ package orphans
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -374,6 +373,3 @@ func (s *State) orphans() (all []Decision) {
 }
 
 func byID(a, b Decision) int { return cmp.Compare(a.ID, b.ID) }
-
-// clone returns a copy that can be changed.
-func (s Observations) clone() Observations { return maps.Clone(s) }

@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -259,7 +260,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 			}
 			s.Instances = append(s.Instances, in)
 		}
-		before := s.Before.clone()
+		before := maps.Clone(s.Before)
 		plan := Decide(s)
 		if len(plan.Decisions) != len(s.Instances)+len(s.Leftovers) {
 			t.Fatalf("%d decisions about %d instances and %d leftovers", len(plan.Decisions), len(s.Instances), len(s.Leftovers))

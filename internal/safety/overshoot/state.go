@@ -93,14 +93,3 @@ func (m *state) report(frozen int) {
 		m.gauge.WithLabelValues(v1beta1.ReasonOvershoot).Set(float64(frozen))
 	}
 }
-
-// Clone returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
-// neither knows what the other does. It is for simulations, and must not be called during a pass.
-func (r *Reconciler) Clone(o Options) *Reconciler {
-	f := New(o)
-	for key, known := range r.state.families {
-		copied := *known
-		f.state.families[key] = &copied
-	}
-	return f
-}

@@ -132,7 +132,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			Evict:        evict,
 			Clock:        realClock,
 			Workers:      s.concurrentDrains,
-			Evictions:    drain.NewLimiter(s.concurrentEvictions),
+			Evictions:    queueing.NewSlots(s.concurrentEvictions),
 			Metrics:      metrics.Registry,
 			BudgetReader: target.Client,
 			Epoch:        op.Reachability().TargetEpoch,
@@ -181,6 +181,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 func addOrphanDrains(mgr manager.Manager, target *operator.Cluster, o drain.Options,
 	events wiring.TargetEvents) (*orphans.Target, error) {
 	o.Metrics = nil // There are a few at most, and a metric can be registered once.
+	o.Evictions = o.Evictions.Share()
 	drains := drain.New(o)
 	table := drains.Wiring()
 	table.Name = "drain-orphans"

@@ -37,145 +37,129 @@ const longLaunched = 10 * time.Minute
 // showsWithin returns for how long the cloud may still not show the instance that the Machine has recorded. It is not
 // positive when it must be shown. This process knows when its own Create or Adopt ended; those of others ended before
 // it began to lead.
-func (p *pass) showsWithin() time.Duration {
-	settle := p.Cloud.CreateSettle()
-	since := p.states.createdAt(p.machine)
+func (s *instanceStep) showsWithin() time.Duration {
+	settle := s.Cloud.CreateSettle()
+	since := s.states.createdAt(s.machine)
 	if since.IsZero() {
-		launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+		launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 		switch {
 		case launched == nil:
 		case launched.Reason == v1beta1.ReasonInstanceVanished:
 			return 0 // It was found absent before.
-		case launched.Status == metav1.ConditionTrue && p.now.Sub(launched.LastTransitionTime.Time) >= longLaunched+settle:
+		case launched.Status == metav1.ConditionTrue && s.now.Sub(launched.LastTransitionTime.Time) >= longLaunched+settle:
 			return 0
 		}
-		since = p.leading
+		since = s.leading
 	}
-	return since.Add(settle).Sub(p.now)
+	return since.Add(settle).Sub(s.now)
 }
 
 // absent takes note that the cloud answered NotFound to a read by provider ID, and reports whether the instance
 // counts as absent. If that cannot be decided yet, the Machine is reconciled again when it can.
-func (p *pass) absent() bool {
-	if left := p.showsWithin(); left > 0 {
-		p.undecided = true
-		p.states.update(p.machine, func(m *machineState) { m.instance.checked = false })
-		p.requeueIn(left)
+func (s *instanceStep) absent() bool {
+	if left := s.showsWithin(); left > 0 {
+		s.undecided = true
+		s.states.update(s.machine, func(m *machineState) { m.instance.checked = false })
+		s.requeueIn(left)
 		return false
 	}
-	recheck := recheckAfter(p.Cloud.CreateSettle())
-	first := p.states.get(p.machine).instance.missingSince
+	recheck := recheckAfter(s.Cloud.CreateSettle())
+	first := s.states.get(s.machine).instance.missingSince
 	if first.IsZero() {
-		first = p.Clock.Now() // The second read must be that much later than the answer to this one.
-		p.states.update(p.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
-	} else if p.now.Sub(first) >= recheck {
+		first = s.Clock.Now() // The second read must be that much later than the answer to this one.
+		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
+	} else if s.now.Sub(first) >= recheck {
 		return true
 	}
-	p.undecided = true
-	p.requeueIn(first.Add(recheck).Sub(p.now))
+	s.undecided = true
+	s.requeueIn(first.Add(recheck).Sub(s.now))
 	return false
 }
 
 // shown takes note of something that contradicts the last NotFound.
-func (p *pass) shown() {
-	if !p.states.get(p.machine).instance.missingSince.IsZero() {
-		p.states.update(p.machine, func(m *machineState) { m.instance.missingSince = time.Time{} })
+func (s *instanceStep) shown() {
+	if !s.states.get(s.machine).instance.missingSince.IsZero() {
+		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince = time.Time{} })
 	}
 }
 
 // followAbsent continues with an instance that the cloud does not show while it is followed. Until it counts as
 // absent, a Machine that is described (known) stays as it is, and its Node may come.
-func (p *pass) followAbsent(known bool) progress {
-	if p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
+func (s *instanceStep) followAbsent(known bool) progress {
+	if s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return wait
 	}
-	if p.absent() {
-		p.vanished()
+	if s.absent() {
+		s.vanished()
 		return wait
 	}
 	if !known {
-		p.launching("Waiting for the provider to show the instance.")
+		s.launch.launching("Waiting for the provider to show the instance.")
 	}
-	p.requeueIn(p.pollInterval())
+	s.requeueIn(s.pollInterval())
 	return progress(known)
 }
 
 // confirmGone reports whether an instance that Delete called gone is absent. A driver that looks the instance up
 // before it deletes it says Gone as well when its cloud does not show the instance yet, and the Machine would leave
 // it behind. If the removal was accepted before, nothing is left to confirm.
-func (p *pass) confirmGone(ctx context.Context, inputs resolve.Resolved, result provider.DeleteResult) progress {
-	if p.deletionAccepted() {
+func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
+	result provider.DeleteResult) progress {
+	if s.deletionAccepted() {
 		return next
 	}
 	if result.Found {
-		return p.goneForGood()
+		return s.goneForGood()
 	}
-	poll := pollInterval(p.now.Sub(p.nothingToDeleteSince()))
-	if left := p.showsWithin(); left > 0 {
-		p.deleting(v1beta1.ReasonCreateSettling,
+	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
+	if left := s.instance.showsWithin(); left > 0 {
+		s.deleting(v1beta1.ReasonCreateSettling,
 			"The provider does not show the instance; waiting until it would have shown.")
-		p.requeueIn(min(left, poll))
+		s.requeueIn(min(left, poll))
 		return wait
 	}
-	instance, err := p.getInstance(ctx, inputs)
+	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		return p.goneForGood()
+		return s.goneForGood()
 	case err != nil:
-		p.deleteFailed(err)
+		s.deleteFailed(err)
 		return wait
-	case instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
-		return p.goneForGood() // The provider ID is another's by now.
+	case instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
+		return s.goneForGood() // The provider ID is another's by now.
 	}
-	p.deleting(v1beta1.ReasonInstanceTerminating, "The provider reports that the instance is gone, and still shows it.")
-	p.requeueIn(poll)
+	s.deleting(v1beta1.ReasonInstanceTerminating, "The provider reports that the instance is gone, and still shows it.")
+	s.requeueIn(poll)
 	return wait
 }
 
 // goneForGood keeps that nothing has to be confirmed again where what follows takes longer. It is written only with
 // what that waits for.
-func (p *pass) goneForGood() progress {
-	p.states.update(p.machine, func(m *machineState) { m.teardown.accepted = true })
-	p.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
+func (s *teardownStep) goneForGood() progress {
+	s.states.update(s.machine, func(m *machineState) { m.teardown.accepted = true })
+	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }
 
 // deletionAccepted reports whether the cloud has accepted the removal of the instance, from this process or from one
 // before it, or it was confirmed to be gone.
-func (p *pass) deletionAccepted() bool {
-	if p.states.get(p.machine).teardown.accepted {
+func (s *teardownStep) deletionAccepted() bool {
+	if s.states.get(s.machine).teardown.accepted {
 		return true
 	}
-	last := p.machine.Status.LastOperation
+	last := s.machine.Status.LastOperation
 	return last != nil && last.Type == v1beta1.OperationDelete && last.State == v1beta1.OperationProcessing &&
 		last.Code == ""
 }
 
 // nothingToDeleteSince is when Delete first reported, in this deletion, that there is no instance.
-func (p *pass) nothingToDeleteSince() time.Time {
-	since := p.states.get(p.machine).teardown.nothingFoundSince
+func (s *teardownStep) nothingToDeleteSince() time.Time {
+	since := s.states.get(s.machine).teardown.nothingFoundSince
 	if since.IsZero() {
-		since = p.now
-		p.states.update(p.machine, func(m *machineState) { m.teardown.nothingFoundSince = since })
+		since = s.now
+		s.states.update(s.machine, func(m *machineState) { m.teardown.nothingFoundSince = since })
 	}
 	return since
-}
-
-// replaced reports whether this is the instance that was replaced last, which the cloud still shows. Later than the
-// settling time it cannot be: then a driver has given its ID to the new one.
-func (p *pass) replaced(instance *provider.Instance) bool {
-	launch := p.machine.Status.Launch
-	return launch != nil && launch.OldProviderID != "" && launch.OldProviderID == instance.ProviderID &&
-		p.now.Sub(p.began()) <= p.Cloud.CreateSettle()
-}
-
-// stateOf is the state of an instance after a read. A read that is behind shows an instance that ran as one that has
-// not booted; following it again would gain nothing.
-func stateOf(before *v1beta1.InstanceStatus, read *provider.Instance) v1beta1.InstanceState {
-	if before != nil && before.State == v1beta1.InstanceRunning && read.State == provider.StatePending {
-		return before.State
-	}
-	return v1beta1.InstanceState(read.State)
 }
 
 // CheckInstance has the Machine ask the provider whether its recorded instance still exists. It may be called at any
@@ -186,19 +170,19 @@ func (r *Reconciler) CheckInstance(m *v1beta1.Machine) {
 }
 
 // checkSuspect asks the provider for an instance that may be missing until it answers, and reports whether it is gone.
-func (p *pass) checkSuspect(ctx context.Context) (gone bool, err error) {
-	suspectID := p.states.get(p.machine).instance.suspectID
+func (s *instanceStep) checkSuspect(ctx context.Context) (gone bool, err error) {
+	suspectID := s.states.get(s.machine).instance.suspectID
 	if suspectID == "" {
 		return false, nil
 	}
-	decided := func() { p.states.update(p.machine, func(known *machineState) { known.instance.suspectID = "" }) }
-	if suspectID != p.machine.Spec.ProviderID {
+	decided := func() { s.states.update(s.machine, func(known *machineState) { known.instance.suspectID = "" }) }
+	if suspectID != s.machine.Spec.ProviderID {
 		decided()
 		return false, nil
 	}
-	err = p.checkInstance(ctx, true)
-	gone = p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished
-	if gone || err != nil || p.states.get(p.machine).instance.getFailures == 0 && !p.undecided {
+	err = s.check(ctx, true)
+	gone = s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished
+	if gone || err != nil || s.states.get(s.machine).instance.getFailures == 0 && !s.undecided {
 		decided()
 	}
 	return gone, err

@@ -2,17 +2,16 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -55,61 +54,64 @@ func bornWithInstance(m *v1beta1.Machine) bool {
 	return false
 }
 
-// adopt takes the instance over that the Machine was created with.
-func (p *pass) adopt(ctx context.Context) (progress, error) {
-	if paused(p.machine) {
+// adoptionStep takes over an instance that the Machine was created with.
+type adoptionStep struct{ *pass }
+
+// run takes the instance over that the Machine was created with.
+func (s *adoptionStep) run(ctx context.Context) (progress, error) {
+	if machinestate.Paused(s.machine) {
 		return wait, nil
 	}
-	inputs, proceed, err := p.resolveInputs(ctx)
+	inputs, proceed, err := s.launch.resolveInputs(ctx)
 	if err != nil || !bool(proceed) {
 		return wait, err
 	}
-	if !bornWithInstance(p.machine) {
-		if proceed := p.excludeLaunch(ctx, inputs); !bool(proceed) {
+	if !bornWithInstance(s.machine) {
+		if proceed := s.excludeLaunch(ctx, inputs); !bool(proceed) {
 			return wait, nil
 		}
 	}
-	if !p.machine.Adopting() && !p.adoptionAllowed(inputs) {
+	if !s.machine.Adopting() && !s.allowed(inputs) {
 		return wait, nil
 	}
-	if first, err := p.firstWithProviderID(ctx); err != nil || first != nil {
+	if first, err := s.firstWithProviderID(ctx); err != nil || first != nil {
 		if first != nil {
-			p.launchRefused(v1beta1.ReasonDuplicateProviderID,
+			s.launch.refused(v1beta1.ReasonDuplicateProviderID,
 				fmt.Sprintf("Machine %s has the same provider ID %s and was first.",
-					client.ObjectKeyFromObject(first), p.machine.Spec.ProviderID))
+					client.ObjectKeyFromObject(first), s.machine.Spec.ProviderID))
 		}
 		return wait, err
 	}
 	// Two workers must not find the same instance without tags and put theirs on it, one after the other.
-	if !p.states.beginAdoption(p.machine) {
-		p.requeueIn(time.Second)
+	if !s.states.beginAdoption(s.machine) {
+		s.requeueIn(time.Second)
 		return wait, nil
 	}
-	defer p.states.endAdoption(p.machine)
+	defer s.states.endAdoption(s.machine)
 
-	instance, err := p.getInstance(ctx, inputs)
+	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		p.adoptionRefused(fmt.Sprintf("The provider has no instance %s.", p.machine.Spec.ProviderID))
+		s.refused(fmt.Sprintf("The provider has no instance %s.", s.machine.Spec.ProviderID))
 		return wait, nil
 	case refusedByDriver(err):
-		p.adoptionRefused(messageOf(err))
+		s.refused(messageOf(err))
 		return wait, nil
 	case err != nil:
-		p.adoptionDelayed(err)
+		s.delayed(err)
 		return wait, nil
-	case instance.OwnedBy(p.ClusterID, identity(p.machine)) == nil:
-		p.adopted(inputs, instance)
+	case instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
+		s.adopted(inputs, instance)
 		return next, nil
 	}
-	if why := p.notAdoptable(instance); why != "" {
-		p.adoptionRefused(why)
+	if why := s.notAdoptable(instance); why != "" {
+		s.refused(why)
 		return wait, nil
 	}
-	if !p.adoptionAllowed(inputs) {
+	if !s.allowed(inputs) {
 		return wait, nil
 	}
-	return p.tag(ctx, inputs)
+	return s.tag(ctx, inputs)
 }
 
 // refusedByDriver reports whether a driver said that it will not do what is asked, as of a provider ID that is none
@@ -121,59 +123,59 @@ func refusedByDriver(err error) bool {
 
 // tag makes the instance ours. That it may have been asked for is durable before it is: should the answer be lost and
 // the Machine be deleted, the tags may still appear on the instance.
-func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, error) {
-	if err := p.confirm(ctx, "it adopts its instance"); err != nil {
+func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved) (progress, error) {
+	if err := s.confirm(ctx, "it adopts its instance"); err != nil {
 		return wait, err
 	}
-	if err := p.confirmClassProtection(ctx, inputs); err != nil {
+	if err := s.launch.confirmClassProtection(ctx, inputs); err != nil {
 		return wait, err
 	}
-	if !p.machine.Adopting() {
-		p.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: p.machine.LaunchAttempt(), Step: v1beta1.LaunchStepAdopting}
-		if err := p.writeStatus(ctx); err != nil {
+	if !s.machine.Adopting() {
+		s.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: s.machine.LaunchAttempt(), Step: v1beta1.LaunchStepAdopting}
+		if err := s.writeStatus(ctx); err != nil {
 			return wait, err
 		}
 	}
-	attempt := p.attempt()
-	instance, err := p.Cloud.Adopt(ctx, provider.AdoptRequest{
-		Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID,
-		Tags: p.tags(attempt),
+	attempt := s.launch.attempt()
+	instance, err := s.Cloud.Adopt(ctx, provider.AdoptRequest{
+		Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID, ProviderID: s.machine.Spec.ProviderID,
+		Tags: s.launch.tags(attempt),
 	})
 	if err == nil {
-		err = instance.OwnedBy(p.ClusterID, identity(p.machine))
+		err = instance.OwnedBy(s.ClusterID, identity(s.machine))
 	}
 	switch code := provider.CodeOf(err); {
 	case err == nil:
-		p.adopted(inputs, instance)
+		s.adopted(inputs, instance)
 		return next, nil
 	case code == provider.Unimplemented:
-		p.launchRefused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot take over existing instances.",
-			p.Cloud.Name()))
+		s.launch.refused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot take over existing instances.",
+			s.Cloud.Name()))
 	case code == provider.NotFound || refusedByDriver(err):
-		p.adoptionRefused(messageOf(err))
+		s.refused(messageOf(err))
 	default:
-		p.adoptionDelayed(err)
+		s.delayed(err)
 	}
 	return wait, nil
 }
 
 // adopted records that the instance is ours. Nobody knows what it was made from; it is taken for what its class
 // describes, so that it is not replaced for that.
-func (p *pass) adopted(inputs resolve.Resolved, instance *provider.Instance) {
-	p.states.update(p.machine, func(m *machineState) { *m = machineState{} })
-	p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
-	if p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
-		p.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Instance %s is the machine's from now on.",
+func (s *adoptionStep) adopted(inputs resolve.Resolved, instance *provider.Instance) {
+	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
+	s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
+	if s.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
+		s.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Instance %s is the machine's from now on.",
 			instance.ProviderID))
-		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted; waiting for its node.",
+		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted; waiting for its node.",
 			"")
 	}
-	p.launched(inputs, instance)
+	s.instance.launched(inputs, instance)
 }
 
-// adoptionAllowed reports whether the class lets its machines take instances over, and sets the condition Launched if
+// allowed reports whether the class lets its machines take instances over, and sets the condition Launched if
 // it does not.
-func (p *pass) adoptionAllowed(inputs resolve.Resolved) bool {
+func (s *adoptionStep) allowed(inputs resolve.Resolved) bool {
 	if inputs.Adoption == v1beta1.AdoptionAllow {
 		return true
 	}
@@ -182,17 +184,17 @@ func (p *pass) adoptionAllowed(inputs resolve.Resolved) bool {
 		why = fmt.Sprintf("MachineClass %s does not allow its machines to take over existing instances: spec.adoption is %s.",
 			inputs.ClassName, inputs.Adoption)
 	}
-	p.launchRefused(v1beta1.ReasonAdoptionForbidden, why)
+	s.launch.refused(v1beta1.ReasonAdoptionForbidden, why)
 	return false
 }
 
 // notAdoptable says why an instance that is not the Machine's cannot become so.
-func (p *pass) notAdoptable(in *provider.Instance) string {
+func (s *adoptionStep) notAdoptable(in *provider.Instance) string {
 	switch {
-	case in.ProviderID != p.machine.Spec.ProviderID:
+	case in.ProviderID != s.machine.Spec.ProviderID:
 		return fmt.Sprintf("The provider spells the instance's ID %.1024q; the machine must be made with exactly that.",
 			in.ProviderID)
-	case in.ClusterID != "" && in.ClusterID != p.ClusterID || in.MachineUID != "" && in.MachineUID != p.machine.UID:
+	case in.ClusterID != "" && in.ClusterID != s.ClusterID || in.MachineUID != "" && in.MachineUID != s.machine.UID:
 		return fmt.Sprintf("Instance %s carries the tags of machine %.128q of cluster %.128q.", in.ProviderID, in.MachineUID,
 			in.ClusterID)
 	case in.State == provider.StateTerminating || in.State == provider.StateFailed:
@@ -203,19 +205,19 @@ func (p *pass) notAdoptable(in *provider.Instance) string {
 
 // firstWithProviderID returns an older Machine with the same provider ID, nil if there is none. The cache only
 // tells where to look.
-func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
-	id := p.machine.Spec.ProviderID
+func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
+	id := s.machine.Spec.ProviderID
 	same := &v1beta1.MachineList{}
-	if err := p.Client.List(ctx, same, client.MatchingFields{index.MachineByProviderID: id}); err != nil {
+	if err := s.Client.List(ctx, same, client.MatchingFields{index.MachineByProviderID: id}); err != nil {
 		return nil, fmt.Errorf("find the machines with the provider ID %s: %w", id, err)
 	}
 	for i := range same.Items {
 		other := &same.Items[i]
-		if other.UID == p.machine.UID || !older(other, p.machine) {
+		if other.UID == s.machine.UID || !older(other, s.machine) {
 			continue
 		}
 		live := &v1beta1.Machine{}
-		err := p.Live.Get(ctx, client.ObjectKeyFromObject(other), live)
+		err := s.Live.Get(ctx, client.ObjectKeyFromObject(other), live)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read machine %s, which has the same provider ID: %w", client.ObjectKeyFromObject(other), err)
 		}
@@ -228,121 +230,71 @@ func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error
 
 // excludeLaunch makes sure, where somebody gave the Machine its provider ID later, that no instance was made for it
 // before, or is about to show.
-func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
-	if left := p.createUnsettled(); left > 0 {
-		p.trying(v1beta1.ReasonProvisioning,
+func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
+	if left := s.launch.createUnsettled(); left > 0 {
+		s.launch.trying(v1beta1.ReasonProvisioning,
 			"Waiting until an instance that may have been asked for before would have shown.")
-		p.requeueIn(left)
+		s.requeueIn(left)
 		return wait
 	}
-	made, err := p.Cloud.Get(ctx, provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(),
-		ClusterID: p.ClusterID})
+	made, err := s.Cloud.Get(ctx, provider.GetRequest{Machine: identity(s.machine), Class: inputs.Class(),
+		ClusterID: s.ClusterID})
 	switch {
 	case provider.IsNotFound(err):
 		return next
 	case err != nil:
-		p.adoptionDelayed(err)
+		s.delayed(err)
 		return wait
 	}
-	p.trying(v1beta1.ReasonProvisioning, fmt.Sprintf("The machine has the instance %s already, and cannot take over %s.",
-		made.ProviderID, p.machine.Spec.ProviderID))
-	p.requeueIn(refusedAdoption.most)
+	s.launch.trying(v1beta1.ReasonProvisioning,
+		fmt.Sprintf("The machine has the instance %s already, and cannot take over %s.",
+			made.ProviderID, s.machine.Spec.ProviderID))
+	s.requeueIn(refusedAdoption.most)
 	return wait
 }
 
-// adoptionRefused says why the instance cannot be taken over now, and looks again more and more rarely. Like a refused
+// refused says why the instance cannot be taken over now, and looks again more and more rarely. Like a refused
 // configuration it is no failure of the machine.
-func (p *pass) adoptionRefused(why string) {
-	p.launchRefused(refusedAdoption.reason, why)
-	p.requeueIn(refusedAdoption.backoff(p.countFailedCheck(), 0, string(p.machine.UID)))
+func (s *adoptionStep) refused(why string) {
+	s.launch.refused(refusedAdoption.reason, why)
+	s.requeueIn(refusedAdoption.backoff(s.instance.countFailedCheck(), 0, string(s.machine.UID)))
 }
 
-// adoptionDelayed records an error that says nothing of the instance.
-func (p *pass) adoptionDelayed(err error) {
-	reason := p.lookupFailed(err)
-	if p.trying(reason, messageOf(err)) {
-		p.warn(reason, "Launch", messageOf(err))
+// delayed records an error that says nothing of the instance.
+func (s *adoptionStep) delayed(err error) {
+	reason := s.instance.lookupFailed(err)
+	if s.launch.trying(reason, messageOf(err)) {
+		s.warn(reason, "Launch", messageOf(err))
 	}
 }
 
 // findUndescribed looks, before a Machine of whose instance nothing was recorded is taken down, whether that is ours.
 // If it is not, nothing is done to it or to its Node.
-func (p *pass) findUndescribed(ctx context.Context) (progress, error) {
-	if bornWithInstance(p.machine) && !p.machine.Adopting() {
-		p.notOurs = true // Nobody was ever asked to make it so.
+func (s *adoptionStep) findUndescribed(ctx context.Context) (progress, error) {
+	if bornWithInstance(s.machine) && !s.machine.Adopting() {
+		s.teardown.notOurs = true // Nobody was ever asked to make it so.
 		return next, nil
 	}
-	inputs, proceed, err := p.resolveForDeletion(ctx)
+	inputs, proceed, err := s.teardown.resolve(ctx)
 	if err != nil || !bool(proceed) {
 		return wait, err
 	}
-	instance, err := p.getInstance(ctx, inputs)
+	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case err != nil && !provider.IsNotFound(err):
-		p.deleteFailed(err)
+		s.teardown.deleteFailed(err)
 		return wait, nil
-	case err == nil && instance.OwnedBy(p.ClusterID, identity(p.machine)) == nil:
-		p.launched(inputs, instance)
+	case err == nil && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
+		s.instance.launched(inputs, instance)
 		// Durable before it is taken down: once it is gone, nothing else proves that it and its Node were ours.
-		return next, p.writeStatus(ctx)
-	case p.machine.Adopting():
-		if !bool(p.settle("The instance does not carry the machine's tags; waiting until those that may have been asked for would have shown.")) {
+		return next, s.writeStatus(ctx)
+	case s.machine.Adopting():
+		if !bool(s.teardown.settle("The instance does not carry the machine's tags; waiting until those that may have been asked for would have shown.")) {
 			return wait, nil
 		}
-		p.notOurs = true
+		s.teardown.notOurs = true
 	case err == nil:
-		p.notOurs = true // Somebody set the Machine's provider ID; the Machine may have another instance.
+		s.teardown.notOurs = true // Somebody set the Machine's provider ID; the Machine may have another instance.
 	}
 	return next, nil
-}
-
-// countFailedCheck counts a failed check of the instance.
-func (p *pass) countFailedCheck() (times int32) {
-	p.states.update(p.machine, func(m *machineState) {
-		m.instance.getFailures++
-		times = m.instance.getFailures
-	})
-	return times
-}
-
-// resolveInputs finds what the Machine is made from, or says what is in the way.
-func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
-	if why := unsupportedSchema(p.machine); why != "" {
-		p.launchRefused(v1beta1.ReasonUnknownTypeVersion, why)
-		return resolve.Resolved{}, wait, nil
-	}
-	inputs, err := p.Classes.Resolve(ctx, p.machine)
-	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		p.launchRefused(missing.Reason, missing.Message)
-		return resolve.Resolved{}, wait, nil
-	}
-	if err != nil {
-		return resolve.Resolved{}, wait, fmt.Errorf("resolve what the machine is made from: %w", err)
-	}
-	if p.provider == "" {
-		p.requeueIn(time.Second) // The class came after the Machine was found to have none. It must be claimed first.
-		return resolve.Resolved{}, wait, nil
-	}
-	if inputs.Provider != p.Cloud.Name() {
-		p.launchRefused(v1beta1.ReasonInvalidConfiguration,
-			fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider,
-				p.provider, inputs.Provider))
-		return resolve.Resolved{}, wait, nil
-	}
-	if proceed := p.awaitClassProtection(inputs); !bool(proceed) {
-		return resolve.Resolved{}, wait, nil
-	}
-	return inputs, next, nil
-}
-
-// launchReason is the reason of Launched once the instance is there.
-func launchReason(m *v1beta1.Machine) string {
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil &&
-		c.Status == metav1.ConditionTrue {
-		return c.Reason
-	}
-	if m.Adopting() {
-		return v1beta1.ReasonInstanceAdopted
-	}
-	return v1beta1.ReasonInstanceLaunched
 }

@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -31,31 +32,31 @@ func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife
 
 // extendToken keeps the token of a machine good that has more time to join than a token lives. That it fails holds
 // nothing else up: the token is still good for an hour then.
-func (p *pass) extendToken(ctx context.Context) (progress, error) {
-	m := p.machine
-	if p.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
+func (s *launchStep) extendToken(ctx context.Context) (progress, error) {
+	m := s.machine
+	if s.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
 		m.Status.NodeRef != nil ||
-		p.hasRun() || m.Status.FailureReason != "" || paused(m) || p.outage() {
+		s.hasRun() || m.Status.FailureReason != "" || machinestate.Paused(m) || s.outage() {
 		return next, nil
 	}
-	due := p.states.get(m).launch.extendTokenAt
-	if left := due.Sub(p.now); left > 0 {
-		p.requeueIn(left)
+	due := s.states.get(m).launch.extendTokenAt
+	if left := due.Sub(s.now); left > 0 {
+		s.requeueIn(left)
 		return next, nil
 	}
-	ends, err := p.tokens.Extend(ctx, p.attempt(), p.now.Add(tokenReserve), p.now.Add(tokenLife(p.joinTimeLeft())))
+	ends, err := s.tokens.Extend(ctx, s.attempt(), s.now.Add(tokenReserve), s.now.Add(tokenLife(s.joinTimeLeft())))
 	switch {
 	case err != nil:
 		logf.FromContext(ctx).Error(err, "Cannot extend the bootstrap token of a machine that has not joined yet")
-		due = p.now.Add(time.Minute)
+		due = s.now.Add(time.Minute)
 	case ends.IsZero():
-		due = p.now.Add(maxTokenLife) // It has none.
+		due = s.now.Add(maxTokenLife) // It has none.
 	default:
 		due = ends.Add(-tokenReserve)
-		due = later(due, p.now.Add(time.Minute))
+		due = later(due, s.now.Add(time.Minute))
 	}
-	p.states.update(m, func(m *machineState) { m.launch.extendTokenAt = due })
-	p.requeueIn(due.Sub(p.now))
+	s.states.update(m, func(m *machineState) { m.launch.extendTokenAt = due })
+	s.requeueIn(due.Sub(s.now))
 	return next, nil
 }
 
@@ -68,85 +69,86 @@ func later(a, b time.Time) time.Time {
 
 // findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
 // opened once a Create still under way at the cloud would have shown.
-func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved,
+func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (*provider.Instance, error) {
-	instance, err := p.getInstance(ctx, inputs)
+	instance, err := s.instance.get(ctx, inputs)
 	if err == nil || !provider.IsNotFound(err) {
 		return instance, err
 	}
-	if left := p.createUnsettled(); left > 0 {
-		p.preparing("Waiting until an instance that may have been asked for would have shown.")
-		p.requeueIn(left)
+	if left := s.createUnsettled(); left > 0 {
+		s.preparing("Waiting until an instance that may have been asked for would have shown.")
+		s.requeueIn(left)
 		return nil, nil
 	}
-	return nil, p.openAttempt(ctx, attempt)
+	return nil, s.openAttempt(ctx, attempt)
 }
 
 // createUnsettled returns how long a Create, of this process or of one before it, may still take effect unseen.
-func (p *pass) createUnsettled() time.Duration {
-	since := p.states.get(p.machine).launch.ambiguousAt
-	if since.Before(p.leading) {
-		since = p.leading
+func (s *launchStep) createUnsettled() time.Duration {
+	since := s.states.get(s.machine).launch.ambiguousAt
+	if since.Before(s.leading) {
+		since = s.leading
 	}
-	return since.Add(p.Cloud.CreateSettle()).Sub(p.now)
+	return since.Add(s.Cloud.CreateSettle()).Sub(s.now)
 }
 
 // openAttempt records that the next Create is a new one. It is durable before it is used.
-func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
-	if p.Target != nil {
+func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
+	if s.Target != nil {
 		// Nobody can join with it any more.
-		if err := p.tokens.Delete(ctx, last); err != nil {
+		if err := s.tokens.Delete(ctx, last); err != nil {
 			return err
 		}
 	}
-	launch := &v1beta1.LaunchStatus{Attempt: p.machine.NextLaunchAttempt()}
-	if before := p.machine.Status.Launch; before != nil {
+	launch := &v1beta1.LaunchStatus{Attempt: s.machine.NextLaunchAttempt()}
+	if before := s.machine.Status.Launch; before != nil {
 		launch.OldProviderID = before.OldProviderID
 	}
-	p.machine.Status.Launch = launch
-	p.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))
-	p.states.update(p.machine, func(m *machineState) { *m = machineState{} })
+	s.machine.Status.Launch = launch
+	s.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))
+	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
 	if launch.Attempt == last.Number {
-		p.requeueIn(time.Minute) // The number cannot grow any more, so nothing else keeps this from going round at once.
+		s.requeueIn(time.Minute) // The number cannot grow any more, so nothing else keeps this from going round at once.
 		return nil
 	}
-	p.requeueIn(time.Millisecond)
+	s.requeueIn(time.Millisecond)
 	return nil
 }
 
 // renderUserData renders the template, with a bootstrap token if it asks for one. It waits (false) where a new attempt
 // has to be opened first.
-func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (provider.Secret,
+func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved,
+	attempt bootstrap.Attempt) (provider.Secret,
 	progress, error) {
 	if len(inputs.UserData) == 0 {
 		return provider.Secret{}, next, nil
 	}
 	values := bootstrap.Values{
-		MachineName:      p.machine.Name,
-		MachineNamespace: p.machine.Namespace,
-		KubeletVersion:   p.machine.Spec.Version,
+		MachineName:      s.machine.Name,
+		MachineNamespace: s.machine.Namespace,
+		KubeletVersion:   s.machine.Spec.Version,
 	}
-	if p.Target != nil {
-		values.APIEndpoint, values.CABundle = p.Target.APIEndpoint, p.Target.CABundle
+	if s.Target != nil {
+		values.APIEndpoint, values.CABundle = s.Target.APIEndpoint, s.Target.CABundle
 	}
-	if bootstrap.NeedsToken(inputs.UserData) && p.Target != nil {
-		life := tokenLife(p.machine.Spec.Timeouts.CreationOrDefault())
-		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life))
+	if bootstrap.NeedsToken(inputs.UserData) && s.Target != nil {
+		life := tokenLife(s.machine.Spec.Timeouts.CreationOrDefault())
+		token, err := s.tokens.Ensure(ctx, attempt, s.now.Add(life))
 		if !errors.Is(err, bootstrap.ErrMayNotMake) {
-			p.states.update(p.machine, func(m *machineState) { m.launch.token = true })
+			s.states.update(s.machine, func(m *machineState) { m.launch.token = true })
 		}
 		if err != nil {
-			p.preparing("The bootstrap token cannot be made: " + err.Error())
+			s.preparing("The bootstrap token cannot be made: " + err.Error())
 			return provider.Secret{}, wait, err
 		}
-		if token.Expires.Sub(p.now) < tokenReserve+(life-tokenReserve)/2 {
-			instance, err := p.findLaunched(ctx, inputs, attempt)
+		if token.Expires.Sub(s.now) < tokenReserve+(life-tokenReserve)/2 {
+			instance, err := s.findLaunched(ctx, inputs, attempt)
 			if err != nil {
-				p.launchFailed(err, fingerprintOf(p.machine, inputs, attempt))
+				s.failed(err, fingerprintOf(s.machine, inputs, attempt))
 				return provider.Secret{}, wait, nil
 			}
 			if instance != nil {
-				_, err = p.recordInstance(ctx, inputs, instance)
+				_, err = s.recordInstance(ctx, inputs, instance)
 			}
 			return provider.Secret{}, wait, err
 		}
@@ -154,16 +156,16 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 	}
 	out, err := bootstrap.Render(inputs.UserData, values)
 	if err != nil {
-		p.launchRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
+		s.refused(v1beta1.ReasonInvalidConfiguration, err.Error())
 		return provider.Secret{}, wait, nil
 	}
 	return provider.NewSecret(out), next, nil
 }
 
 // attempt names the current attempt.
-func (p *pass) attempt() bootstrap.Attempt {
-	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID,
-		Number: p.machine.LaunchAttempt()}
+func (s *launchStep) attempt() bootstrap.Attempt {
+	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID,
+		Number: s.machine.LaunchAttempt()}
 }
 
 // fingerprintOf changes whenever trying Create again could have another outcome for a reason of ours, or a person
@@ -183,4 +185,19 @@ func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstra
 		h.Write(value.Reveal())
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition
+// only, and before that is written, so that a crash in between does not leave the token.
+func (s *launchStep) dropToken(ctx context.Context) error {
+	known := s.states.get(s.machine)
+	if !known.launch.ownToken || known.launch.token {
+		err := s.tokens.Delete(ctx, s.attempt())
+		// Who may not read tokens has none to delete, unless it made one and lost the right since.
+		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
+			return err
+		}
+	}
+	s.states.update(s.machine, func(m *machineState) { m.launch.ownToken, m.launch.token = false, false })
+	return nil
 }

@@ -15,12 +15,12 @@ import (
 
 // awaitClassProtection waits until the class, or the credentials, cannot vanish before the instance: with them
 // gone, nobody could take down an instance that was asked for and not recorded.
-func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
+func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
 	case inputs.Leaving != nil:
-		p.launchRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
+		s.refused(inputs.Leaving.Reason, inputs.Leaving.Message)
 	case inputs.Unprotected != "":
-		p.waitSilently(fmt.Sprintf("Waiting until %s has the finalizer %s.", inputs.Unprotected, v1beta1.InUseFinalizer))
+		s.waitSilently(fmt.Sprintf("Waiting until %s has the finalizer %s.", inputs.Unprotected, v1beta1.InUseFinalizer))
 	default:
 		return next
 	}
@@ -30,17 +30,17 @@ func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 // confirmClassProtection asks the API server itself whether the class is held, once. If it is, it stays as long as
 // the Machine, which whoever lets it go would see: the finalizer goes only when the class is being deleted and has no
 // Machine, and this process is the one that takes it off, by what its cache of classes says.
-func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
+func (s *launchStep) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
 	if inputs.ClassName == "" {
 		return nil
 	}
 	class := &metav1.PartialObjectMetadata{}
 	class.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineClass"))
-	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: inputs.ClassName}
-	if p.term.isProtected(key, inputs.ClassUID) {
+	key := client.ObjectKey{Namespace: s.machine.Namespace, Name: inputs.ClassName}
+	if s.term.isProtected(key, inputs.ClassUID) {
 		return nil
 	}
-	switch err := p.Live.Get(ctx, key, class); {
+	switch err := s.Live.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):
 		return errStale
 	case err != nil:
@@ -48,6 +48,6 @@ func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolv
 	case !class.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
 		return errStale
 	}
-	p.term.noteProtected(key, class.UID)
+	s.term.noteProtected(key, class.UID)
 	return nil
 }

@@ -21,10 +21,10 @@ import (
 
 // splitConflicting divides the Nodes with the Machine's provider ID into those that may be its own and conflicting
 // ones.
-func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
+func (s *registrationStep) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
 	err error) {
 	for _, node := range nodes {
-		other, err := p.isConflicting(ctx, node)
+		other, err := s.isConflicting(ctx, node)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -37,22 +37,22 @@ func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own,
 	return own, conflicting, nil
 }
 
-func (p *pass) isConflicting(ctx context.Context, node *corev1.Node) (bool, error) {
-	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
+func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node) (bool, error) {
+	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
 		if node.Name == in.NodeName {
 			return false, nil
 		}
-		named, err := p.renamed(ctx, node)
+		named, err := s.renamed(ctx, node)
 		return !named, err
 	}
-	others, err := p.othersNamed(ctx, node.Name)
+	others, err := s.othersNamed(ctx, node.Name)
 	if err != nil || len(others) > 0 {
 		return true, err
 	}
-	tokenID, err := p.tokens.ID(ctx, p.attempt())
+	tokenID, err := s.tokens.ID(ctx, s.launch.attempt())
 	var joins []approval.Join
 	if err == nil {
-		joins, err = p.joins.Of(ctx, node.Name)
+		joins, err = s.joins.Of(ctx, node.Name)
 	}
 	switch {
 	case apierrors.IsForbidden(err): // Who may not read tokens has made none.
@@ -62,60 +62,60 @@ func (p *pass) isConflicting(ctx context.Context, node *corev1.Node) (bool, erro
 	}
 	ours := slices.ContainsFunc(joins, func(j approval.Join) bool { return j.TokenID == tokenID })
 	since := slices.ContainsFunc(joins, func(j approval.Join) bool {
-		return !j.At.Before(p.machine.CreationTimestamp.Time)
+		return !j.At.Before(s.machine.CreationTimestamp.Time)
 	})
 	return since && !ours, nil
 }
 
 // renamed reports whether the provider now says that the Machine's instance registers as the Node: others may have
 // written the recorded name. It asks once for each conflicting Node. A deletion does not wait for the answer.
-func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
-	if p.states.get(p.machine).registration.reportedConflict == node.UID {
+func (s *registrationStep) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
+	if s.states.get(s.machine).registration.reportedConflict == node.UID {
 		return false, nil
 	}
-	named, err := p.namedByProvider(ctx, node.Name)
+	named, err := s.namedByProvider(ctx, node.Name)
 	switch {
-	case err != nil && p.machine.DeletionTimestamp.IsZero():
+	case err != nil && s.machine.DeletionTimestamp.IsZero():
 		return false, err
 	case named:
-		p.machine.Status.Instance.NodeName = node.Name
+		s.machine.Status.Instance.NodeName = node.Name
 	}
 	return named, nil
 }
 
 // othersNamed returns the other Machines that are, or will be, the Node of a name.
-func (p *pass) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+func (s *registrationStep) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
+	machines, err := index.Shared[v1beta1.Machine](ctx, s.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByNodeName: name})
 	if err != nil {
 		return nil, fmt.Errorf("find the machines of node %s: %w", name, err)
 	}
-	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == p.machine.UID }), nil
+	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == s.machine.UID }), nil
 }
 
 // reportConflicts records one event for each conflicting Node, on this Machine and on the Machines that own the Node.
-func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
+func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
 	for _, other := range conflicting {
-		if p.states.get(p.machine).registration.reportedConflict == other.UID {
+		if s.states.get(s.machine).registration.reportedConflict == other.UID {
 			continue
 		}
-		others, err := p.othersNamed(ctx, other.Name)
+		others, err := s.othersNamed(ctx, other.Name)
 		if err != nil {
 			return err
 		}
-		p.warn(v1beta1.ReasonNodeConflict, "Register", p.conflictMessage(other))
+		s.warn(v1beta1.ReasonNodeConflict, "Register", s.conflictMessage(other))
 		for _, other := range others {
-			p.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
+			s.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", other.Name,
-				client.ObjectKeyFromObject(p.machine), bounded(p.machine.Spec.ProviderID, 256))
+				client.ObjectKeyFromObject(s.machine), bounded(s.machine.Spec.ProviderID, 256))
 		}
-		p.states.update(p.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
+		s.states.update(s.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
 	}
 	return nil
 }
 
-func (p *pass) conflictMessage(other *corev1.Node) string {
-	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
+func (s *registrationStep) conflictMessage(other *corev1.Node) string {
+	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
 		return fmt.Sprintf("Node %s has the provider ID of this machine, whose instance registers as %s: it is not accepted.",
 			other.Name, in.NodeName)
 	}
@@ -124,12 +124,12 @@ func (p *pass) conflictMessage(other *corev1.Node) string {
 }
 
 // namedByProvider reports whether the provider itself says that the Machine's instance registers under a name.
-func (p *pass) namedByProvider(ctx context.Context, name string) (bool, error) {
-	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+func (s *registrationStep) namedByProvider(ctx context.Context, name string) (bool, error) {
+	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if err != nil {
 		return false, fmt.Errorf("resolve the machine's class: %w", err)
 	}
-	instance, err := p.getInstance(ctx, inputs)
+	instance, err := s.instance.get(ctx, inputs)
 	if err != nil {
 		return false, fmt.Errorf("ask the provider for the name of the machine's node: %w", err)
 	}

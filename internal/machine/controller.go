@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -163,10 +162,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case name != "" && name != r.Cloud.Name():
 		return reconcile.Result{}, nil
 	}
-	p := &pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading}
+	p := newPass(&pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading})
 	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
 	err = p.run(ctx)
-	keepsSlot = p.keepsSlot()
+	keepsSlot = p.launch.keepsSlot()
 	// What was learned is written even when a later step failed.
 	if !errors.Is(err, errStale) {
 		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
@@ -241,7 +240,7 @@ func (r *Reconciler) forget(machine types.NamespacedName) {
 	}
 }
 
-// pass is one reconciliation of one Machine.
+// pass is one reconciliation of one Machine: what all steps share, and the steps with what only they know.
 type pass struct {
 	*Reconciler
 	// provider is ours, or empty for a Machine without one. No provider was ever called for such a Machine: it gets the
@@ -258,33 +257,31 @@ type pass struct {
 	leading time.Time
 	// requeueAfter is when to look again without an event; zero is never.
 	requeueAfter time.Duration
-	// waitsFor is what an update that takes the node out of service waits for.
-	waitsFor *metav1.Condition
-	// notOurs is true when a Machine is being deleted whose instance was never tagged: it stays as it is.
-	notOurs bool
-	// undecided is true when the cloud did not show the instance and it does not count as absent yet.
-	undecided bool
-	// instanceGone is true once the instance is known to be gone, and what is left of it elsewhere is removed.
-	instanceGone bool
-	// leftBehind is true when the deletion went on without the target cluster.
-	leftBehind bool
-	// epoch is that of the outages which are left out of the drain's time.
-	epoch uint64
-	// unwrittenDrainReport is the report of a drain that the next write of the status has.
-	unwrittenDrainReport drainReport
-	// queued is true when the Machine waits for a place among the creations under way, and silent when that is not worth
-	// a write yet.
-	queued, silent bool
 	// spans are the phases of its life that ended in this pass, to be observed once that is written down.
 	spans []span
-	// interrupting is true while the Node of a Machine is drained because of an interruption notice, and noticed
-	// is the reason if this pass is the first to know.
-	interrupting bool
-	noticed      string
-	// withdrawn is true when this pass is the first to know that a notice was withdrawn.
-	withdrawn bool
 	// gone is true once the finalizer is removed: there is no status to write any more.
 	gone bool
+
+	launch       launchStep
+	instance     instanceStep
+	adoption     adoptionStep
+	registration registrationStep
+	template     nodeTemplateStep
+	interruption interruptionStep
+	drain        drainStep
+	health       healthStep
+	update       updateStep
+	agent        agentStep
+	teardown     teardownStep
+	preservation preservationStep
+}
+
+// newPass gives the steps the pass that they belong to.
+func newPass(p *pass) *pass {
+	p.launch.pass, p.instance.pass, p.adoption.pass, p.registration.pass = p, p, p, p
+	p.template.pass, p.interruption.pass, p.drain.pass, p.health.pass = p, p, p, p
+	p.update.pass, p.agent.pass, p.teardown.pass, p.preservation.pass = p, p, p, p
+	return p
 }
 
 // progress says whether the next step may follow in the same pass.
@@ -296,19 +293,19 @@ const (
 )
 
 func (p *pass) run(ctx context.Context) error {
-	if paused(p.machine) {
+	if machinestate.Paused(p.machine) {
 		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation,
 			"An annotation pauses the machine: nothing is changed at the provider, on its node or of its deletion.")
 	} else {
 		p.endPause()
 	}
 	if !p.machine.DeletionTimestamp.IsZero() {
-		return p.delete(ctx)
+		return p.teardown.run(ctx)
 	}
 	complete, err := p.live(ctx)
-	p.noteInterruption() // Of an instance that is no Node yet, the provider may know.
+	p.interruption.observe() // Of an instance that is no Node yet, the provider may know.
 	if err == nil {
-		p.awaitPreservation()
+		p.preservation.await()
 	}
 	p.summarize()
 	if err != nil {
@@ -320,25 +317,22 @@ func (p *pass) run(ctx context.Context) error {
 		p.machine.Status.ObservedGeneration = p.machine.Generation
 	}
 	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
-		return p.dropToken(ctx) // What failed does not join any more; should it be lost now, it ends with its time.
+		return p.launch.dropToken(ctx) // What failed does not join any more; should it be lost now, it ends with its time.
 	}
 	return nil
 }
 
 // live takes the steps of a Machine that is not being deleted, and reports whether it came to the last of them.
 func (p *pass) live(ctx context.Context) (complete bool, err error) {
-	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.extendToken, p.updateUnlessPreserved} {
+	for _, step := range []func(context.Context) (progress, error){
+		p.claim, p.preservation.run, p.launch.run, p.launch.extendToken, p.preservation.updateUnlessPreserved,
+		p.registration.run, p.interruption.run,
+	} {
 		if proceed, err := step(ctx); err != nil || !bool(proceed) {
 			return false, err
 		}
 	}
-	if proceed, err := p.register(ctx); err != nil || !bool(proceed) {
-		return false, err
-	}
-	if proceed, err := p.heedInterruption(ctx); err != nil || !bool(proceed) {
-		return false, err
-	}
-	_, err = p.observe(ctx)
+	_, err = p.health.run(ctx)
 	return true, err
 }
 
@@ -372,13 +366,15 @@ func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) 
 		return fmt.Errorf("patch machine: %w", err)
 	}
 	p.before = changed
-	p.machine.TypeMeta, p.machine.ObjectMeta, p.machine.Spec = changed.TypeMeta, *changed.ObjectMeta.DeepCopy(), *changed.Spec.DeepCopy()
+	p.machine.TypeMeta, p.machine.ObjectMeta = changed.TypeMeta, *changed.ObjectMeta.DeepCopy()
+	p.machine.Spec = *changed.Spec.DeepCopy()
 	return nil
 }
 
 // writeStatus writes what the pass changed, if anything.
 func (p *pass) writeStatus(ctx context.Context) error {
-	if p.gone || p.silent || equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) || p.onlyBooted() {
+	if p.gone || p.launch.silent || equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) ||
+		p.instance.onlyBooted() {
 		return nil
 	}
 	changed := p.machine.DeepCopy()
@@ -393,13 +389,13 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	p.before, p.machine = changed, changed.DeepCopy()
 	p.states.update(p.machine, func(m *machineState) {
 		m.instance.booted = nil
-		if p.unwrittenDrainReport.kind != "" {
-			m.teardown.drainReport = p.unwrittenDrainReport
+		if p.drain.unwritten.kind != "" {
+			m.teardown.drainReport = p.drain.unwritten
 		}
 	})
 	p.observeSpans()
-	p.Metrics.interrupted(p.noticed)
-	p.noticed = ""
+	p.Metrics.interrupted(p.interruption.noticed)
+	p.interruption.noticed = ""
 	return nil
 }
 
@@ -421,5 +417,3 @@ func unsupportedSchema(m *v1beta1.Machine) string {
 	}
 	return ""
 }
-
-func paused(m *v1beta1.Machine) bool { return machinestate.Paused(m) }

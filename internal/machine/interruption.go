@@ -18,11 +18,6 @@ import (
 // last pods have ended.
 const interruptionMargin = 5 * time.Second
 
-// interrupted reports whether the cloud has announced that it reclaims the Machine's instance.
-func interrupted(m *v1beta1.Machine) bool {
-	return machinestate.Interrupted(m)
-}
-
 // announcement is an announced interruption, and its source.
 type announcement struct {
 	reason, source string
@@ -31,18 +26,29 @@ type announcement struct {
 	exact bool
 }
 
+// interruptionStep follows announcements that the cloud is about to reclaim the instance.
+type interruptionStep struct {
+	*pass
+	// interrupting is true while the Node of a Machine is drained because of an interruption notice, and noticed is the
+	// reason if this pass is the first to know.
+	interrupting bool
+	noticed      string
+	// withdrawn is true when this pass is the first to know that a notice was withdrawn.
+	withdrawn bool
+}
+
 // announced returns what the provider and the Node say now. known is false where one of them cannot be asked, so that
 // their silence means nothing.
-func (p *pass) announced() (a announcement, found, known bool) {
-	known = p.Target == nil || p.node != nil || p.machine.Status.NodeRef == nil
-	if n, ok := p.Signals.Of(p.node); ok {
-		a, found = announcement{reason: n.Reason, source: n.Source, at: p.now.Add(n.Lead)}, true
+func (s *interruptionStep) announced() (a announcement, found, known bool) {
+	known = s.Target == nil || s.node != nil || s.machine.Status.NodeRef == nil
+	if n, ok := s.Signals.Of(s.node); ok {
+		a, found = announcement{reason: n.Reason, source: n.Source, at: s.now.Add(n.Lead)}, true
 	}
-	if p.Interrupter == nil {
+	if s.Interrupter == nil {
 		return a, found, known
 	}
-	polled := p.states.get(p.machine).instance.polled
-	if polled.providerID != p.machine.Spec.ProviderID {
+	polled := s.states.get(s.machine).instance.polled
+	if polled.providerID != s.machine.Spec.ProviderID {
 		return a, found, false
 	}
 	if polled.reason == "" {
@@ -52,21 +58,21 @@ func (p *pass) announced() (a announcement, found, known bool) {
 	if !polled.at.IsZero() {
 		a.at, a.exact = polled.at, true
 	} else if !found {
-		a.at = p.now.Add(interruption.DefaultLead)
+		a.at = s.now.Add(interruption.DefaultLead)
 	}
 	return a, true, true
 }
 
-// noteInterruption brings the condition InterruptionNotice up to date.
-func (p *pass) noteInterruption() {
-	m := p.machine
+// observe brings the condition InterruptionNotice up to date.
+func (s *interruptionStep) observe() {
+	m := s.machine
 	if m.Replacing() {
 		return // The old instance is being removed in any case.
 	}
-	a, found, known := p.announced()
+	a, found, known := s.announced()
 	if !found {
-		if known && interrupted(m) {
-			p.withdrawInterruption()
+		if known && machinestate.Interrupted(m) {
+			s.withdraw()
 		}
 		return
 	}
@@ -82,92 +88,80 @@ func (p *pass) noteInterruption() {
 	}
 	message := fmt.Sprintf("The cloud reclaims the instance %s %s: announced by %s.", about,
 		m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
-	noticed := !interrupted(m)
-	if p.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
-		p.warn(a.reason, "Interrupt", message)
-		p.noticed = a.reason
+	noticed := !machinestate.Interrupted(m)
+	if s.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
+		s.warn(a.reason, "Interrupt", message)
+		s.noticed = a.reason
 	}
 }
 
-// withdrawInterruption takes back what was done because of a notice. The Node is uncordoned as after an update, but
+// withdraw takes back what was done because of a notice. The Node is uncordoned as after an update, but
 // not before the withdrawal is written: an owner that acts upon the notice until then deletes the Machine, and its
 // Node stays cordoned.
-func (p *pass) withdrawInterruption() {
+func (s *interruptionStep) withdraw() {
 	const message = "The interruption is no longer announced."
-	p.machine.Status.InterruptionTime = nil
-	p.setCondition(v1beta1.ConditionInterruptionNotice, false, v1beta1.ReasonInterruptionWithdrawn, message)
-	p.note(v1beta1.ReasonInterruptionWithdrawn, "Interrupt", message)
-	if p.machine.DeletionTimestamp.IsZero() {
-		p.endDrain()
-		p.withdrawn = true
-		p.requeueIn(time.Millisecond)
+	s.machine.Status.InterruptionTime = nil
+	s.setCondition(v1beta1.ConditionInterruptionNotice, false, v1beta1.ReasonInterruptionWithdrawn, message)
+	s.note(v1beta1.ReasonInterruptionWithdrawn, "Interrupt", message)
+	if s.machine.DeletionTimestamp.IsZero() {
+		s.drain.end()
+		s.withdrawn = true
+		s.requeueIn(time.Millisecond)
 	}
 }
 
-// forgetInterruption drops what was announced of an instance that is gone.
-func (p *pass) forgetInterruption() {
-	p.machine.Status.InterruptionTime = nil
-	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+// clear drops what was announced of an instance that is gone.
+func (s *interruptionStep) clear() {
+	s.machine.Status.InterruptionTime = nil
+	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// heedInterruption notes an announced interruption and then drains the Node at once, whether or not
+// run notes an announced interruption and then drains the Node at once, whether or not
 // somebody deletes the Machine: nothing keeps the pods there any longer. A deletion goes on with the same drain.
-func (p *pass) heedInterruption(ctx context.Context) (progress, error) {
-	p.noteInterruption()
-	m := p.machine
-	if !interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || p.node == nil ||
-		paused(m) || unsupportedSchema(m) != "" || preservation.Preserved(m) || p.outage() {
+func (s *interruptionStep) run(ctx context.Context) (progress, error) {
+	s.observe()
+	m := s.machine
+	if !machinestate.Interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || s.node == nil ||
+		machinestate.Paused(m) || unsupportedSchema(m) != "" || preservation.Preserved(m) || s.outage() {
 		return next, nil
 	}
-	if p.noticed != "" {
+	if s.noticed != "" {
 		// Its owner may act at once, and what follows goes by the time that is written down, whatever becomes of this
 		// process.
-		p.summarize()
-		if err := p.writeStatus(ctx); err != nil {
+		s.summarize()
+		if err := s.writeStatus(ctx); err != nil {
 			return wait, err
 		}
-		m = p.machine
+		m = s.machine
 	}
 	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
 		// Whoever has a hook wants to be asked before pods go, which the deletion does.
-		node, err := drain.Cordon(ctx, p.Target.Nodes, p.node)
+		node, err := drain.Cordon(ctx, s.Target.Nodes, s.node)
 		if err == nil {
-			p.node = node
+			s.node = node
 		}
 		return progress(err == nil), err
 	}
-	p.interrupting = true
-	defer func() { p.interrupting = false }()
-	if _, err := p.drain(ctx); err != nil {
+	s.interrupting = true
+	defer func() { s.interrupting = false }()
+	if _, err := s.drain.run(ctx); err != nil {
 		return wait, err
 	}
-	return progress(p.node != nil), nil
+	return progress(s.node != nil), nil
 }
 
-// noteInterruptionInDeletion is heedInterruption for a Machine whose Node is about to be drained anyway.
-func (p *pass) noteInterruptionInDeletion(ctx context.Context) (progress, error) {
-	p.noteInterruption()
-	if p.noticed == "" {
+// observeInDeletion is run for a Machine whose Node is about to be drained anyway.
+func (s *interruptionStep) observeInDeletion(ctx context.Context) (progress, error) {
+	s.observe()
+	if s.noticed == "" {
 		return next, nil
 	}
-	return next, p.writeStatus(ctx)
+	return next, s.writeStatus(ctx)
 }
 
 // shownByNode reports whether the drain ends early because only the Node announces the interruption, and
 // the provider does not say it.
-func (p *pass) shownByNode() bool {
-	_, shown := p.Signals.Of(p.node)
-	return shown && interrupted(p.machine) && p.states.get(p.machine).instance.polled.reason == ""
-}
-
-// drainDeadline is when a drain that began at start ends. Before an announced interruption that is a moment
-// before, in however little time that leaves.
-func (p *pass) drainDeadline(start time.Time) time.Time {
-	end := start.Add(p.machine.Spec.Timeouts.DrainOrDefault())
-	if at := p.machine.Status.InterruptionTime; interrupted(p.machine) && at != nil {
-		if early := at.Add(-interruptionMargin); early.Before(end) {
-			end = early
-		}
-	}
-	return end
+func (s *interruptionStep) shownByNode() bool {
+	_, shown := s.Signals.Of(s.node)
+	return shown && machinestate.Interrupted(s.machine) && s.states.get(s.machine).instance.polled.reason == ""
 }

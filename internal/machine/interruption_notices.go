@@ -17,6 +17,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -149,7 +150,7 @@ func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bo
 		if i.Reason == provider.Preemption {
 			now.reason = v1beta1.ReasonPreemptionNotice
 		}
-	} else if before.reason == "" && !interrupted(m) {
+	} else if before.reason == "" && !machinestate.Interrupted(m) {
 		return // As nearly always.
 	}
 	if before.providerID == now.providerID && before.reason == now.reason && before.at.Equal(now.at) {

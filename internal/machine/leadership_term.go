@@ -27,24 +27,24 @@ type leadershipTerm struct {
 
 // ours reports whether nobody but this process can have begun to launch the Machine. One that the cache did not have
 // when it had all that was there when this process already led is younger than that.
-func (p *pass) ours(ctx context.Context) (bool, error) {
-	if p.MachineCacheVersion == nil {
+func (s *launchStep) ours(ctx context.Context) (bool, error) {
+	if s.MachineCacheVersion == nil {
 		return false, nil
 	}
-	minResourceVersion, inherited := p.term.known()
+	minResourceVersion, inherited := s.term.known()
 	if minResourceVersion == "" {
 		list := &v1beta1.MachineList{}
-		if err := p.Live.List(ctx, list, client.InNamespace(p.machine.Namespace), client.Limit(1)); err != nil {
+		if err := s.Live.List(ctx, list, client.InNamespace(s.machine.Namespace), client.Limit(1)); err != nil {
 			return false, fmt.Errorf("ask for the present resource version of machines: %w", err)
 		}
-		minResourceVersion = p.term.begin(list.ResourceVersion)
+		minResourceVersion = s.term.begin(list.ResourceVersion)
 	}
 	if inherited == nil {
-		if !freshness.AtLeastAsNew(p.MachineCacheVersion(), minResourceVersion) {
+		if !freshness.AtLeastAsNew(s.MachineCacheVersion(), minResourceVersion) {
 			return false, nil // It will be soon enough.
 		}
 		list := &v1beta1.MachineList{}
-		if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return false, fmt.Errorf("find the machines that were there before: %w", err)
 		}
 		inherited = map[types.UID]bool{}
@@ -53,9 +53,9 @@ func (p *pass) ours(ctx context.Context) (bool, error) {
 				inherited[m.UID] = true
 			}
 		}
-		inherited = p.term.keepInherited(inherited)
+		inherited = s.term.keepInherited(inherited)
 	}
-	return !inherited[p.machine.UID], nil
+	return !inherited[s.machine.UID], nil
 }
 
 func (r *leadershipTerm) known() (minResourceVersion string, inherited map[types.UID]bool) {

@@ -13,40 +13,41 @@ import (
 // answer was lost, the process was killed, or the Machine was deleted at that moment. It may have become a Node by
 // now, with pods on it, so it goes like any other. Where nothing is found nothing is concluded: the settling time at
 // the end is for what does not show yet.
-func (p *pass) findLost(ctx context.Context) (progress, error) {
-	if p.machine.Status.Instance != nil || p.machine.Replacing() {
+func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
+	if s.machine.Status.Instance != nil || s.machine.Replacing() {
 		return next, nil
 	}
-	if undescribed(p.machine) {
-		return p.findUndescribed(ctx)
+	if undescribed(s.machine) {
+		return s.adoption.findUndescribed(ctx)
 	}
-	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if _, missing := errors.AsType[*resolve.Error](err); missing {
 		return next, nil // The deletion of the instance reports it.
 	}
 	if err != nil {
 		return wait, fmt.Errorf("resolve how to find the instance: %w", err)
 	}
-	if never, err := p.neverLaunched(ctx, inputs); err != nil || never {
+	if never, err := s.neverLaunched(ctx, inputs); err != nil || never {
 		return progress(never), err
 	}
-	instance, err := p.states.get(p.machine).teardown.found, error(nil)
+	instance, err := s.states.get(s.machine).teardown.found, error(nil)
 	if instance == nil {
-		instance, err = p.getInstance(ctx, inputs)
+		instance, err = s.instance.get(ctx, inputs)
 	}
 	switch {
 	case provider.IsNotFound(err):
 		return next, nil
 	case err != nil:
-		p.deleteFailed(err)
+		s.deleteFailed(err)
 		return wait, nil
-	case instance.ProviderID == "" || instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil || p.replaced(instance):
+	case instance.ProviderID == "" || instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil ||
+		s.instance.replaced(instance):
 		return next, nil
 	}
-	proceed, err := p.recordInstance(ctx, inputs, instance)
+	proceed, err := s.launch.recordInstance(ctx, inputs, instance)
 	if err != nil {
 		// The cloud may not show it next time, and its Node could then not be found.
-		p.states.update(p.machine, func(m *machineState) { m.teardown.found = instance })
+		s.states.update(s.machine, func(m *machineState) { m.teardown.found = instance })
 	}
 	return proceed, err
 }

@@ -13,6 +13,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // Phases of a machine's life with a duration metric.
@@ -164,7 +165,7 @@ func (c *census) count(all []v1beta1.Machine) (machines map[censusKey]int, skipp
 		}
 		machines[censusKeyOf(m)]++
 		switch {
-		case paused(m):
+		case machinestate.Paused(m):
 			skipped[v1beta1.ReasonPausedByAnnotation]++
 		case m.DeletionTimestamp.IsZero() && unsupportedSchema(m) != "":
 			skipped[v1beta1.ReasonUnknownTypeVersion]++
@@ -203,8 +204,8 @@ func (p *pass) ended(phase string, began time.Time) {
 
 // observeSpans observes what ended, after it was written down.
 func (p *pass) observeSpans() {
-	for _, s := range p.spans {
-		p.Metrics.observe(s)
+	for _, ended := range p.spans {
+		p.Metrics.observe(ended)
 	}
 	p.spans = nil
 }
@@ -228,7 +229,7 @@ func (p *pass) measure(kind string, status bool, reason string) {
 	}
 	switch {
 	case kind == v1beta1.ConditionLaunched && p.machine.Status.FailureReason != v1beta1.FailureInstanceVanished:
-		p.ended(phaseLaunch, p.began())
+		p.ended(phaseLaunch, p.launch.began())
 	case kind == v1beta1.ConditionRegistered && p.before.Status.NodeRef == nil:
 		p.ended(phaseRegistration, since(v1beta1.ConditionLaunched))
 	case kind == v1beta1.ConditionDrained && reason == v1beta1.ReasonDrained:

@@ -54,46 +54,46 @@ type claim struct {
 
 // findNodeByName looks for a Node that has the name under which the Machine's instance registers and no provider ID, as
 // some kubelets register where no cloud-controller-manager follows.
-func (p *pass) findNodeByName(ctx context.Context) (candidate, error) {
-	name := index.NodeName(p.machine)
+func (s *registrationStep) findNodeByName(ctx context.Context) (candidate, error) {
+	name := index.NodeName(s.machine)
 	if name == "" {
 		return candidate{}, nil
 	}
 	node := &corev1.Node{}
-	switch err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: name}, node); {
+	switch err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
 		return candidate{}, nil
 	case err != nil:
 		return candidate{}, fmt.Errorf("read node %s: %w", name, err)
-	case node.Spec.ProviderID == "" && p.machine.DeletionTimestamp.IsZero() && tainted(node, taintCloudProvider):
+	case node.Spec.ProviderID == "" && s.machine.DeletionTimestamp.IsZero() && tainted(node, taintCloudProvider):
 		return unproven(node, "Node %s waits for the cloud-controller-manager to tell its provider ID.", name), nil
 	}
-	return p.judgeByName(ctx, node.DeepCopy())
+	return s.judgeByName(ctx, node.DeepCopy())
 }
 
 // judgeByName decides about a Node that has the Machine's name.
-func (p *pass) judgeByName(ctx context.Context, node *corev1.Node) (candidate, error) {
-	c := claim{machine: p.machine, node: node, attempt: p.attempt()}
-	if s, decided := c.withoutProof(); decided {
-		return s, nil
+func (s *registrationStep) judgeByName(ctx context.Context, node *corev1.Node) (candidate, error) {
+	c := claim{machine: s.machine, node: node, attempt: s.launch.attempt()}
+	if found, decided := c.withoutProof(); decided {
+		return found, nil
 	}
 	machines := &v1beta1.MachineList{}
-	if err := p.Client.List(ctx, machines, client.MatchingFields{index.MachineByNodeName: node.Name}); err != nil {
+	if err := s.Client.List(ctx, machines, client.MatchingFields{index.MachineByNodeName: node.Name}); err != nil {
 		return candidate{}, fmt.Errorf("find the machines of node %s: %w", node.Name, err)
 	}
-	c.otherMachines = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool { return m.UID == p.machine.UID })
-	if s, decided := c.byFormerNode(); decided {
-		if s.node != nil {
-			if named, err := p.namedByProvider(ctx, node.Name); err != nil || !named {
+	c.otherMachines = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool { return m.UID == s.machine.UID })
+	if found, decided := c.byFormerNode(); decided {
+		if found.node != nil {
+			if named, err := s.namedByProvider(ctx, node.Name); err != nil || !named {
 				return unproven(node, "Node %s has no provider ID, and the provider does not say that it is this machine.",
 					node.Name), err
 			}
 		}
-		return s, nil
+		return found, nil
 	}
 	var err error
-	if c.tokenID, err = p.tokens.ID(ctx, c.attempt); err == nil {
-		c.joins, err = p.joins.Of(ctx, node.Name)
+	if c.tokenID, err = s.tokens.ID(ctx, c.attempt); err == nil {
+		c.joins, err = s.joins.Of(ctx, node.Name)
 	}
 	switch {
 	case apierrors.IsForbidden(err): // Who may not read tokens has made none.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,20 +10,27 @@ import (
 	"reflect"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/validation"
 )
 
+// nodeTemplateStep gives the Node the labels, annotations and taints of its Machine.
+type nodeTemplateStep struct{ *pass }
+
 // appliedTo returns what the Node carries on the Machine's account, and whether it was given all that it gets only
 // once. It goes by what this process remembers and by the Machine's own status: the kubelet may write to its Node.
-func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
-	status := p.machine.Status.NodeTemplate
-	if mine := p.states.get(p.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
+func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
+	status := s.machine.Status.NodeTemplate
+	if mine := s.states.get(s.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
 		return *mine, true
 	}
 	if status != nil && status.NodeUID == node.UID {
@@ -32,23 +40,23 @@ func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate
 }
 
 // noteApplied remembers what is on the Machine's Node. It is written down when that is worth a write for other reasons.
-func (p *pass) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
-	if !equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, applied) {
-		p.states.update(p.machine, func(m *machineState) { m.registration.applied = applied })
+func (s *nodeTemplateStep) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
+	if !equality.Semantic.DeepEqual(s.machine.Status.NodeTemplate, applied) {
+		s.states.update(s.machine, func(m *machineState) { m.registration.applied = applied })
 	}
 }
 
 // keepApplied writes down what is on the Machine's Node, with what else its status says of that.
-func (p *pass) keepApplied() {
-	mine := p.states.get(p.machine).registration.applied
+func (s *nodeTemplateStep) keepApplied() {
+	mine := s.states.get(s.machine).registration.applied
 	if mine == nil {
 		return
 	}
-	if equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, mine) {
-		p.states.update(p.machine, func(m *machineState) { m.registration.applied = nil })
+	if equality.Semantic.DeepEqual(s.machine.Status.NodeTemplate, mine) {
+		s.states.update(s.machine, func(m *machineState) { m.registration.applied = nil })
 		return
 	}
-	p.machine.Status.NodeTemplate = mine.DeepCopy()
+	s.machine.Status.NodeTemplate = mine.DeepCopy()
 }
 
 // templateOf names what the Machine wants on a Node.
@@ -127,16 +135,16 @@ func templateFingerprint(m *v1beta1.Machine) (string, error) {
 // nobody removes the taints any more the machine fails for want of time and is replaced.
 //
 // That a Node is Ready says nothing: the kubelet of a new one may be quicker than we are.
-func (p *pass) inService(node *corev1.Node) bool {
-	if p.hasRun() {
+func (s *nodeTemplateStep) inService(node *corev1.Node) bool {
+	if s.hasRun() {
 		return true // The Node of a machine that works was made anew.
 	}
 	if find(node.Spec.Taints, uninitializedTaint) >= 0 {
 		return false // No pod was let onto it yet.
 	}
-	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonInstanceAdopted ||
-		node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
+		node.CreationTimestamp.Before(&s.machine.CreationTimestamp)
 }
 
 // uninitializedTaint keeps pods off a Node until it carries what its Machine wants.
@@ -199,4 +207,76 @@ func with(taints, add []corev1.Taint) []corev1.Taint {
 		}
 	}
 	return taints
+}
+
+// startupTaint returns the first startup taint that is still on the Node. One that was on a Node in service belongs
+// to another component and may stay.
+func (s *nodeTemplateStep) startupTaint() string {
+	if applied, _ := s.appliedTo(s.node); applied.InService {
+		return ""
+	}
+	for _, t := range s.machine.Spec.Node.StartupTaints {
+		if find(s.node.Spec.Taints, t) >= 0 {
+			return t.Key
+		}
+	}
+	return ""
+}
+
+// apply applies the node template to the Node in one patch, if it has to. It returns why the API server
+// refuses that, as it does with labels that are none.
+func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refused string, err error) {
+	if machinestate.Paused(s.machine) || unsupportedSchema(s.machine) != "" {
+		return "", nil
+	}
+	if refused := reservedKeys(s.machine); refused != "" {
+		return refused, nil
+	}
+	for attempt := 0; ; attempt++ {
+		applied, known := s.appliedTo(node)
+		inService := applied.InService || !known && s.inService(node)
+		next := templateOf(s.machine, node, inService)
+		withTemplate, err := withTemplate(node, s.machine, applied, known, inService)
+		if err != nil {
+			return "", err
+		}
+		if withTemplate == nil {
+			s.noteApplied(&next)
+			return "", nil
+		}
+		var patch client.Patch
+		if attempt == 0 {
+			if patch, err = templatePatch(node, withTemplate); err != nil {
+				return "", err
+			}
+		}
+		tested := patch != nil
+		if !tested {
+			// One that replaces the list of taints must not be blind.
+			patch = client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		}
+		err = s.Target.Nodes.Patch(ctx, withTemplate, patch)
+		invalid := apierrors.IsInvalid(err)
+		switch {
+		case err == nil:
+			*node = *withTemplate
+			s.noteApplied(&next)
+			return "", nil
+		case invalid && !tested:
+			return fmt.Sprintf("Node %s cannot carry what spec.node asks for: %s", node.Name, err), nil
+		case attempt > 0 || !invalid && !apierrors.IsConflict(err):
+			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
+		}
+		// Others write to a Node that has just registered. Once more from what is there now, instead of waiting for the
+		// cache.
+		fresh := &corev1.Node{}
+		if err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
+			return "", fmt.Errorf("read node %s: %w", node.Name, err)
+		}
+		if fresh.UID != node.UID || fresh.Spec.ProviderID != node.Spec.ProviderID {
+			// It may be another machine's Node now.
+			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
+		}
+		*node = *fresh
+	}
 }

@@ -37,56 +37,56 @@ const lastTry = 2 * time.Second
 // one that never had a Node, unless the cluster answers one request again: then the process is about to know that the
 // outage is over. A cluster that refuses the credentials is one that machines can join, so that nobody knows which of
 // them have pods.
-func (p *pass) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
-	if p.Target == nil || p.Reach == nil {
+func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
+	if s.Target == nil || s.Reach == nil {
 		return next, false
 	}
-	since, unreachable := p.Reach.TargetUnreachable()
+	since, unreachable := s.Reach.TargetUnreachable()
 	if !unreachable {
 		return next, false
 	}
 	// That time is given to each deletion anew: an outage that has lasted may be about to end, and what the Machine has in
 	// the target cluster is then found.
-	left := targetPatience - min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))
-	refuses := p.Reach.TargetRefuses()
-	neverJoined := p.machine.Status.NodeRef == nil && !refuses
-	if p.forced() || neverJoined && left <= 0 && !p.targetAnswers(ctx) {
-		p.leftBehind = true
+	left := targetPatience - min(s.now.Sub(since), s.now.Sub(s.targetFailsSince()))
+	refuses := s.Reach.TargetRefuses()
+	neverJoined := s.machine.Status.NodeRef == nil && !refuses
+	if s.forced() || neverJoined && left <= 0 && !s.targetAnswers(ctx) {
+		s.leftBehind = true
 		return next, true
 	}
-	p.requeueIn(targetPoll)
+	s.requeueIn(targetPoll)
 	if neverJoined && left > 0 {
-		p.requeueIn(left)
+		s.requeueIn(left)
 	}
 	if refuses {
-		p.deleting(v1beta1.ReasonTargetCredentialsRefused,
+		s.deleting(v1beta1.ReasonTargetCredentialsRefused,
 			fmt.Sprintf("The target cluster refuses the provider's credentials since %s, so that nobody can tell which pods would be killed.", since.UTC().Format(time.RFC3339)))
 		return wait, true
 	}
-	p.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.",
+	s.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.",
 		since.UTC().Format(time.RFC3339)))
 	return wait, true
 }
 
 // targetAnswers asks the API server itself, for a moment, for a Node with the Machine's name.
-func (p *pass) targetAnswers(ctx context.Context) bool {
+func (s *teardownStep) targetAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, lastTry)
 	defer cancel()
-	name := cmp.Or(index.NodeName(p.machine), p.machine.Name)
-	return client.IgnoreNotFound(p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
+	name := cmp.Or(index.NodeName(s.machine), s.machine.Name)
+	return client.IgnoreNotFound(s.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
 }
 
 // leaveOutagesOut sets the clock of a drain, and that of the wait for its volumes, back by the time that the target
 // cluster was unreachable: both count from the transition of Drained. The condition DrainExtended has the time until
 // which outages are left out; it is written together with that transition, so that no process, this one or the next,
 // leaves one out twice.
-func (p *pass) leaveOutagesOut() {
-	if p.Reach == nil {
+func (s *drainStep) leaveOutagesOut() {
+	if s.Reach == nil {
 		return
 	}
 	var past []reachability.Outage
-	past, p.epoch = p.Reach.TargetOutages()
-	conditions := &p.machine.Status.Conditions
+	past, s.epoch = s.Reach.TargetOutages()
+	conditions := &s.machine.Status.Conditions
 	drained := meta.FindStatusCondition(*conditions, v1beta1.ConditionDrained)
 	if drained == nil {
 		return
@@ -107,7 +107,7 @@ func (p *pass) leaveOutagesOut() {
 		Type: v1beta1.ConditionDrainExtended, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTargetUnreachable,
 		Message: fmt.Sprintf("The target cluster was unreachable until %s: %s do not count.",
 			counted.UTC().Format(time.RFC3339), until.Sub(began)),
-		ObservedGeneration: p.machine.Generation, LastTransitionTime: metav1.NewTime(counted),
+		ObservedGeneration: s.machine.Generation, LastTransitionTime: metav1.NewTime(counted),
 	})
 }
 
@@ -116,7 +116,7 @@ func (p *pass) leaveOutagesOut() {
 // can join. Nor does the time of an instance before this process began to lead: it does not know of the outages of
 // that time. That has an end (see reachability.TimeLeft), or leaders that do not last would wait for ever.
 func (p *pass) joinTimeLeft() time.Duration {
-	began, timeout := p.began(), p.machine.Spec.Timeouts.CreationOrDefault()
+	began, timeout := p.launch.began(), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {
 		return began.Add(timeout).Sub(p.now)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/wording"
 )
@@ -23,88 +24,91 @@ const DefaultPreserveTimeout = 96 * time.Hour
 // DefaultPreserveLimit is how many Machines of one owner are preserved at a time because they failed.
 const DefaultPreserveLimit = 3
 
-// preserve keeps a Machine that somebody wants to inspect, and deletes it when its time is over. All of it follows
+// preservationStep keeps a Machine that somebody wants to inspect.
+type preservationStep struct{ *pass }
+
+// run keeps a Machine that somebody wants to inspect, and deletes it when its time is over. All of it follows
 // from what is written in the Machine, so that it can be cut anywhere: its Node is cordoned before its set replaces it.
-func (p *pass) preserve(ctx context.Context) (progress, error) {
-	m := p.machine
+func (s *preservationStep) run(ctx context.Context) (progress, error) {
+	m := s.machine
 	switch {
 	case preservation.Preserved(m):
-		if paused(m) || unsupportedSchema(m) != "" {
+		if machinestate.Paused(m) || unsupportedSchema(m) != "" {
 			return next, nil
 		}
 	case preservation.Due(m):
-		if p.outage() {
-			p.requeueIn(targetPoll) // Nothing is replaced now.
+		if s.outage() {
+			s.requeueIn(targetPoll) // Nothing is replaced now.
 			return next, nil
 		}
 	default:
-		p.notPreserved()
+		s.notPreserved()
 		return next, nil
 	}
-	if within, err := p.preserveWithinLimit(ctx); err != nil {
+	if within, err := s.withinLimit(ctx); err != nil {
 		return wait, err
 	} else if !within {
 		return next, nil
 	}
-	until, err := preservation.Until(p.machine)
+	until, err := preservation.Until(s.machine)
 	if err != nil {
 		message := "The machine is preserved and will not be deleted: " + err.Error() + "."
-		if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonInvalidConfiguration, message) {
-			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
+		if s.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonInvalidConfiguration, message) {
+			s.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		}
 		return next, nil
 	}
-	left := until.Sub(p.now)
+	left := until.Sub(s.now)
 	if left <= 0 {
-		return wait, p.endPreservation(ctx)
+		return wait, s.end(ctx)
 	}
-	p.requeueIn(left)
+	s.requeueIn(left)
 	message := fmt.Sprintf("The machine belongs to no set any more. It is preserved until %s and then deleted.",
 		until.UTC().Format(time.RFC3339))
-	if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonPreserved, message) {
-		p.note(v1beta1.ReasonPreserved, "Preserve", message)
+	if s.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonPreserved, message) {
+		s.note(v1beta1.ReasonPreserved, "Preserve", message)
 	}
 	return next, nil
 }
 
-// preserveWithinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and
+// withinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and
 // reports that, where the Machine is preserved only because it failed and as many others of its owner are as may be:
 // where all of a fleet fail, keeping each would cost money for days. Machines fail together, so they are counted one
 // after the other.
-func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
-	m := p.machine
+func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
+	m := s.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
-		p.states.preserving.Lock()
-		defer p.states.preserving.Unlock()
-		n, err := p.countPreserved(ctx)
+		s.states.preserving.Lock()
+		defer s.states.preserving.Unlock()
+		n, err := s.count(ctx)
 		if err != nil {
 			return false, err
 		}
-		if n >= p.PreserveLimit {
+		if n >= s.PreserveLimit {
 			message := fmt.Sprintf("No more than %s of %s may be preserved because they failed (--preserve-limit), and %d are. This one is replaced.",
-				wording.Count(p.PreserveLimit, "machine"), preservation.Origin(m), n)
-			if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooManyPreserved, message) {
-				p.warn(v1beta1.ReasonTooManyPreserved, "Preserve", message)
+				wording.Count(s.PreserveLimit, "machine"), preservation.Origin(m), n)
+			if s.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooManyPreserved, message) {
+				s.warn(v1beta1.ReasonTooManyPreserved, "Preserve", message)
 			}
 			return false, nil
 		}
 	}
-	if err := p.cordonPreserved(ctx); err != nil {
+	if err := s.cordon(ctx); err != nil {
 		return false, err
 	}
-	return true, p.leaveSet(ctx)
+	return true, s.leaveSet(ctx)
 }
 
-// countPreserved counts the Machines of the same owner that are preserved because they failed. The cache shows what
+// count counts the Machines of the same owner that are preserved because they failed. The cache shows what
 // this process wrote itself.
-func (p *pass) countPreserved(ctx context.Context) (n int, err error) {
+func (s *preservationStep) count(ctx context.Context) (n int, err error) {
 	list := &v1beta1.MachineList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(ctx, list, client.InNamespace(s.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("list preserved machines: %w", err)
 	}
 	for i := range list.Items {
 		m := &list.Items[i]
-		if preservation.Preserved(m) && m.DeletionTimestamp.IsZero() && preservation.SameOrigin(m, p.machine) &&
+		if preservation.Preserved(m) && m.DeletionTimestamp.IsZero() && preservation.SameOrigin(m, s.machine) &&
 			m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
 			n++
 		}
@@ -113,14 +117,14 @@ func (p *pass) countPreserved(ctx context.Context) (n int, err error) {
 }
 
 // leaveSet takes the Machine from its set, and says until when it is kept, in one patch.
-func (p *pass) leaveSet(ctx context.Context) error {
-	m := p.machine
+func (s *preservationStep) leaveSet(ctx context.Context) error {
+	m := s.machine
 	_, hash := m.Labels[v1beta1.LabelTemplateHash]
 	_, owned := m.Labels[v1beta1.LabelMachineSet]
 	if preservation.Preserved(m) && !hash && !owned && metav1.GetControllerOfNoCopy(m) == nil {
 		return nil
 	}
-	return p.patchMachine(ctx, func(m *v1beta1.Machine) {
+	return s.patchMachine(ctx, func(m *v1beta1.Machine) {
 		if owner := m.Labels[v1beta1.LabelMachineSet]; owner != "" {
 			set(&m.Annotations, v1beta1.AnnotationPreservedFrom, owner)
 		}
@@ -130,32 +134,32 @@ func (p *pass) leaveSet(ctx context.Context) error {
 			return o.Controller != nil && *o.Controller
 		})
 		if !preservation.Preserved(m) {
-			set(&m.Annotations, v1beta1.AnnotationPreservedUntil, p.now.Add(p.PreserveTimeout).UTC().Format(time.RFC3339))
+			set(&m.Annotations, v1beta1.AnnotationPreservedUntil, s.now.Add(s.PreserveTimeout).UTC().Format(time.RFC3339))
 		}
 	})
 }
 
-// endPreservation deletes a Machine whose time is over, if nobody has changed it.
-func (p *pass) endPreservation(ctx context.Context) error {
-	m := p.before
+// end deletes a Machine whose time is over, if nobody has changed it.
+func (s *preservationStep) end(ctx context.Context) error {
+	m := s.before
 	gone := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
-	err := p.Client.Delete(ctx, gone, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
+	err := s.Client.Delete(ctx, gone, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete preserved machine: %w", err)
 	}
 	return nil
 }
 
-// cordonPreserved cordons the Node of a preserved Machine.
-func (p *pass) cordonPreserved(ctx context.Context) error {
-	ref := p.machine.Status.NodeRef
-	if p.Target == nil || ref == nil {
+// cordon cordons the Node of a preserved Machine.
+func (s *preservationStep) cordon(ctx context.Context) error {
+	ref := s.machine.Status.NodeRef
+	if s.Target == nil || ref == nil {
 		return nil
 	}
 	node := &corev1.Node{}
-	err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node)
+	err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node)
 	if err == nil && node.UID == ref.UID {
-		_, err = drain.Cordon(ctx, p.Target.Nodes, node)
+		_, err = drain.Cordon(ctx, s.Target.Nodes, node)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // It is gone.
@@ -165,56 +169,56 @@ func (p *pass) cordonPreserved(ctx context.Context) error {
 
 // notPreserved reports an invalid request to preserve the Machine, and removes the condition of a Machine that was
 // preserved.
-func (p *pass) notPreserved() {
-	if invalid := preservation.Invalid(p.machine); invalid != "" {
+func (s *preservationStep) notPreserved() {
+	if invalid := preservation.Invalid(s.machine); invalid != "" {
 		message := "The machine is not preserved: " + invalid + "."
-		if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, message) {
-			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
+		if s.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, message) {
+			s.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		}
 		return
 	}
-	if preservation.OverLimit(p.machine) {
+	if preservation.OverLimit(s.machine) {
 		return
 	}
-	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionPreserved)
+	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// tooLateToPreserve reports a request to preserve a Machine that is already being deleted.
-func (p *pass) tooLateToPreserve() {
-	m := p.machine
+// tooLate reports a request to preserve a Machine that is already being deleted.
+func (s *preservationStep) tooLate() {
+	m := s.machine
 	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.Preserved(m) || !hasFinalizer(m) {
 		return
 	}
 	const message = "The machine is already being deleted and cannot be preserved."
-	if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooLate, message) {
-		p.warn(v1beta1.ReasonTooLate, "Preserve", message)
+	if s.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooLate, message) {
+		s.warn(v1beta1.ReasonTooLate, "Preserve", message)
 	}
 }
 
-// awaitPreservation reconciles a Machine again that must be preserved because of this pass's findings: that is
+// await reconciles a Machine again that must be preserved because of this pass's findings: that is
 // written down first.
-func (p *pass) awaitPreservation() {
-	if preservation.Due(p.machine) && !preservation.Due(p.before) {
-		p.requeueIn(time.Millisecond)
+func (s *preservationStep) await() {
+	if preservation.Due(s.machine) && !preservation.Due(s.before) {
+		s.requeueIn(time.Millisecond)
 	}
 }
 
 // updateUnlessPreserved leaves the instance of a preserved Machine as it is, unless its replacement has begun.
-func (p *pass) updateUnlessPreserved(ctx context.Context) (progress, error) {
-	if preservation.Preserved(p.machine) && !p.machine.Replacing() {
-		p.endDrain()
+func (s *preservationStep) updateUnlessPreserved(ctx context.Context) (progress, error) {
+	if preservation.Preserved(s.machine) && !s.machine.Replacing() {
+		s.drain.end()
 		return next, nil
 	}
-	if interrupted(p.machine) && !p.machine.Replacing() {
+	if machinestate.Interrupted(s.machine) && !s.machine.Replacing() {
 		return next, nil // An instance that the cloud reclaims is not changed any more.
 	}
-	return p.update(ctx)
+	return s.update.run(ctx)
 }
 
 // uncordonUnlessPreserved ends the disruption of the Node where nothing is in the way.
-func (p *pass) uncordonUnlessPreserved(ctx context.Context) error {
-	if preservation.Preserved(p.machine) {
-		return p.cordonPreserved(ctx)
+func (s *preservationStep) uncordonUnlessPreserved(ctx context.Context) error {
+	if preservation.Preserved(s.machine) {
+		return s.cordon(ctx)
 	}
-	return p.uncordon(ctx)
+	return s.drain.uncordon(ctx)
 }

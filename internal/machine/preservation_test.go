@@ -320,10 +320,10 @@ func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	})
 	odd := w.get("m")
 	set(&odd.Annotations, v1beta1.AnnotationPreserve, "sometimes")
-	p := &pass{Reconciler: w.process, before: odd, machine: odd, now: w.clock.Now()}
+	p := newPass(&pass{Reconciler: w.process, before: odd, machine: odd, now: w.clock.Now()})
 	w.events.take()
 	for range 2 {
-		if proceed, err := p.preserve(t.Context()); err != nil || !bool(proceed) {
+		if proceed, err := p.preservation.run(t.Context()); err != nil || !bool(proceed) {
 			t.Errorf("goes on: %t, %v", proceed, err)
 		}
 	}

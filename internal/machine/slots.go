@@ -39,47 +39,56 @@ func (unlimited) Source() source.Source             { return nil }
 // worth a write.
 const silentWait = 30 * time.Second
 
+// acquireSlot reports whether the Machine has a slot, and waits in the queue for one if not.
+func (s *launchStep) acquireSlot() bool {
+	if !s.Slots.Acquire(client.ObjectKeyFromObject(s.machine)) {
+		return false
+	}
+	s.states.update(s.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} })
+	return true
+}
+
 // awaitSlot waits until fewer creations are under way. That is no failure of the machine, and its time to become a Node
 // begins with its slot.
-func (p *pass) awaitSlot() progress {
-	p.queued = true
-	p.waitSilently(fmt.Sprintf("Waiting for one of the %d slots for creations.", p.Slots.Limit()))
+func (s *launchStep) awaitSlot() progress {
+	s.queued = true
+	s.waitSilently(fmt.Sprintf("Waiting for one of the %d slots for creations.", s.Slots.Limit()))
 	return wait
 }
 
 // waitSilently waits for a precondition of the launch, and reports that after silentWait.
-func (p *pass) waitSilently(message string) {
-	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
-	if launched != nil && isTrying(launched.Reason) || p.refusedByProvider() {
+func (s *launchStep) waitSilently(message string) {
+	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	if launched != nil && isTrying(launched.Reason) || s.refusedByProvider() {
 		return // Why the last try failed is worth more.
 	}
 	if launched == nil || launched.Reason == v1beta1.ReasonReplacing {
-		since := p.now
-		p.states.update(p.machine, func(m *machineState) {
+		since := s.now
+		s.states.update(s.machine, func(m *machineState) {
 			if m.launch.queuedSince.IsZero() {
-				m.launch.queuedSince = p.now
+				m.launch.queuedSince = s.now
 			}
 			since = m.launch.queuedSince
 		})
-		if left := since.Add(silentWait).Sub(p.now); left > 0 {
-			p.silent = true
-			p.requeueIn(left)
+		if left := since.Add(silentWait).Sub(s.now); left > 0 {
+			s.silent = true
+			s.requeueIn(left)
 			return
 		}
 	}
-	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, message)
+	s.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, message)
 }
 
 // keepsSlot reports whether the Machine still needs its slot, or its position in the queue, after this pass.
-func (p *pass) keepsSlot() bool {
-	m := p.machine
+func (s *launchStep) keepsSlot() bool {
+	m := s.machine
 	if !m.DeletionTimestamp.IsZero() {
 		return false
 	}
 	pending := m.Spec.ProviderID != "" && m.Status.Instance != nil && m.Status.Instance.State == v1beta1.InstancePending
 	if pending && m.Status.NodeRef == nil && m.Status.FailureReason == "" {
-		p.Slots.Occupy(client.ObjectKeyFromObject(m))
+		s.Slots.Occupy(client.ObjectKeyFromObject(m))
 		return true
 	}
-	return p.queued
+	return s.queued
 }

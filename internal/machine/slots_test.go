@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -26,9 +28,21 @@ func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcil
 		t.Fatal(err)
 	}
 	w.options.Slots = slots
+	w.options.Classes = &countedClasses{Classes: w.options.Classes, resolved: map[string]int{}}
 	w.restart()
 	w.class("small", "")
 	return w, queue
+}
+
+// countedClasses counts how often what a machine is made from, its Secrets included, was read.
+type countedClasses struct {
+	Classes
+	resolved map[string]int
+}
+
+func (c *countedClasses) Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error) {
+	c.resolved[m.Name]++
+	return c.Classes.Resolve(ctx, m)
 }
 
 // wantEnqueued fails the test unless the queue brings just this machine.
@@ -66,6 +80,9 @@ func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 	}
 	w.wantPhase(w.get("second"), v1beta1.MachinePending)
 	want(t, "events", w.events.take())
+	if n := w.options.Classes.(*countedClasses).resolved["second"]; n != 0 {
+		t.Errorf("what the machine that waits is made from, its Secrets included, was read %d times", n)
+	}
 
 	w.cloud.boot = 0
 	w.reconcile("first")

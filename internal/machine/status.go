@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -164,10 +166,10 @@ func (p *pass) failAfterTimeout(cause error) {
 }
 
 // vanished records that the provider no longer has the instance.
-func (p *pass) vanished() {
+func (s *instanceStep) vanished() {
 	const message = "The provider reports that the instance is gone."
-	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
-	p.fail(v1beta1.FailureInstanceVanished, message)
+	s.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
+	s.fail(v1beta1.FailureInstanceVanished, message)
 }
 
 // summarize derives the phase and the Ready condition from what the steps found.
@@ -188,13 +190,14 @@ func (p *pass) blocker() *metav1.Condition {
 	if !m.DeletionTimestamp.IsZero() {
 		return &metav1.Condition{Reason: v1beta1.ReasonDeletionStarted, Message: "The machine is being deleted."}
 	}
-	if interrupted(m) && m.Status.FailureReason == "" {
+	if machinestate.Interrupted(m) && m.Status.FailureReason == "" {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 	}
-	if p.waitsFor != nil {
-		return p.waitsFor
+	if p.update.waitsFor != nil {
+		return p.update.waitsFor
 	}
-	if m.Replacing() || meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained) != nil && !interrupted(m) {
+	drained := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
+	if m.Replacing() || drained != nil && !machinestate.Interrupted(m) {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	}
 	order := []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy}
@@ -304,4 +307,22 @@ func (s withoutStatus) Data(after client.Object) ([]byte, error) {
 
 func difference(before, after *v1beta1.Machine) ([]byte, error) {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
+}
+
+// operationFailed records a failed call, how many there were in a row and when the next one is due.
+func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) {
+	failures, state := oneMore(p.failuresOf(kind)), v1beta1.OperationProcessing
+	if c.isRejection() {
+		state = v1beta1.OperationFailed
+	}
+	p.operation(kind, state, messageOf(err), provider.CodeOf(err))
+	last, retry := p.machine.Status.LastOperation, time.Time{}
+	last.Attempts, last.NextTryTime = failures, nil
+	if !c.terminal() {
+		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
+		retry = p.now.Add(d)
+		last.NextTryTime = &metav1.Time{Time: retry}
+		p.requeueIn(d)
+	}
+	p.states.update(p.machine, func(m *machineState) { m.launch.tried, m.launch.notBefore = fingerprint, retry })
 }

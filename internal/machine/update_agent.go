@@ -65,176 +65,179 @@ func runs(node *corev1.Node, version string) bool {
 	return reported == wanted
 }
 
-// updateByAgent has the agent on the node bring it to the version that the specification asks for.
-func (p *pass) updateByAgent(ctx context.Context, wanted *v1beta1.AppliedStatus, fingerprint string) (progress, error) {
-	m, version := p.machine, p.machine.Spec.Version
+// agentStep has an agent on the node change the version.
+type agentStep struct{ *pass }
+
+// run has the agent on the node bring it to the version that the specification asks for.
+func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fingerprint string) (progress, error) {
+	m, version := s.machine, s.machine.Spec.Version
 	switch {
-	case p.Target == nil:
-		p.refuseUpdate("An agent on the node would have to make the change, and there is no target cluster with a node.",
+	case s.Target == nil:
+		s.update.refused("An agent on the node would have to make the change, and there is no target cluster with a node.",
 			fingerprint)
 		return next, nil
 	case version == "":
-		p.updateFailed(provider.Errorf(provider.Internal,
+		s.update.failed(provider.Errorf(provider.Internal,
 			"the driver leaves the change to an agent on the node, and there is no version to ask it for"), fingerprint)
 		return next, nil
 	case m.Status.NodeRef == nil:
-		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
+		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
 			"The agent on the node is asked for the change when the node has registered.")
-		p.requeueIn(registrationGrace)
+		s.requeueIn(registrationGrace)
 		return next, nil
 	}
-	proceed, err := p.findNodeToDelete(ctx)
+	proceed, err := s.teardown.findNode(ctx)
 	switch {
 	case err != nil:
 		return wait, err
 	case !bool(proceed):
 		return next, nil
-	case p.node == nil:
-		p.awaitAgent("The node is gone.")
+	case s.node == nil:
+		s.await("The node is gone.")
 		return next, nil
-	case p.node.UID != m.Status.NodeRef.UID:
+	case s.node.UID != m.Status.NodeRef.UID:
 		// It registered anew: nobody has drained it, nor asked its agent for anything.
-		p.endDrain()
-		p.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s has registered anew.", p.node.Name))
-		p.requeueIn(time.Second)
+		s.drain.end()
+		s.update.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s has registered anew.", s.node.Name))
+		s.requeueIn(time.Second)
 		return next, nil
 	}
-	node, asked := p.node, requestOn(p.node)
+	node, asked := s.node, requestOn(s.node)
 	switch {
 	case asked.version == "" && runs(node, version):
-		return p.updatedByAgent(wanted)
+		return s.succeeded(wanted)
 	case asked.version != version:
-		return p.askAgent(ctx)
+		return s.ask(ctx)
 	case asked.result == v1beta1.UpdateResultSucceeded && runs(node, version) && nodeReady(node):
-		if done, err := p.endRequest(ctx); err != nil || !done {
+		if done, err := s.endRequest(ctx); err != nil || !done {
 			return progress(err == nil), err
 		}
-		return p.updatedByAgent(wanted)
+		return s.succeeded(wanted)
 	case asked.result == v1beta1.UpdateResultSucceeded:
-		p.awaitAgent(fmt.Sprintf("The agent says that it succeeded; node %s is not Ready with version %s yet.",
+		s.await(fmt.Sprintf("The agent says that it succeeded; node %s is not Ready with version %s yet.",
 			node.Name, version))
 	case asked.result == v1beta1.UpdateResultFailed:
-		p.agentFailed(node, version, asked.why)
+		s.failed(node, version, asked.why)
 	case asked.result != "":
-		p.awaitAgent(fmt.Sprintf("The answer of the agent is neither %q nor %q: %s", v1beta1.UpdateResultSucceeded,
+		s.await(fmt.Sprintf("The answer of the agent is neither %q nor %q: %s", v1beta1.UpdateResultSucceeded,
 			v1beta1.UpdateResultFailed, oneLine(asked.result)))
 	default:
-		p.awaitAgent(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", node.Name, version))
+		s.await(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", node.Name, version))
 	}
 	return next, nil
 }
 
-// askAgent drains the node and then asks its agent. An answer to what was asked before goes with the same patch.
-func (p *pass) askAgent(ctx context.Context) (progress, error) {
-	m, version := p.machine, p.machine.Spec.Version
-	if proceed, err := p.drain(ctx); err != nil {
+// ask drains the node and then asks its agent. An answer to what was asked before goes with the same patch.
+func (s *agentStep) ask(ctx context.Context) (progress, error) {
+	m, version := s.machine, s.machine.Spec.Version
+	if proceed, err := s.drain.run(ctx); err != nil {
 		return wait, err
 	} else if !bool(proceed) {
 		return next, nil // It takes its time; the node is observed meanwhile.
 	}
-	if p.node == nil {
-		p.awaitAgent("The node is gone.")
-		p.requeueIn(time.Second)
+	if s.node == nil {
+		s.await("The node is gone.")
+		s.requeueIn(time.Second)
 		return next, nil
 	}
-	if c := p.upToDateCondition(); c != nil && c.Reason == v1beta1.ReasonUpdateTimeout {
+	if c := s.upToDateCondition(); c != nil && c.Reason == v1beta1.ReasonUpdateTimeout {
 		m.Status.LastOperation = nil // Who asks again waits as long again.
 	}
-	p.awaitAgent(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", p.node.Name, version))
+	s.await(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", s.node.Name, version))
 	// It is durable before the agent is asked: somebody who takes the change back must have it asked again.
-	if c := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionUpToDate); c == nil ||
+	if c := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionUpToDate); c == nil ||
 		c.Reason != v1beta1.ReasonWaitingForAgent || c.ObservedGeneration != m.Generation {
-		p.summarize()
-		if err := p.writeStatus(ctx); err != nil {
+		s.summarize()
+		if err := s.writeStatus(ctx); err != nil {
 			return wait, err
 		}
 	}
-	_, err := p.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
+	_, err := s.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
 		// The reason stays the one that was written down: a reason that alternates would trigger a pass each time.
-		p.awaitAgent(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", p.node.Name, version,
+		s.await(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", s.node.Name, version,
 			bounded(err.Error(), 256)))
 		return wait, err
 	}
 	return next, nil
 }
 
-// awaitAgent reports that the agent works on the update, or takes too long.
-func (p *pass) awaitAgent(message string) {
-	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
-		fmt.Sprintf("The agent on the node is asked for version %s.", p.machine.Spec.Version), "")
-	timeout, began := p.machine.Spec.Timeouts.UpdateOrDefault(), p.machine.Status.LastOperation.LastUpdateTime.Time
-	if p.Reach != nil {
+// await reports that the agent works on the update, or takes too long.
+func (s *agentStep) await(message string) {
+	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
+		fmt.Sprintf("The agent on the node is asked for version %s.", s.machine.Spec.Version), "")
+	timeout, began := s.machine.Spec.Timeouts.UpdateOrDefault(), s.machine.Status.LastOperation.LastUpdateTime.Time
+	if s.Reach != nil {
 		// Nobody could ask or answer in an outage, and before this process began to lead there may have been one. Who is
 		// late already does not become less so.
-		if c := p.upToDateCondition(); began.Before(p.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
-			began = p.leading
+		if c := s.upToDateCondition(); began.Before(s.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
+			began = s.leading
 		}
-		past, _ := p.Reach.TargetOutages()
+		past, _ := s.Reach.TargetOutages()
 		began, _ = reachability.ExcludeOutages(past, began, time.Time{})
 	}
-	if left := began.Add(timeout).Sub(p.now); left > 0 {
-		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonWaitingForAgent, message)
-		p.requeueIn(left)
+	if left := began.Add(timeout).Sub(s.now); left > 0 {
+		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonWaitingForAgent, message)
+		s.requeueIn(left)
 		return
 	}
-	p.notUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update takes longer than %s. %s", timeout, message))
+	s.update.notUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update takes longer than %s. %s", timeout, message))
 }
 
-// agentFailed says what the agent says. The node stays as it is, cordoned: nobody knows what is left of it. The agent
+// failed says what the agent says. The node stays as it is, cordoned: nobody knows what is left of it. The agent
 // is asked again for another version, or when a person takes one of the annotations off.
-func (p *pass) agentFailed(node *corev1.Node, version, why string) {
+func (s *agentStep) failed(node *corev1.Node, version, why string) {
 	if why = oneLine(why); why == "" {
 		why = "it does not say why"
 	}
 	message := fmt.Sprintf("The agent on node %s failed to update it to %s: %s. It tries again when the annotation %s is taken off the node.",
 		node.Name, version, strings.TrimSuffix(why, "."), v1beta1.NodeAnnotationUpdateResult)
-	p.notUpdated(v1beta1.ReasonUpdateError, message)
-	p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
+	s.update.notUpdated(v1beta1.ReasonUpdateError, message)
+	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
 }
 
-// updatedByAgent ends an update: the node has the desired version, and its agent has no request any more.
-func (p *pass) updatedByAgent(wanted *v1beta1.AppliedStatus) (progress, error) {
-	p.states.update(p.machine, func(r *machineState) { r.launch.tried = "" })
-	p.machine.Status.Applied = wanted
-	p.ended(phaseUpdate, p.updateBegan())
-	p.upToDate()
-	message := fmt.Sprintf("The agent on the node updated it to %s.", p.machine.Spec.Version)
-	p.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")
-	p.note("Updated", "Update", message)
+// succeeded ends an update: the node has the desired version, and its agent has no request any more.
+func (s *agentStep) succeeded(wanted *v1beta1.AppliedStatus) (progress, error) {
+	s.states.update(s.machine, func(r *machineState) { r.launch.tried = "" })
+	s.machine.Status.Applied = wanted
+	s.ended(phaseUpdate, s.updateBegan())
+	s.update.upToDate()
+	message := fmt.Sprintf("The agent on the node updated it to %s.", s.machine.Spec.Version)
+	s.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")
+	s.note("Updated", "Update", message)
 	return next, nil
 }
 
-// awaitsAgent reports whether the driver has left the change, as it is asked for now, to the agent on the node, and
+// needed reports whether the driver has left the change, as it is asked for now, to the agent on the node, and
 // that was asked. Then there is no need to ask the driver again.
-func (p *pass) awaitsAgent(node *corev1.Node) bool {
-	c := p.upToDateCondition()
-	return c != nil && c.ObservedGeneration == p.machine.Generation &&
+func (s *agentStep) needed(node *corev1.Node) bool {
+	c := s.upToDateCondition()
+	return c != nil && c.ObservedGeneration == s.machine.Generation &&
 		(c.Reason == v1beta1.ReasonWaitingForAgent || c.Reason == v1beta1.ReasonUpdateTimeout) &&
-		hasRequest(node) && requestOn(node).version == p.machine.Spec.Version
+		hasRequest(node) && requestOn(node).version == s.machine.Spec.Version
 }
 
 // hasRequest reports whether the agent on the node was asked for something that was not acted upon.
 func hasRequest(node *corev1.Node) bool { return node != nil && requestOn(node).version != "" }
 
 // withdrawRequest removes a request that is obsolete from the Node, and reports whether it is gone.
-func (p *pass) withdrawRequest(ctx context.Context, node *corev1.Node) (bool, error) {
+func (s *agentStep) withdrawRequest(ctx context.Context, node *corev1.Node) (bool, error) {
 	if !hasRequest(node) {
 		return true, nil
 	}
-	p.node = node
-	return p.endRequest(ctx)
+	s.node = node
+	return s.endRequest(ctx)
 }
 
 // pairedNode returns the Node that the Machine is paired with, nil where there is none.
-func (p *pass) pairedNode(ctx context.Context) (*corev1.Node, error) {
-	ref := p.machine.Status.NodeRef
-	if p.Target == nil || ref == nil {
+func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
+	ref := s.machine.Status.NodeRef
+	if s.Target == nil || ref == nil {
 		return nil, nil
 	}
 	node := &corev1.Node{}
-	err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node)
+	err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -247,18 +250,18 @@ func (p *pass) pairedNode(ctx context.Context) (*corev1.Node, error) {
 }
 
 // endRequest takes what was asked and answered off the Node, and reports whether that is done.
-func (p *pass) endRequest(ctx context.Context) (bool, error) {
-	done, err := p.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
+func (s *agentStep) endRequest(ctx context.Context) (bool, error) {
+	done, err := s.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
-		_, err = p.targetUnreachable(ctx, err)
+		_, err = s.teardown.targetUnreachable(ctx, err)
 	}
 	return done, err
 }
 
 // annotateNode sets annotations of the Node and removes others, and reports whether that is done: it is not if the
 // Node is another than the one that was read; then another pass follows.
-func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
-	changed := p.node.DeepCopy()
+func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
+	changed := s.node.DeepCopy()
 	for _, key := range remove {
 		delete(changed.Annotations, key)
 	}
@@ -266,21 +269,21 @@ func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove .
 		changed.Annotations = map[string]string{}
 	}
 	maps.Copy(changed.Annotations, set)
-	err := p.Target.Nodes.Patch(ctx, changed, client.MergeFromWithOptions(p.node, client.MergeFromWithOptimisticLock{}))
+	err := s.Target.Nodes.Patch(ctx, changed, client.MergeFromWithOptions(s.node, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		p.requeueIn(time.Second)
+		s.requeueIn(time.Second)
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("patch node %s: %w", p.node.Name, err)
+		return false, fmt.Errorf("patch node %s: %w", s.node.Name, err)
 	}
-	p.node = changed
+	s.node = changed
 	return true, nil
 }
 
 // upToDateCondition returns the condition UpToDate if it is False.
-func (p *pass) upToDateCondition() *metav1.Condition {
-	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
+func (s *agentStep) upToDateCondition() *metav1.Condition {
+	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c
 	}

@@ -16,56 +16,56 @@ import (
 // detachByForce waits for the volumes of a node that did not report, now that its instance is known to be gone: until
 // then nobody could say whether they were in use. A taint reports that to Kubernetes, which would else wait for a
 // kubelet that is no more. Deleted without that, the Node would take the knowledge of its death with it.
-func (p *pass) detachByForce(ctx context.Context) (progress, error) {
-	if p.node == nil || p.forced() || p.leftBehind || p.isTrue(v1beta1.ConditionVolumesDetached) {
+func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
+	if s.node == nil || s.forced() || s.leftBehind || s.isTrue(v1beta1.ConditionVolumesDetached) {
 		return next, nil
 	}
-	p.catchUp()
-	since := p.outOfServiceSince()
-	outcome := p.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-		Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID,
-		Node: p.node.Name, NodeUID: p.node.UID, Reported: p.node.Status.VolumesAttached,
-		Drained: since, Timeout: p.machine.Spec.Timeouts.VolumeDetachOrDefault(), Epoch: p.epoch,
+	s.drain.catchUp()
+	since := s.outOfServiceSince()
+	outcome := s.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
+		Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID,
+		Node: s.node.Name, NodeUID: s.node.UID, Reported: s.node.Status.VolumesAttached,
+		Drained: since, Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(), Epoch: s.drain.epoch,
 	})
 	if outcome.Done {
-		p.setCondition(v1beta1.ConditionVolumesDetached, true, outcome.Reason, outcome.Message)
+		s.setCondition(v1beta1.ConditionVolumesDetached, true, outcome.Reason, outcome.Message)
 		return next, nil
 	}
 	message := "The instance is gone. " + outcome.Message
-	if !p.outOfService() {
+	if !s.outOfService() {
 		// The condition was False before for another reason. Its transition tells a later process since when this one holds.
-		dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+		dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	}
-	p.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
-	p.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)
-	p.requeueIn(drainBackstop)
+	s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
+	s.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)
+	s.requeueIn(drainBackstop)
 	if len(outcome.Attached) == 0 {
 		return wait, nil // Not known yet.
 	}
-	node, err := drain.OutOfService(ctx, p.Target.Nodes, p.node, p.now)
+	node, err := drain.OutOfService(ctx, s.Target.Nodes, s.node, s.now)
 	switch {
 	case apierrors.IsNotFound(err):
-		p.node = nil // Gone since it was read.
+		s.node = nil // Gone since it was read.
 		return next, nil
 	case apierrors.IsConflict(err):
 		return wait, err
 	case err != nil:
-		return p.targetUnreachable(ctx, err)
+		return s.targetUnreachable(ctx, err)
 	}
-	p.node = node
+	s.node = node
 	return wait, nil
 }
 
 // outOfService reports whether the volumes of a node are waited for whose instance is gone.
-func (p *pass) outOfService() bool {
-	c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+func (s *teardownStep) outOfService() bool {
+	c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonNodeOutOfService
 }
 
 // outOfServiceSince returns when that wait began, which is now if it has not begun.
-func (p *pass) outOfServiceSince() time.Time {
-	if p.outOfService() {
-		return meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time
+func (s *teardownStep) outOfServiceSince() time.Time {
+	if s.outOfService() {
+		return meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time
 	}
-	return p.now.Truncate(time.Second) // As it will be read when it was written down.
+	return s.now.Truncate(time.Second) // As it will be read when it was written down.
 }

@@ -65,23 +65,23 @@ var mutants = []mutant{
 	},
 	{
 		name: "create-from-stale-view", file: "internal/machine/launch.go",
-		from: `if err := p.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
+		from: `if err := s.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
 		scenario: "create-then-delete", finds: "when settled|instances", last: 2401,
 	},
 	{
 		name: "no-settling", file: "internal/machine/teardown.go",
-		from:     "	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)\n	if left <= 0 {\n		return next",
+		from:     "	left := since.Add(s.Cloud.CreateSettle()).Sub(s.now)\n	if left <= 0 {\n		return next",
 		to:       "	left := since.Sub(since)\n	if left <= 0 {\n		return next",
 		scenario: "create-then-delete", finds: "I1",
 	},
 	{
 		name: "node-before-instance", file: "internal/machine/teardown.go",
-		from: "p.deleteInstance, p.deleteNode, p.release,", to: "p.deleteNode, p.deleteInstance, p.release,",
+		from: "s.deleteInstance, s.deleteNode, s.release,", to: "s.deleteNode, s.deleteInstance, s.release,",
 		scenario: "scale-down", finds: "order",
 	},
 	{
 		name: "lost-instance-not-searched-for", file: "internal/machine/teardown.go",
-		from: "p.findLost, p.awaitPreDrainHooks,", to: "p.awaitPreDrainHooks,",
+		from: "s.findLost, s.awaitPreDrainHooks,", to: "s.awaitPreDrainHooks,",
 		scenario: "create-then-delete", finds: "nodes",
 	},
 	{
@@ -128,7 +128,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "agent-asked-before-the-drain", file: "internal/machine/update_agent.go",
-		from: "	if proceed, err := p.drain(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
+		from: "	if proceed, err := s.drain.run(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
 		scenario: "update-by-agent", finds: "agent: ",
 	},
 	{
@@ -144,12 +144,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "adoption-not-written-down", file: "internal/machine/adoption.go",
-		from: "	if !p.machine.Adopting() {\n		p.machine.Status.Launch =", to: "	if p.gone {\n		p.machine.Status.Launch =",
+		from: "	if !s.machine.Adopting() {\n		s.machine.Status.Launch =", to: "	if s.gone {\n		s.machine.Status.Launch =",
 		scenario: "adopt", finds: "its tags are yet to come|its instance .* is not",
 	},
 	{
 		name: "instance-of-nobody-deleted", file: "internal/machine/adoption.go",
-		from: "p.notOurs = true // Nobody was ever asked to make it so.", to: "_ = p.notOurs",
+		from: "s.teardown.notOurs = true // Nobody was ever asked to make it so.", to: "_ = s.teardown.notOurs",
 		scenario: "adopt", finds: "adoption: ",
 	},
 	{

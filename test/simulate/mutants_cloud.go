@@ -5,19 +5,19 @@ func cloudMutants() []mutant {
 	return []mutant{
 		{
 			name: "settling-not-waited-for", file: "internal/machine/absence.go",
-			from:  "	if left := p.showsWithin(); left > 0 {\n		p.undecided",
-			to:    "	if left := p.showsWithin(); left > time.Hour {\n		p.undecided",
+			from:  "	if left := s.showsWithin(); left > 0 {\n		s.undecided",
+			to:    "	if left := s.showsWithin(); left > time.Hour {\n		s.undecided",
 			cloud: "reads-late", finds: "vanished",
 		},
 		{
 			name: "one-read-is-enough", file: "internal/machine/absence.go",
-			from:  "	if first.IsZero() {\n		first = p.Clock.Now()",
-			to:    "	if first.IsZero() && recheck < 0 {\n		first = p.Clock.Now()",
+			from:  "	if first.IsZero() {\n		first = s.Clock.Now()",
+			to:    "	if first.IsZero() && recheck < 0 {\n		first = s.Clock.Now()",
 			cloud: "reads-flicker", finds: "vanished",
 		},
 		{
 			name: "former-leaders-creation-not-counted", file: "internal/machine/absence.go",
-			from: "		since = p.leading", to: "		since = time.Time{}",
+			from: "		since = s.leading", to: "		since = time.Time{}",
 			cloud: "reads-late", finds: "vanished|I1",
 		},
 		{
@@ -27,13 +27,13 @@ func cloudMutants() []mutant {
 		},
 		{
 			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",
-			from: "	if p.deletionAccepted() {", to: "	if p.deletionAccepted() || result.Gone {",
+			from: "	if s.deletionAccepted() {", to: "	if s.deletionAccepted() || result.Gone {",
 			cloud: "reads-late", finds: "I1",
 		},
 		{
 			name: "settling-not-waited-for-in-a-deletion", file: "internal/machine/absence.go",
-			from:  "	if left := p.showsWithin(); left > 0 {\n		p.deleting",
-			to:    "	if left := p.showsWithin(); left > time.Hour {\n		p.deleting",
+			from:  "	if left := s.instance.showsWithin(); left > 0 {\n		s.deleting",
+			to:    "	if left := s.instance.showsWithin(); left > time.Hour {\n		s.deleting",
 			cloud: "reads-late", finds: "I1",
 		},
 		{
@@ -55,8 +55,8 @@ func cloudMutants() []mutant {
 		},
 		{
 			name: "expired-credentials-taken-for-gone", file: "internal/machine/teardown.go",
-			from:  "		p.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
-			to:    "		if provider.CodeOf(err) == provider.Unauthenticated {\n			return next, nil\n		}\n		p.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
+			from:  "		s.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
+			to:    "		if provider.CodeOf(err) == provider.Unauthenticated {\n			return next, nil\n		}\n		s.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
 			cloud: "credentials-expire", finds: "I1|order",
 		},
 		{

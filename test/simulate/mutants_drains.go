@@ -21,8 +21,8 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "drain-skipped", file: "internal/machine/teardown.go",
-			from:     "p.noteInterruptionInDeletion, p.drain, p.awaitPreTerminateHooks,",
-			to:       "p.noteInterruptionInDeletion, p.awaitPreTerminateHooks,",
+			from:     "s.interruption.observeInDeletion, s.drain.run, s.awaitPreTerminateHooks,",
+			to:       "s.interruption.observeInDeletion, s.awaitPreTerminateHooks,",
 			scenario: "drain-beside-others", finds: "I7: instance .* is disturbed",
 		},
 		{
@@ -38,7 +38,7 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "deadline-ignored", file: "internal/machine/drain.go",
-			from: "Start: start, Deadline: p.drainDeadline(start),", to: "Start: start,",
+			from: "Start: start, Deadline: s.deadline(start),", to: "Start: start,",
 			scenario: "drain-never-allowed", finds: "settled, but|after the last disturbance|not settled",
 		},
 		{
@@ -53,34 +53,34 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "node-of-a-dead-instance-dropped", file: "internal/machine/teardown.go",
-			from:     "	if proceed, err := p.detachByForce(ctx); err != nil || !bool(proceed) {",
+			from:     "	if proceed, err := s.detachByForce(ctx); err != nil || !bool(proceed) {",
 			to:       "	if proceed, err := next, error(nil); err != nil || !bool(proceed) {",
 			scenario: "drain-silent-node", finds: "volumes: node",
 		},
 		{
 			name: "updated-before-the-drain", file: "internal/machine/update.go",
-			from: "Drained: drained || p.drainedForUpdate(),", to: "Drained: true,",
+			from: "Drained: drained || s.drainedForUpdate(),", to: "Drained: true,",
 			scenario: "drain-for-update", finds: "I7: instance .* is disturbed",
 		},
 		{
-			name: "evictions-go-on-after-the-update", file: "internal/machine/update.go",
-			from:     "	if p.Drainer != nil {\n		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))\n	}\n}\n\n// suspendDrain",
-			to:       "}\n\n// suspendDrain",
+			name: "evictions-go-on-after-the-update", file: "internal/machine/drain.go",
+			from:     "	if s.Drainer != nil {\n		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))\n	}\n}\n\n// suspend",
+			to:       "}\n\n// suspend",
 			scenario: "drain-update-withdrawn", finds: "I7: ",
 		},
 		{
 			name: "pre-drain-hook-ignored", file: "internal/machine/teardown.go",
-			from: "p.findLost, p.awaitPreDrainHooks, p.findNodeToDelete,", to: "p.findLost, p.findNodeToDelete,",
+			from: "s.findLost, s.awaitPreDrainHooks, s.findNode,", to: "s.findLost, s.findNode,",
 			scenario: "hooks", finds: "hooks: ",
 		},
 		{
 			name: "pre-terminate-hook-ignored", file: "internal/machine/teardown.go",
-			from: "p.drain, p.awaitPreTerminateHooks, p.deleteInstance,", to: "p.drain, p.deleteInstance,",
+			from: "s.drain.run, s.awaitPreTerminateHooks, s.deleteInstance,", to: "s.drain.run, s.deleteInstance,",
 			scenario: "hooks", finds: "hooks: instance",
 		},
 		{
 			name: "pause-ignored-at-deletion", file: "internal/machine/teardown.go",
-			from: "	if paused(p.machine) {\n", to: "	if paused(p.machine) && p.gone {\n",
+			from: "	if machinestate.Paused(s.machine) {\n", to: "	if machinestate.Paused(s.machine) && s.gone {\n",
 			scenario: "paused-deletion", finds: "pause: ",
 		},
 		{

@@ -10,12 +10,12 @@ func planMutants() []mutant {
 		},
 		{
 			name: "throttled-taken-for-gone", file: "internal/machine/teardown.go",
-			from:     "		p.deleteFailed(err)\n		return wait, nil",
-			to:       "		if provider.CodeOf(err) == provider.Throttled {\n			return next, nil\n		}\n		p.deleteFailed(err)\n		return wait, nil",
+			from:     "		s.deleteFailed(err)\n		return wait, nil",
+			to:       "		if provider.CodeOf(err) == provider.Throttled {\n			return next, nil\n		}\n		s.deleteFailed(err)\n		return wait, nil",
 			scenario: "delete", finds: "I1|order", planned: true,
 		},
 		{
-			name: "forbidden-taken-for-done", file: "internal/machine/health.go",
+			name: "forbidden-taken-for-done", file: "internal/machine/attempt.go",
 			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
 			to:       "!(apierrors.IsForbidden(err) || errors.Is(err, bootstrap.ErrMayNotRead))",
 			scenario: "create-with-token", finds: "tokens are left", planned: true,
@@ -32,14 +32,14 @@ func planMutants() []mutant {
 			scenario: "scale-up", finds: "I3", planned: true,
 		},
 		{
-			name: "user-data-reported", file: "internal/machine/launch.go",
+			name: "user-data-reported", file: "internal/machine/instance.go",
 			from: "Type:           instance.Type,", to: "Type:           string(inputs.UserData),",
 			scenario: "create", finds: "I10", planned: true,
 		},
 		{
 			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
-			from:     "		p.deleteFailed(err)\n		return wait, nil",
-			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		p.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
+			from:     "		s.deleteFailed(err)\n		return wait, nil",
+			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
 			scenario: "delete", finds: "I10", planned: true,
 		},
 		{
@@ -55,36 +55,36 @@ func planMutants() []mutant {
 		},
 		{
 			name: "node-deleted-without-its-uid", file: "internal/machine/teardown.go",
-			from:     "	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}}, client.Preconditions{UID: &uid})",
-			to:       "	_ = uid\n	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}})",
+			from:     "	err := s.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}, client.Preconditions{UID: &uid})",
+			to:       "	_ = uid\n	err := s.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}})",
 			scenario: "replace", finds: "order: ", planned: true,
 		},
 		{
 			name: "agent-forgotten", file: "internal/machine/update.go",
-			from: "	if p.unchanged() && !p.askedForUpdate() {", to: "	if p.unchanged() {",
+			from: "	if s.unchanged() && !s.asked() {", to: "	if s.unchanged() {",
 			scenario: "update-by-agent", finds: "agent: |runs v", last: 2398,
 		},
 		{
-			name: "uncordoned-from-a-stale-view", file: "internal/machine/update.go",
-			from:     `if err := p.confirm(ctx, "putting its node back into service"); err != nil {`,
+			name: "uncordoned-from-a-stale-view", file: "internal/machine/drain.go",
+			from:     `if err := s.confirm(ctx, "putting its node back into service"); err != nil {`,
 			to:       "if err := error(nil); err != nil {",
 			scenario: "update-by-agent", finds: "I5: ", planned: true,
 		},
 		{
 			name: "volumes-not-awaited-for-an-update", file: "internal/machine/update.go",
-			from:     "	return p.isTrue(v1beta1.ConditionDrained) && p.isTrue(v1beta1.ConditionVolumesDetached)",
-			to:       "	return p.isTrue(v1beta1.ConditionDrained)",
+			from:     "	return s.isTrue(v1beta1.ConditionDrained) && s.isTrue(v1beta1.ConditionVolumesDetached)",
+			to:       "	return s.isTrue(v1beta1.ConditionDrained)",
 			scenario: "drain-for-update", finds: "volumes: ", planned: true,
 		},
 		{
 			name: "node-given-up-at-once-by-force", file: "internal/machine/teardown.go",
-			from: "p.leftBehind || p.forced() && !p.instanceGone {", to: "p.leftBehind || p.forced() {",
+			from: "s.leftBehind || s.forced() && !s.instanceGone {", to: "s.leftBehind || s.forced() {",
 			scenario: "drain-forced", finds: "nodes|the end differs", plan: "59:denied",
 		},
 		{
 			name: "adoption-not-durable-at-deletion", file: "internal/machine/adoption.go",
-			from:     "	return next, p.writeStatus(ctx)\n	case p.machine.Adopting():",
-			to:       "	return next, nil\n	case p.machine.Adopting():",
+			from:     "	return next, s.writeStatus(ctx)\n	case s.machine.Adopting():",
+			to:       "	return next, nil\n	case s.machine.Adopting():",
 			scenario: "adopt", finds: "nodes", plan: "16:denied-for-long", last: 6,
 		},
 		{
@@ -94,7 +94,7 @@ func planMutants() []mutant {
 			scenario: "namespace-deleted", finds: "settled, but|after the last disturbance", planned: true,
 		},
 		{
-			name: "times-of-other-clocks-trusted", file: "internal/machine/launch.go",
+			name: "times-of-other-clocks-trusted", file: "internal/machine/instance.go",
 			from: "	return min(max(age/4, time.Second), 30*time.Second)", to: "	return min(age/4, 30*time.Second)",
 			scenario: "create", finds: "not settled|steps from the last fault", planned: true,
 		},
@@ -104,7 +104,7 @@ func planMutants() []mutant {
 			scenario: "autoscaler-roll", finds: "I3", plan: "303:two-leaders",
 		},
 		{
-			name: "token-taken-for-none", file: "internal/machine/health.go",
+			name: "token-taken-for-none", file: "internal/machine/attempt.go",
 			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
 			to:       "!errors.Is(err, bootstrap.ErrMayNotRead)",
 			scenario: "certificates", finds: "tokens are left", plan: "61:freeze-Node,139:denied-for-long",

@@ -1,7 +1,7 @@
 package main
 
 // lastTry asks the target cluster once more before a machine goes without it (rule deletion-waits-for-target).
-var lastTry = &mutant{file: "internal/machine/outage.go", from: "left <= 0 && !p.targetAnswers(ctx)", to: "left <= 0"}
+var lastTry = &mutant{file: "internal/machine/outage.go", from: "left <= 0 && !s.targetAnswers(ctx)", to: "left <= 0"}
 
 // withoutOwnAge has an orphan's age judged by the provider's clock alone: who knows an orphan for so long has seen it
 // twice.
@@ -27,7 +27,7 @@ func safetyMutants() []mutant {
 		},
 		{
 			name: "left-behind-at-once", file: "internal/machine/outage.go",
-			from: "min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))", to: "p.now.Sub(since)", without: lastTry,
+			from: "min(s.now.Sub(since), s.now.Sub(s.targetFailsSince()))", to: "s.now.Sub(since)", without: lastTry,
 			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 3747,
 		},
 		{
@@ -36,7 +36,7 @@ func safetyMutants() []mutant {
 		},
 		{
 			name: "gone-where-nobody-may-look", file: "internal/machine/outage.go",
-			from: "p.machine.Status.NodeRef == nil && !refuses", to: "p.machine.Status.NodeRef == nil && since.Before(p.now)",
+			from: "s.machine.Status.NodeRef == nil && !refuses", to: "s.machine.Status.NodeRef == nil && since.Before(s.now)",
 			scenario: "change-while-target-refuses", finds: "refuses the credentials",
 		},
 		{

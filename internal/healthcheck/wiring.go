@@ -19,6 +19,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -27,42 +28,31 @@ func everything() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "machines"}}
 }
 
-// Passes that machines and nodes ask for are spaced by perMachine for each machine, up to maxSpacing. A pass costs a
-// few microseconds for each; without the space between them the cost of a fleet that comes up would grow with its
-// square.
-const (
-	perMachine = time.Millisecond
-	maxSpacing = 5 * time.Second
-)
+// spacing is for passes that machines and nodes ask for. A pass costs a few microseconds for each machine.
+var spacing = queueing.Spacing{PerObject: time.Millisecond, Max: 5 * time.Second}
 
 // Wiring is the one table of what triggers the controller.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "machinehealthcheck", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.MachineHealthCheck{}, Keys: keys(func() time.Duration { return 0 }),
+			{Object: &v1beta1.MachineHealthCheck{}, Keys: handler.EnqueueRequestsFromMapFunc(all),
 				Predicate: predicate.GenerationChangedPredicate{}},
-			{Object: &v1beta1.Machine{}, Keys: keys(r.spacing), Predicate: machineChanged()},
-			{Object: &v1beta1.MachineSet{}, Keys: keys(r.spacing), Predicate: freezeChanged()},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(keys(r.spacing)), Predicate: nodeChanged()},
+			{Object: &v1beta1.Machine{}, Keys: r.spaced(), Predicate: machineChanged()},
+			{Object: &v1beta1.MachineSet{}, Keys: r.spaced(), Predicate: freezeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(r.spaced()), Predicate: nodeChanged()},
 		},
 	}
 }
 
-func (r *Reconciler) spacing() time.Duration {
-	return min(time.Duration(r.state.sizeOfFleet())*perMachine, maxSpacing)
+// spaced asks for a pass, not too soon after others.
+func (r *Reconciler) spaced() handler.EventHandler {
+	return queueing.After(all, func(reconcile.Request) time.Duration { return spacing.For(r.state.sizeOfFleet()) })
 }
 
-// keys asks for a pass after a time.
-func keys(after func() time.Duration) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueue := func(q queue) { q.AddAfter(everything(), after()) }
-	return handler.Funcs{
-		CreateFunc:  func(_ context.Context, _ event.CreateEvent, q queue) { enqueue(q) },
-		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { enqueue(q) },
-		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { enqueue(q) },
-		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { enqueue(q) },
-	}
+// all is affected by every event.
+func all(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{everything()}
 }
 
 // ofMachines lets through the events of Nodes that Machines refer to. A Machine that refers to one only later asks

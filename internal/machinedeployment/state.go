@@ -9,6 +9,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/freshness"
+	"machinist.dev/machinist/internal/queueing"
 )
 
 // sharedState is all that a Reconciler remembers between passes. Losing it costs reads and time, never correctness.
@@ -128,12 +129,8 @@ func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	return failed
 }
 
-// Passes are spaced by debouncePerMachine for each machine, up to maxDebounce, so that counting takes a bounded share
-// of the CPU even if many machines report at once.
-const (
-	debouncePerMachine = 400 * time.Microsecond
-	maxDebounce        = 2 * time.Second
-)
+// spacing bounds the share of the CPU that counting takes even if many machines report at once.
+var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 2 * time.Second}
 
 // stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for
 // each set, replaces several machines if several may be replaced.
@@ -145,7 +142,7 @@ func (r *deploymentState) debounce(generation int64, machineEvents int32, now ti
 	if generation != r.generation {
 		return 0
 	}
-	interval := min(time.Duration(r.machines)*debouncePerMachine, maxDebounce)
+	interval := spacing.For(r.machines)
 	if machineEvents < r.batch {
 		interval = max(interval, stepDebounce)
 	}

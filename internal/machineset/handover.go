@@ -47,9 +47,9 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
 		return cmp.Or(
-			falseFirst(handover.Settled(a), handover.Settled(b)),
-			falseFirst(machinestate.MarkedForDeletion(a), machinestate.MarkedForDeletion(b)),
-			falseFirst(machinestate.Unchangeable(a), machinestate.Unchangeable(b)),
+			machinestate.FalseFirst(handover.Settled(a), handover.Settled(b)),
+			machinestate.FalseFirst(machinestate.MarkedForDeletion(a), machinestate.MarkedForDeletion(b)),
+			machinestate.FalseFirst(machinestate.Unchangeable(a), machinestate.Unchangeable(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Name, b.Name),
 		)
@@ -137,14 +137,4 @@ func (p *pass) handOver(ctx context.Context, updates []Update) error {
 		p.failure = Reason{reasonHandOverFailed, wording.Brief(err.Error())}
 	}
 	return err
-}
-
-func falseFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -24,6 +23,7 @@ import (
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -68,31 +68,15 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// Passes that events of machines trigger are spaced by perMachine for each machine of the set, up to maxSpacing. A
-// pass costs a few microseconds for each machine, and machines that come up or go have several events each: without
-// spacing the cost would grow with the square of the number of machines.
-const (
-	perMachine = 400 * time.Microsecond
-	maxSpacing = 2 * time.Second
-)
+// spacing is for passes that events of machines trigger. A pass costs a few microseconds for each machine of the set, and
+// machines that come up or go have several events each.
+var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 2 * time.Second}
 
 // machineEvents enqueues the sets that an event of a machine affects.
 func (r *Reconciler) machineEvents() handler.EventHandler {
-	enqueue := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request],
-		objects ...client.Object) {
-		for _, o := range objects {
-			for _, request := range r.setsOfMachine(ctx, o) {
-				q.AddAfter(request, min(time.Duration(r.shared.sizeOf(request.NamespacedName))*perMachine, maxSpacing))
-			}
-		}
-	}
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, q, e.Object) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, q, e.Object) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { enqueue(ctx, q, e.Object) },
-	}
+	return queueing.After(r.setsOfMachine, func(set reconcile.Request) time.Duration {
+		return spacing.For(r.shared.sizeOf(set.NamespacedName))
+	})
 }
 
 // setsOfMachine returns the set that controls the machine or, if nothing does, those that may adopt it.

@@ -34,12 +34,12 @@ func PrecedenceOf(m *v1beta1.Machine) Precedence {
 // Compare is negative if a machine of this precedence goes before one of the other, positive if after it.
 func (p Precedence) Compare(other Precedence) int {
 	return cmp.Or(
-		falseFirst(p.unmarked, other.unmarked),
-		falseFirst(p.healthy, other.healthy),
-		falseFirst(p.launched, other.launched),
-		falseFirst(p.untroubled, other.untroubled),
+		FalseFirst(p.unmarked, other.unmarked),
+		FalseFirst(p.healthy, other.healthy),
+		FalseFirst(p.launched, other.launched),
+		FalseFirst(p.untroubled, other.untroubled),
 		cmp.Compare(p.priority, other.priority),
-		falseFirst(p.ready, other.ready),
+		FalseFirst(p.ready, other.ready),
 	)
 }
 
@@ -60,7 +60,8 @@ func (p Precedence) Coarse() Precedence {
 	return p
 }
 
-func falseFirst(a, b bool) int {
+// FalseFirst compares two booleans as functions of package cmp do: false goes before true.
+func FalseFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/internal/queueing"
 )
 
 const (
@@ -69,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	known.meet(f.sets)
-	known.checkAfter = now.Add(min(time.Duration(f.looked)*perMachine, r.Limits.Period))
+	known.checkAfter = now.Add(queueing.Spacing{PerObject: perMachine, Max: r.Limits.Period}.For(f.looked))
 	wait, err := r.judge(ctx, f, known, now)
 	r.state.note(known)
 	switch {

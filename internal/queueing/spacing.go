@@ -1,0 +1,41 @@
+package queueing
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Spacing is the time between two passes that events of many objects trigger. A pass goes through all of them: without
+// time in between, the cost of objects that come up at once would grow with the square of their number.
+type Spacing struct {
+	// PerObject is the time for each object that a pass goes through, Max the longest time.
+	PerObject, Max time.Duration
+}
+
+// For returns the time for a pass that goes through that many objects.
+func (s Spacing) For(objects int) time.Duration { return min(time.Duration(objects)*s.PerObject, s.Max) }
+
+// After enqueues what an event affects, each request after its time. Of two times for one request the earlier counts.
+func After(affected func(context.Context, client.Object) []reconcile.Request,
+	after func(reconcile.Request) time.Duration) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {
+		for _, o := range objects {
+			for _, request := range affected(ctx, o) {
+				q.AddAfter(request, after(request))
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, q, e.Object) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, q, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { enqueue(ctx, q, e.Object) },
+	}
+}

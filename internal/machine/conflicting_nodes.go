@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
 	"machinist.dev/machinist/internal/index"
 )
 
@@ -50,7 +50,7 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 		return true, err
 	}
 	tokenID, err := s.tokens.ID(ctx, s.launch.attempt())
-	var joins []approval.Join
+	var joins []kubeletcsr.Joined
 	if err == nil {
 		joins, err = s.joins.Of(ctx, node.Name)
 	}
@@ -60,8 +60,8 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 	case err != nil:
 		return false, fmt.Errorf("find out who joined as node %s: %w", node.Name, err)
 	}
-	ours := slices.ContainsFunc(joins, func(j approval.Join) bool { return j.TokenID == tokenID })
-	since := slices.ContainsFunc(joins, func(j approval.Join) bool {
+	ours := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool { return j.TokenID == tokenID })
+	since := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool {
 		return !j.At.Before(s.machine.CreationTimestamp.Time)
 	})
 	return since && !ours, nil

@@ -18,7 +18,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/bootstrap"
-	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
 	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machineclass/resolve"
@@ -100,7 +100,7 @@ type Target struct {
 type Reconciler struct {
 	Options
 	tokens    bootstrap.Tokens
-	joins     *approval.Joins
+	joins     *kubeletcsr.Joins
 	states    *stateStore
 	term      *leadershipTerm
 	ownWrites *wiring.OwnWrites
@@ -128,7 +128,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{Options: o, states: newStateStore(), term: &leadershipTerm{}, ownWrites: &wiring.OwnWrites{}}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
-		r.joins = approval.NewJoins(o.Target.Live)
+		r.joins = kubeletcsr.NewJoins(o.Target.Live)
 	}
 	return r
 }

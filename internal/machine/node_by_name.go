@@ -12,7 +12,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/bootstrap"
-	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
 	"machinist.dev/machinist/internal/index"
 )
 
@@ -49,7 +49,7 @@ type claim struct {
 	attempt bootstrap.Attempt
 	tokenID string
 	// joins are the client certificates that were issued for the name to bearers of bootstrap tokens.
-	joins []approval.Join
+	joins []kubeletcsr.Joined
 }
 
 // findNodeByName looks for a Node that has the name under which the Machine's instance registers and no provider ID, as

@@ -19,7 +19,9 @@ type Spacing struct {
 }
 
 // For returns the time for a pass that goes through that many objects.
-func (s Spacing) For(objects int) time.Duration { return min(time.Duration(objects)*s.PerObject, s.Max) }
+func (s Spacing) For(objects int) time.Duration {
+	return min(time.Duration(objects)*s.PerObject, s.Max)
+}
 
 // After enqueues what an event affects, each request after its time. Of two times for one request the earlier counts.
 func After(affected func(context.Context, client.Object) []reconcile.Request,

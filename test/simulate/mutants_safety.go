@@ -175,12 +175,12 @@ func safetyMutants() []mutant {
 		},
 		{
 			name: "certificate-for-another-name", file: "internal/bootstrap/approval/decide.go",
-			from: "	case r.wanted != name:", to: "	case r.wanted == \"\":",
+			from: "	case r.Wanted != name:", to: "	case r.Wanted == \"\":",
 			scenario: "certificates", finds: "approval: ",
 		},
 		{
-			name: "certificate-of-another-node", file: "internal/bootstrap/approval/request.go",
-			from: "	case r.kind != join && r.requester != r.wanted:", to: "	case r.kind == other:",
+			name: "certificate-of-another-node", file: "internal/bootstrap/kubeletcsr/request.go",
+			from: "	case r.Kind != Join && r.Requester != r.Wanted:", to: "	case r.Kind == NoKubelet:",
 			scenario: "certificates", finds: "approval: ",
 		},
 		{

@@ -3,8 +3,13 @@ package approval
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr/csrtest"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,13 +26,13 @@ import (
 func TestAnInstanceJoinsWithTheTokenOfItsMachine(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
-	w.wantSigned(w.post(w.asToken(w.token(m)), forClient(w.node("m"))), ReasonMachineJoins)
+	w.wantSigned(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
 }
 
 func TestAJoinThatComesBeforeTheStatusWaitsForIt(t *testing.T) {
 	w := newWorld(t)
 	m := w.bare("m")
-	name := w.post(w.asToken(w.token(m)), forClient(w.node("m")))
+	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	w.wantQuiet(name)
 	w.status(m, func(s *v1beta1.MachineStatus) {
 		s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstancePending, Provider: w.ns, NodeName: w.node("m")}
@@ -40,7 +45,7 @@ func TestATokenIsOfNoUseForAnotherMachinesName(t *testing.T) {
 	w := newWorld(t)
 	w.machine("victim")
 	thief := w.asToken(w.token(w.machine("thief")))
-	w.wantReported(w.post(thief, forClient(w.node("victim"))), ReasonWrongName)
+	w.wantReported(w.post(thief, csrtest.ForClient(w.node("victim"))), ReasonWrongName)
 }
 
 func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
@@ -49,7 +54,7 @@ func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
 		Spec: corev1.NodeSpec{ProviderID: "acme:///control-plane"}}
 	w.make(node)
 	m := w.machine("m")
-	name := w.post(w.asToken(w.token(m)), forClient(w.node("m")))
+	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	w.wantReported(name, ReasonNameInUse)
 	// When the other one goes, the name is free.
 	if err := w.Delete(t.Context(), node); err != nil {
@@ -63,9 +68,9 @@ func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	instance := w.asToken(w.token(m))
-	w.wantSigned(w.post(instance, forClient(w.node("m"))), ReasonMachineJoins)
+	w.wantSigned(w.post(instance, csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
 	w.pair(m)
-	w.wantReported(w.post(instance, forClient(w.node("m"))), ReasonAlreadyJoined)
+	w.wantReported(w.post(instance, csrtest.ForClient(w.node("m"))), ReasonAlreadyJoined)
 }
 
 // Rule: client-certificate-for-token-bearer.
@@ -73,7 +78,7 @@ func TestATokenIsOfNoUseAfterItsTime(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(time.Now().Add(time.Hour + time.Minute))
 	m := w.machine("m")
-	w.wantReported(w.post(w.asToken(w.token(m)), forClient(w.node("m"))), ReasonTokenExpired)
+	w.wantReported(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonTokenExpired)
 }
 
 func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
@@ -81,7 +86,7 @@ func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
 	m := w.machine("m")
 	token := w.token(m)
 	w.status(m, func(s *v1beta1.MachineStatus) { s.Launch = &v1beta1.LaunchStatus{Attempt: 2} })
-	w.wantReported(w.post(w.asToken(token), forClient(w.node("m"))), ReasonTokenOutdated)
+	w.wantReported(w.post(w.asToken(token), csrtest.ForClient(w.node("m"))), ReasonTokenOutdated)
 }
 
 // Rule: client-certificate-for-token-bearer.
@@ -90,7 +95,7 @@ func TestADeletedMachineDoesNotJoin(t *testing.T) {
 	m := w.machine("m")
 	instance := w.asToken(w.token(m))
 	w.remove(m)
-	w.wantQuiet(w.post(instance, forClient(w.node("m"))))
+	w.wantQuiet(w.post(instance, csrtest.ForClient(w.node("m"))))
 }
 
 func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
@@ -109,9 +114,9 @@ func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w.wantReported(w.post(w.asToken(shared), forClient(w.node("m"))), ReasonTokenUnknown)
+	w.wantReported(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))), ReasonTokenUnknown)
 	// The same again is no change.
-	w.wantQuiet(w.post(w.asToken(shared), forClient(w.node("m"))))
+	w.wantQuiet(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))))
 }
 
 // Rule: other-requests-left-pending.
@@ -120,7 +125,7 @@ func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
 	m := w.machine("m")
 	// The API server itself refuses the group of administrators.
 	w.wantReported(w.post(w.asToken(w.token(m)),
-		forClient(w.node("m"), organizations("system:nodes", "example:operators"))), ReasonMalformed)
+		csrtest.ForClient(w.node("m"), csrtest.Organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }
 
 // Rule: other-requests-left-pending.
@@ -129,18 +134,18 @@ func TestMachinesOfOtherProvidersAreLeftAlone(t *testing.T) {
 	m := w.machine("m", func(m *v1beta1.Machine) {
 		m.Spec.Provider, m.Labels[v1beta1.LabelProvider] = "another", "another"
 	})
-	w.wantQuiet(w.post(w.asToken(w.token(m)), forClient(w.node("m"), dnsNames("x"))))
+	w.wantQuiet(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"), csrtest.DNSNames("x"))))
 }
 
 // Rule: client-certificate-for-token-bearer.
 func TestANodeRenewsItsCertificate(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
-	early := w.post(w.asNode(w.node("m")), forClient(w.node("m")))
+	early := w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m")))
 	w.wantQuiet(early)
 	w.pair(m)
 	w.wantSigned(early, ReasonNodeRenews)
-	w.wantQuiet(w.post(w.asNode(w.node("stranger")), forClient(w.node("stranger"))))
+	w.wantQuiet(w.post(w.asNode(w.node("stranger")), csrtest.ForClient(w.node("stranger"))))
 }
 
 // Rule: serving-certificate-for-known-addresses.
@@ -150,10 +155,10 @@ func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
 	w.pair(m)
 	w.cloud.answer(nil, "10.0.0.5")
 	node, own := w.asNode(w.node("m")), []string{w.node("m")}
-	w.wantSigned(w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5"})), ReasonNodeServes)
-	others := w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5", "10.0.0.6"}))
+	w.wantSigned(w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5"})), ReasonNodeServes)
+	others := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5", "10.0.0.6"}))
 	w.wantReported(others, ReasonUnknownAddress)
-	w.wantReported(w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5"}, uri)), ReasonMalformed)
+	w.wantReported(w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5"}, csrtest.URI)), ReasonMalformed)
 	if n := w.cloud.calls(); n != 1 {
 		t.Errorf("the provider was asked %d times within five minutes", n)
 	}
@@ -177,7 +182,7 @@ func TestAProviderThatIsUnreachableIsNotAskedInALoop(t *testing.T) {
 	m := w.machine("m")
 	w.pair(m)
 	w.cloud.answer(errUnreachable)
-	name := w.post(w.asNode(w.node("m")), forServing(w.node("m"), nil, []string{"10.0.0.5"}))
+	name := w.post(w.asNode(w.node("m")), csrtest.ForServing(w.node("m"), nil, []string{"10.0.0.5"}))
 	for range 5 {
 		w.wantQuiet(name)
 	}
@@ -196,7 +201,7 @@ func TestAProviderThatIsUnreachableIsNotAskedInALoop(t *testing.T) {
 func TestADenialThatCameFirstStands(t *testing.T) {
 	w := newWorld(t)
 	m := w.bare("m")
-	name := w.post(w.asToken(w.token(m)), forClient(w.node("m")))
+	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	read := &certificatesv1.CertificateSigningRequest{}
 	if err := w.Get(t.Context(), client.ObjectKey{Name: name}, read); err != nil {
 		t.Fatal(err)
@@ -265,7 +270,7 @@ func TestNothingIsApprovedForANameThatIsTakenMeanwhile(t *testing.T) {
 			late.Machines, late.Cache = stale{machine: *m.DeepCopy(),
 				others: []v1beta1.Machine{younger}}, withoutNodes{w.WithWatch}
 			take(w, other)
-			name := w.post(as, forClient(w.node("m")))
+			name := w.post(as, csrtest.ForClient(w.node("m")))
 			if _, err := late.Reconcile(t.Context(),
 				reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 				t.Fatal(err)
@@ -289,7 +294,7 @@ func TestNothingIsApprovedByAMachineThatOnlyTheCacheHas(t *testing.T) {
 			as, late := w.asToken(w.token(m)), *w.approver
 			late.Machines, late.Cache = stale{machine: *m.DeepCopy()}, withoutNodes{w.WithWatch}
 			change(w, m)
-			name := w.post(as, forClient(w.node("m")))
+			name := w.post(as, csrtest.ForClient(w.node("m")))
 			if _, err := late.Reconcile(t.Context(),
 				reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 				t.Fatal(err)
@@ -308,4 +313,35 @@ func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 		return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
 	}
 	return r.Reader.Get(ctx, key, o, options...)
+}
+
+// Rule: node-paired-by-token.
+func TestJoinsAreTheCertificatesThatWereIssuedForTokens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	joins := kubeletcsr.NewJoins(w.WithWatch)
+	wantJoins := func(node string, want ...string) {
+		t.Helper()
+		got, err := joins.Of(t.Context(), node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, j := range got {
+			ids = append(ids, j.TokenID)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("node %s was joined with the tokens %q, want %q", node, ids, want)
+		}
+	}
+	m := w.machine("m")
+	wantJoins(w.node("m"))
+	token := w.token(m)
+	id, _, _ := strings.Cut(token.Value, ".")
+	w.post(w.asToken(token), csrtest.ForClient(w.node("stranger")))
+	w.wantSigned(w.post(w.asToken(token), csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
+	w.pair(m)
+	w.wantSigned(w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m"))), ReasonNodeRenews)
+	wantJoins(w.node("m"), id)
+	wantJoins(w.node("stranger"))
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,11 +89,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Cache.Get(ctx, req.NamespacedName, csr); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !Pending(csr) || !csr.DeletionTimestamp.IsZero() {
+	if !kubeletcsr.Pending(csr) || !csr.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
 	request := readRequest(csr)
-	if request.kind == other {
+	if request.Kind == kubeletcsr.NoKubelet {
 		return reconcile.Result{}, nil
 	}
 	facts, err := r.gather(ctx, request)
@@ -131,9 +133,9 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 			client.ObjectKeyFromObject(facts.Machine), err)
 	}
 	facts.Machine, facts.Now = live, r.Clock.Now()
-	name := request.requester
-	if request.kind == join {
-		name = request.wanted
+	name := request.Requester
+	if request.Kind == kubeletcsr.Join {
+		name = request.Wanted
 		if facts.OtherMachine, err = r.otherNow(ctx, name, live); err != nil {
 			return Decision{}, err
 		}
@@ -204,8 +206,8 @@ func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateS
 // asks or, where nobody knows who asks, the one that the certificate would be for.
 func (r *Reconciler) concerned(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
 	m := facts.Machine
-	if m == nil && request.wanted != "" {
-		machines, err := r.machinesOf(ctx, request.wanted)
+	if m == nil && request.Wanted != "" {
+		machines, err := r.machinesOf(ctx, request.Wanted)
 		if err != nil {
 			return nil, err
 		}

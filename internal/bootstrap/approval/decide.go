@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,16 +67,23 @@ func refuse(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...), Report: true}
 }
 
+// request is what a CertificateSigningRequest asks for.
+type request struct{ kubeletcsr.Request }
+
+func readRequest(csr *certificatesv1.CertificateSigningRequest) request {
+	return request{kubeletcsr.Read(csr)}
+}
+
 // Decide returns what becomes of a pending request. It never approves without a Machine of the provider.
 func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Decision {
 	return readRequest(csr).decide(f)
 }
 
 func (r request) decide(f Facts) Decision {
-	switch r.kind {
-	case join:
+	switch r.Kind {
+	case kubeletcsr.Join:
 		return r.decideJoin(f)
-	case renewal, serving:
+	case kubeletcsr.Renewal, kubeletcsr.Serving:
 		return r.decideNode(f)
 	}
 	return pass(ReasonNotOurs, "the requester is no kubelet")
@@ -84,15 +93,15 @@ func (r request) decideJoin(f Facts) Decision {
 	m := f.Machine
 	switch {
 	case f.Token == nil:
-		return refuse(ReasonTokenUnknown, "bootstrap token %s does not exist any more", r.tokenID)
+		return refuse(ReasonTokenUnknown, "bootstrap token %s does not exist any more", r.TokenID)
 	case f.Token.Owner == "":
-		return refuse(ReasonTokenUnknown, "bootstrap token %s was not made for a machine", r.tokenID)
+		return refuse(ReasonTokenUnknown, "bootstrap token %s was not made for a machine", r.TokenID)
 	case m == nil:
-		return pass(ReasonMachineGone, "the machine of bootstrap token %s is not known", r.tokenID)
+		return pass(ReasonMachineGone, "the machine of bootstrap token %s is not known", r.TokenID)
 	case !serves(f.Provider, m):
 		return pass(ReasonNotOurs, "machine %s is another provider's", client.ObjectKeyFromObject(m))
 	case !strings.HasPrefix(f.Token.Owner, string(m.UID)+"-"):
-		return pass(ReasonMachineGone, "bootstrap token %s was made for a machine that is gone", r.tokenID)
+		return pass(ReasonMachineGone, "bootstrap token %s was made for a machine that is gone", r.TokenID)
 	case !m.DeletionTimestamp.IsZero():
 		return pass(ReasonMachineGone, "the machine is being deleted")
 	}
@@ -100,20 +109,20 @@ func (r request) decideJoin(f Facts) Decision {
 	switch name := index.NodeName(m); {
 	case f.Token.Owner != attempt.String():
 		return refuse(ReasonTokenOutdated, "bootstrap token %s was made for a former attempt to launch the machine",
-			r.tokenID)
+			r.TokenID)
 	case !f.Now.Before(f.Token.Expires):
-		return refuse(ReasonTokenExpired, "bootstrap token %s has expired", r.tokenID)
+		return refuse(ReasonTokenExpired, "bootstrap token %s has expired", r.TokenID)
 	case m.Status.NodeRef != nil:
 		return refuse(ReasonAlreadyJoined, "the machine is node %s already; its bootstrap token was used once more",
 			m.Status.NodeRef.Name)
-	case r.fault != "":
-		return refuse(ReasonMalformed, "%s", r.fault)
+	case r.Fault != "":
+		return refuse(ReasonMalformed, "%s", r.Fault)
 	case m.Status.Instance == nil:
 		return pass(ReasonNameNotKnownYet, "the machine's instance is not recorded yet")
 	case name == "":
 		return refuse(ReasonNameUnknown, "the provider does not tell under which node name the instance registers")
-	case r.wanted != name:
-		return refuse(ReasonWrongName, "it is for node %s, but the machine's is %s", quoted(r.wanted), name)
+	case r.Wanted != name:
+		return refuse(ReasonWrongName, "it is for node %s, but the machine's is %s", quoted(r.Wanted), name)
 	case f.OtherMachine != nil:
 		return refuse(ReasonNameInUse, "machine %s has the node name %s, too, and had it first",
 			client.ObjectKeyFromObject(f.OtherMachine), name)
@@ -128,16 +137,16 @@ func (r request) decideNode(f Facts) Decision {
 	m := f.Machine
 	switch {
 	case m == nil:
-		return pass(ReasonNotOurs, "node %s is no machine's", r.requester)
+		return pass(ReasonNotOurs, "node %s is no machine's", r.Requester)
 	case !serves(f.Provider, m):
-		return pass(ReasonNotOurs, "node %s is a machine of another provider", r.requester)
-	case m.Status.NodeRef == nil || m.Status.NodeRef.Name != r.requester:
-		return pass(ReasonNotPairedYet, "the machine is not paired with node %s yet", r.requester)
+		return pass(ReasonNotOurs, "node %s is a machine of another provider", r.Requester)
+	case m.Status.NodeRef == nil || m.Status.NodeRef.Name != r.Requester:
+		return pass(ReasonNotPairedYet, "the machine is not paired with node %s yet", r.Requester)
 	case f.Node == nil || f.Node.UID != m.Status.NodeRef.UID:
-		return pass(ReasonNotPairedYet, "the machine is paired with another node of the name %s", r.requester)
-	case r.fault != "":
-		return refuse(ReasonMalformed, "%s", r.fault)
-	case r.kind == renewal:
+		return pass(ReasonNotPairedYet, "the machine is paired with another node of the name %s", r.Requester)
+	case r.Fault != "":
+		return refuse(ReasonMalformed, "%s", r.Fault)
+	case r.Kind == kubeletcsr.Renewal:
 		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.",
 			client.ObjectKeyFromObject(m))
 	}
@@ -155,7 +164,7 @@ func (r request) decideNode(f Facts) Decision {
 
 // others returns the first name to serve under that is neither the node's nor among the addresses.
 func (r request) others(addresses []corev1.NodeAddress) string {
-	names, ips := []string{r.requester}, []netip.Addr(nil)
+	names, ips := []string{r.Requester}, []netip.Addr(nil)
 	for _, a := range addresses {
 		switch a.Type {
 		case corev1.NodeInternalIP, corev1.NodeExternalIP:
@@ -166,12 +175,12 @@ func (r request) others(addresses []corev1.NodeAddress) string {
 			names = append(names, a.Address)
 		}
 	}
-	for _, name := range r.dns {
+	for _, name := range r.DNS {
 		if !slices.Contains(names, name) {
 			return name
 		}
 	}
-	for _, ip := range r.ips {
+	for _, ip := range r.IPs {
 		if !slices.Contains(ips, ip) {
 			return ip.String()
 		}

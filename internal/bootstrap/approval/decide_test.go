@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr/csrtest"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,78 +83,78 @@ func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
 		facts   Facts
 		want    Reason
 	}{
-		{"as it should be", forClient("n1").byToken(t), joining(), ReasonMachineJoins},
+		{"as it should be", csrtest.ForClient("n1").ByToken(t), joining(), ReasonMachineJoins},
 		{"with the usage of an RSA key",
-			forClient("n1", usages(encipherment, certificatesv1.UsageDigitalSignature,
-				certificatesv1.UsageClientAuth)).byToken(t), joining(), ReasonMachineJoins},
-		{"again, after it registered and before it was paired", forClient("n1").byToken(t), joining(func(f *Facts) {
+			csrtest.ForClient("n1", csrtest.Usages(encipherment, certificatesv1.UsageDigitalSignature,
+				certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMachineJoins},
+		{"again, after it registered and before it was paired", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
 			f.Node = &Node{UID: "x", ProviderID: "acme:///1"}
 		}), ReasonMachineJoins},
 
-		{"no such token", forClient("n1").byToken(t), joining(func(f *Facts) { f.Token = nil }), ReasonTokenUnknown},
-		{"a token of no machine", forClient("n1").byToken(t), joining(func(f *Facts) { f.Token.Owner, f.Machine = "", nil }),
+		{"no such token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token = nil }), ReasonTokenUnknown},
+		{"a token of no machine", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Owner, f.Machine = "", nil }),
 			ReasonTokenUnknown},
-		{"no such machine", forClient("n1").byToken(t), joining(func(f *Facts) { f.Machine = nil }), ReasonMachineGone},
-		{"a machine of the same name", forClient("n1").byToken(t),
+		{"no such machine", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Machine = nil }), ReasonMachineGone},
+		{"a machine of the same name", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) { m.UID = "uid-other" })), ReasonMachineGone},
-		{"a deleted machine", forClient("n1").byToken(t), joining(withMachine(deleting)), ReasonMachineGone},
-		{"another provider's machine", forClient("n1").byToken(t), joining(withMachine(others)), ReasonNotOurs},
-		{"a machine that nobody has claimed", forClient("n1").byToken(t),
+		{"a deleted machine", csrtest.ForClient("n1").ByToken(t), joining(withMachine(deleting)), ReasonMachineGone},
+		{"another provider's machine", csrtest.ForClient("n1").ByToken(t), joining(withMachine(others)), ReasonNotOurs},
+		{"a machine that nobody has claimed", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) { m.Labels = nil })), ReasonNotOurs},
-		{"a former attempt", forClient("n1").byToken(t),
+		{"a former attempt", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) {
 				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 2}
 			})), ReasonTokenOutdated},
-		{"an expired token", forClient("n1").byToken(t), joining(func(f *Facts) { f.Token.Expires = now }),
+		{"an expired token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = now }),
 			ReasonTokenExpired},
-		{"a token without an end", forClient("n1").byToken(t), joining(func(f *Facts) { f.Token.Expires = time.Time{} }),
+		{"a token without an end", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = time.Time{} }),
 			ReasonTokenExpired},
-		{"a machine that has joined", forClient("n1").byToken(t), joining(withMachine(joined)), ReasonAlreadyJoined},
-		{"before the status is written", forClient("n1").byToken(t),
+		{"a machine that has joined", csrtest.ForClient("n1").ByToken(t), joining(withMachine(joined)), ReasonAlreadyJoined},
+		{"before the status is written", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) { m.Status.Instance = nil })), ReasonNameNotKnownYet},
-		{"a provider that does not tell the name", forClient("n1").byToken(t),
+		{"a provider that does not tell the name", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) { m.Status.Instance.NodeName = "" })), ReasonNameUnknown},
-		{"another node's name", forClient("n2").byToken(t), joining(), ReasonWrongName},
-		{"a name that is another machine's", forClient("n1").byToken(t), joining(func(f *Facts) {
+		{"another node's name", csrtest.ForClient("n2").ByToken(t), joining(), ReasonWrongName},
+		{"a name that is another machine's", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
 			f.OtherMachine = launched(joined)
 		}), ReasonNameInUse},
-		{"a name that is another node's", forClient("n1").byToken(t), joining(func(f *Facts) {
+		{"a name that is another node's", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
 			f.Node = &Node{UID: "x", ProviderID: "acme:///2"}
 		}), ReasonNameInUse},
-		{"a name that is a node's of unknown origin", forClient("n1").byToken(t), joining(func(f *Facts) {
+		{"a name that is a node's of unknown origin", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
 			f.Node = &Node{UID: "x"}
 		}), ReasonNameInUse},
 
-		{"an administrator's group", forClient("n1", organizations("system:masters")).byToken(t), joining(), ReasonMalformed},
-		{"one more group", forClient("n1", organizations("system:nodes", "system:masters")).byToken(t), joining(),
+		{"an administrator's group", csrtest.ForClient("n1", csrtest.Organizations("system:masters")).ByToken(t), joining(), ReasonMalformed},
+		{"one more group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByToken(t), joining(),
 			ReasonMalformed},
-		{"no group", forClient("n1", organizations()).byToken(t), joining(), ReasonMalformed},
-		{"the group twice", forClient("n1", organizations("system:nodes", "system:nodes")).byToken(t), joining(),
+		{"no group", csrtest.ForClient("n1", csrtest.Organizations()).ByToken(t), joining(), ReasonMalformed},
+		{"the group twice", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:nodes")).ByToken(t), joining(),
 			ReasonMalformed},
-		{"a second name", forClient("n1", attribute(attributeCommonName, "system:node:n2"),
-			attribute(attributeCommonName, "system:node:n1")).byToken(t), joining(), ReasonMalformed},
-		{"an attribute more", forClient("n1", attribute(asn1.ObjectIdentifier{2, 5, 4, 11}, "unit")).byToken(t), joining(),
+		{"a second name", csrtest.ForClient("n1", csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 3}, "system:node:n2"),
+			csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 3}, "system:node:n1")).ByToken(t), joining(), ReasonMalformed},
+		{"an attribute more", csrtest.ForClient("n1", csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 11}, "unit")).ByToken(t), joining(),
 			ReasonMalformed},
-		{"a person's name", forClient("n1", commonName("admin")).byToken(t), joining(), ReasonMalformed},
-		{"no name", forClient("n1", commonName("")).byToken(t), joining(), ReasonMalformed},
-		{"a name that no node has", forClient("N1/../x").byToken(t), joining(), ReasonMalformed},
-		{"alternative names", forClient("n1", dnsNames("kubernetes.default")).byToken(t), joining(), ReasonMalformed},
-		{"an alternative name of a hidden form", forClient("n1", otherName(t, "n1")).byToken(t), joining(), ReasonMalformed},
-		{"a certificate authority", forClient("n1", certificateAuthority(t)).byToken(t), joining(), ReasonMalformed},
-		{"server usages", forClient("n1", usages(certificatesv1.UsageDigitalSignature,
-			certificatesv1.UsageServerAuth)).byToken(t), joining(), ReasonMalformed},
-		{"one usage more", forClient("n1", usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth,
-			certificatesv1.UsageServerAuth)).byToken(t), joining(), ReasonMalformed},
-		{"one usage less", forClient("n1", usages(certificatesv1.UsageClientAuth)).byToken(t), joining(), ReasonMalformed},
+		{"a person's name", csrtest.ForClient("n1", csrtest.CommonName("admin")).ByToken(t), joining(), ReasonMalformed},
+		{"no name", csrtest.ForClient("n1", csrtest.CommonName("")).ByToken(t), joining(), ReasonMalformed},
+		{"a name that no node has", csrtest.ForClient("N1/../x").ByToken(t), joining(), ReasonMalformed},
+		{"alternative names", csrtest.ForClient("n1", csrtest.DNSNames("kubernetes.default")).ByToken(t), joining(), ReasonMalformed},
+		{"an alternative name of a hidden form", csrtest.ForClient("n1", csrtest.OtherName(t, "n1")).ByToken(t), joining(), ReasonMalformed},
+		{"a certificate authority", csrtest.ForClient("n1", csrtest.CertificateAuthority(t)).ByToken(t), joining(), ReasonMalformed},
+		{"server usages", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageDigitalSignature,
+			certificatesv1.UsageServerAuth)).ByToken(t), joining(), ReasonMalformed},
+		{"one usage more", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth,
+			certificatesv1.UsageServerAuth)).ByToken(t), joining(), ReasonMalformed},
+		{"one usage less", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMalformed},
 
-		{"not a token's group", forClient("n1").by(t, "system:bootstrap:abcdef"), joining(), ReasonNotOurs},
-		{"not a token's form", forClient("n1").by(t, "system:bootstrap:../abc", "system:bootstrappers"), joining(),
+		{"not a token's group", csrtest.ForClient("n1").By(t, "system:bootstrap:abcdef"), joining(), ReasonNotOurs},
+		{"not a token's form", csrtest.ForClient("n1").By(t, "system:bootstrap:../abc", "system:bootstrappers"), joining(),
 			ReasonNotOurs},
-		{"a person", forClient("n1").by(t, "admin", "system:masters"), joining(), ReasonNotOurs},
-		{"a serving certificate", forServing("n1", []string{"n1"}, nil).byToken(t), joining(), ReasonNotOurs},
-		{"another signer", forClient("n1", func(d *draft) {
-			d.signer = certificatesv1.KubeAPIServerClientSignerName
-		}).byToken(t), joining(), ReasonNotOurs},
+		{"a person", csrtest.ForClient("n1").By(t, "admin", "system:masters"), joining(), ReasonNotOurs},
+		{"a serving certificate", csrtest.ForServing("n1", []string{"n1"}, nil).ByToken(t), joining(), ReasonNotOurs},
+		{"another signer", csrtest.ForClient("n1", func(d *csrtest.Draft) {
+			d.Signer = certificatesv1.KubeAPIServerClientSignerName
+		}).ByToken(t), joining(), ReasonNotOurs},
 	} {
 		t.Run(tc.name, func(t *testing.T) { check(t, tc.request, tc.facts, tc.want) })
 	}
@@ -166,52 +169,52 @@ func TestANodeIsApprovedForItselfOnly(t *testing.T) {
 		facts   Facts
 		want    Reason
 	}{
-		{"a renewal", forClient("n1").byNode(t, "n1"), running(), ReasonNodeRenews},
-		{"a renewal while the machine drains", forClient("n1").byNode(t, "n1"), running(withMachine(joined, deleting)),
+		{"a renewal", csrtest.ForClient("n1").ByNode(t, "n1"), running(), ReasonNodeRenews},
+		{"a renewal while the machine drains", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, deleting)),
 			ReasonNodeRenews},
-		{"another node's identity", forClient("n2").byNode(t, "n1"), running(), ReasonMalformed},
-		{"a renewal with one more group", forClient("n1", organizations("system:nodes", "system:masters")).byNode(t, "n1"),
+		{"another node's identity", csrtest.ForClient("n2").ByNode(t, "n1"), running(), ReasonMalformed},
+		{"a renewal with one more group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByNode(t, "n1"),
 			running(), ReasonMalformed},
-		{"a renewal with alternative names", forClient("n1", dnsNames("n1")).byNode(t, "n1"), running(), ReasonMalformed},
-		{"a node of no machine", forClient("n1").byNode(t, "n1"), running(func(f *Facts) { f.Machine = nil }), ReasonNotOurs},
-		{"a node of another provider", forClient("n1").byNode(t, "n1"), running(withMachine(joined, others)), ReasonNotOurs},
-		{"before it is paired", forClient("n1").byNode(t, "n1"), running(withMachine()), ReasonNotPairedYet},
-		{"a node made anew", forClient("n1").byNode(t, "n1"), running(func(f *Facts) { f.Node.UID = "other" }),
+		{"a renewal with alternative names", csrtest.ForClient("n1", csrtest.DNSNames("n1")).ByNode(t, "n1"), running(), ReasonMalformed},
+		{"a node of no machine", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Machine = nil }), ReasonNotOurs},
+		{"a node of another provider", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, others)), ReasonNotOurs},
+		{"before it is paired", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine()), ReasonNotPairedYet},
+		{"a node made anew", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node.UID = "other" }),
 			ReasonNotPairedYet},
-		{"a node that is gone", forClient("n1").byNode(t, "n1"), running(func(f *Facts) { f.Node = nil }),
+		{"a node that is gone", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node = nil }),
 			ReasonNotPairedYet},
-		{"without a node's group", forClient("n1").by(t, "system:node:n1"), running(), ReasonNotOurs},
+		{"without a node's group", csrtest.ForClient("n1").By(t, "system:node:n1"), running(), ReasonNotOurs},
 
-		{"serving under its name and address", forServing("n1", own, ips).byNode(t, "n1"), running(withAddresses),
+		{"serving under its name and address", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(withAddresses),
 			ReasonNodeServes},
-		{"serving under everything it has", forServing("n1", []string{"n1", "n1.internal.example"},
-			[]string{"10.0.0.5", "2001:db8::5"}).byNode(t, "n1"), running(withAddresses), ReasonNodeServes},
-		{"serving under its name alone, the provider not asked", forServing("n1", own, nil).byNode(t, "n1"), running(),
+		{"serving under everything it has", csrtest.ForServing("n1", []string{"n1", "n1.internal.example"},
+			[]string{"10.0.0.5", "2001:db8::5"}).ByNode(t, "n1"), running(withAddresses), ReasonNodeServes},
+		{"serving under its name alone, the provider not asked", csrtest.ForServing("n1", own, nil).ByNode(t, "n1"), running(),
 			ReasonNodeServes},
-		{"serving, before the provider was asked", forServing("n1", own, ips).byNode(t, "n1"), running(),
+		{"serving, before the provider was asked", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(),
 			ReasonAddressesNotKnown},
-		{"serving, the provider knows no address", forServing("n1", own, ips).byNode(t, "n1"), running(func(f *Facts) {
+		{"serving, the provider knows no address", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(func(f *Facts) {
 			f.Addresses = []corev1.NodeAddress{}
 		}), ReasonUnknownAddress},
-		{"serving under another's address", forServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).byNode(t, "n1"),
+		{"serving under another's address", csrtest.ForServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
-		{"serving under another's name", forServing("n1", []string{"n1", "kubernetes.default.svc"}, ips).byNode(t, "n1"),
+		{"serving under another's name", csrtest.ForServing("n1", []string{"n1", "kubernetes.default.svc"}, ips).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
-		{"serving under an address written as a name", forServing("n1", []string{"10.0.0.6"}, nil).byNode(t, "n1"),
+		{"serving under an address written as a name", csrtest.ForServing("n1", []string{"10.0.0.6"}, nil).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
-		{"serving under any name", forServing("n1", []string{"*"}, nil).byNode(t, "n1"), running(withAddresses),
+		{"serving under any name", csrtest.ForServing("n1", []string{"*"}, nil).ByNode(t, "n1"), running(withAddresses),
 			ReasonUnknownAddress},
-		{"serving under nothing", forServing("n1", nil, nil).byNode(t, "n1"), running(withAddresses), ReasonMalformed},
-		{"serving with an e-mail address", forServing("n1", own, nil, email).byNode(t, "n1"), running(withAddresses),
+		{"serving under nothing", csrtest.ForServing("n1", nil, nil).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
+		{"serving with an e-mail address", csrtest.ForServing("n1", own, nil, csrtest.Email).ByNode(t, "n1"), running(withAddresses),
 			ReasonMalformed},
-		{"serving with a URI", forServing("n1", own, nil, uri).byNode(t, "n1"), running(withAddresses), ReasonMalformed},
-		{"serving with a name of a hidden form", forServing("n1", own, nil, otherName(t, "n1")).byNode(t, "n1"),
+		{"serving with a URI", csrtest.ForServing("n1", own, nil, csrtest.URI).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
+		{"serving with a name of a hidden form", csrtest.ForServing("n1", own, nil, csrtest.OtherName(t, "n1")).ByNode(t, "n1"),
 			running(withAddresses), ReasonMalformed},
-		{"serving as another node", forServing("n2", own, nil).byNode(t, "n1"), running(withAddresses), ReasonMalformed},
+		{"serving as another node", csrtest.ForServing("n2", own, nil).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
 		{"serving with client usages",
-			forServing("n1", own, nil, usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth)).byNode(t,
+			csrtest.ForServing("n1", own, nil, csrtest.Usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth)).ByNode(t,
 				"n1"), running(withAddresses), ReasonMalformed},
-		{"serving as a certificate authority", forServing("n1", own, nil, certificateAuthority(t)).byNode(t, "n1"),
+		{"serving as a certificate authority", csrtest.ForServing("n1", own, nil, csrtest.CertificateAuthority(t)).ByNode(t, "n1"),
 			running(withAddresses), ReasonMalformed},
 	} {
 		t.Run(tc.name, func(t *testing.T) { check(t, tc.request, tc.facts, tc.want) })
@@ -235,16 +238,16 @@ func check(t *testing.T, csr *certificatesv1.CertificateSigningRequest, f Facts,
 }
 
 func TestWhatIsNotOneSignedRequestIsMalformed(t *testing.T) {
-	good := forClient("n1").pem(t)
+	good := csrtest.ForClient("n1").PEM(t)
 	block, _ := pem.Decode(good)
 	broken := bytes.Clone(block.Bytes)
 	broken[len(broken)-1] ^= 1
 	for name, request := range map[string][]byte{
 		"nothing":            nil,
 		"no PEM":             []byte("not PEM"),
-		"padded to any size": append(bytes.Clone(good), bytes.Repeat([]byte("\n"), maxRequest)...),
+		"padded to any size": append(bytes.Clone(good), bytes.Repeat([]byte("\n"), kubeletcsr.MaxRequest)...),
 		"a certificate":      pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}),
-		"two":                append(bytes.Clone(good), forClient("n2").pem(t)...),
+		"two":                append(bytes.Clone(good), csrtest.ForClient("n2").PEM(t)...),
 		"garbage in it": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST",
 			Bytes: []byte{0x30, 0x03, 1, 2, 3}}),
 		"a broken signature": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: broken}),
@@ -252,7 +255,7 @@ func TestWhatIsNotOneSignedRequestIsMalformed(t *testing.T) {
 			Bytes: bytes.Replace(block.Bytes, []byte("node:n1"), []byte("node:n2"), 1)}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			csr := forClient("n1").byToken(t)
+			csr := csrtest.ForClient("n1").ByToken(t)
 			csr.Spec.Request = request
 			check(t, csr, joining(), ReasonMalformed)
 		})
@@ -262,7 +265,7 @@ func TestWhatIsNotOneSignedRequestIsMalformed(t *testing.T) {
 func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 	type condition = certificatesv1.CertificateSigningRequestCondition
 	with := func(conditions ...condition) *certificatesv1.CertificateSigningRequest {
-		csr := forClient("n1").byToken(t)
+		csr := csrtest.ForClient("n1").ByToken(t)
 		csr.Status.Conditions = conditions
 		return csr
 	}
@@ -285,7 +288,7 @@ func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 		"another signer": {others, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Pending(tc.csr); got != tc.want {
+			if got := kubeletcsr.Pending(tc.csr); got != tc.want {
 				t.Errorf("Pending = %v", got)
 			}
 			transformed, err := Transform(tc.csr.DeepCopy())
@@ -293,8 +296,8 @@ func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored := transformed.(*certificatesv1.CertificateSigningRequest)
-			if Pending(stored) != tc.want || (len(stored.Spec.Request) > 0) != tc.want {
-				t.Errorf("after the transform: pending %v, request of %d bytes", Pending(stored), len(stored.Spec.Request))
+			if kubeletcsr.Pending(stored) != tc.want || (len(stored.Spec.Request) > 0) != tc.want {
+				t.Errorf("after the transform: pending %v, request of %d bytes", kubeletcsr.Pending(stored), len(stored.Spec.Request))
 			}
 		})
 	}
@@ -303,14 +306,14 @@ func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 // FuzzDecide feeds hostile requests to a world in which a good one would be approved: nothing may panic, and whatever
 // is approved must be for the machine's node and its addresses.
 func FuzzDecide(f *testing.F) {
-	f.Add(forClient("n1").pem(f), true)
-	f.Add(forClient("n2").pem(f), true)
-	f.Add(forClient("n1", organizations("system:nodes", "system:masters")).pem(f), true)
-	f.Add(forClient("n1", otherName(f, "n1")).pem(f), false)
-	f.Add(forServing("n1", []string{"n1"}, []string{"10.0.0.5"}).pem(f), false)
-	f.Add(forServing("n1", []string{"n1"}, []string{"10.0.0.6"}, email, uri).pem(f), false)
+	f.Add(csrtest.ForClient("n1").PEM(f), true)
+	f.Add(csrtest.ForClient("n2").PEM(f), true)
+	f.Add(csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).PEM(f), true)
+	f.Add(csrtest.ForClient("n1", csrtest.OtherName(f, "n1")).PEM(f), false)
+	f.Add(csrtest.ForServing("n1", []string{"n1"}, []string{"10.0.0.5"}).PEM(f), false)
+	f.Add(csrtest.ForServing("n1", []string{"n1"}, []string{"10.0.0.6"}, csrtest.Email, csrtest.URI).PEM(f), false)
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n"), true)
-	joins, serves := forClient("n1").byToken(f), forServing("n1", nil, nil).byNode(f, "n1")
+	joins, serves := csrtest.ForClient("n1").ByToken(f), csrtest.ForServing("n1", nil, nil).ByNode(f, "n1")
 	f.Fuzz(func(t *testing.T, data []byte, join bool) {
 		csr, facts := serves.DeepCopy(), running(withAddresses)
 		if join {
@@ -326,8 +329,8 @@ func FuzzDecide(f *testing.F) {
 		}
 		r := readRequest(csr)
 		addresses := []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("2001:db8::5")}
-		others := slices.ContainsFunc(r.ips, func(ip netip.Addr) bool { return !slices.Contains(addresses, ip) })
-		if r.wanted != "n1" || r.fault != "" || others || join && len(r.dns)+len(r.ips) > 0 {
+		others := slices.ContainsFunc(r.IPs, func(ip netip.Addr) bool { return !slices.Contains(addresses, ip) })
+		if r.Wanted != "n1" || r.Fault != "" || others || join && len(r.DNS)+len(r.IPs) > 0 {
 			t.Errorf("approved %+v", r)
 		}
 	})

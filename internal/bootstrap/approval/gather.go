@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,11 +17,11 @@ import (
 // gather collects what a request is judged by, all but the addresses: those cost a call to the provider.
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
 	f := Facts{Now: r.Clock.Now(), Provider: r.Provider}
-	name := request.requester
-	if request.kind == join {
-		name = request.wanted
+	name := request.Requester
+	if request.Kind == kubeletcsr.Join {
+		name = request.Wanted
 		var err error
-		if f.Token, err = r.tokens.Lookup(ctx, request.tokenID); err != nil {
+		if f.Token, err = r.tokens.Lookup(ctx, request.TokenID); err != nil {
 			return Facts{}, err
 		}
 		if f.Token != nil && f.Token.Owner != "" {
@@ -39,7 +41,7 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 	if err != nil {
 		return Facts{}, err
 	}
-	if request.kind == join {
+	if request.Kind == kubeletcsr.Join {
 		f.OtherMachine = betterClaim(machines, f.Machine)
 	} else if m := paired(machines, name); m != nil {
 		f.Machine = m.DeepCopy()

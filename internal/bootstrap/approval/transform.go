@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -16,18 +18,18 @@ func Transform(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	pending := Pending(csr)
+	pending := kubeletcsr.Pending(csr)
 	csr.ManagedFields, csr.Annotations, csr.Labels = nil, nil, nil
 	csr.Spec.Extra = nil
-	if len(csr.Spec.Request) > maxRequest {
+	if len(csr.Spec.Request) > kubeletcsr.MaxRequest {
 		// Whoever may join can fill them up to the megabyte that the API server admits. One byte too many is kept, so that
 		// it is still seen to be too long.
-		csr.Spec.Request = bytes.Clone(csr.Spec.Request[:maxRequest+1])
+		csr.Spec.Request = bytes.Clone(csr.Spec.Request[:kubeletcsr.MaxRequest+1])
 	}
 	if !pending {
 		csr.Spec.Request, csr.Spec.Groups, csr.Spec.Usages = nil, nil, nil
 	}
-	if decided(csr) {
+	if kubeletcsr.Decided(csr) {
 		csr.Status.Certificate = nil // Without a condition it is what says that nothing must be done.
 	}
 	return csr, nil
@@ -42,7 +44,7 @@ const byNode = "certificatesigningrequest.nodeName"
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, byNode, func(o client.Object) []string {
 		csr := o.(*certificatesv1.CertificateSigningRequest)
-		if !Pending(csr) {
+		if !kubeletcsr.Pending(csr) {
 			return nil
 		}
 		return readRequest(csr).nodes()
@@ -56,11 +58,11 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // nodes are the names of nodes in a request, without repetition.
 func (r request) nodes() []string {
 	var names []string
-	if r.requester != "" {
-		names = append(names, r.requester)
+	if r.Requester != "" {
+		names = append(names, r.Requester)
 	}
-	if r.wanted != "" && r.wanted != r.requester {
-		names = append(names, r.wanted)
+	if r.Wanted != "" && r.Wanted != r.Requester {
+		names = append(names, r.Wanted)
 	}
 	return names
 }

@@ -3,6 +3,8 @@ package approval
 import (
 	"context"
 
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,7 +52,7 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 func pendingOf(signer string) predicate.Predicate {
 	pending := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-		return ok && csr.Spec.SignerName == signer && Pending(csr)
+		return ok && csr.Spec.SignerName == signer && kubeletcsr.Pending(csr)
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return pending(e.Object) },

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr/csrtest"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -220,9 +223,9 @@ func (w *world) client(config *rest.Config) client.Client {
 
 // post posts a request as somebody and returns its name. A token that was just made is known to the API server only a
 // moment later.
-func (w *world) post(as client.Client, d *draft) string {
+func (w *world) post(as client.Client, d *csrtest.Draft) string {
 	w.Helper()
-	csr := d.object(w)
+	csr := d.Object(w)
 	csr.Name = fmt.Sprintf("%s-%d", w.ns, time.Now().UnixNano())
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, env.Patience, true,
 		func(ctx context.Context) (bool, error) {
@@ -297,7 +300,7 @@ func (w *world) wantPending(name string) {
 	if err := w.Get(w.Context(), client.ObjectKey{Name: name}, csr); err != nil {
 		w.Fatal(err)
 	}
-	if !Pending(csr) {
+	if !kubeletcsr.Pending(csr) {
 		w.Errorf("%s was decided: %+v", name, csr.Status.Conditions)
 	}
 }

@@ -150,7 +150,7 @@ func (b *bench) expectOutcome(o Outcome, done bool, reason, message string) {
 	}
 }
 
-// fakeQueue notes what is added to it, and says so at once if note is set.
+// fakeQueue keeps what is added to it, and calls note, if set.
 type fakeQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string

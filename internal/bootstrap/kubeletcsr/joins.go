@@ -1,4 +1,4 @@
-package approval
+package kubeletcsr
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Join is a client certificate that was issued to the bearer of a bootstrap token, whoever approved it.
-type Join struct {
+// Joined is a client certificate that was issued to the bearer of a bootstrap token, whoever approved it.
+type Joined struct {
 	// TokenID is that of the token.
 	TokenID string
 	// At is when the certificate was asked for, by the API server's clock.
@@ -28,7 +28,7 @@ type Joins struct {
 	begun atomic.Int64
 	// turn is held by the one who may list, and who may check byNode.
 	turn   chan struct{}
-	byNode map[string][]Join
+	byNode map[string][]Joined
 }
 
 // pageSize is how many requests are read at once.
@@ -42,7 +42,7 @@ func NewJoins(requests client.Reader) *Joins {
 // Of returns the certificates issued for a node of that name, from a list that began after the call. A Node whose
 // kubelet joined with a token can only be seen later than its certificate, so that what is missing here will not
 // come.
-func (j *Joins) Of(ctx context.Context, node string) ([]Join, error) {
+func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	before := j.begun.Load()
 	select {
 	case j.turn <- struct{}{}:
@@ -62,8 +62,8 @@ func (j *Joins) Of(ctx context.Context, node string) ([]Join, error) {
 	return slices.Clone(j.byNode[node]), nil
 }
 
-func (j *Joins) list(ctx context.Context) (map[string][]Join, error) {
-	out := map[string][]Join{}
+func (j *Joins) list(ctx context.Context) (map[string][]Joined, error) {
+	out := map[string][]Joined{}
 	for more := ""; ; {
 		page := &certificatesv1.CertificateSigningRequestList{}
 		err := j.requests.List(ctx, page, client.Limit(pageSize), client.Continue(more),
@@ -83,15 +83,15 @@ func (j *Joins) list(ctx context.Context) (map[string][]Join, error) {
 }
 
 // joinOf returns which node a request let join, and false if it let none.
-func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, how Join, ok bool) {
+func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, how Joined, ok bool) {
 	if !issued(csr) {
-		return "", Join{}, false
+		return "", Joined{}, false
 	}
-	r := readRequest(csr)
-	if r.kind != join || r.fault != "" {
-		return "", Join{}, false
+	r := Read(csr)
+	if r.Kind != Join || r.Fault != "" {
+		return "", Joined{}, false
 	}
-	return r.wanted, Join{TokenID: r.tokenID, At: csr.CreationTimestamp.Time}, true
+	return r.Wanted, Joined{TokenID: r.TokenID, At: csr.CreationTimestamp.Time}, true
 }
 
 // issued reports whether somebody approved the request and it was signed.

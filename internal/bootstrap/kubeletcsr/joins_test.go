@@ -1,9 +1,8 @@
-package approval
+package kubeletcsr
 
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,42 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"machinist.dev/machinist/internal/bootstrap/kubeletcsr/csrtest"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// Rule: node-paired-by-token.
-func TestJoinsAreTheCertificatesThatWereIssuedForTokens(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	joins := NewJoins(w.WithWatch)
-	wantJoins := func(node string, want ...string) {
-		t.Helper()
-		got, err := joins.Of(t.Context(), node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ids []string
-		for _, j := range got {
-			ids = append(ids, j.TokenID)
-		}
-		if !slices.Equal(ids, want) {
-			t.Errorf("node %s was joined with the tokens %q, want %q", node, ids, want)
-		}
-	}
-	m := w.machine("m")
-	wantJoins(w.node("m"))
-	token := w.token(m)
-	id, _, _ := strings.Cut(token.Value, ".")
-	w.post(w.asToken(token), forClient(w.node("stranger")))
-	w.wantSigned(w.post(w.asToken(token), forClient(w.node("m"))), ReasonMachineJoins)
-	w.pair(m)
-	w.wantSigned(w.post(w.asNode(w.node("m")), forClient(w.node("m"))), ReasonNodeRenews)
-	wantJoins(w.node("m"), id)
-	wantJoins(w.node("stranger"))
-}
 
 // Rule: node-paired-by-token.
 func TestWhatIsNoJoin(t *testing.T) {
@@ -59,24 +29,24 @@ func TestWhatIsNoJoin(t *testing.T) {
 			Status: corev1.ConditionTrue}}
 		return csr
 	}
-	node, join, ok := joinOf(sign(forClient("n").byToken(t)))
-	if !ok || node != "n" || join != (Join{TokenID: "abcdef", At: asked}) {
+	node, join, ok := joinOf(sign(csrtest.ForClient("n").ByToken(t)))
+	if !ok || node != "n" || join != (Joined{TokenID: "abcdef", At: asked}) {
 		t.Fatalf("joinOf = %q, %+v, %t", node, join, ok)
 	}
 	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
-		"not decided":           forClient("n").byToken(t),
-		"by no bootstrapper":    sign(forClient("n").by(t, "system:bootstrap:abcdef")),
-		"by a node":             sign(forClient("n").byNode(t, "n")),
-		"by a person":           sign(forClient("n").by(t, "alice", "system:bootstrappers")),
-		"for no node":           sign(forClient("n", commonName("n")).byToken(t)),
-		"for more than a node":  sign(forClient("n", organizations("system:nodes", "system:masters")).byToken(t)),
-		"a serving certificate": sign(forServing("n", []string{"n"}, nil).byToken(t)),
-		"with other usages": sign(forClient("n",
-			usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).byToken(t)),
-		"approved and failed":     failed(sign(forClient("n").byToken(t))),
-		"approved, not signed":    bare(sign(forClient("n").byToken(t))),
-		"approved in false":       withdrawn(sign(forClient("n").byToken(t))),
-		"of no token that is one": sign(forClient("n").by(t, "system:bootstrap:abc", "system:bootstrappers")),
+		"not decided":           csrtest.ForClient("n").ByToken(t),
+		"by no bootstrapper":    sign(csrtest.ForClient("n").By(t, "system:bootstrap:abcdef")),
+		"by a node":             sign(csrtest.ForClient("n").ByNode(t, "n")),
+		"by a person":           sign(csrtest.ForClient("n").By(t, "alice", "system:bootstrappers")),
+		"for no node":           sign(csrtest.ForClient("n", csrtest.CommonName("n")).ByToken(t)),
+		"for more than a node":  sign(csrtest.ForClient("n", csrtest.Organizations("system:nodes", "system:masters")).ByToken(t)),
+		"a serving certificate": sign(csrtest.ForServing("n", []string{"n"}, nil).ByToken(t)),
+		"with other usages": sign(csrtest.ForClient("n",
+			csrtest.Usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).ByToken(t)),
+		"approved and failed":     failed(sign(csrtest.ForClient("n").ByToken(t))),
+		"approved, not signed":    bare(sign(csrtest.ForClient("n").ByToken(t))),
+		"approved in false":       withdrawn(sign(csrtest.ForClient("n").ByToken(t))),
+		"of no token that is one": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abc", "system:bootstrappers")),
 	} {
 		if node, join, ok := joinOf(csr); ok {
 			t.Errorf("%s: joinOf = %q, %+v", name, node, join)
@@ -137,7 +107,7 @@ func TestListsOfJoinsAreShared(t *testing.T) {
 	t.Parallel()
 	server := &pages{}
 	for _, name := range []string{"a", "b"} {
-		csr := forClient(name).byToken(t)
+		csr := csrtest.ForClient(name).ByToken(t)
 		csr.Status.Certificate = []byte("signed")
 		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
 			Status: corev1.ConditionTrue}}

@@ -1,4 +1,6 @@
-package approval
+// Package kubeletcsr reads the CertificateSigningRequests of kubelets: those to be decided about, and those with which
+// nodes have joined.
+package kubeletcsr
 
 import (
 	"bytes"
@@ -32,10 +34,11 @@ func Signers() []string {
 
 // Pending reports whether a request is for one of Signers and nobody has decided about it.
 func Pending(csr *certificatesv1.CertificateSigningRequest) bool {
-	return slices.Contains(Signers(), csr.Spec.SignerName) && len(csr.Status.Certificate) == 0 && !decided(csr)
+	return slices.Contains(Signers(), csr.Spec.SignerName) && len(csr.Status.Certificate) == 0 && !Decided(csr)
 }
 
-func decided(csr *certificatesv1.CertificateSigningRequest) bool {
+// Decided reports whether somebody has approved or denied a request, or it has failed.
+func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		switch c.Type {
 		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
@@ -45,63 +48,63 @@ func decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	})
 }
 
-// kind is why a kubelet asks.
-type kind int
+// Kind is why a kubelet asks.
+type Kind int
 
 const (
-	// other: asked by somebody who is no kubelet. It has no owner business here.
-	other kind = iota
-	// join: a client certificate, asked for with a bootstrap token.
-	join
-	// renewal: a client certificate, asked for by the node itself.
-	renewal
-	// serving: a serving certificate, asked for by the node itself.
-	serving
+	// NoKubelet: asked by somebody who is no kubelet. It has no owner business here.
+	NoKubelet Kind = iota
+	// Join: a client certificate, asked for with a bootstrap token.
+	Join
+	// Renewal: a client certificate, asked for by the node itself.
+	Renewal
+	// Serving: a serving certificate, asked for by the node itself.
+	Serving
 )
 
-// request is what a CertificateSigningRequest says, as far as it can be read.
-type request struct {
-	kind kind
-	// tokenID is that of the requester's bootstrap token, for a join.
-	tokenID string
-	// requester is the name of the node that asks, for the other kinds.
-	requester string
-	// wanted is the name of the node that the certificate must be for; empty if it is for none.
-	wanted string
-	// dns and ips are the names to serve under.
-	dns []string
-	ips []netip.Addr
-	// fault says why no kubelet asks like this; empty if one might.
-	fault string
+// Request is what a CertificateSigningRequest says, as far as it can be read.
+type Request struct {
+	Kind Kind
+	// TokenID is that of the requester's bootstrap token, for a join.
+	TokenID string
+	// Requester is the name of the node that asks, for the other kinds.
+	Requester string
+	// Wanted is the name of the node that the certificate must be for; empty if it is for none.
+	Wanted string
+	// DNS and ips are the names to serve under.
+	DNS []string
+	IPs []netip.Addr
+	// Fault says why no kubelet asks like this; empty if one might.
+	Fault string
 }
 
-// readRequest reads a request. Everything in it but the requester's name and groups comes from whoever made it.
-func readRequest(csr *certificatesv1.CertificateSigningRequest) request {
+// Read reads a request. Everything in it but the requester's name and groups comes from whoever made it.
+func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 	r := identify(csr)
-	if r.kind == other {
+	if r.Kind == NoKubelet {
 		return r
 	}
 	if err := r.readCertificateRequest(csr.Spec.Request); err != nil {
-		r.fault = err.Error()
+		r.Fault = err.Error()
 		return r
 	}
 	switch {
-	case r.wanted == "":
-		r.fault = "its subject is no node"
-	case r.kind != join && r.requester != r.wanted:
-		r.fault = fmt.Sprintf("node %s asks for the identity of node %s", r.requester, r.wanted)
-	case !usagesFit(csr.Spec.Usages, r.kind):
-		r.fault = "its usages are not those that a kubelet asks for"
-	case r.kind != serving && len(r.dns)+len(r.ips) > 0:
-		r.fault = "a client certificate has no alternative names"
-	case r.kind == serving && len(r.dns)+len(r.ips) == 0:
-		r.fault = "it names nothing to serve under"
+	case r.Wanted == "":
+		r.Fault = "its subject is no node"
+	case r.Kind != Join && r.Requester != r.Wanted:
+		r.Fault = fmt.Sprintf("node %s asks for the identity of node %s", r.Requester, r.Wanted)
+	case !usagesFit(csr.Spec.Usages, r.Kind):
+		r.Fault = "its usages are not those that a kubelet asks for"
+	case r.Kind != Serving && len(r.DNS)+len(r.IPs) > 0:
+		r.Fault = "a client certificate has no alternative names"
+	case r.Kind == Serving && len(r.DNS)+len(r.IPs) == 0:
+		r.Fault = "it names nothing to serve under"
 	}
 	return r
 }
 
 // identify tells who asks for what kind of certificate.
-func identify(csr *certificatesv1.CertificateSigningRequest) request {
+func identify(csr *certificatesv1.CertificateSigningRequest) Request {
 	in := func(group string) bool { return slices.Contains(csr.Spec.Groups, group) }
 	node, isNode := nodeOf(csr.Spec.Username)
 	isNode = isNode && in(nodesGroup)
@@ -109,13 +112,13 @@ func identify(csr *certificatesv1.CertificateSigningRequest) request {
 	isToken = isToken && in(bootstrappersGroup)
 	switch {
 	case csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && isToken:
-		return request{kind: join, tokenID: token}
+		return Request{Kind: Join, TokenID: token}
 	case csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && isNode:
-		return request{kind: renewal, requester: node}
+		return Request{Kind: Renewal, Requester: node}
 	case csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && isNode:
-		return request{kind: serving, requester: node}
+		return Request{Kind: Serving, Requester: node}
 	}
-	return request{}
+	return Request{}
 }
 
 // nodeOf returns the name of the node that a user is, if it can be one's name.
@@ -133,15 +136,15 @@ var (
 	extensionAlternative  = asn1.ObjectIdentifier{2, 5, 29, 17}
 )
 
-// maxRequest is many times what a kubelet sends. The API server admits a megabyte, and to verify a signature made
+// MaxRequest is many times what a kubelet sends. The API server admits a megabyte, and to verify a signature made
 // with a key of that size would keep a processor busy for hours.
-const maxRequest = 16 << 10
+const MaxRequest = 16 << 10
 
 // readCertificateRequest reads the PEM of a request. What a kubelet never puts into one is an error, even if today's
 // signer would leave it out of the certificate.
-func (r *request) readCertificateRequest(data []byte) error {
-	if len(data) > maxRequest {
-		return fmt.Errorf("it has more than %d bytes, which no kubelet's has", maxRequest)
+func (r *Request) readCertificateRequest(data []byte) error {
+	if len(data) > MaxRequest {
+		return fmt.Errorf("it has more than %d bytes, which no kubelet's has", MaxRequest)
 	}
 	block, rest := pem.Decode(data)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(bytes.TrimSpace(rest)) > 0 {
@@ -163,7 +166,7 @@ func (r *request) readCertificateRequest(data []byte) error {
 			return errors.New("its subject has more than a node's name and the organization " + nodesGroup)
 		}
 	}
-	r.wanted, _ = nodeOf(parsed.Subject.CommonName)
+	r.Wanted, _ = nodeOf(parsed.Subject.CommonName)
 	if commonNames != 1 || organizations != 1 {
 		return errors.New("its subject is not one name in the organization " + nodesGroup)
 	}
@@ -174,7 +177,7 @@ func (r *request) readCertificateRequest(data []byte) error {
 }
 
 // readAlternatives reads the alternative names, the one extension that a kubelet uses.
-func (r *request) readAlternatives(parsed *x509.CertificateRequest) error {
+func (r *Request) readAlternatives(parsed *x509.CertificateRequest) error {
 	if len(parsed.EmailAddresses) > 0 || len(parsed.URIs) > 0 {
 		return errors.New("its alternative names are not only DNS names and IP addresses")
 	}
@@ -195,10 +198,10 @@ func (r *request) readAlternatives(parsed *x509.CertificateRequest) error {
 		if !ok {
 			return errors.New("its alternative names cannot be read")
 		}
-		r.ips = append(r.ips, address.Unmap())
+		r.IPs = append(r.IPs, address.Unmap())
 	}
-	r.dns = parsed.DNSNames
-	if named != len(r.dns)+len(r.ips) {
+	r.DNS = parsed.DNSNames
+	if named != len(r.DNS)+len(r.IPs) {
 		return errors.New("its alternative names are not only DNS names and IP addresses")
 	}
 	return nil
@@ -206,9 +209,9 @@ func (r *request) readAlternatives(parsed *x509.CertificateRequest) error {
 
 // usagesFit reports whether the usages are those of a kubelet: with keys that can, kubelets also ask for the
 // encipherment of keys.
-func usagesFit(usages []certificatesv1.KeyUsage, k kind) bool {
+func usagesFit(usages []certificatesv1.KeyUsage, k Kind) bool {
 	purpose := certificatesv1.UsageClientAuth
-	if k == serving {
+	if k == Serving {
 		purpose = certificatesv1.UsageServerAuth
 	}
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, purpose,

@@ -33,10 +33,10 @@ var (
 		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500,
 		simulation.HealthChecks: 200, simulation.Safety: 200,
 	}, faults: 3}
-	full = usual{plans: 270_000, runs: map[simulation.Group]int{
+	full = usual{plans: 235_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000,
 		simulation.HealthChecks: 2_000, simulation.Safety: 2_000,
-	}, faults: 60}
+	}, faults: 45}
 )
 
 // faultsOfPairs is how many single faults are tried for each scenario under two semantics of the cloud at once.

@@ -33,7 +33,7 @@ controlplane: ## Build etcd, kube-apiserver and the rest of a control plane into
 
 .PHONY: demo
 demo: controlplane build ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and ends
-	bin/machinist demo $(ARGS)
+	bin/machinist-demo $(ARGS)
 
 # Where bytes are counted, the race detector is off: it drops pooled objects at random.
 .PHONY: test

@@ -42,6 +42,5 @@ func root() *cobra.Command {
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl machinist"}
 	}
 	cmd.AddCommand(cli.Commands(cli.NewEnv(os.Stdout, os.Stderr))...)
-	cmd.AddCommand(demoCommand())
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -26,8 +27,8 @@ type Options struct {
 	Bare bool
 	// SeparateTarget runs a second control plane as the target cluster. A scenario that needs one has it anyway.
 	SeparateTarget bool
-	// Provider is whose machines are shown. Default: Sim.
-	Provider Provider
+	// Backend is the cloud whose machines are shown, with its provider. By default it is the simulated cloud.
+	Backend stack.Backend
 	// Dir keeps logs and data there; by default they go with the demo.
 	Dir string
 	// Out is where the demo shows itself. Terminal says that it is one, so that lines can be drawn over.
@@ -42,12 +43,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if story != nil && o.Provider == AzureFake {
-		return errors.New("the scenarios break the simulated cloud in ways that the Azure in memory does not know")
+	if story != nil && o.Backend != nil {
+		return errors.New("the scenarios break the simulated cloud in ways that other clouds do not know")
 	}
 	begun := time.Now()
 	screen := newScreen(o.Out, o.Terminal)
-	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Azure: o.Provider == AzureFake,
+	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Backend: o.Backend,
 		Metrics: true, Output: screen}
 	if story != nil {
 		story.arrange(&options)
@@ -114,7 +115,7 @@ func instructions(s *stack.Stack) string {
 // tools are the lines that make kubectl and machinist work in a shell.
 func tools(s *stack.Stack) string {
 	return fmt.Sprintf("  export KUBECONFIG=%s\n  alias kubectl=%s machinist=%s\n", s.Control.Kubeconfig(),
-		s.Control.Kubectl(), self())
+		s.Control.Kubectl(), machinist())
 }
 
 // elsewhere tells where the nodes and the metrics are.
@@ -129,10 +130,10 @@ func elsewhere(s *stack.Stack) string {
 	return text.String()
 }
 
-// self is how this program is called from another folder.
-func self() string {
+// machinist is how the program for users is called from another folder. It is beside this one.
+func machinist() string {
 	if path, err := os.Executable(); err == nil {
-		return path
+		return filepath.Join(filepath.Dir(path), "machinist")
 	}
 	return "machinist"
 }

@@ -1,2 +1,2 @@
-// Package demo is `machinist demo`: a whole Machinist with a sample fleet on this machine, to check or to tour.
+// Package demo is the program machinist-demo: a whole Machinist with a sample fleet on this machine, to watch or to tour.
 package demo

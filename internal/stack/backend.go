@@ -3,57 +3,111 @@ package stack
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// backend is a cloud and its provider.
-type backend struct {
-	// driver is the provider's name, program that of its process and cloud that of the cloud's.
-	driver, program, cloud string
-	// start starts the cloud and returns when it serves.
-	start func(context.Context) error
-	// args are the provider's flags that lead it to the cloud at an address.
-	args func(cloudURL string) []string
-	// credentials are what a Secret of the example fleet has to hold.
-	credentials func() map[string]string
-	// fleet is the example fleet.
-	fleet examples.Set
-	// left asks the cloud how many instances there are, and how many there ever were.
-	left func(context.Context) (live, made int, err error)
-}
-
-func (s *Stack) newBackend() backend {
-	if s.options.Azure {
-		return s.azureBackend()
-	}
-	return backend{
-		driver: driver.Name, program: Provider, cloud: cloud, start: s.startCloud,
-		args:        func(cloudURL string) []string { return []string{"--cloud-endpoint=" + cloudURL} },
-		credentials: func() map[string]string { return map[string]string{"token": s.cloudToken} },
-		fleet:       examples.Sim,
-		left: func(ctx context.Context) (live, made int, err error) {
-			admin, err := s.CloudAdmin()
-			if err != nil {
-				return 0, 0, err
-			}
-			statistics, err := admin.Statistics(ctx)
-			if err != nil {
-				return 0, 0, fmt.Errorf("ask the cloud what is left: %w", err)
-			}
-			return statistics.InstancesLive, statistics.InstancesCreated, nil
-		},
-	}
+// Backend is a cloud for a Stack and the provider of its machines. A provider that is a module of its own brings one,
+// for its demo and its tests.
+type Backend interface {
+	// Driver is the provider's name, Program that of its process's program and Cloud that of the cloud's.
+	Driver() string
+	Program() string
+	Cloud() string
+	// Start starts the cloud by Stack.StartCloud and returns its address when it serves.
+	Start(ctx context.Context, s *Stack) (url string, err error)
+	// Args are the provider's flags that lead it to the cloud at an address.
+	Args(cloudURL string) []string
+	// Credentials are what a Secret of the example fleet has to hold.
+	Credentials() map[string]string
+	// Fleet is the example fleet.
+	Fleet() examples.Set
+	// Left asks the cloud how many instances, or parts of one, there are, and how many there ever were.
+	Left(ctx context.Context) (live, made int, err error)
 }
 
 // Fleet is the example fleet for the stack's cloud.
-func (s *Stack) Fleet() examples.Set { return s.backend.fleet }
+func (s *Stack) Fleet() examples.Set { return s.backend.Fleet() }
 
 // Credentials are those of the stack's cloud, as a Secret has them.
-func (s *Stack) Credentials() map[string]string { return s.backend.credentials() }
+func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
 // CloudLeft asks the cloud how many instances, or parts of one, there are, and how many there ever were.
 func (s *Stack) CloudLeft(ctx context.Context) (live, made int, err error) {
-	return s.backend.left(ctx)
+	return s.backend.Left(ctx)
+}
+
+// StartCloud starts the program of the stack's cloud and waits, a minute at most, until ready returns no error.
+func (s *Stack) StartCloud(ctx context.Context, args []string, ready func(context.Context) error) error {
+	name := s.backend.Cloud()
+	s.Cloud = &process.Process{Name: name, Path: filepath.Join(s.options.BinDir, name), Dir: s.dir, Args: args,
+		Ended: s.reportEnd}
+	if err := s.Cloud.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return s.Cloud.Await(ctx, ready)
+}
+
+func (s *Stack) reportEnd(p *process.Process, err error) {
+	s.printf("%s ended by itself: %v; see %s", p.Name, err, p.LogPath())
+}
+
+// simulated is the simulated cloud of a stack, and its provider.
+type simulated struct{ stack *Stack }
+
+func (simulated) Driver() string      { return driver.Name }
+func (simulated) Program() string     { return Provider }
+func (simulated) Cloud() string       { return cloud }
+func (simulated) Fleet() examples.Set { return examples.Sim }
+
+func (simulated) Args(cloudURL string) []string { return []string{"--cloud-endpoint=" + cloudURL} }
+
+func (b simulated) Credentials() map[string]string {
+	return map[string]string{"token": b.stack.cloudToken}
+}
+
+// Start implements Backend. Started again, the cloud gets the same address.
+func (b simulated) Start(ctx context.Context, s *Stack) (url string, err error) {
+	addressFile := filepath.Join(s.dir, "simcloud.address")
+	for file, token := range map[string]string{"token": s.cloudToken, "admin-token": s.adminToken} {
+		if err := os.WriteFile(filepath.Join(s.dir, file), []byte(token), 0o600); err != nil {
+			return "", fmt.Errorf("write the token of the simulated cloud: %w", err)
+		}
+	}
+	err = s.StartCloud(ctx, []string{
+		"--listen=127.0.0.1:0",
+		"--state-dir=" + filepath.Join(s.dir, "simcloud"),
+		"--token-file=" + filepath.Join(s.dir, "token"),
+		"--admin-token-file=" + filepath.Join(s.dir, "admin-token"),
+		"--address-file=" + addressFile,
+	}, func(context.Context) error {
+		address, err := os.ReadFile(addressFile)
+		url = "http://" + strings.TrimSpace(string(address))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	s.Cloud.Args[0] = "--listen=" + strings.TrimPrefix(url, "http://")
+	return url, nil
+}
+
+func (b simulated) Left(ctx context.Context) (live, made int, err error) {
+	admin, err := b.stack.CloudAdmin()
+	if err != nil {
+		return 0, 0, err
+	}
+	statistics, err := admin.Statistics(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask the cloud what is left: %w", err)
+	}
+	return statistics.InstancesLive, statistics.InstancesCreated, nil
 }

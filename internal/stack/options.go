@@ -15,8 +15,8 @@ type Options struct {
 	// BinDir is where machinist-manager, the provider's program and that of its cloud are. By default the folder of the
 	// running program.
 	BinDir string
-	// Azure runs the Azure provider and an Azure in memory in place of the simulated cloud and its provider.
-	Azure bool
+	// Backend is the cloud, with its provider. By default it is the simulated cloud.
+	Backend Backend
 	// SeparateTarget runs a second control plane as the target cluster. By default one cluster is both.
 	SeparateTarget bool
 	// NoTarget tells the two processes that there is no target cluster.

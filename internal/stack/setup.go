@@ -46,8 +46,8 @@ func (s *Stack) allow(ctx context.Context) error {
 	}{
 		{control, Manager, config.ManagerControl},
 		{target, Manager, config.ManagerTarget},
-		{control, s.backend.program, config.ProviderControl},
-		{target, s.backend.program, config.ProviderTarget},
+		{control, s.backend.Program(), config.ProviderControl},
+		{target, s.backend.Program(), config.ProviderTarget},
 	} {
 		if s.options.NoTarget && (grant.role == config.ManagerTarget || grant.role == config.ProviderTarget) {
 			continue
@@ -56,7 +56,7 @@ func (s *Stack) allow(ctx context.Context) error {
 		if grant.role == config.ManagerTarget || grant.role == config.ProviderTarget {
 			everywhere = ""
 		}
-		for _, role := range grant.role.For(s.backend.driver, s.options.Namespace) {
+		for _, role := range grant.role.For(s.backend.Driver(), s.options.Namespace) {
 			if err := allow(ctx, grant.c, role, grant.user, everywhere); err != nil {
 				return fmt.Errorf("give %s to %s: %w", grant.role, grant.user, err)
 			}

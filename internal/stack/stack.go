@@ -47,13 +47,12 @@ type Stack struct {
 	Cloud, Manager, Provider *process.Process
 
 	options    Options
-	backend    backend
+	backend    Backend
 	dir        string
 	temporary  bool
 	cloudURL   string
 	cloudToken string
 	adminToken string
-	azure      *azureEndpoint
 	// metrics are the addresses of the metrics, by the names of the processes.
 	metrics map[string]string
 }
@@ -62,7 +61,9 @@ type Stack struct {
 // admitted. When it fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{options: o, metrics: map[string]string{}}
-	s.backend = s.newBackend()
+	if s.backend = o.Backend; s.backend == nil {
+		s.backend = simulated{s}
+	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -76,9 +77,11 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.startControlPlanes(ctx); err != nil {
 		return err
 	}
-	if err := s.backend.start(ctx); err != nil {
+	var err error
+	if s.cloudURL, err = s.backend.Start(ctx, s); err != nil {
 		return err
 	}
+	s.printf("%s serves on %s", s.backend.Cloud(), s.cloudURL)
 	control, err := s.ControlClient()
 	if err != nil {
 		return err
@@ -96,8 +99,8 @@ func (s *Stack) start(ctx context.Context) error {
 	if s.options.CloudProxy != nil {
 		cloudURL = s.options.CloudProxy(cloudURL)
 	}
-	program := s.backend.program
-	if s.Provider, err = s.newProcess(program, program, s.options.providerArgs(s.backend.args(cloudURL))); err != nil {
+	program := s.backend.Program()
+	if s.Provider, err = s.newProcess(program, program, s.options.providerArgs(s.backend.Args(cloudURL))); err != nil {
 		return err
 	}
 	if s.options.Bare {
@@ -107,7 +110,7 @@ func (s *Stack) start(ctx context.Context) error {
 		if err := s.addWebhook(ctx, s.Manager, config.ManagerWebhook()); err != nil {
 			return err
 		}
-		if err := s.addWebhook(ctx, s.Provider, config.ProviderWebhook(s.backend.driver)); err != nil {
+		if err := s.addWebhook(ctx, s.Provider, config.ProviderWebhook(s.backend.Driver())); err != nil {
 			return err
 		}
 	}
@@ -153,7 +156,7 @@ func (s *Stack) prepare() error {
 		}
 		s.options.BinDir = filepath.Dir(self)
 	}
-	for _, name := range []string{Manager, s.backend.program, s.backend.cloud} {
+	for _, name := range []string{Manager, s.backend.Program(), s.backend.Cloud()} {
 		if _, err := os.Stat(filepath.Join(s.options.BinDir, name)); err != nil {
 			return fmt.Errorf("the program %s is missing beside this one (make build): %w", name, err)
 		}
@@ -184,7 +187,7 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 
 // NewProvider prepares another provider process, a candidate for the same lease, which the caller starts and stops.
 func (s *Stack) NewProvider(name string, args ...string) (*process.Process, error) {
-	return s.newProcess(s.backend.program, name, append(s.backend.args(s.cloudURL), args...))
+	return s.newProcess(s.backend.Program(), name, append(s.backend.Args(s.cloudURL), args...))
 }
 
 // NewManager prepares another manager process, a candidate for the same lease, which the caller starts and stops.

@@ -70,9 +70,9 @@ func (s *Stack) awaitWebhooks(ctx context.Context) error {
 			ClassRef: &v1beta1.LocalRef{Name: "probe"},
 			Node:     v1beta1.NodeTemplate{Labels: map[string]string{v1beta1.NodeLabelMachine: "probe"}},
 		}}},
-		{s.Provider, "class." + s.backend.driver + ".machinist.dev",
+		{s.Provider, "class." + s.backend.Driver() + ".machinist.dev",
 			&v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{
-				Provider: s.backend.driver, ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")},
+				Provider: s.backend.Driver(), ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")},
 			}}},
 	} {
 		if err := probe.p.Await(ctx, func(ctx context.Context) error {

@@ -31,11 +31,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// What `machinist demo --bare` prints is run in a shell, with control and target cluster being two.
+// What `machinist-demo --bare` prints is run in a shell, with control and target cluster being two.
 //
 // Rule: metrics-need-authorization.
 func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
-	bare := newShell(t, "", filepath.Join(binDir(t), "machinist")+" demo --bare --separate-target --dir "+
+	bare := newShell(t, "", filepath.Join(binDir(t), "machinist-demo")+" --bare --separate-target --dir "+
 		filepath.Join(t.TempDir(), "bare"), nil)
 	text := bare.until("Ctrl-C ends everything")
 

@@ -143,7 +143,7 @@ func TestTheDemosCloudIsUsedAsItsPageSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := fenced(string(page), "sh")
-	if len(blocks) < 4 || blocks[0] != "bin/machinist demo --dir /tmp/demo\n" {
+	if len(blocks) < 4 || blocks[0] != "bin/machinist-demo --dir /tmp/demo\n" {
 		t.Fatalf("the page's blocks for a shell are %q", blocks)
 	}
 	dir, root := filepath.Join(t.TempDir(), "demo"), filepath.Dir(binDir(t))

@@ -19,21 +19,21 @@ import (
 // Rules: failing-revision-stops, outage-stops-owners, freeze-is-reported, clocks-restart-after-outage,
 // health-clock-starts-late, meltdown-stops-remediation.
 func TestTheDemoScenarios(t *testing.T) {
-	forms := [][]string{{"demo", "--scenario", "drain", "--separate-target"}}
+	forms := [][]string{{"--scenario", "drain", "--separate-target"}}
 	for _, name := range demo.ScenarioNames() {
-		forms = append(forms, []string{"demo", "--scenario", name})
+		forms = append(forms, []string{"--scenario", name})
 	}
 	for _, args := range forms {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
 			begun := time.Now()
 			var out bytes.Buffer
-			cmd := exec.Command(filepath.Join(binDir(t), "machinist"), args...)
+			cmd := exec.Command(filepath.Join(binDir(t), "machinist-demo"), args...)
 			cmd.Stdout, cmd.Stderr = &out, &out
 			err := cmd.Run()
 			t.Logf("after %s:\n%s", time.Since(begun).Round(time.Second), out.String())
 			if err != nil {
-				t.Errorf("machinist %s: %v", strings.Join(args, " "), err)
+				t.Errorf("machinist-demo %s: %v", strings.Join(args, " "), err)
 			}
 		})
 	}
@@ -41,7 +41,7 @@ func TestTheDemoScenarios(t *testing.T) {
 
 // Who mistypes a scenario is reported the names, before anything is started.
 func TestAnUnknownScenarioIsRefusedWithTheNames(t *testing.T) {
-	out, err := exec.Command(filepath.Join(binDir(t), "machinist"), "demo", "--scenario", "no-such").CombinedOutput()
+	out, err := exec.Command(filepath.Join(binDir(t), "machinist-demo"), "--scenario", "no-such").CombinedOutput()
 	if err == nil {
 		t.Error("it ended without an error")
 	}

@@ -17,16 +17,16 @@ import (
 // The demo's tour is the shortest proof that everything works together.
 func TestTheDemoTour(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"demo", "--once"}, {"demo", "--once", "--separate-target"}} {
+	for _, args := range [][]string{{"--once"}, {"--once", "--separate-target"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			begun := time.Now()
 			var out bytes.Buffer
-			cmd := exec.Command(filepath.Join(binDir(t), "machinist"), args...)
+			cmd := exec.Command(filepath.Join(binDir(t), "machinist-demo"), args...)
 			cmd.Stdout, cmd.Stderr = &out, &out
 			err := cmd.Run()
 			t.Logf("after %s:\n%s", time.Since(begun).Round(time.Second), out.String())
 			if err != nil {
-				t.Errorf("machinist %s: %v", strings.Join(args, " "), err)
+				t.Errorf("machinist-demo %s: %v", strings.Join(args, " "), err)
 			}
 			// Kubernetes' garbage collector looks for kinds that it does not know every 30 seconds. Here it knows ours from the
 			// beginning: the deletion takes a second or so, and never as long as that.
@@ -52,7 +52,7 @@ func TestTheDemoIsInterruptedAsItStarts(t *testing.T) {
 		{"--separate-target", "Stopped before everything was up.", 0},
 		{"--once", "Error: interrupted before everything was up", 1},
 	} {
-		cmd := exec.Command(filepath.Join(binDir(t), "machinist"), "demo", tc.flag)
+		cmd := exec.Command(filepath.Join(binDir(t), "machinist-demo"), tc.flag)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

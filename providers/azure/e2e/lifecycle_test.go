@@ -27,6 +27,7 @@ import (
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/azure/backend"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -40,6 +41,7 @@ type azure struct {
 	*stack.Stack
 	*testing.T
 	control, target client.WithWatch
+	cloud           *backend.Azure
 }
 
 func start(t *testing.T, o stack.Options) *azure {
@@ -49,7 +51,8 @@ func start(t *testing.T, o stack.Options) *azure {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Azure, o.BinDir, o.Dir, o.Output = true, bin, filepath.Join(t.TempDir(), "stack"), writer{t}
+	cloud := &backend.Azure{}
+	o.Backend, o.BinDir, o.Dir, o.Output = cloud, bin, filepath.Join(t.TempDir(), "stack"), writer{t}
 	s, err := stack.Start(context.Background(), o)
 	if err != nil {
 		t.Fatalf("start the stack: %v", err)
@@ -65,7 +68,7 @@ func start(t *testing.T, o stack.Options) *azure {
 			t.Errorf("stop the stack: %v", err)
 		}
 	})
-	a := &azure{Stack: s, T: t}
+	a := &azure{Stack: s, T: t, cloud: cloud}
 	if a.control, err = s.ControlClient(); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +154,7 @@ func TestAFleetLivesAtAzure(t *testing.T) {
 // leftovers.
 func TestACrashAndLostAnswersMakeNoTwins(t *testing.T) {
 	a := start(t, stack.Options{})
-	heal, err := a.AzureFault(t.Context(), map[string]any{"operation": "VirtualMachines_CreateOrUpdate",
+	heal, err := a.cloud.Fault(t.Context(), map[string]any{"operation": "VirtualMachines_CreateOrUpdate",
 		"loseAnswer": true, "times": 2})
 	if err != nil {
 		t.Fatal(err)
@@ -270,9 +273,9 @@ func (a *azure) running(class string) []v1beta1.Machine {
 	return list.Items
 }
 
-func (a *azure) state() *stack.AzureState {
+func (a *azure) state() *backend.State {
 	a.Helper()
-	state, err := a.AzureState(a.Context())
+	state, err := a.cloud.State(a.Context())
 	if err != nil {
 		a.Fatal(err)
 	}

@@ -1,0 +1,6 @@
+// Command machinist-demo runs a whole Machinist on this machine, with a simulated cloud and a sample fleet.
+package main
+
+import "machinist.dev/machinist/internal/demo"
+
+func main() { demo.Main(demo.Sim, nil) }

@@ -1,0 +1,151 @@
+// Package backend runs the Azure provider on an Azure in memory, for its demo and its tests.
+package backend
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/providers/azure/driver"
+)
+
+// Azure is an Azure in memory, in a process of its own, and the provider of its machines.
+type Azure struct{ endpoint endpoint }
+
+// endpoint is what the Azure in memory writes down when it serves.
+type endpoint struct {
+	URL          string `json:"url"`
+	CAFile       string `json:"caFile"`
+	AdminKey     string `json:"adminKey"`
+	Tenant       string `json:"tenantID"`
+	Subscription string `json:"subscriptionID"`
+	Client       string `json:"clientID"`
+	Secret       string `json:"clientSecret"`
+}
+
+// State is what the Azure in memory tells its operator.
+type State struct {
+	// Resources are virtual machines, disks, interfaces and addresses, each as "<type>/<group>/<name>".
+	Resources []string `json:"resources"`
+	// Made is how many virtual machines there have ever been.
+	Made int `json:"made"`
+	// Tags and Sizes are the virtual machines' by their names.
+	Tags  map[string]map[string]string `json:"tags"`
+	Sizes map[string]string            `json:"sizes"`
+}
+
+// Driver implements stack.Backend.
+func (*Azure) Driver() string { return driver.Name }
+
+// Program implements stack.Backend.
+func (*Azure) Program() string { return "machinist-provider-azure" }
+
+// Cloud implements stack.Backend.
+func (*Azure) Cloud() string { return "fakeazure" }
+
+// Fleet implements stack.Backend.
+func (*Azure) Fleet() examples.Set { return examples.Azure }
+
+// Args implements stack.Backend.
+func (a *Azure) Args(cloudURL string) []string {
+	return []string{
+		"--azure-cloud=Private", "--azure-authority-host=" + cloudURL + "/", "--azure-resource-manager=" + cloudURL,
+		"--azure-ca-file=" + a.endpoint.CAFile, "--azure-create-settle=5s",
+	}
+}
+
+// Credentials implements stack.Backend.
+func (a *Azure) Credentials() map[string]string {
+	return map[string]string{
+		"tenantID": a.endpoint.Tenant, "subscriptionID": a.endpoint.Subscription, "clientID": a.endpoint.Client,
+		"clientSecret": a.endpoint.Secret,
+	}
+}
+
+// Start implements stack.Backend.
+func (a *Azure) Start(ctx context.Context, s *stack.Stack) (url string, err error) {
+	dir := filepath.Join(s.Dir(), a.Cloud())
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the folder of the Azure in memory: %w", err)
+	}
+	err = s.StartCloud(ctx, []string{"--dir=" + dir, "--listen=127.0.0.1:0"}, func(context.Context) error {
+		raw, err := os.ReadFile(filepath.Join(dir, "endpoint.json"))
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(raw, &a.endpoint)
+	})
+	return a.endpoint.URL, err
+}
+
+// Left implements stack.Backend.
+func (a *Azure) Left(ctx context.Context) (live, made int, err error) {
+	state, err := a.State(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return len(state.Resources), state.Made, nil
+}
+
+// State asks the Azure in memory what there is.
+func (a *Azure) State(ctx context.Context) (*State, error) {
+	state := &State{}
+	return state, a.ask(ctx, http.MethodGet, "state", nil, state)
+}
+
+// Fault makes calls to the Azure in memory fail until the returned function is called. fault is as its operator
+// writes one.
+func (a *Azure) Fault(ctx context.Context, fault any) (end func() error, err error) {
+	var id int
+	if err := a.ask(ctx, http.MethodPost, "faults", fault, &id); err != nil {
+		return nil, err
+	}
+	return func() error {
+		return a.ask(context.WithoutCancel(ctx), http.MethodDelete, fmt.Sprintf("faults/%d", id), nil, &id)
+	}, nil
+}
+
+func (a *Azure) ask(ctx context.Context, method, path string, send, receive any) error {
+	if a.endpoint.URL == "" {
+		return errors.New("the Azure in memory was not started")
+	}
+	pem, err := os.ReadFile(a.endpoint.CAFile)
+	if err != nil {
+		return fmt.Errorf("read the certificate of the Azure in memory: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	body, err := json.Marshal(send)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, a.endpoint.URL+"/fake/"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+a.endpoint.AdminKey)
+	response, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(request)
+	if err != nil {
+		return fmt.Errorf("ask the Azure in memory: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
+		return fmt.Errorf("the Azure in memory answers %s: %s", response.Status, strings.TrimSpace(string(text)))
+	}
+	return json.NewDecoder(response.Body).Decode(receive)
+}

@@ -44,11 +44,11 @@ func (e *Env) Connect() (*Cluster, error) {
 	if err := e.checkKubeconfig(); err != nil {
 		return nil, err
 	}
-	namespace, _, err := e.config.ToRawKubeConfigLoader().Namespace()
+	namespace, _, err := e.clientConfig().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	config, err := e.config.ToRESTConfig()
+	config, err := e.clientConfig().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Env is what all commands share: where they write, how, and which cluster they ask.
@@ -28,12 +28,15 @@ type Env struct {
 	// Now is the clock that ages are reported by.
 	Now func() time.Time
 
-	config *genericclioptions.ConfigFlags
+	// rules say which kubeconfig is read, and overrides what flags put in place of its content.
+	rules     *clientcmd.ClientConfigLoadingRules
+	overrides *clientcmd.ConfigOverrides
 }
 
 // NewEnv returns the environment of a command that writes to these two, as the process's variables want it.
 func NewEnv(out, err io.Writer) *Env {
-	e := &Env{Out: out, Err: err, Plain: true, Now: time.Now, config: genericclioptions.NewConfigFlags(true)}
+	e := &Env{Out: out, Err: err, Plain: true, Now: time.Now, rules: clientcmd.NewDefaultClientConfigLoadingRules(),
+		overrides: &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		e.Terminal = true
 		e.Width, _, _ = term.GetSize(int(file.Fd()))
@@ -53,19 +56,20 @@ func isUTF8(locale string) bool {
 // Add gives a command the flags that kubectl has for choosing a cluster, context, user and namespace, for itself and
 // the commands under it.
 func (e *Env) Add(cmd *cobra.Command) *cobra.Command {
-	e.config.AddFlags(cmd.PersistentFlags())
-	for _, rare := range []string{"as", "as-uid", "as-group", "as-user-extra", "cache-dir", "certificate-authority",
-		"client-certificate",
-		"client-key", "cluster", "disable-compression", "insecure-skip-tls-verify", "server", "tls-server-name",
-		"token", "user"} {
-		hide(cmd.PersistentFlags(), rare)
-	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&e.rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
+	clientcmd.BindOverrideFlags(e.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	flags.VisitAll(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "kubeconfig", clientcmd.FlagContext, clientcmd.FlagNamespace, clientcmd.FlagTimeout:
+		default:
+			flag.Hidden = true // It works, and hardly anybody needs it.
+		}
+	})
 	return cmd
 }
 
-// hide keeps a flag working and leaves it out of the help.
-func hide(flags *pflag.FlagSet, name string) {
-	if flag := flags.Lookup(name); flag != nil {
-		flag.Hidden = true
-	}
+// clientConfig is what the kubeconfig and the flags say.
+func (e *Env) clientConfig() clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(e.rules, e.overrides)
 }

@@ -16,13 +16,13 @@ import (
 // checkKubeconfig returns an error where no cluster is chosen. client-go would then ask http://localhost:8080, which
 // nobody means.
 func (e *Env) checkKubeconfig() error {
-	if isSet(e.config.APIServer) {
+	if e.overrides.ClusterInfo.Server != "" {
 		return nil
 	}
-	loader := e.config.ToRawKubeConfigLoader()
-	if isSet(e.config.KubeConfig) {
-		if _, err := os.Stat(*e.config.KubeConfig); err != nil {
-			return fmt.Errorf("--kubeconfig=%s: %w", *e.config.KubeConfig, missing(err))
+	loader := e.clientConfig()
+	if path := e.rules.ExplicitPath; path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("--kubeconfig=%s: %w", path, missing(err))
 		}
 	} else if files := loader.ConfigAccess().GetLoadingPrecedence(); !slices.ContainsFunc(files, exists) {
 		switch _, err := rest.InClusterConfig(); {
@@ -39,17 +39,17 @@ func (e *Env) checkKubeconfig() error {
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	if config.CurrentContext != "" || isSet(e.config.Context) || isSet(e.config.ClusterName) {
+	if config.CurrentContext != "" || e.overrides.CurrentContext != "" || e.overrides.Context.Cluster != "" {
 		return nil // A context that does not exist is client-go's error.
 	}
 	if _, err := rest.InClusterConfig(); err == nil {
 		return nil
 	}
 	where := "--kubeconfig"
-	if !isSet(e.config.KubeConfig) {
+	if e.rules.ExplicitPath == "" {
 		where = "the kubeconfig " + strings.Join(loader.ConfigAccess().GetLoadingPrecedence(), ", ")
 	} else {
-		where += "=" + *e.config.KubeConfig
+		where += "=" + e.rules.ExplicitPath
 	}
 	if len(config.Contexts) == 0 {
 		return fmt.Errorf("%s: there is no context in it", where)
@@ -57,8 +57,6 @@ func (e *Env) checkKubeconfig() error {
 	return fmt.Errorf("%s: no context is chosen; choose one with --context: %s", where,
 		strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
 }
-
-func isSet(flag *string) bool { return flag != nil && *flag != "" }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -68,7 +68,7 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	explicit := p.env.config.Namespace != nil && *p.env.config.Namespace != ""
+	explicit := p.env.overrides.Context.Namespace != ""
 	view := &plans{Kind: "RolloutPlans", Items: []*preview.Plan{}}
 	for _, doc := range documents.deployments {
 		switch {

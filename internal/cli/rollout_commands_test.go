@@ -172,7 +172,7 @@ func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	f := newRolledFleet(t, 1)
 	e := NewEnv(&strings.Builder{}, &strings.Builder{})
 	path := env.ControlPlane().Kubeconfig()
-	e.config.KubeConfig, e.config.Namespace = &path, &f.namespace
+	e.rules.ExplicitPath, e.overrides.Context.Namespace = path, f.namespace
 	c, err := e.Connect()
 	f.must(err)
 	read := f.deployment()

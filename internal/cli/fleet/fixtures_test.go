@@ -23,7 +23,8 @@ var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
 func said(kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(since)}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(since),
+		ObservedGeneration: 1}
 }
 
 const on, off = metav1.ConditionTrue, metav1.ConditionFalse
@@ -39,7 +40,8 @@ func deployment(name string, replicas int32, conditions ...metav1.Condition) v1b
 			CreationTimestamp: ago(time.Hour)},
 		Spec: v1beta1.MachineDeploymentSpec{Replicas: &replicas},
 	}
-	d.Status.ObservedGeneration, d.Status.CurrentRevision, d.Status.AvailableReplicas = 1, 2, replicas
+	d.Status.ObservedGeneration, d.Status.CurrentRevision = 1, 2
+	d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = replicas, replicas, replicas
 	d.Status.Conditions = append([]metav1.Condition{said(v1beta1.ConditionRollingOut, off, v1beta1.ReasonRolloutComplete,
 		"", time.Hour)}, conditions...)
 	return d

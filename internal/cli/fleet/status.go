@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"machinist.dev/machinist/internal/cli/rollout"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,8 +60,7 @@ type Scaled struct {
 	Deleting  int   `json:"deleting"`
 	// Strategy is that of a deployment.
 	Strategy string `json:"strategy,omitempty"`
-	// Rollout is Complete, or what it is instead: RollingOut, Waiting (for people), Paused, Frozen, Failing, Scaling,
-	// NotReady, Deleting, or Unknown. Of a set it is AsDeclared, or Frozen, ReplicaFailure, Scaling or NotReady.
+	// Rollout is a rollout.State, or NotReady. Of a set it is AsDeclared, or Frozen, ReplicaFailure, Scaling or NotReady.
 	Rollout string `json:"rollout"`
 	// Reason and Message are those of the condition that reports it.
 	Reason  string `json:"reason,omitempty"`
@@ -209,16 +210,23 @@ func deploymentOf(d *v1beta1.MachineDeployment, fam family) Scaled {
 		owner := metav1.GetControllerOf(m)
 		return current != nil && owner.UID == current.UID
 	})
-	s.Rollout, s.Reason, s.Message = rolloutOf(d)
-	if live := len(fam.of(d)) - s.Deleting; s.Rollout == "Complete" {
-		// There is nothing to roll out; that does not make it what was asked for.
+	progress := rollout.Judge(d, fam.now)
+	state := progress.State
+	s.Reason, s.Message = progress.Reason, progress.Message
+	if live := len(fam.of(d)) - s.Deleting; state == rollout.Complete || state == rollout.Scaling {
+		// There is nothing to roll out; that does not make it what was asked for, which the machines themselves show.
+		state = rollout.Complete
 		switch {
 		case live != int(s.Desired) || s.Deleting > 0:
-			s.Rollout = "Scaling"
+			state = rollout.Scaling
 		case s.Ready < live:
-			s.Rollout = notReady(fam.of(d), fam.now)
+			state = rollout.State(notReady(fam.of(d), fam.now))
+		}
+		if d.Spec.Paused {
+			state, s.Reason = rollout.Paused, v1beta1.ReasonDeploymentPaused
 		}
 	}
+	s.Rollout = string(state)
 	return s
 }
 
@@ -231,34 +239,6 @@ func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1bet
 		}
 	}
 	return nil
-}
-
-// rolloutOf sums up the conditions of a deployment.
-func rolloutOf(d *v1beta1.MachineDeployment) (state, reason, message string) {
-	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(d.Status.Conditions, kind) }
-	is := func(c *metav1.Condition, status metav1.ConditionStatus) bool { return c != nil && c.Status == status }
-	progressing, rolling, frozen := find(v1beta1.ConditionProgressing), find(v1beta1.ConditionRollingOut), find(v1beta1.ConditionFrozen)
-	switch {
-	case d.DeletionTimestamp != nil:
-		return "Deleting", "", ""
-	case is(frozen, metav1.ConditionTrue):
-		return "Frozen", frozen.Reason, frozen.Message
-	case is(progressing, metav1.ConditionFalse):
-		return "Failing", progressing.Reason, progressing.Message
-	case d.Status.ObservedGeneration < d.Generation, rolling == nil:
-		return "Unknown", why.Unobserved, "No process has said yet that it acted upon the last change."
-	case d.Spec.Paused:
-		message := ""
-		if is(rolling, metav1.ConditionTrue) {
-			message = rolling.Message
-		}
-		return "Paused", v1beta1.ReasonDeploymentPaused, message
-	case is(rolling, metav1.ConditionFalse):
-		return "Complete", rolling.Reason, ""
-	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection:
-		return "Waiting", rolling.Reason, rolling.Message
-	}
-	return "RollingOut", rolling.Reason, rolling.Message
 }
 
 func setOf(set *v1beta1.MachineSet, fam family) Scaled {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"machinist.dev/machinist/internal/cli/rollout"
+
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/wording"
@@ -88,7 +90,7 @@ func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style prin
 
 // because is the reason, where it says more than the state.
 func because(x Scaled) string {
-	if x.Rollout == "Failing" || x.Rollout == "ReplicaFailure" {
+	if x.Rollout == string(rollout.Failed) || x.Rollout == "ReplicaFailure" {
 		return x.Reason
 	}
 	return ""
@@ -98,7 +100,7 @@ func paintState(state string, style printer.Style) string {
 	switch state {
 	case "Complete", "AsDeclared":
 		return style.Good(state)
-	case "Failing", "Frozen", "ReplicaFailure":
+	case string(rollout.Failed), "Frozen", "ReplicaFailure":
 		return style.Bad(state)
 	}
 	return style.Warn(state)

@@ -89,7 +89,7 @@ func (d *drawing) state(b Branch) string {
 	switch state {
 	case "Running", "Available", "Complete", "AsDeclared":
 		return d.style.Good(state)
-	case "Failed", "Unhealthy", "Failing", "Frozen":
+	case "Failed", "Unhealthy", "Frozen":
 		return d.style.Bad(state)
 	case "":
 		return ""

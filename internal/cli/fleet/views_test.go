@@ -62,7 +62,7 @@ func TestWhatIsNotThereYetIsNotComplete(t *testing.T) {
 		"one leaving": {func(f *Facts) {
 			f.Machines = append(f.Machines, machine("web-old", "x", leaving(v1beta1.ReasonDraining)))
 		}, "Scaling"},
-		"unobserved": {func(f *Facts) { f.Deployments[0].Generation = 2 }, "Unknown"},
+		"unobserved": {func(f *Facts) { f.Deployments[0].Generation = 2 }, "Unobserved"},
 	} {
 		f := healthy()
 		test.change(&f)

@@ -19,21 +19,71 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// State says how far a rollout is.
+// State says how far a rollout is. All commands use these words.
 type State string
 
 const (
-	// Unobserved: the controller has not acted upon the latest change yet.
-	Unobserved State = "Unobserved"
-	// Progressing: it is under way.
-	Progressing State = "Progressing"
-	// Paused: it waits for somebody to resume it.
-	Paused State = "Paused"
-	// Complete: all machines are of the newest revision and available.
-	Complete State = "Complete"
+	// Deleting: the deployment is being deleted.
+	Deleting State = "Deleting"
+	// Frozen: it is stopped for safety, or by a label.
+	Frozen State = "Frozen"
 	// Failed: it does not get on by itself.
 	Failed State = "Failed"
+	// Unobserved: the controller has not acted upon the latest change yet.
+	Unobserved State = "Unobserved"
+	// Complete: all machines are of the newest revision and available.
+	Complete State = "Complete"
+	// Paused: it waits for somebody to resume it.
+	Paused State = "Paused"
+	// Scaling: there is nothing to roll out, and machines come up or go.
+	Scaling State = "Scaling"
+	// Waiting: it waits for people to delete or to select machines.
+	Waiting State = "Waiting"
+	// Progressing: it is under way.
+	Progressing State = "Progressing"
 )
+
+// stateOf returns the state of a deployment's rollout at a time of the API server, and why: a reason and a message.
+// again is when to judge again without an event, 0 if never.
+func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, message string, again time.Duration) {
+	s, replicas := d.Status, d.ReplicasOrDefault()
+	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(s.Conditions, kind) }
+	progressing, rolling, frozen := find(v1beta1.ConditionProgressing), find(v1beta1.ConditionRollingOut), find(v1beta1.ConditionFrozen)
+	settled := rolling != nil && rolling.Status == metav1.ConditionFalse
+	of := func(state State, c *metav1.Condition) (State, string, string, time.Duration) {
+		return state, c.Reason, c.Message, 0
+	}
+	switch {
+	case d.DeletionTimestamp != nil:
+		return Deleting, "", "", 0
+	case frozen != nil && frozen.Status == metav1.ConditionTrue:
+		return of(Frozen, frozen)
+	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
+		progressing.ObservedGeneration == d.Generation && !mayPass(progressing.Reason):
+		// What was refused leaves the generation unobserved, so this comes first.
+		return of(Failed, progressing)
+	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
+		return of(Unobserved, progressing)
+	case s.ObservedGeneration < d.Generation, rolling == nil && progressing == nil:
+		return Unobserved, why.Unobserved, "The latest change has not been acted upon yet.", 0
+	case settled && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas >= replicas:
+		// A restart that was just asked for shows nowhere yet, and what was complete before it is not what is asked about.
+		if due := d.Spec.RolloutAfter; due != nil && replicas > 0 && !d.Spec.Paused &&
+			rolling.LastTransitionTime.Before(due) && now.Sub(due.Time).Abs() < aboutToBegin {
+			return Unobserved, rolling.Reason, "The machines are about to be renewed.", due.Add(aboutToBegin).Sub(now)
+		}
+		return of(Complete, rolling)
+	case rolling == nil:
+		return of(Progressing, progressing)
+	case d.Spec.Paused:
+		return of(Paused, rolling)
+	case settled:
+		return of(Scaling, rolling)
+	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection:
+		return of(Waiting, rolling)
+	}
+	return of(Progressing, rolling)
+}
 
 // Progress is how a rollout stands.
 type Progress struct {
@@ -69,43 +119,13 @@ const aboutToBegin = 10 * time.Second
 func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	s := d.Status
 	p := Progress{
-		Kind: "RolloutStatus", Namespace: d.Namespace, Name: d.Name, State: Progressing, Revision: s.CurrentRevision,
+		Kind: "RolloutStatus", Namespace: d.Namespace, Name: d.Name, Revision: s.CurrentRevision,
 		Replicas: d.ReplicasOrDefault(),
 		Machines: s.Replicas, Updated: s.UpdatedReplicas, Old: max(0, s.Replicas-s.UpdatedReplicas),
 		Available:      s.AvailableReplicas,
 		FailedMachines: s.FailedMachines,
 	}
-	progressing := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionProgressing)
-	rolling := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionRollingOut)
-	switch {
-	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
-		progressing.ObservedGeneration == d.Generation && !mayPass(progressing.Reason):
-		// What was refused leaves the generation unobserved, so this comes first.
-		p.State, p.Reason, p.Message = Failed, progressing.Reason, progressing.Message
-	case s.ObservedGeneration < d.Generation:
-		p.State, p.Message = Unobserved, "The latest change has not been acted upon yet."
-		if progressing != nil && progressing.ObservedGeneration == d.Generation {
-			p.Reason, p.Message = progressing.Reason, progressing.Message
-		}
-	case p.Updated == p.Replicas && p.Machines == p.Replicas && p.Available >= p.Replicas && rolling != nil &&
-		rolling.Status == metav1.ConditionFalse:
-		p.State, p.Reason, p.Message = Complete, rolling.Reason, rolling.Message
-		// A restart that was just asked for shows nowhere yet, and what was complete before it is not what is asked about.
-		if due := d.Spec.RolloutAfter; due != nil && p.Replicas > 0 && !d.Spec.Paused &&
-			rolling.LastTransitionTime.Before(due) &&
-			now.Sub(due.Time).Abs() < aboutToBegin {
-			p.State, p.Message, p.Again = Unobserved, "The machines are about to be renewed.", due.Add(aboutToBegin).Sub(now)
-		}
-	default:
-		if d.Spec.Paused {
-			p.State = Paused
-		}
-		if rolling != nil {
-			p.Reason, p.Message = rolling.Reason, rolling.Message
-		} else if progressing != nil {
-			p.Reason, p.Message = progressing.Reason, progressing.Message
-		}
-	}
+	p.State, p.Reason, p.Message, p.Again = stateOf(d, now)
 	return p
 }
 

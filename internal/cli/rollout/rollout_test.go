@@ -92,10 +92,10 @@ func TestJudge(t *testing.T) {
 		"complete":                       {web(done, well), Complete},
 		"complete though paused":         {web(done, well, paused), Complete},
 		"machines are not all of it":     {web(numbers(4, 2, 3), rolling, well), Progressing},
-		"one is not available":           {web(numbers(3, 3, 2), done, well), Progressing},
+		"one is not available":           {web(numbers(3, 3, 2), done, well), Scaling},
 		"an old one is there still":      {web(numbers(4, 3, 3), rolling, well), Progressing},
 		"updated in place, and not done": {web(rolling, well), Progressing},
-		"no condition yet":               {web(), Progressing},
+		"no condition yet":               {web(), Unobserved},
 		"not observed":                   {web(done, well, edited), Unobserved},
 		"not observed, failed before":    {web(rolling, failing, edited), Unobserved},
 		"paused midway":                  {web(numbers(4, 2, 3), rolling, paused), Paused},
@@ -107,7 +107,7 @@ func TestJudge(t *testing.T) {
 			v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
 		"no machines are wanted, one is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) {
 			d.Spec.Replicas = new(int32)
-		}), Progressing},
+		}), Scaling},
 		"restarted, and nothing shows it yet": {web(done, well, due(time.Second)), Unobserved},
 		"restarted long ago":                  {web(done, well, due(-time.Minute)), Complete},
 		"to be restarted tonight":             {web(done, well, due(6*time.Hour)), Complete},

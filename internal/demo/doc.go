@@ -1,2 +1,2 @@
-// Package demo is the program machinist-demo: a whole Machinist with a sample fleet on this machine, to watch or to tour.
+// Package demo is the program machinist-demo: a whole Machinist with a sample fleet on this machine.
 package demo

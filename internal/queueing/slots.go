@@ -54,7 +54,8 @@ func (s *Slots) Limit() int { return s.pool.limit }
 // it.
 func (s *Slots) Acquire(object types.NamespacedName) bool { return s.AcquireBeyond(object, 0) }
 
-// AcquireBeyond is like Acquire, but as if there were that many slots more. Nobody is enqueued when their number changes.
+// AcquireBeyond is like Acquire, but as if there were that many slots more. Nobody is enqueued when their number
+// changes.
 func (s *Slots) AcquireBeyond(object types.NamespacedName, more int) bool {
 	p, o := s.pool, operation{s.controller, object}
 	p.mu.Lock()

@@ -15,8 +15,8 @@ import (
 //
 // A new controller is made with the options of its new process, and then gets a deep copy of what another one knows.
 // What connects a controller with its process stays as New made it: options, functions, channels, interfaces (such as
-// clients and queues), locks and metrics. Everything else is memory. Memory that cannot be copied, such as a function in
-// a map, panics when its type is met first, so that no new field is forgotten.
+// clients and queues), locks and metrics. Everything else is memory. Memory that cannot be copied, such as a function
+// in a map, panics when its type is met first, so that no new field is forgotten.
 
 // inherit gives a new controller the memory of another one, between two passes of both.
 func inherit[T any](into, from *T) {

@@ -66,6 +66,9 @@ func TestInheritedMemoryIsEqualAndSeparate(t *testing.T) {
 	if heir.state.machines["a"].machine != machine {
 		t.Error("an API object, which nobody changes, was copied")
 	}
+	if !errors.Is(heir.state.machines["a"].err, errors.ErrUnsupported) {
+		t.Error("an error was not copied")
+	}
 	heir.state.machines["a"].uids[0], heir.state.machines["b"] = "changed", &remembered{}
 	heir.state.counts["a"]["b"], heir.state.names[0] = 9, "changed"
 	heir.slots.Release(types.NamespacedName{Name: "a"})

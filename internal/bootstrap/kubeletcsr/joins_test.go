@@ -34,12 +34,13 @@ func TestWhatIsNoJoin(t *testing.T) {
 		t.Fatalf("joinOf = %q, %+v, %t", node, join, ok)
 	}
 	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
-		"not decided":           csrtest.ForClient("n").ByToken(t),
-		"by no bootstrapper":    sign(csrtest.ForClient("n").By(t, "system:bootstrap:abcdef")),
-		"by a node":             sign(csrtest.ForClient("n").ByNode(t, "n")),
-		"by a person":           sign(csrtest.ForClient("n").By(t, "alice", "system:bootstrappers")),
-		"for no node":           sign(csrtest.ForClient("n", csrtest.CommonName("n")).ByToken(t)),
-		"for more than a node":  sign(csrtest.ForClient("n", csrtest.Organizations("system:nodes", "system:masters")).ByToken(t)),
+		"not decided":        csrtest.ForClient("n").ByToken(t),
+		"by no bootstrapper": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abcdef")),
+		"by a node":          sign(csrtest.ForClient("n").ByNode(t, "n")),
+		"by a person":        sign(csrtest.ForClient("n").By(t, "alice", "system:bootstrappers")),
+		"for no node":        sign(csrtest.ForClient("n", csrtest.CommonName("n")).ByToken(t)),
+		"for more than a node": sign(csrtest.ForClient("n",
+			csrtest.Organizations("system:nodes", "system:masters")).ByToken(t)),
 		"a serving certificate": sign(csrtest.ForServing("n", []string{"n"}, nil).ByToken(t)),
 		"with other usages": sign(csrtest.ForClient("n",
 			csrtest.Usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).ByToken(t)),

@@ -50,6 +50,7 @@ func (d *Draft) change(changes []func(*Draft)) *Draft {
 	return d
 }
 
+// PEM returns the signed request.
 func (d *Draft) PEM(t testing.TB) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -63,7 +64,7 @@ func (d *Draft) PEM(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// object returns the request as the API server stores it; the API server fills in who it is from.
+// Object returns the request as the API server stores it; the API server fills in who it is from.
 func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -71,7 +72,7 @@ func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	}}
 }
 
-// by returns the request as if somebody had posted it.
+// By returns the request as if somebody had posted it.
 func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := d.Object(t)
@@ -79,11 +80,13 @@ func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.
 	return csr
 }
 
+// ByToken returns the request as if the bearer of a bootstrap token had posted it.
 func (d *Draft) ByToken(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:machinist")
 }
 
+// ByNode returns the request as if a node had posted it.
 func (d *Draft) ByNode(t testing.TB, node string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:node:"+node, "system:nodes")
@@ -91,24 +94,31 @@ func (d *Draft) ByNode(t testing.TB, node string) *certificatesv1.CertificateSig
 
 // Ways in which a request is not a kubelet's.
 
+// Organizations puts others in place of that of nodes.
 func Organizations(names ...string) func(*Draft) {
 	return func(d *Draft) { d.Subject.Organization = names }
 }
 
+// Attribute adds to the subject.
 func Attribute(id asn1.ObjectIdentifier, value string) func(*Draft) {
 	return func(d *Draft) {
 		d.Subject.ExtraNames = append(d.Subject.ExtraNames, pkix.AttributeTypeAndValue{Type: id, Value: value})
 	}
 }
 
+// CommonName puts another name in place of the node's.
 func CommonName(name string) func(*Draft) { return func(d *Draft) { d.Subject.CommonName = name } }
 
+// DNSNames puts other names in place of those to serve under.
 func DNSNames(names ...string) func(*Draft) { return func(d *Draft) { d.DNSNames = names } }
 
+// Usages puts other usages in place of a kubelet's.
 func Usages(u ...certificatesv1.KeyUsage) func(*Draft) { return func(d *Draft) { d.KeyUsages = u } }
 
+// Email adds an e-mail address to the alternative names.
 func Email(d *Draft) { d.EmailAddresses = []string{"root@example.com"} }
 
+// URI adds a URI to the alternative names.
 func URI(d *Draft) { d.URIs = []*url.URL{{Scheme: "spiffe", Host: "example.com", Path: "/admin"}} }
 
 // CertificateAuthority asks for the right to sign.

@@ -24,7 +24,7 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	if m.DeletionTimestamp != nil {
 		return deleting(m, find(v1beta1.ConditionDeleting), find(v1beta1.ConditionDrained))
 	}
-	if Paused(m) {
+	if machinestate.Paused(m) {
 		c := metav1.Condition{Type: v1beta1.ConditionPaused, Status: metav1.ConditionTrue,
 			Reason: v1beta1.ReasonPausedByAnnotation}
 		if found := find(v1beta1.ConditionPaused); found != nil && found.Status == metav1.ConditionTrue {
@@ -109,9 +109,6 @@ func isDrain(reason string) bool {
 	}
 	return false
 }
-
-// Paused says whether an annotation pauses a machine.
-func Paused(m *v1beta1.Machine) bool { return machinestate.Paused(m) }
 
 // Group is machines that wait for the same.
 type Group struct {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/rollout"
+	"machinist.dev/machinist/internal/cli/inventory"
 )
 
 // deployment reads a deployment of the chosen namespace.
@@ -29,7 +29,21 @@ func (c *Cluster) setsOf(ctx context.Context, d *v1beta1.MachineDeployment) ([]*
 	if err := c.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
 		return nil, c.Explain(fmt.Errorf("list the sets of machinedeployment %q: %w", d.Name, err))
 	}
-	return rollout.Owned(d, list.Items), nil
+	return inventory.Join([]v1beta1.MachineDeployment{*d}, list.Items, nil).Sets(d), nil
+}
+
+// ownedBy reads the sets that a deployment controls, and their machines.
+func (c *Cluster) ownedBy(ctx context.Context, d *v1beta1.MachineDeployment) ([]*v1beta1.MachineSet, []*v1beta1.Machine,
+	error) {
+	var sets v1beta1.MachineSetList
+	var machines v1beta1.MachineList
+	for _, list := range []client.ObjectList{&sets, &machines} {
+		if err := c.List(ctx, list, client.InNamespace(d.Namespace)); err != nil {
+			return nil, nil, c.Explain(fmt.Errorf("list what belongs to machinedeployment %q: %w", d.Name, err))
+		}
+	}
+	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, sets.Items, machines.Items)
+	return joined.Sets(d), joined.AllMachines(d), nil
 }
 
 // mostConflicts is how often a change is tried that others' writes of the status come between.

@@ -6,10 +6,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/internal/cli/printer"
 )
@@ -95,19 +92,8 @@ func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all docume
 	}
 	fleet := preview.Fleet{Before: before, After: after, Now: c.clock.Now()}
 	if before != nil {
-		if fleet.Sets, err = c.setsOf(ctx, before); err != nil {
+		if fleet.Sets, fleet.Machines, err = c.ownedBy(ctx, before); err != nil {
 			return nil, err
-		}
-		var list v1beta1.MachineList
-		if err := c.List(ctx, &list, client.InNamespace(doc.namespace)); err != nil {
-			return nil, c.Explain(fmt.Errorf("list the machines: %w", err))
-		}
-		for i := range list.Items {
-			for _, set := range fleet.Sets {
-				if metav1.IsControlledBy(&list.Items[i], set) {
-					fleet.Machines = append(fleet.Machines, &list.Items[i])
-				}
-			}
 		}
 	}
 	if ref := after.Spec.Template.Spec.ClassRef; ref != nil {

@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/inventory"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/wording"
 )
@@ -217,16 +217,8 @@ func (a *asker) deploymentWhy(ctx context.Context, name string) (why.View, error
 	if err := a.List(ctx, &sets, client.InNamespace(d.Namespace)); err != nil {
 		a.unread = append(a.unread, fmt.Sprintf("Its sets could not be listed, so nothing is said of its machines: %v", err))
 	}
-	ours := map[types.UID]bool{}
-	for i := range sets.Items {
-		if metav1.IsControlledBy(&sets.Items[i], d) {
-			ours[sets.Items[i].UID] = true
-		}
-	}
-	f := why.FleetFacts{Deployment: d, Machines: a.machinesOf(ctx, d.Namespace, func(m *v1beta1.Machine) bool {
-		owner := metav1.GetControllerOf(m)
-		return owner != nil && ours[owner.UID]
-	})}
+	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, sets.Items, a.machines(ctx, d.Namespace))
+	f := why.FleetFacts{Deployment: d, Machines: joined.AllMachines(d)}
 	return a.fleetWhy(ctx, f, "machinedeployment/"+name, d.Namespace, d.ReplicasOrDefault()), nil
 }
 
@@ -235,25 +227,17 @@ func (a *asker) setWhy(ctx context.Context, name string) (why.View, error) {
 	if err := a.get(ctx, set, name, s); err != nil {
 		return why.View{}, err
 	}
-	f := why.FleetFacts{Set: s, Machines: a.machinesOf(ctx, s.Namespace, func(m *v1beta1.Machine) bool {
-		return metav1.IsControlledBy(m, s)
-	})}
+	joined := inventory.Join(nil, []v1beta1.MachineSet{*s}, a.machines(ctx, s.Namespace))
+	f := why.FleetFacts{Set: s, Machines: joined.Machines(s)}
 	return a.fleetWhy(ctx, f, "machineset/"+name, s.Namespace, s.ReplicasOrDefault()), nil
 }
 
-func (a *asker) machinesOf(ctx context.Context, namespace string,
-	belongs func(*v1beta1.Machine) bool) []*v1beta1.Machine {
+func (a *asker) machines(ctx context.Context, namespace string) []v1beta1.Machine {
 	var list v1beta1.MachineList
 	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		a.unread = append(a.unread, fmt.Sprintf("Its machines could not be listed, so nothing is said of them: %v", err))
 	}
-	var machines []*v1beta1.Machine
-	for i := range list.Items {
-		if belongs(&list.Items[i]) {
-			machines = append(machines, &list.Items[i])
-		}
-	}
-	return machines
+	return list.Items
 }
 
 func (a *asker) fleetWhy(ctx context.Context, f why.FleetFacts, object, namespace string, replicas int32) why.View {

@@ -12,10 +12,8 @@ import (
 // of a set without a deployment may be changed, which concerns new machines only.
 func editedOf(fam family) []Edited {
 	edited := []Edited{}
-	for _, sets := range fam.sets {
-		for _, set := range sets {
-			edited = append(edited, editedIn(set, fam.machines[set.UID])...)
-		}
+	for _, set := range fam.OwnedSets() {
+		edited = append(edited, editedIn(set, fam.Machines(set))...)
 	}
 	return edited
 }

@@ -1,13 +1,13 @@
 package fleet
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
+	"machinist.dev/machinist/internal/cli/inventory"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
@@ -31,62 +31,14 @@ type Facts struct {
 	Unread []string
 }
 
-// family is who owns those that, by the UID of the controller that an object's owner references name.
+// family is the inventory at the time of the facts.
 type family struct {
-	now      time.Time
-	sets     map[types.UID][]*v1beta1.MachineSet
-	machines map[types.UID][]*v1beta1.Machine
-	// looseSets and looseMachines have no owner among what was read.
-	looseSets     []*v1beta1.MachineSet
-	looseMachines []*v1beta1.Machine
+	inventory.Inventory
+	now time.Time
 }
 
 func familyOf(f Facts) family {
-	known := map[types.UID]bool{}
-	for i := range f.Deployments {
-		known[f.Deployments[i].UID] = true
-	}
-	for i := range f.Sets {
-		known[f.Sets[i].UID] = true
-	}
-	fam := family{now: f.Now, sets: map[types.UID][]*v1beta1.MachineSet{}, machines: map[types.UID][]*v1beta1.Machine{}}
-	for i := range f.Sets {
-		set := &f.Sets[i]
-		if owner := metav1.GetControllerOf(set); owner != nil && known[owner.UID] {
-			fam.sets[owner.UID] = append(fam.sets[owner.UID], set)
-		} else {
-			fam.looseSets = append(fam.looseSets, set)
-		}
-	}
-	for i := range f.Machines {
-		m := &f.Machines[i]
-		if owner := metav1.GetControllerOf(m); owner != nil && known[owner.UID] {
-			fam.machines[owner.UID] = append(fam.machines[owner.UID], m)
-		} else {
-			fam.looseMachines = append(fam.looseMachines, m)
-		}
-	}
-	for _, machines := range fam.machines {
-		sortByName(machines)
-	}
-	sortByName(fam.looseMachines)
-	sortByName(fam.looseSets)
-	return fam
-}
-
-func sortByName[T metav1.Object](objects []T) {
-	slices.SortFunc(objects, func(a, b T) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	})
-}
-
-// of returns the machines of a deployment, over all its sets.
-func (f family) of(d *v1beta1.MachineDeployment) []*v1beta1.Machine {
-	var all []*v1beta1.Machine
-	for _, set := range f.sets[d.UID] {
-		all = append(all, f.machines[set.UID]...)
-	}
-	return all
+	return family{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now}
 }
 
 // Only leaves one deployment and what belongs to it.
@@ -100,10 +52,10 @@ func Only(f Facts, deployment string) Facts {
 			continue
 		}
 		only.Deployments = append(only.Deployments, *d)
-		for _, set := range fam.sets[d.UID] {
+		for _, set := range fam.Sets(d) {
 			only.Sets = append(only.Sets, *set)
 		}
-		for _, m := range fam.of(d) {
+		for _, m := range fam.AllMachines(d) {
 			only.Machines = append(only.Machines, *m)
 		}
 	}

@@ -137,10 +137,10 @@ func StatusOf(f Facts) Status {
 	for i := range f.Sets {
 		s.frozen(&f.Sets[i], "machineset/"+f.Sets[i].Name)
 	}
-	for _, set := range fam.looseSets {
+	for _, set := range fam.LooseSets {
 		s.Sets = append(s.Sets, setOf(set, fam))
 	}
-	for _, m := range fam.looseMachines {
+	for _, m := range fam.LooseMachines {
 		s.Loose = append(s.Loose, Loose{m.Namespace, m.Name, m.Status.Phase, m.Annotations[v1beta1.AnnotationPreservedUntil]})
 	}
 	for i := range f.Checks {
@@ -205,22 +205,22 @@ func deploymentOf(d *v1beta1.MachineDeployment, fam family) Scaled {
 		Namespace: d.Namespace, Name: d.Name, Desired: d.ReplicasOrDefault(), Available: d.Status.AvailableReplicas,
 		Strategy: string(d.Spec.Strategy.TypeOrDefault()),
 	}
-	current := CurrentSet(d, fam.sets[d.UID])
-	s.count(fam.of(d), func(m *v1beta1.Machine) bool {
+	current := CurrentSet(d, fam.Sets(d))
+	s.count(fam.AllMachines(d), func(m *v1beta1.Machine) bool {
 		owner := metav1.GetControllerOf(m)
 		return current != nil && owner.UID == current.UID
 	})
 	progress := rollout.Judge(d, fam.now)
 	state := progress.State
 	s.Reason, s.Message = progress.Reason, progress.Message
-	if live := len(fam.of(d)) - s.Deleting; state == rollout.Complete || state == rollout.Scaling {
+	if live := len(fam.AllMachines(d)) - s.Deleting; state == rollout.Complete || state == rollout.Scaling {
 		// There is nothing to roll out; that does not make it what was asked for, which the machines themselves show.
 		state = rollout.Complete
 		switch {
 		case live != int(s.Desired) || s.Deleting > 0:
 			state = rollout.Scaling
 		case s.Ready < live:
-			state = rollout.State(notReady(fam.of(d), fam.now))
+			state = rollout.State(notReady(fam.AllMachines(d), fam.now))
 		}
 		if d.Spec.Paused {
 			state, s.Reason = rollout.Paused, v1beta1.ReasonDeploymentPaused
@@ -244,11 +244,11 @@ func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1bet
 func setOf(set *v1beta1.MachineSet, fam family) Scaled {
 	s := Scaled{Namespace: set.Namespace, Name: set.Name, Desired: set.ReplicasOrDefault(),
 		Available: set.Status.AvailableReplicas, Rollout: "AsDeclared"}
-	s.count(fam.machines[set.UID], func(m *v1beta1.Machine) bool {
+	s.count(fam.Machines(set), func(m *v1beta1.Machine) bool {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	})
-	if s.Ready < len(fam.machines[set.UID])-s.Deleting {
-		s.Rollout = notReady(fam.machines[set.UID], fam.now)
+	if s.Ready < len(fam.Machines(set))-s.Deleting {
+		s.Rollout = notReady(fam.Machines(set), fam.now)
 	}
 	for _, kind := range []string{v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure, v1beta1.ConditionScalingUp,
 		v1beta1.ConditionScalingDown} {

@@ -61,8 +61,8 @@ func TreeOf(f Facts, kind, name string) (Tree, bool) {
 		replicas := d.ReplicasOrDefault()
 		b := Branch{Kind: "MachineDeployment", Namespace: d.Namespace, Name: d.Name, Created: d.CreationTimestamp.UTC(),
 			State: s.Rollout, Revision: d.Status.CurrentRevision, Desired: &replicas, Ready: s.Ready}
-		current := CurrentSet(d, fam.sets[d.UID])
-		for _, set := range fam.sets[d.UID] {
+		current := CurrentSet(d, fam.Sets(d))
+		for _, set := range fam.Sets(d) {
 			state := "Old"
 			if current != nil && set.UID == current.UID {
 				state = "Current"
@@ -77,10 +77,10 @@ func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	slices.SortFunc(t.Items, func(x, y Branch) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
-	for _, set := range fam.looseSets {
+	for _, set := range fam.LooseSets {
 		t.Items = append(t.Items, setBranch(set, setOf(set, fam).Rollout, fam))
 	}
-	for _, m := range fam.looseMachines {
+	for _, m := range fam.LooseMachines {
 		t.Items = append(t.Items, machineBranch(m))
 	}
 	if name == "" {
@@ -110,7 +110,7 @@ func setBranch(set *v1beta1.MachineSet, state string, fam family) Branch {
 	revision, _ := strconv.ParseInt(set.Annotations[v1beta1.AnnotationRevision], 10, 64)
 	b := Branch{Kind: "MachineSet", Namespace: set.Namespace, Name: set.Name, Created: set.CreationTimestamp.UTC(),
 		State: state, Revision: revision, Desired: &replicas}
-	for _, m := range fam.machines[set.UID] {
+	for _, m := range fam.Machines(set) {
 		child := machineBranch(m)
 		if m.DeletionTimestamp == nil {
 			b.Ready += child.Ready

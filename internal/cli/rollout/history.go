@@ -53,17 +53,6 @@ type Revision struct {
 	ChangeCause string `json:"changeCause,omitempty"`
 }
 
-// Owned returns the sets that the deployment controls.
-func Owned(d *v1beta1.MachineDeployment, sets []v1beta1.MachineSet) []*v1beta1.MachineSet {
-	var own []*v1beta1.MachineSet
-	for i := range sets {
-		if metav1.IsControlledBy(&sets[i], d) {
-			own = append(own, &sets[i])
-		}
-	}
-	return own
-}
-
 // HistoryOf returns the history of a deployment, whose own these sets are.
 func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) History {
 	h := History{Kind: "RolloutHistory", Namespace: d.Namespace, Name: d.Name, Revisions: []Revision{}, now: now}

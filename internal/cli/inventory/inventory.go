@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Inventory knows what belongs to whom, by the UID of the controller that an object's owner references name. Machines are
+// Inventory has the owner of each object, by the UID of the controller that its owner references name. Machines are
 // ordered by their names.
 type Inventory struct {
 	sets     map[types.UID][]*v1beta1.MachineSet

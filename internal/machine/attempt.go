@@ -186,18 +186,3 @@ func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstra
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
-
-// dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition
-// only, and before that is written, so that a crash in between does not leave the token.
-func (s *launchStep) dropToken(ctx context.Context) error {
-	known := s.states.get(s.machine)
-	if !known.launch.ownToken || known.launch.token {
-		err := s.tokens.Delete(ctx, s.attempt())
-		// Who may not read tokens has none to delete, unless it made one and lost the right since.
-		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
-			return err
-		}
-	}
-	s.states.update(s.machine, func(m *machineState) { m.launch.ownToken, m.launch.token = false, false })
-	return nil
-}

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
 )
 
 // healthStep reports what the Node says of itself.
@@ -83,4 +85,19 @@ func (s *healthStep) nodeGone(ctx context.Context) (progress, error) {
 		s.warn(v1beta1.ReasonNodeGone, "Register", message)
 	}
 	return wait, s.instance.check(ctx, changed)
+}
+
+// dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition
+// only, and before that is written, so that a crash in between does not leave the token.
+func (s *launchStep) dropToken(ctx context.Context) error {
+	known := s.states.get(s.machine)
+	if !known.launch.ownToken || known.launch.token {
+		err := s.tokens.Delete(ctx, s.attempt())
+		// Who may not read tokens has none to delete, unless it made one and lost the right since.
+		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
+			return err
+		}
+	}
+	s.states.update(s.machine, func(m *machineState) { m.launch.ownToken, m.launch.token = false, false })
+	return nil
 }

@@ -60,7 +60,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "create-without-adoption", file: "internal/machine/launch.go",
-		from: "Token:     attempt.String(),", to: "Token:     attempt.String() + p.now.String(),",
+		from: "Token:     attempt.String(),", to: "Token:     attempt.String() + s.now.String(),",
 		scenario: "create", finds: "I2",
 	},
 	{
@@ -181,5 +181,11 @@ var mutants = []mutant{
 		name: "token-left", file: "internal/bootstrap/token.go",
 		from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
 		scenario: "create-with-token", finds: "tokens are left",
+	},
+	{
+		name: "throttled-with-no-hint-not-tried-again", file: "internal/machine/retry_policy.go",
+		from:     "	return max(d, retryAfter)",
+		to:       "	if retryAfter == 0 && c.reason == v1beta1.ReasonProviderUnavailable {\n		return 24 * time.Hour\n	}\n	return max(d, retryAfter)",
+		scenario: "create-then-delete", finds: "after the last disturbance",
 	},
 }

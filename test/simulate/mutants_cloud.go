@@ -59,11 +59,5 @@ func cloudMutants() []mutant {
 			to:    "		if provider.CodeOf(err) == provider.Unauthenticated {\n			return next, nil\n		}\n		s.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
 			cloud: "credentials-expire", finds: "I1|order",
 		},
-		{
-			name: "throttled-with-no-hint-not-tried-again", file: "internal/machine/retry_policy.go",
-			from:  "	return max(d, retryAfter)",
-			to:    "	if retryAfter == 0 && c.reason == v1beta1.ReasonProviderUnavailable {\n		return 24 * time.Hour\n	}\n	return max(d, retryAfter)",
-			cloud: "throttled", finds: "",
-		},
 	}
 }

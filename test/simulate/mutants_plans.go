@@ -15,7 +15,7 @@ func planMutants() []mutant {
 			scenario: "delete", finds: "I1|order", planned: true,
 		},
 		{
-			name: "forbidden-taken-for-done", file: "internal/machine/attempt.go",
+			name: "forbidden-taken-for-done", file: "internal/machine/health.go",
 			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
 			to:       "!(apierrors.IsForbidden(err) || errors.Is(err, bootstrap.ErrMayNotRead))",
 			scenario: "create-with-token", finds: "tokens are left", planned: true,
@@ -104,7 +104,7 @@ func planMutants() []mutant {
 			scenario: "autoscaler-roll", finds: "I3", plan: "303:two-leaders",
 		},
 		{
-			name: "token-taken-for-none", file: "internal/machine/attempt.go",
+			name: "token-taken-for-none", file: "internal/machine/health.go",
 			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
 			to:       "!errors.Is(err, bootstrap.ErrMayNotRead)",
 			scenario: "certificates", finds: "tokens are left", plan: "61:freeze-Node,139:denied-for-long",

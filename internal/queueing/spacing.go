@@ -2,6 +2,7 @@ package queueing
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -28,9 +29,13 @@ func After(affected func(context.Context, client.Object) []reconcile.Request,
 	after func(reconcile.Request) time.Duration) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {
+		var all []reconcile.Request
 		for _, o := range objects {
 			for _, request := range affected(ctx, o) {
-				q.AddAfter(request, after(request))
+				if !slices.Contains(all, request) { // As a rule, an object before and after a change affects the same.
+					all = append(all, request)
+					q.AddAfter(request, after(request))
+				}
 			}
 		}
 	}

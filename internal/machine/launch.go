@@ -71,6 +71,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if !s.acquireSlot() {
 		return s.awaitSlot(), nil
 	}
+	s.states.update(s.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} }) // It waits for nothing else.
 
 	ours, err := s.ours(ctx)
 	if err != nil {

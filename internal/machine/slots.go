@@ -40,13 +40,7 @@ func (unlimited) Source() source.Source             { return nil }
 const silentWait = 30 * time.Second
 
 // acquireSlot reports whether the Machine has a slot, and waits in the queue for one if not.
-func (s *launchStep) acquireSlot() bool {
-	if !s.Slots.Acquire(client.ObjectKeyFromObject(s.machine)) {
-		return false
-	}
-	s.states.update(s.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} })
-	return true
-}
+func (s *launchStep) acquireSlot() bool { return s.Slots.Acquire(client.ObjectKeyFromObject(s.machine)) }
 
 // awaitSlot waits until fewer creations are under way. That is no failure of the machine, and its time to become a Node
 // begins with its slot.

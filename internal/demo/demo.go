@@ -61,15 +61,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	case story != nil || o.Once:
 		return errors.New("interrupted before everything was up")
 	default:
-		screen.printf("Stopped before everything was up.")
+		screen.Printf("Stopped before everything was up.")
 		return nil
 	}
 	defer func() {
-		screen.printf("Stopping everything.")
+		screen.Printf("Stopping everything.")
 		err = errors.Join(err, s.Stop())
 	}()
 	if o.Bare {
-		screen.printf("%s", byHand(s))
+		screen.Printf("%s", byHand(s))
 		<-ctx.Done()
 		return nil
 	}
@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	fleet := fleet{Client: c, set: s.Fleet(), credentials: s.Credentials()}
-	screen.printf("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
+	screen.Printf("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
 	var declare func(client.Object)
 	if story != nil {
 		declare = story.declare
@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	case o.Once:
 		return tour(ctx, s, fleet, screen, changes)
 	}
-	screen.printf("%s", instructions(s))
+	screen.Printf("%s", instructions(s))
 	return show(ctx, fleet, screen, changes)
 }
 
@@ -174,7 +174,8 @@ func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{})
 			}
 			return err
 		}
-		screen.draw(snapshot.table(screen.size(), time.Now()))
+		picture := snapshot.table(screen.size(), time.Now())
+		screen.Draw(picture, picture[0])
 	}
 }
 

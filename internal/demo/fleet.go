@@ -1,14 +1,14 @@
 package demo
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"machinist.dev/machinist/internal/cli/printer"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -137,27 +137,20 @@ const wide = 100
 
 // table draws the snapshot for a terminal, at a time. It is never wider than that, nor higher than leaves a row for
 // the cursor: of more machines than that those that run are left out first.
-func (s snapshot) table(of size, now time.Time) string {
-	var head, body bytes.Buffer
+func (s snapshot) table(of size, now time.Time) (lines []string) {
 	if d := s.deployment; d != nil {
-		fmt.Fprintf(&head, "md/%s: %d wanted, %d live, %d up to date, %d ready, %d available\n\n",
+		lines = append(lines, fmt.Sprintf("md/%s: %d wanted, %d live, %d up to date, %d ready, %d available",
 			d.Name, d.ReplicasOrDefault(), d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas,
-			d.Status.AvailableReplicas)
+			d.Status.AvailableReplicas), "")
 	}
 	shown, rest := s.machines, snapshot{}
-	if most := max(of.rows-1-strings.Count(head.String(), "\n")-1, 1); len(shown) > most {
+	if most := max(of.rows-1-len(lines)-1, 1); len(shown) > most {
 		byNeed := slices.Clone(shown)
 		slices.SortStableFunc(byNeed, func(a, b v1beta1.Machine) int { return cmp.Compare(runs(&a), runs(&b)) })
 		shown, rest.machines = byNeed[:most-1], byNeed[most-1:]
 	}
-	w := tabwriter.NewWriter(&body, 0, 0, 3, ' ', 0)
-	row := func(machine, phase, node, class, version, age, waits string) {
-		if of.columns >= wide {
-			phase += "\t" + node
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", machine, phase, class, version, age, waits)
-	}
-	row("MACHINE", "PHASE", "NODE", "CLASS", "VERSION", "AGE", "WAITS FOR")
+	head := []string{"MACHINE", "PHASE", "NODE", "CLASS", "VERSION", "AGE", "WAITS FOR"}
+	rows := make([][]string, len(shown))
 	for i := range shown {
 		m := &shown[i]
 		node, class := "-", "-"
@@ -167,26 +160,31 @@ func (s snapshot) table(of size, now time.Time) string {
 		if m.Spec.ClassRef != nil {
 			class = m.Spec.ClassRef.Name
 		}
-		row(m.Name, cmp.Or(string(m.Status.Phase), "-"), node, class, cmp.Or(m.Status.Version, "-"),
-			duration.HumanDuration(now.Sub(m.CreationTimestamp.Time)), waitsFor(m))
+		rows[i] = []string{m.Name, cmp.Or(string(m.Status.Phase), "-"), node, class, cmp.Or(m.Status.Version, "-"),
+			duration.HumanDuration(now.Sub(m.CreationTimestamp.Time)), waitsFor(m)}
 	}
-	_ = w.Flush()
-	if len(rest.machines) > 0 {
-		fmt.Fprintf(&body, "and %s\n", rest.line())
-	}
-	var out strings.Builder
-	for line := range strings.Lines(head.String() + body.String()) {
-		line = strings.TrimRight(line, " \n")
-		if len(line) > of.columns { // All of it is ASCII.
-			line = line[:of.columns-1] + ">"
+	if of.columns < wide {
+		head = slices.Delete(head, 2, 3)
+		for i, row := range rows {
+			rows[i] = slices.Delete(row, 2, 3)
 		}
-		out.WriteString(line + "\n")
 	}
-	return out.String()
+	var body strings.Builder
+	_ = printer.Table(&body, head, rows) // It cannot fail: nothing is written but to memory.
+	lines = append(lines, strings.Split(strings.TrimSuffix(body.String(), "\n"), "\n")...)
+	if len(rest.machines) > 0 {
+		lines = append(lines, "and "+rest.line())
+	}
+	for i, line := range lines {
+		lines[i] = printer.Fit(strings.TrimRight(line, " "), of.columns)
+	}
+	return lines
 }
 
 // whole is the table with nothing left out, for a message.
-func (s snapshot) whole() string { return s.table(size{200, len(s.machines) + 10}, time.Now()) }
+func (s snapshot) whole() string {
+	return strings.Join(s.table(size{200, len(s.machines) + 10}, time.Now()), "\n") + "\n"
+}
 
 // runs is 1 for a machine that nothing must be done for, else 0.
 func runs(m *v1beta1.Machine) int {

@@ -24,7 +24,7 @@ func (s *stage) check(ctx context.Context, part func(string) string, args ...str
 		text = part(text)
 	}
 	text = strings.TrimRight(text, "\n")
-	s.screen.printf("   $ kubectl %s\n%s", strings.Join(args, " "), indented(text))
+	s.screen.Printf("   $ kubectl %s\n%s", strings.Join(args, " "), indented(text))
 	return text, nil
 }
 
@@ -48,7 +48,7 @@ func (s *stage) change(ctx context.Context, args ...string) error {
 			shown[i] = "'" + arg + "'"
 		}
 	}
-	s.screen.printf("   $ kubectl %s", strings.Join(shown, " "))
+	s.screen.Printf("   $ kubectl %s", strings.Join(shown, " "))
 	_, err := s.kubectl(ctx, args...)
 	return err
 }
@@ -133,7 +133,7 @@ func (s *stage) gauge(ctx context.Context, name, labels, value string) error {
 	if err != nil {
 		return err
 	}
-	s.screen.printf("   $ curl -s http://%s/metrics | grep ^%s\n%s", s.stack.Metrics(s.stack.Manager), name,
+	s.screen.Printf("   $ curl -s http://%s/metrics | grep ^%s\n%s", s.stack.Metrics(s.stack.Manager), name,
 		indented(strings.Join(lines, "\n")))
 	return nil
 }

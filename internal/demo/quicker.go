@@ -88,7 +88,7 @@ func explain(screen *screen, all []quicker) {
 		}
 		fmt.Fprintf(&text, "\n   %s: %s%s=%s (by default %s)", q.of, dashes, q.name, q.value, q.usual)
 	}
-	screen.printf("%s", text.String())
+	screen.Printf("%s", text.String())
 }
 
 // usually writes a default as people do.

@@ -112,12 +112,12 @@ func (sc *scenario) play(ctx context.Context, s *stage) error {
 	}
 	explain(s.screen, sc.quicker)
 	for i, act := range sc.acts(s) {
-		s.screen.printf("%d. %s", i+1, act.message)
+		s.screen.Printf("%d. %s", i+1, act.message)
 		begun := time.Now()
 		if err := act.play(ctx); err != nil {
 			return fmt.Errorf("scenario %s, step %d (%s): %w", sc.name, i+1, act.message, err)
 		}
-		s.screen.printf("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
+		s.screen.Printf("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
 	}
 	return nothingLeft(ctx, s.stack, s.screen)
 }

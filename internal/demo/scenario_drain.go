@@ -112,7 +112,7 @@ func (d *drainStory) deleteMachine(ctx context.Context) error {
 	if err := d.fleet.Delete(ctx, d.machine.DeepCopy()); err != nil {
 		return fmt.Errorf("delete machine %s: %w", d.machine.Name, err)
 	}
-	d.screen.printf("   machine %s is deleted; pod %s runs on its node.", d.machine.Name, d.pod.Name)
+	d.screen.Printf("   machine %s is deleted; pod %s runs on its node.", d.machine.Name, d.pod.Name)
 	if err := d.machines(ctx, d.blocked); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (d *drainStory) deleteMachine(ctx context.Context) error {
 		return err
 	}
 	drained := meta.FindStatusCondition(d.found(now).Status.Conditions, v1beta1.ConditionDrained)
-	d.screen.printf("   %s: %s", drained.Reason, drained.Message)
+	d.screen.Printf("   %s: %s", drained.Reason, drained.Message)
 	node := &corev1.Node{}
 	if err := d.target.Get(ctx, client.ObjectKey{Name: d.machine.Status.NodeRef.Name}, node); err != nil {
 		return fmt.Errorf("read the machine's node: %w", err)

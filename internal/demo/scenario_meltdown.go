@@ -115,7 +115,7 @@ func (m *meltdownStory) silence(ctx context.Context) error {
 	if err := m.event(ctx, v1beta1.ReasonMeltdown, "machinehealthcheck/"+check); err != nil {
 		return err
 	}
-	m.screen.printf("   It holds in two places: over all machines, and in the zone that all of them are in.")
+	m.screen.Printf("   It holds in two places: over all machines, and in the zone that all of them are in.")
 	return m.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonMeltdown+`"`, "2")
 }
 

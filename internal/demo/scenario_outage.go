@@ -94,7 +94,7 @@ func (o *outageStory) nothingHappens(ctx context.Context) error {
 	if err := o.made(ctx, outageMachines); err != nil {
 		return err
 	}
-	o.screen.printf("   The target cluster is unreachable for %s.", time.Since(o.since).Round(time.Second))
+	o.screen.Printf("   The target cluster is unreachable for %s.", time.Since(o.since).Round(time.Second))
 	_, err = o.check(ctx, nil, "get", "md,ma")
 	return err
 }
@@ -103,7 +103,7 @@ func (o *outageStory) start(ctx context.Context) error {
 	if err := o.stack.Target.StartAPIServer(ctx); err != nil {
 		return fmt.Errorf("start the API server of the target cluster: %w", err)
 	}
-	o.screen.printf("   The API server of the target cluster answers again after %s.",
+	o.screen.Printf("   The API server of the target cluster answers again after %s.",
 		time.Since(o.since).Round(time.Second))
 	if err := o.frozen(ctx, metav1.ConditionFalse, v1beta1.ReasonThawed); err != nil {
 		return err
@@ -114,13 +114,13 @@ func (o *outageStory) start(ctx context.Context) error {
 	if err := o.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonControlPlaneUnreachable+`"`, "0"); err != nil {
 		return err
 	}
-	o.screen.printf("   Who failed to watch the target cluster tries again after a pause that has grown: new nodes may be seen half a minute late.")
+	o.screen.Printf("   Who failed to watch the target cluster tries again after a pause that has grown: new nodes may be seen half a minute late.")
 	err := o.keeping(ctx, o.before, func(s snapshot) bool {
 		return s.running(outageWanted, examples.SmallClass)
 	})
 	if err != nil {
 		return err
 	}
-	o.screen.printf("   The %d machines from before are still there.", outageMachines)
+	o.screen.Printf("   The %d machines from before are still there.", outageMachines)
 	return o.made(ctx, outageWanted)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,12 +24,12 @@ func TestScreens(t *testing.T) {
 		for _, machines := range []int{3, 60} {
 			name := fmt.Sprintf("%dx%d-%d-machines.txt", terminal.columns, terminal.rows, machines)
 			t.Run(name, func(t *testing.T) {
-				got := aFleetOf(machines, now).table(terminal, now)
+				got := strings.Join(aFleetOf(machines, now).table(terminal, now), "\n") + "\n"
 				if n := strings.Count(got, "\n"); n >= terminal.rows {
 					t.Errorf("%d lines on %d rows", n, terminal.rows)
 				}
 				for line := range strings.Lines(got) {
-					if len(strings.TrimSuffix(line, "\n")) > terminal.columns {
+					if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > terminal.columns {
 						t.Errorf("a line of %d characters on %d columns: %s", len(line)-1, terminal.columns, line)
 					}
 				}

@@ -65,7 +65,7 @@ func steps() []step {
 // tour takes the fleet through its life and makes sure that nothing is left of it.
 func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes <-chan struct{}) error {
 	for i, step := range steps() {
-		screen.printf("%d. %s.", i+1, step.title)
+		screen.Printf("%d. %s.", i+1, step.title)
 		begun := time.Now()
 		if err := step.change(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", step.title, err)
@@ -73,7 +73,7 @@ func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes 
 		if err := await(ctx, f, screen, changes, step.done); err != nil {
 			return fmt.Errorf("%s: %w; the logs are in %s", step.title, err, s.Dir())
 		}
-		screen.printf("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
+		screen.Printf("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
 	}
 	return nothingLeft(ctx, s, screen)
 }
@@ -117,6 +117,6 @@ func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 		return fmt.Errorf("left at the cloud: %s; in the target cluster: %s", wording.Count(live, "instance"),
 			wording.Count(len(nodes.Items), "node"))
 	}
-	screen.printf("The cloud made %s in all; no instance is left, and no node.", wording.Count(made, "instance"))
+	screen.Printf("The cloud made %s in all; no instance is left, and no node.", wording.Count(made, "instance"))
 	return nil
 }

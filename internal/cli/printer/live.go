@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 )
 
 // Fit cuts a text without colours so that it takes no more columns than there are. A number under 1 is no limit.
@@ -14,18 +15,23 @@ func Fit(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// Live shows something that changes: on a terminal lines that are drawn over, elsewhere a line for each change.
+// Live shows something that changes: on a terminal lines that are drawn over, elsewhere a line for each change. It may be
+// used by several goroutines.
 type Live struct {
 	Out      io.Writer
 	Terminal bool
 
+	mu sync.Mutex
+	// drawn is the number of lines of the picture that is on the terminal, last the text that was drawn last.
 	drawn int
 	last  string
 }
 
-// Draw shows a picture in place of the one before. Where there is no terminal it writes the line instead, if that is
-// news. The picture's lines must not be wider than the terminal, or they are not drawn over in full.
+// Draw shows a picture in place of the one before. Where there is no terminal it writes the line instead, unless it is
+// the same as before. The picture's lines must not be wider than the terminal, or they are not drawn over in full.
 func (l *Live) Draw(picture []string, line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if !l.Terminal {
 		if line != l.last {
 			l.last = line
@@ -37,13 +43,35 @@ func (l *Live) Draw(picture []string, line string) {
 	if text == l.last && l.drawn > 0 {
 		return
 	}
-	l.Erase()
-	fmt.Fprintln(l.Out, text)
-	l.last, l.drawn = text, len(picture)
+	l.erase()
+	l.paint(text, len(picture))
+}
+
+// Printf writes a line that stays, above the picture.
+func (l *Live) Printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.drawn
+	l.erase()
+	fmt.Fprintf(l.Out, format+"\n", args...)
+	if lines > 0 {
+		l.paint(l.last, lines)
+	}
 }
 
 // Erase takes the picture off, so that other lines may be written in its place.
 func (l *Live) Erase() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.erase()
+}
+
+func (l *Live) paint(text string, lines int) {
+	fmt.Fprintln(l.Out, text)
+	l.last, l.drawn = text, lines
+}
+
+func (l *Live) erase() {
 	if l.drawn > 0 {
 		fmt.Fprintf(l.Out, "\x1b[%dA\x1b[J", l.drawn)
 	}

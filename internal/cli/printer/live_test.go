@@ -30,6 +30,18 @@ func TestAPictureIsDrawnInPlaceOfTheOneBefore(t *testing.T) {
 	}
 }
 
+func TestALineThatStaysIsWrittenAboveThePicture(t *testing.T) {
+	var out strings.Builder
+	live := Live{Out: &out, Terminal: true}
+	live.Printf("begun %d", 1)
+	live.Draw([]string{"one", "two"}, "")
+	live.Printf("line")
+	live.Draw([]string{"one", "two"}, "")
+	if want := "begun 1\none\ntwo\n\x1b[2A\x1b[Jline\none\ntwo\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
 func TestWithoutATerminalThereIsALineForEachChange(t *testing.T) {
 	var out strings.Builder
 	live := Live{Out: &out}

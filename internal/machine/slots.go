@@ -40,7 +40,9 @@ func (unlimited) Source() source.Source             { return nil }
 const silentWait = 30 * time.Second
 
 // acquireSlot reports whether the Machine has a slot, and waits in the queue for one if not.
-func (s *launchStep) acquireSlot() bool { return s.Slots.Acquire(client.ObjectKeyFromObject(s.machine)) }
+func (s *launchStep) acquireSlot() bool {
+	return s.Slots.Acquire(client.ObjectKeyFromObject(s.machine))
+}
 
 // awaitSlot waits until fewer creations are under way. That is no failure of the machine, and its time to become a Node
 // begins with its slot.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -41,7 +40,7 @@ func Command(provider string, backend stack.Backend) *cobra.Command {
 	o := Options{Backend: backend}
 	wanted := provider
 	cmd := &cobra.Command{
-		Use:     "machinist-demo",
+		Use:     programOf(provider),
 		Version: version.String(),
 		Short:   "Run everything on this machine with a sample fleet",
 		Long: `Run a real control plane, a cloud in memory, Machinist's two processes and a sample fleet as child processes on
@@ -53,7 +52,7 @@ The control plane's programs come from the cache that "make controlplane" fills.
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wanted != provider {
-				return runDemoOf(cmd.Context(), wanted)
+				return runDemoOf(wanted)
 			}
 			o.Out = cmd.OutOrStdout()
 			if f, ok := o.Out.(*os.File); ok {
@@ -78,22 +77,29 @@ The control plane's programs come from the cache that "make controlplane" fills.
 	return cmd
 }
 
-// runDemoOf runs the program of another provider's demo, with the same flags, until it ends.
-func runDemoOf(ctx context.Context, provider string) error {
-	name := "machinist-demo-" + provider
+// programOf is the name of the program that is a provider's demo.
+func programOf(provider string) string {
 	if provider == Sim {
-		name = "machinist-demo"
+		return "machinist-demo"
 	}
+	return "machinist-demo-" + provider
+}
+
+// runDemoOf replaces this process by the program of another provider's demo, with the same arguments: signals, the exit
+// status and what it prints are then its own.
+func runDemoOf(provider string) error {
+	name := programOf(provider)
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the folder of this program: %w", err)
 	}
 	path := filepath.Join(filepath.Dir(self), name)
-	if _, err := os.Stat(path); provider != filepath.Base(provider) || err != nil {
-		return fmt.Errorf("--provider is %q; there is no program %s beside this one (make build)", provider, name)
+	if _, err := os.Stat(path); provider != filepath.Base(provider) || path == self || err != nil {
+		return fmt.Errorf("--provider is %q; there is no program %s of that provider beside this one (make build)",
+			provider, name)
 	}
-	other := exec.CommandContext(ctx, path, os.Args[1:]...)
-	other.Cancel = func() error { return other.Process.Signal(os.Interrupt) } // It takes everything down itself.
-	other.Stdin, other.Stdout, other.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return other.Run()
+	if err := syscall.Exec(path, append([]string{path}, os.Args[1:]...), os.Environ()); err != nil {
+		return fmt.Errorf("run %s: %w", path, err)
+	}
+	return nil
 }

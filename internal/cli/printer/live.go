@@ -15,8 +15,8 @@ func Fit(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// Live shows something that changes: on a terminal lines that are drawn over, elsewhere a line for each change. It may be
-// used by several goroutines.
+// Live shows something that changes: on a terminal lines that are drawn over, elsewhere a line for each change. Several
+// goroutines may use it.
 type Live struct {
 	Out      io.Writer
 	Terminal bool

@@ -16,12 +16,19 @@ import (
 // rule checks a value by rules of its schema. old is nil if there was none.
 type rule func(path *field.Path, value, old any) field.ErrorList
 
-// compileRules returns the checks for the rules of a schema itself, not for those of the schemas in it. They are spared
-// values of which kept says that they keep all of them.
-func compileRules(schema *apiextensionsv1.JSONSchemaProps, root bool, kept func(value, old any) bool) []rule {
-	if len(schema.XValidations) == 0 {
-		return nil
+// compileRules returns the checks for the rules of a schema itself, not for those of the schemas in it.
+func compileRules(schema *apiextensionsv1.JSONSchemaProps, root bool) []rule {
+	rules := make([]rule, len(schema.XValidations))
+	for i, v := range schema.XValidations {
+		alone := *schema
+		alone.XValidations = apiextensionsv1.ValidationRules{v}
+		rules[i] = remembered(fieldsOf(v.Rule), compileRule(&alone, root))
 	}
+	return rules
+}
+
+// compileRule returns the check for the only rule of a schema.
+func compileRule(schema *apiextensionsv1.JSONSchemaProps, root bool) rule {
 	// Most programs never come to most rules, and each takes a while to compile.
 	validator := sync.OnceValue(func() *cel.Validator {
 		var internal apiextensions.JSONSchemaProps
@@ -35,40 +42,38 @@ func compileRules(schema *apiextensionsv1.JSONSchemaProps, root bool, kept func(
 		}
 		return cel.NewValidator(onlyOwnRules(structural), root, celconfig.PerCallLimit)
 	})
-	return []rule{func(path *field.Path, value, old any) field.ErrorList {
-		if kept(value, old) {
-			return nil
-		}
+	return func(path *field.Path, value, old any) field.ErrorList {
 		errs, _ := validator().Validate(context.Background(), path, nil, value, old, celconfig.RuntimeCELCostBudget)
 		return errs
-	}}
+	}
 }
 
-// quickCheck returns a check that says yes only of values that keep all rules of the schema itself.
-func quickCheck(schema *apiextensionsv1.JSONSchemaProps) func(value, old any) bool {
-	if len(schema.XValidations) == 1 && schema.XValidations[0].Rule == shortDuration {
-		return func(value, _ any) bool { return isShort(value) }
-	}
-	var checks []quick
-	for _, r := range schema.XValidations {
-		check := quickly(r.Rule)
-		if check == nil {
-			return func(any, any) bool { return false }
+// mostRemembered is how many values a rule remembers.
+const mostRemembered = 10000
+
+// remembered returns a rule that remembers the values it kept, by the fields it reads: it says of the same fields what
+// it said before, and to evaluate it takes a hundred times as long as to look that up.
+func remembered(fields []readField, evaluate rule) rule {
+	var mu sync.Mutex
+	kept := map[string]bool{}
+	return func(path *field.Path, value, old any) field.ErrorList {
+		key := keyOf(fields, value, old)
+		mu.Lock()
+		known := kept[key]
+		mu.Unlock()
+		if known {
+			return nil
 		}
-		checks = append(checks, check)
-	}
-	return func(value, old any) bool {
-		object, ok := value.(map[string]any)
-		if !ok {
-			return false
-		}
-		before, _ := old.(map[string]any)
-		for _, check := range checks {
-			if !check(object, before) {
-				return false
+		errs := evaluate(path, value, old)
+		if len(errs) == 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(kept) >= mostRemembered {
+				clear(kept)
 			}
+			kept[key] = true
 		}
-		return true
+		return errs
 	}
 }
 

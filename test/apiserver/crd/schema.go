@@ -61,7 +61,7 @@ func Compile(schema *apiextensionsv1.JSONSchemaProps) *Schema {
 	for _, name := range []string{"apiVersion", "kind", "metadata"} {
 		delete(root.properties, name)
 	}
-	root.rules = compileRules(schema, true, quickCheck(schema))
+	root.rules = compileRules(schema, true)
 	return &Schema{root: root}
 }
 
@@ -104,7 +104,7 @@ func compile(s *apiextensionsv1.JSONSchemaProps) *node {
 			n.defaults = append(n.defaults, defaultValue{name, mustDecode(property.Default.Raw)})
 		}
 	}
-	n.rules = compileRules(s, false, quickCheck(s))
+	n.rules = compileRules(s, false)
 	return n
 }
 

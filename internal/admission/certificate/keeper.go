@@ -129,6 +129,12 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		o.bundles = append(o.bundles, webhook.ClientConfig.CABundle)
 	}
 	o.named = k.namedSince(o)
+	// A plan may take making keys, which is dear: without a turn to write there is none.
+	if k.writes.TokensAt(o.now) < 1 {
+		k.Log.Info("The certificate of the webhook is changed again and again by somebody else, and mended every "+
+			writePeriod.String(), "secret", k.Secret, "configuration", k.Configuration)
+		return reconcile.Result{RequeueAfter: writePeriod}, nil
+	}
 	p, err := plan(o, k.Hosts, k.Lifetimes)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -136,12 +142,7 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if p.data == nil && p.bundles == nil {
 		return reconcile.Result{RequeueAfter: p.again}, nil
 	}
-	if turn := k.writes.ReserveN(o.now, 1); turn.DelayFrom(o.now) > 0 {
-		turn.CancelAt(o.now)
-		k.Log.Info("The certificate of the webhook is changed again and again by somebody else, and mended every "+
-			writePeriod.String(), "secret", k.Secret, "configuration", k.Configuration)
-		return reconcile.Result{RequeueAfter: writePeriod}, nil
-	}
+	k.writes.AllowN(o.now, 1)
 	switch {
 	case p.data != nil:
 		return reconcile.Result{}, k.writeSecret(ctx, secret, p.data)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,29 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// applied returns a deployment as it is, nil if there is none, and as it would be if somebody applied the document.
-// The API server is asked to do it as a trial, so that defaults are filled in and what it would refuse is refused.
-// Who may not do even that gets what can be reported without it, and unchecked says why.
-func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment,
-	unchecked string, err error) {
+// applied returns a deployment as it is, nil if there is none, and as it would be if somebody applied the document: the
+// API server does it in a dry run, so that defaults are filled in and what it would refuse is refused.
+func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment, err error) {
 	live := &v1beta1.MachineDeployment{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: doc.namespace, Name: doc.name}, live); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
-		after, unchecked, err = c.created(ctx, doc)
-		return nil, after, unchecked, err
+		after, err = c.created(ctx, doc)
+		return nil, after, err
 	case err != nil:
-		return nil, nil, "", c.Explain(err)
+		return nil, nil, c.Explain(err)
 	}
 	// Reading gives no kind.
 	live.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineDeployment"))
 	kind, data, err := patchFor(live, doc)
 	if err != nil {
-		return nil, nil, "", err
+		return nil, nil, err
 	}
 	options := []client.PatchOption{client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)}
 	if kind == types.ApplyPatchType {
@@ -45,39 +41,37 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 	}
 	after = live.DeepCopy()
 	switch err := c.Patch(ctx, after, client.RawPatch(kind, data), options...); {
-	case apierrors.IsForbidden(err):
-		after, patchErr := patched(live, data)
-		return live, after, c.Explain(err).Error(), patchErr
 	case apierrors.IsConflict(err):
-		return nil, nil, "",
+		return nil, nil,
 			fmt.Errorf("the deployment has changed since the file was read from the cluster, or while this was checked: take metadata.resourceVersion out of the file, and try again (%w)", err)
 	case err != nil:
-		return nil, nil, "", doc.explain(c.Explain(err))
+		return nil, nil, c.refusedDryRun(doc, err)
 	}
-	return live, after, "", nil
+	return live, after, nil
 }
 
 // created returns a new deployment as it would be.
-func (c *Cluster) created(ctx context.Context, doc document) (after *v1beta1.MachineDeployment, unchecked string,
-	err error) {
-	after = &v1beta1.MachineDeployment{}
+func (c *Cluster) created(ctx context.Context, doc document) (*v1beta1.MachineDeployment, error) {
 	// As it is written, so that the API server sees every mistake in it.
 	asked := &unstructured.Unstructured{}
 	if err := json.Unmarshal(doc.raw, &asked.Object); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	asked.SetNamespace(doc.namespace)
-	switch err := c.Create(ctx, asked, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); {
-	case apierrors.IsForbidden(err):
-		if err := yaml.UnmarshalStrict(doc.raw, after); err != nil {
-			return nil, "", err
-		}
-		after.Namespace = doc.namespace
-		return after, c.Explain(err).Error(), nil
-	case err != nil:
-		return nil, "", doc.explain(c.Explain(err))
+	err := c.Create(ctx, asked, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	if err != nil {
+		return nil, c.refusedDryRun(doc, err)
 	}
-	return after, "", runtime.DefaultUnstructuredConverter.FromUnstructured(asked.Object, after)
+	after := &v1beta1.MachineDeployment{}
+	return after, runtime.DefaultUnstructuredConverter.FromUnstructured(asked.Object, after)
+}
+
+// refusedDryRun explains why the API server made no dry run.
+func (c *Cluster) refusedDryRun(doc document, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("a plan is made from a dry run, which takes the right to make the change itself: %w", c.Explain(err))
+	}
+	return doc.explain(c.Explain(err))
 }
 
 // kubectlManager is the name under which kubectl applies on the server's side.
@@ -115,19 +109,4 @@ func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, [
 		return "", nil, fmt.Errorf("compare it with what is there: %w", err)
 	}
 	return types.MergePatchType, patch, nil
-}
-
-// patched does what the API server would do with a patch, as far as that can be reported without it. What is applied
-// on the server's side is only merged then: a field that is left out stays.
-func patched(live *v1beta1.MachineDeployment, patch []byte) (*v1beta1.MachineDeployment, error) {
-	current, err := json.Marshal(live)
-	if err != nil {
-		return nil, err
-	}
-	merged, err := jsonpatch.MergePatch(current, patch)
-	if err != nil {
-		return nil, fmt.Errorf("merge it into what is there: %w", err)
-	}
-	after := &v1beta1.MachineDeployment{}
-	return after, yaml.UnmarshalStrict(merged, after)
 }

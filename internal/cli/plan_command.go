@@ -86,7 +86,7 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 
 // planFor makes the plan for one document.
 func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all documents) (*preview.Plan, error) {
-	before, after, unchecked, err := c.applied(ctx, doc)
+	before, after, err := c.applied(ctx, doc)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,6 @@ func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all docume
 	if err != nil {
 		return nil, fmt.Errorf("the controller would do nothing with it: %w", err)
 	}
-	made.Unchecked = unchecked
 	return made, nil
 }
 

@@ -62,7 +62,7 @@ func TestAPlanComesTrueAndChangesNothingItself(t *testing.T) {
 	if f.deployment().ResourceVersion != version || len(f.machines()["a"]) != 3 {
 		t.Fatal("a plan changed something")
 	}
-	if len(p.Machines.Deleted) != 3 || p.Machines.Created != 3 || p.Least != 3 || p.Unchecked != "" ||
+	if len(p.Machines.Deleted) != 3 || p.Machines.Created != 3 || p.Least != 3 ||
 		len(p.Blockers) != 0 {
 		t.Errorf("the plan is %+v", p)
 	}
@@ -268,15 +268,22 @@ func TestAPlanOfAFolder(t *testing.T) {
 	run().fails(t, "5.yaml: document 1")
 }
 
-func TestAPlanOfSomebodyWhoMayOnlyRead(t *testing.T) {
+// Without a dry run there is no plan: what would be made up in its place lacks defaults, and is not checked.
+func TestWhoMayOnlyReadGetsNoPlan(t *testing.T) {
 	f := newRolledFleet(t, 2)
-	grant(t, f.api, f.namespace, "reader", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
-		Resources: []string{"machinedeployments", "machinesets", "machines"}, Verbs: []string{"get", "list", "watch"}})
-	f.plan(manifest("b", ""), "--as", "reader").succeeds(t).prints(t,
-		"2 machines would be replaced. 1 machine would be created.",
-		"The file was not checked by the API server", "Whether the class b exists could not be seen.")
-	f.plan(strings.ReplaceAll(manifest("a", ""), "web", "new"), "--as", "reader").succeeds(t).prints(t,
-		"A new deployment: 3 machines", "not checked")
+	reads := rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
+		Resources: []string{"machinedeployments", "machinesets", "machines"}, Verbs: []string{"get", "list", "watch"}}
+	grant(t, f.api, f.namespace, "reader", reads)
+	f.plan(manifest("b", ""), "--as", "reader").fails(t, "a plan is made from a dry run",
+		`cannot patch resource "machinedeployments"`)
+	f.plan(strings.ReplaceAll(manifest("a", ""), "web", "new"), "--as", "reader").fails(t,
+		`cannot create resource "machinedeployments"`)
+
+	changes := rbacv1.PolicyRule{APIGroups: reads.APIGroups, Resources: []string{"machinedeployments"},
+		Verbs: []string{"patch"}}
+	grant(t, f.api, f.namespace, "author", reads, changes)
+	f.plan(manifest("b", ""), "--as", "author").succeeds(t).prints(t,
+		"2 machines would be replaced. 1 machine would be created.", "Whether the class b exists could not be seen.")
 }
 
 // grant gives a user rights in a namespace.

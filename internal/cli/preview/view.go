@@ -41,8 +41,6 @@ type Plan struct {
 	Blockers []Blocker `json:"blockers"`
 	// Notes say what could not be previewed.
 	Notes []string `json:"notes"`
-	// Unchecked says why the API server did not check the file, empty if it did.
-	Unchecked string `json:"unchecked,omitempty"`
 }
 
 // Change is a field that differs, and what that does.
@@ -99,9 +97,6 @@ func (p *Plan) Text(w io.Writer, s printer.Style) error {
 	fmt.Fprintf(&out, "%s\n", s.Strong(fmt.Sprintf("machinedeployment/%s in namespace %s", p.Name, p.Namespace)))
 	p.changes(&out, s)
 	fmt.Fprintf(&out, "%s\n", p.summary())
-	if p.Unchecked != "" {
-		fmt.Fprintf(&out, "%s The file was not checked by the API server: %s\n", s.Warn("!"), printer.Clean(p.Unchecked))
-	}
 	for _, b := range p.Blockers {
 		fmt.Fprintf(&out, "%s %s\n", s.Warn("!"), printer.Clean(b.Message))
 	}

@@ -66,10 +66,10 @@ func (c *Cluster) created(ctx context.Context, doc document) (*v1beta1.MachineDe
 	return after, runtime.DefaultUnstructuredConverter.FromUnstructured(asked.Object, after)
 }
 
-// refusedDryRun explains why the API server made no dry run.
+// refusedDryRun explains why the API server made no dry run. Forbidden is what policies and quotas refuse, too.
 func (c *Cluster) refusedDryRun(doc document, err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("a plan is made from a dry run, which takes the right to make the change itself: %w", c.Explain(err))
+		return fmt.Errorf("the API server refuses the dry run from which a plan is made: %w", c.Explain(err))
 	}
 	return doc.explain(c.Explain(err))
 }

@@ -274,7 +274,7 @@ func TestWhoMayOnlyReadGetsNoPlan(t *testing.T) {
 	reads := rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
 		Resources: []string{"machinedeployments", "machinesets", "machines"}, Verbs: []string{"get", "list", "watch"}}
 	grant(t, f.api, f.namespace, "reader", reads)
-	f.plan(manifest("b", ""), "--as", "reader").fails(t, "a plan is made from a dry run",
+	f.plan(manifest("b", ""), "--as", "reader").fails(t, "refuses the dry run from which a plan is made",
 		`cannot patch resource "machinedeployments"`)
 	f.plan(strings.ReplaceAll(manifest("a", ""), "web", "new"), "--as", "reader").fails(t,
 		`cannot create resource "machinedeployments"`)

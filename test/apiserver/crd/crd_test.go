@@ -111,7 +111,6 @@ func TestFieldsThatARuleReads(t *testing.T) {
 		`self.all(k, k.matches('x'))`:              {{path: nil}},
 		`self.a.all(k, k in self.b && self.b[k])`:  {{path: []string{"a"}}, {path: []string{"b"}}},
 		`self.a.exists_one(k, k.name == self.b.c)`: {{path: []string{"a"}}, {path: []string{"b", "c"}}},
-		`self.a.x__dash__y == ''`:                  {{path: []string{"a"}}},
 		`duration(self) > duration('0s')`:          {{path: nil}},
 	} {
 		if got := fieldsOf(rule); !reflect.DeepEqual(got, want) {

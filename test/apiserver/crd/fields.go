@@ -63,22 +63,28 @@ func asField(e ast.Expr) (readField, bool) {
 	case ast.SelectKind:
 		s := e.AsSelect()
 		f, ok := asField(s.Operand())
-		return f.below(s.FieldName(), s.IsTestOnly()), ok
+		if !ok {
+			return readField{}, false
+		}
+		return f.below(s.FieldName(), s.IsTestOnly()), true
 	case ast.CallKind:
 		c := e.AsCall()
 		if c.FunctionName() != operators.OptSelect {
 			return readField{}, false
 		}
 		f, ok := asField(c.Args()[0])
-		return f.below(fmt.Sprint(c.Args()[1].AsLiteral().Value()), false), ok
+		if !ok {
+			return readField{}, false
+		}
+		return f.below(fmt.Sprint(c.Args()[1].AsLiteral().Value()), false), true
 	}
 	return readField{}, false
 }
 
-// below returns a field of a field. Names that are written in another way in rules stand for all that they are part of.
+// below returns a field of a field. It panics if rules write its name in another way than values have it.
 func (f readField) below(name string, presence bool) readField {
-	if f.presence || strings.Contains(name, "__") {
-		return readField{old: f.old, path: f.path}
+	if strings.Contains(name, "__") {
+		panic("a rule with the escaped name " + name)
 	}
 	return readField{old: f.old, path: append(slices.Clone(f.path), name), presence: presence}
 }

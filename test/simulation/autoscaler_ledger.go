@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // ledger holds the manager to what an autoscaler asked for: of the machines that are available, only those go that were
@@ -71,7 +72,7 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 		}
 	case *v1beta1.MachineSet:
 		if before, ok := c.Old.(*v1beta1.MachineSet); ok && c.Actor == Manager &&
-			replicasOf(o.Spec.Replicas) < replicasOf(before.Spec.Replicas) {
+			invariants.Replicas(o.Spec.Replicas) < invariants.Replicas(before.Spec.Replicas) {
 			l.lastLowering[o.UID] = lowering{c.Revision, l.world.oracle.seen()["MachineDeployment"]}
 		}
 	case *v1beta1.Machine:
@@ -95,7 +96,7 @@ func (l *ledger) resized(c apiserver.Change, before, after *v1beta1.MachineDeplo
 	if class := after.Spec.Template.Spec.ClassRef.Name; class != l.templates[len(l.templates)-1].class {
 		l.templates = append(l.templates, template{c.Revision, class})
 	}
-	down := int(replicasOf(before.Spec.Replicas) - replicasOf(after.Spec.Replicas))
+	down := invariants.Replicas(before.Spec.Replicas) - invariants.Replicas(after.Spec.Replicas)
 	for ; down < 0; down++ {
 		l.settleOne()
 	}
@@ -106,7 +107,7 @@ func (l *ledger) resized(c apiserver.Change, before, after *v1beta1.MachineDeplo
 		down--
 		l.due[m.UID] = c.Revision
 		delete(l.settled, m.UID)
-		size := int(replicasOf(after.Spec.Replicas))
+		size := invariants.Replicas(after.Spec.Replicas)
 		if sized, known := l.sizedFor(); !known || sized <= size || l.unsettled() > l.live()-size {
 			// The size had been raised a moment before, and nothing was made yet.
 			l.settled[m.UID] = true
@@ -197,12 +198,12 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 		}
 		return
 	}
-	isAvailable := available(m, 0, l.world.clock.at)
+	isAvailable := invariants.Available(m, 0, l.world.clock.at)
 	if isAvailable {
 		l.inTurn(m, owner.UID, instructed.revision)
 	}
 	// The manager chose by what was so when it reported the set: a machine may have become available since.
-	if then := at(o.history[m.UID], instructed.revision); then != nil && !available(then, 0, l.world.clock.at) {
+	if then := at(o.history[m.UID], instructed.revision); then != nil && !invariants.Available(then, 0, l.world.clock.at) {
 		isAvailable = false
 	}
 	switch {
@@ -234,8 +235,8 @@ func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 
 // size is the size of a set's deployment.
 func (l *ledger) size(set uid) int {
-	if d := l.world.oracle.deployments[l.world.oracle.sets[set].owner]; d != nil {
-		return d.versions[len(d.versions)-1].replicas
+	if d := l.world.oracle.deployments[l.world.oracle.sets[set].Owner]; d != nil {
+		return d.Last().Replicas
 	}
 	return 0
 }
@@ -245,10 +246,10 @@ func (l *ledger) size(set uid) int {
 func (l *ledger) least(set uid, since int64) int {
 	o := &l.world.oracle
 	n := math.MaxInt
-	if d := o.deployments[o.sets[set].owner]; d != nil {
-		for i, v := range d.versions {
-			if i+1 == len(d.versions) || d.versions[i+1].revision > since {
-				n = min(n, v.replicas)
+	if d := o.deployments[o.sets[set].Owner]; d != nil {
+		for i, v := range d.Versions {
+			if i+1 == len(d.Versions) || d.Versions[i+1].Position > since {
+				n = min(n, v.Replicas)
 			}
 		}
 	}
@@ -259,7 +260,7 @@ func (l *ledger) least(set uid, since int64) int {
 // launched, and were so before the set was ordered to shrink.
 func (l *ledger) inTurn(m *v1beta1.Machine, set uid, instructed int64) {
 	o := &l.world.oracle
-	_, replicas := o.sets[set].within(o.seen()["MachineSet"])
+	_, replicas := o.sets[set].Within(o.seen()["MachineSet"])
 	surplus, first := -replicas, []string(nil)
 	for id, versions := range o.history {
 		last := versions[len(versions)-1].machine
@@ -315,7 +316,7 @@ func (l *ledger) rest() {
 		live++
 	}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
-		instructed += int(replicasOf(o.(*v1beta1.MachineSet).Spec.Replicas))
+		instructed += invariants.Replicas(o.(*v1beta1.MachineSet).Spec.Replicas)
 	}
 	if sized, known := l.sizedFor(); known && sized == live && instructed == live {
 		l.free = 0

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // End is what there is in the end of a run, but for names and times: how often there is each line.
@@ -29,12 +30,12 @@ func endOf(w *World) End {
 	}
 	for _, o := range of("MachineSet") {
 		s := o.(*v1beta1.MachineSet)
-		count("set", s.Spec.Template.Spec.ClassRef.Name, s.Spec.Template.Spec.Version, replicasOf(s.Spec.Replicas),
+		count("set", s.Spec.Template.Spec.ClassRef.Name, s.Spec.Template.Spec.Version, invariants.Replicas(s.Spec.Replicas),
 			s.Status.Replicas, s.Status.AvailableReplicas, isDeleting(s), s.Finalizers, conditions(s.Status.Conditions))
 	}
 	for _, o := range of("MachineDeployment") {
 		d := o.(*v1beta1.MachineDeployment)
-		count("deployment", replicasOf(d.Spec.Replicas), d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.AvailableReplicas,
+		count("deployment", invariants.Replicas(d.Spec.Replicas), d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.AvailableReplicas,
 			isDeleting(d), d.Finalizers, conditions(d.Status.Conditions))
 	}
 	for _, o := range of("MachineClass") {

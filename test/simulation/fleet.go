@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/invariants"
 )
 
 const (
@@ -189,7 +190,7 @@ func Settled(w *World) string {
 	var d *v1beta1.MachineDeployment
 	for _, o := range w.control.Snapshot(kind("MachineDeployment")) {
 		d = o.(*v1beta1.MachineDeployment)
-		wanted, class = int(replicasOf(d.Spec.Replicas)), d.Spec.Template.Spec.ClassRef.Name
+		wanted, class = invariants.Replicas(d.Spec.Replicas), d.Spec.Template.Spec.ClassRef.Name
 		anyRevision = d.Spec.Strategy.Type == v1beta1.StrategyOnDelete
 	}
 	if d == nil && len(sets) > 0 {
@@ -264,7 +265,7 @@ func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted i
 	if own := &set.Spec.Template.Spec; own.ClassRef.Name == template.ClassRef.Name && own.Version == template.Version {
 		n = wanted
 	}
-	if got := int(replicasOf(set.Spec.Replicas)); got != n {
+	if got := invariants.Replicas(set.Spec.Replicas); got != n {
 		missing = append(missing, fmt.Sprintf("set %s asks for %d, not %d", set.Name, got, n))
 	}
 	s := set.Status

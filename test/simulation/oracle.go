@@ -2,21 +2,19 @@ package simulation
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 type uid = types.UID
@@ -35,10 +33,10 @@ type oracle struct {
 	// knew is how much of each kind the manager had seen when it last wrote something: it never knows less again, whoever
 	// leads.
 	knew map[string]int64
-	sets map[uid]*bounds
+	sets map[uid]*invariants.Owner
 	// cordoned is when providers cordoned Nodes.
 	cordoned    map[uid]time.Time
-	deployments map[uid]*bounds
+	deployments map[uid]*invariants.Owner
 	// surplus are the machines that a former leader made: they may be one too many, until the leader sees them.
 	surplus map[uid]bool
 	err     error
@@ -58,36 +56,10 @@ type version struct {
 	actor   string
 }
 
-// bounds are what was asked of a set or a deployment, version by version: whoever decides may not have seen the last
-// one.
-type bounds struct {
-	owner    uid
-	versions []bound
-}
-
-type bound struct {
-	revision int64
-	// most live machines, least available ones, and how many there must be.
-	most, least, replicas int
-	minReadySeconds       int32
-}
-
-// within returns the widest bounds among the versions that whoever has seen the log up to a revision may go by.
-func (b *bounds) within(seen int64) (most, least int) {
-	least = math.MaxInt
-	for i, v := range b.versions {
-		if i+1 < len(b.versions) && b.versions[i+1].revision <= seen {
-			continue
-		}
-		most, least = max(most, v.most), min(least, v.least)
-	}
-	return most, least
-}
-
 func (o *oracle) begin(w *World) {
 	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{},
-		instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*bounds{},
-		deployments: map[uid]*bounds{}}
+		instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*invariants.Owner{},
+		deployments: map[uid]*invariants.Owner{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
 		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
@@ -178,7 +150,7 @@ func (o *oracle) control(c apiserver.Change) {
 	}
 	if after, ok := c.New.(*v1beta1.MachineSet); ok && c.Actor == Manager {
 		before, was := c.Old.(*v1beta1.MachineSet)
-		if !was || before == nil || replicasOf(after.Spec.Replicas) != replicasOf(before.Spec.Replicas) {
+		if !was || before == nil || invariants.Replicas(after.Spec.Replicas) != invariants.Replicas(before.Spec.Replicas) {
 			o.instructions[after.UID] = append(o.instructions[after.UID], instruction{c.Revision, o.seen()})
 		}
 	}
@@ -191,71 +163,19 @@ func (o *oracle) take(revision int64, object client.Object) {
 		o.machines[x.UID] = x
 		o.history[x.UID] = append(o.history[x.UID], version{revision, x, ""})
 	case *v1beta1.MachineSet:
-		n := int(replicasOf(x.Spec.Replicas))
-		note(o.sets, x, bound{revision, n, n, n, x.Spec.MinReadySeconds})
+		note(o.sets, revision, x, invariants.BoundsOfSet(x))
 	case *v1beta1.MachineDeployment:
-		note(o.deployments, x, deploymentBound(x, revision))
+		note(o.deployments, revision, x, invariants.BoundsOfDeployment(x))
 	}
 }
 
-func note(all map[uid]*bounds, object client.Object, b bound) {
+func note(all map[uid]*invariants.Owner, revision int64, object client.Object, b invariants.Bounds) {
 	known := all[object.GetUID()]
 	if known == nil {
-		known = &bounds{}
+		known = &invariants.Owner{}
 		all[object.GetUID()] = known
 	}
-	known.owner = ""
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		known.owner = owner.UID
-	}
-	if n := len(known.versions); n > 0 && sameBound(known.versions[n-1], b) {
-		return
-	}
-	known.versions = append(known.versions, b)
-}
-
-func sameBound(a, b bound) bool {
-	a.revision = b.revision
-	return a == b
-}
-
-func replicasOf(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
-}
-
-func deploymentBound(d *v1beta1.MachineDeployment, revision int64) bound {
-	n := int(replicasOf(d.Spec.Replicas))
-	surge, unavailable := 1, 0
-	switch s := d.Spec.Strategy; s.Type {
-	case v1beta1.StrategyRecreate:
-		surge, unavailable = 0, n
-	case v1beta1.StrategyOnDelete:
-		surge = 0
-	case v1beta1.StrategyInPlace:
-		surge, unavailable = 0, 1
-		if s.InPlace != nil {
-			unavailable = max(1, scaled(s.InPlace.MaxUnavailable, n, unavailable, false))
-		}
-	default:
-		if r := s.RollingUpdate; r != nil {
-			surge, unavailable = scaled(r.MaxSurge, n, surge, true), scaled(r.MaxUnavailable, n, unavailable, false)
-		}
-	}
-	return bound{revision, n + surge, n - unavailable, n, d.Spec.MinReadySeconds}
-}
-
-func scaled(value *intstr.IntOrString, n, otherwise int, up bool) int {
-	if value == nil {
-		return otherwise
-	}
-	out, err := intstr.GetScaledValueFromIntOrPercent(value, n, up)
-	if err != nil {
-		return otherwise
-	}
-	return out
+	known.Note(revision, object, b)
 }
 
 // mayBeGone is I1: a Machine is gone only when its instance is.
@@ -296,21 +216,21 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	}
 	set := o.sets[owner.UID]
 	seen := o.seen()
-	if most, _ := set.within(seen["MachineSet"]); o.live(owner.UID) > most {
+	if most, _ := set.Within(seen["MachineSet"]); o.live(owner.UID) > most {
 		o.breach("I3", "%s made machine %s: set %s now has %d of at most %d", c.Actor, m.Name, owner.Name,
 			o.live(owner.UID), most)
 	}
-	deployment := o.deployments[set.owner]
+	deployment := o.deployments[set.Owner]
 	if deployment == nil {
 		return
 	}
 	live := 0
 	for id, s := range o.sets {
-		if s.owner == set.owner {
+		if s.Owner == set.Owner {
 			live += o.live(id)
 		}
 	}
-	if most, _ := deployment.within(o.since(owner.UID, "MachineDeployment")); live > most {
+	if most, _ := deployment.Within(o.since(owner.UID, "MachineDeployment")); live > most {
 		o.breach("I3", "%s made machine %s of set %s: the deployment now has %d of at most %d", c.Actor, m.Name, owner.Name,
 			live, most)
 	}
@@ -327,12 +247,12 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	set := o.sets[owner.UID]
 	who, bounds, kind := "set "+owner.Name, set, "MachineSet"
 	members := func(id uid) bool { return id == owner.UID }
-	if deployment := o.deployments[set.owner]; deployment != nil {
+	if deployment := o.deployments[set.Owner]; deployment != nil {
 		who, bounds, kind = "the deployment", deployment, "MachineDeployment"
-		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].owner == set.owner }
+		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].Owner == set.Owner }
 	}
-	seen, minReady := o.seen(), bounds.versions[len(bounds.versions)-1].minReadySeconds
-	if !available(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {
+	seen, minReady := o.seen(), bounds.Last().MinReadySeconds
+	if !invariants.Available(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {
 		return
 	}
 	known := seen["Machine"]
@@ -342,7 +262,7 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 			n++
 		}
 	}
-	if _, least := bounds.within(seen[kind]); n < least {
+	if _, least := bounds.Within(seen[kind]); n < least {
 		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available of at least %d", c.Actor, m.Name, owner.Name,
 			who, n, least)
 	}
@@ -352,7 +272,7 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 // that whoever reported it how many to have, in words that it had seen, had not.
 func (o *oracle) since(set uid, kind string) int64 {
 	seen := o.seen()
-	instructed := o.sets[set].versions[0].revision
+	instructed := o.sets[set].Versions[0].Position
 	for _, t := range o.instructions[set] {
 		if t.revision <= seen["MachineSet"] {
 			instructed = t.seen[kind]
@@ -365,19 +285,14 @@ func (o *oracle) since(set uid, kind string) int64 {
 // other than the manager's own write changed that.
 func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, minReady int32) bool {
 	versions := o.history[id]
-	for i := len(versions) - 1; i >= 0; i-- {
+	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {
 		v := versions[i]
-		if v.machine != nil {
-			owner := metav1.GetControllerOfNoCopy(v.machine)
-			if owner != nil && members(owner.UID) && available(v.machine, minReady, o.world.clock.at) {
-				return true
-			}
+		return invariants.Version{
+			Position:  v.revision,
+			Available: v.of(members) && invariants.Available(v.machine, minReady, o.world.clock.at),
+			OwnEnd:    v.actor == Manager && endsAt(versions, i),
 		}
-		if v.revision <= revision || v.actor == Manager && deleted(v) && i > 0 && !deleted(versions[i-1]) {
-			return false
-		}
-	}
-	return false
+	}, revision)
 }
 
 // seen is what whoever acts now had seen when its pass began.
@@ -411,10 +326,18 @@ func (o *oracle) count(set uid, which func(uid) bool) (n int) {
 
 func deleted(v version) bool { return v.machine == nil || !v.machine.DeletionTimestamp.IsZero() }
 
-func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
-	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
-	return m.DeletionTimestamp.IsZero() && ready != nil && ready.Status == metav1.ConditionTrue &&
-		!now.Before(ready.LastTransitionTime.Add(time.Duration(minReadySeconds)*time.Second))
+// endsAt reports whether a version is the first one that is being deleted or gone.
+func endsAt(versions []version, i int) bool {
+	return i > 0 && deleted(versions[i]) && !deleted(versions[i-1])
+}
+
+// of reports whether the machine is there and belongs to one of the sets.
+func (v version) of(members func(set uid) bool) bool {
+	if v.machine == nil {
+		return false
+	}
+	owner := metav1.GetControllerOfNoCopy(v.machine)
+	return owner != nil && members(owner.UID)
 }
 
 // target judges what happens to Nodes: one goes after its instance, never before.

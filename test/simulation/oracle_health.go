@@ -122,7 +122,7 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 		return
 	}
 	live := o.live(owner.UID) + o.extra(owner.UID)
-	if _, least := o.sets[owner.UID].within(o.world.control.Revision()); live <= least {
+	if _, least := o.sets[owner.UID].Within(o.world.control.Revision()); live <= least {
 		o.breach("health", "%s deleted machine %s, which nobody found unhealthy: %d of %d are left", c.Actor, before.Name,
 			live-1, least)
 	}

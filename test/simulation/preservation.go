@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // preserveTimeout is how long machines are preserved in the world: longer than a replacement takes whatever goes
@@ -79,7 +80,7 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 	}
 	wanted, live := 0, 0
 	for _, d := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
-		wanted += int(replicasOf(d.(*v1beta1.MachineDeployment).Spec.Replicas))
+		wanted += invariants.Replicas(d.(*v1beta1.MachineDeployment).Spec.Replicas)
 	}
 	for _, other := range o.machines {
 		if metav1.GetControllerOfNoCopy(other) != nil && other.DeletionTimestamp.IsZero() {

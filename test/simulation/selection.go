@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // People who select the machines that are updated in place.
@@ -104,26 +105,26 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
 		return
 	}
-	bounds := o.deployments[o.sets[from.UID].owner]
+	bounds := o.deployments[o.sets[from.UID].Owner]
 	if bounds == nil || !o.bySelection() {
 		return
 	}
 	if !handover.Selected(before) {
 		o.breach("selection", "%s handed machine %s over, which nobody selected", c.Actor, before.Name)
 	}
-	minReady := bounds.versions[len(bounds.versions)-1].minReadySeconds
+	minReady := bounds.Last().MinReadySeconds
 	if !o.usable(before, minReady) {
 		return
 	}
 	known := o.since(from.UID, "Machine")
-	members := func(id types.UID) bool { return o.sets[id] != nil && o.sets[id].owner == o.sets[from.UID].owner }
+	members := func(id types.UID) bool { return o.sets[id] != nil && o.sets[id].Owner == o.sets[from.UID].Owner }
 	n := 0
 	for id := range o.history {
 		if id != before.UID && o.usableSince(id, known, members, minReady) {
 			n++
 		}
 	}
-	if _, least := bounds.within(o.since(from.UID, "MachineDeployment")); n < least {
+	if _, least := bounds.Within(o.since(from.UID, "MachineDeployment")); n < least {
 		o.breach("selection", "%s handed machine %s of set %s over: the deployment has %d available of at least %d", c.Actor,
 			before.Name, from.Name, n, least)
 	}
@@ -140,32 +141,23 @@ func (o *oracle) bySelection() bool {
 
 // usable reports whether a machine is available, and what it must be.
 func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
-	return available(m, minReady, o.world.clock.at) && !handover.Updating(m)
+	return invariants.Available(m, minReady, o.world.clock.at) && !handover.Updating(m)
 }
 
 // usableSince reports whether a machine of the members is usable, or was at or after a revision until something other
 // than the manager's own write changed that.
 func (o *oracle) usableSince(id types.UID, revision int64, members func(types.UID) bool, minReady int32) bool {
 	versions := o.history[id]
-	for i := len(versions) - 1; i >= 0; i-- {
+	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {
 		v := versions[i]
-		if v.machine != nil {
-			owner := metav1.GetControllerOfNoCopy(v.machine)
-			if owner != nil && members(owner.UID) && o.usable(v.machine, minReady) {
-				return true
-			}
+		moved := i > 0 && versions[i-1].machine != nil && v.machine != nil &&
+			versions[i-1].machine.Generation != v.machine.Generation
+		return invariants.Version{
+			Position:  v.revision,
+			Available: v.of(members) && o.usable(v.machine, minReady),
+			OwnEnd:    v.actor == Manager && (endsAt(versions, i) || moved),
 		}
-		if v.revision <= revision || i == 0 {
-			return false
-		}
-		was := versions[i-1].machine
-		ended := deleted(v) && !deleted(versions[i-1])
-		moved := was != nil && v.machine != nil && was.Generation != v.machine.Generation
-		if v.actor == Manager && (ended || moved) {
-			return false
-		}
-	}
-	return false
+	}, revision)
 }
 
 func findCondition(m *v1beta1.Machine, kind string) *metav1.Condition {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+
+	"machinist.dev/machinist/test/invariants"
 )
 
 // Clone returns a copy of a world between two steps, down to what its processes remember, in which other choices are
@@ -57,14 +59,14 @@ func (o *oracle) clone(w *World) oracle {
 	for id, instructed := range o.instructions {
 		f.instructions[id] = slices.Clip(instructed)
 	}
-	f.sets, f.deployments = cloneBounds(o.sets), cloneBounds(o.deployments)
+	f.sets, f.deployments = cloneOwners(o.sets), cloneOwners(o.deployments)
 	return f
 }
 
-func cloneBounds(all map[uid]*bounds) map[uid]*bounds {
-	out := make(map[uid]*bounds, len(all))
-	for id, b := range all {
-		out[id] = &bounds{b.owner, slices.Clip(b.versions)}
+func cloneOwners(all map[uid]*invariants.Owner) map[uid]*invariants.Owner {
+	out := make(map[uid]*invariants.Owner, len(all))
+	for id, o := range all {
+		out[id] = &invariants.Owner{Owner: o.Owner, Versions: slices.Clip(o.Versions)}
 	}
 	return out
 }

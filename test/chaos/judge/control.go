@@ -1,16 +1,15 @@
 package judge
 
 import (
-	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // machine is what is known of a Machine.
@@ -36,39 +35,21 @@ func (m *machine) live() bool { return !m.versions[len(m.versions)-1].deleting }
 
 // owner is a set or a deployment: what was asked of it, version by version.
 type owner struct {
-	name     string
-	owner    types.UID
-	leaving  bool
-	versions []bound
-}
-
-type bound struct {
-	at time.Time
-	// most live machines, least available ones.
-	most, least int
+	invariants.Owner
+	name    string
+	leaving bool
 }
 
 // within returns the widest bounds of the versions that held at any time since one.
-func (o *owner) within(since time.Time) (most, least int) {
-	least = math.MaxInt
-	for i, v := range o.versions {
-		if i+1 < len(o.versions) && !o.versions[i+1].at.After(since) {
-			continue
-		}
-		most, least = max(most, v.most), min(least, v.least)
-	}
-	return most, least
-}
+func (o *owner) within(since time.Time) (most, least int) { return o.Within(since.UnixNano()) }
 
 // Object is reported each version of each object, in their order.
 func (j *Judge) Object(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
-		most, least := bounds(o)
-		note(j.deployments, o, bound{at, most, least})
+		note(j.deployments, at, o, invariants.BoundsOfDeployment(o))
 	case *v1beta1.MachineSet:
-		n := int(replicas(o.Spec.Replicas))
-		note(j.sets, o, bound{at, n, n})
+		note(j.sets, at, o, invariants.BoundsOfSet(o))
 	case *v1beta1.Machine:
 		j.machine(at, o)
 	}
@@ -102,21 +83,14 @@ func (j *Judge) Gone(at time.Time, object client.Object) {
 	}
 }
 
-func note(all map[types.UID]*owner, o client.Object, b bound) {
+func note(all map[types.UID]*owner, at time.Time, o client.Object, b invariants.Bounds) {
 	known := all[o.GetUID()]
 	if known == nil {
 		known = &owner{name: o.GetName()}
 		all[o.GetUID()] = known
 	}
 	known.leaving = !o.GetDeletionTimestamp().IsZero()
-	known.owner = ""
-	if of := metav1.GetControllerOf(o); of != nil {
-		known.owner = of.UID
-	}
-	if n := len(known.versions); n > 0 && known.versions[n-1].most == b.most && known.versions[n-1].least == b.least {
-		return
-	}
-	known.versions = append(known.versions, b)
+	known.Note(at.UnixNano(), o, b)
 }
 
 func (j *Judge) machine(at time.Time, o *v1beta1.Machine) {
@@ -159,11 +133,11 @@ func (j *Judge) made(at time.Time, m *machine) {
 	if n, most := j.live(func(s types.UID) bool { return s == m.set }), first(set.within(since)); n > most {
 		j.excess(at, "machine %s was made: set %s has %d of at most %d", m.name, set.name, n, most)
 	}
-	deployment := j.deployments[set.owner]
+	deployment := j.deployments[set.Owner.Owner]
 	if deployment == nil {
 		return
 	}
-	if n, most := j.live(j.within(set.owner)), first(deployment.within(since)); n > most {
+	if n, most := j.live(j.within(set.Owner.Owner)), first(deployment.within(since)); n > most {
 		j.excess(at, "machine %s was made: deployment %s has %d of at most %d", m.name, deployment.name, n, most)
 	}
 }
@@ -175,8 +149,8 @@ func (j *Judge) deleted(at time.Time, m *machine) {
 		return
 	}
 	who, members := set, func(s types.UID) bool { return s == m.set }
-	if set.owner != "" {
-		who, members = j.deployments[set.owner], j.within(set.owner)
+	if set.Owner.Owner != "" {
+		who, members = j.deployments[set.Owner.Owner], j.within(set.Owner.Owner)
 	}
 	if who == nil || who.leaving {
 		return
@@ -197,16 +171,11 @@ func (j *Judge) deleted(at time.Time, m *machine) {
 // availableSince reports whether a Machine is available, or was at any time since one until something else than the
 // processes' own deletion ended that.
 func (m *machine) availableSince(since time.Time) bool {
-	for i := len(m.versions) - 1; i >= 0; i-- {
+	return invariants.AvailableSince(len(m.versions), func(i int) invariants.Version {
 		v := m.versions[i]
-		if v.available {
-			return true
-		}
-		if !v.at.After(since) || v.deleting && !v.others && (i == 0 || !m.versions[i-1].deleting) {
-			return false
-		}
-	}
-	return false
+		ends := v.deleting && (i == 0 || !m.versions[i-1].deleting)
+		return invariants.Version{Position: v.at.UnixNano(), Available: v.available, OwnEnd: ends && !v.others}
+	}, since.UnixNano())
 }
 
 func (j *Judge) excess(at time.Time, format string, args ...any) {
@@ -218,7 +187,7 @@ func (j *Judge) excess(at time.Time, format string, args ...any) {
 
 // within returns whether a set is one of a deployment.
 func (j *Judge) within(deployment types.UID) func(types.UID) bool {
-	return func(set types.UID) bool { return j.sets[set] != nil && j.sets[set].owner == deployment }
+	return func(set types.UID) bool { return j.sets[set] != nil && j.sets[set].Owner.Owner == deployment }
 }
 
 func (j *Judge) live(of func(set types.UID) bool) (n int) {
@@ -234,45 +203,4 @@ func first(a, _ int) int { return a }
 
 func available(m *v1beta1.Machine) bool {
 	return m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
-}
-
-// bounds are what a deployment may have. They are worked out here anew, so that it does not happen that the judge
-// share an error with the judged.
-func bounds(d *v1beta1.MachineDeployment) (most, least int) {
-	n := int(replicas(d.Spec.Replicas))
-	surge, unavailable := 1, 0
-	switch s := d.Spec.Strategy; s.Type {
-	case v1beta1.StrategyRecreate:
-		surge, unavailable = 0, n
-	case v1beta1.StrategyOnDelete:
-		surge = 0
-	case v1beta1.StrategyInPlace:
-		surge, unavailable = 0, 1
-		if s.InPlace != nil {
-			unavailable = max(1, scaled(s.InPlace.MaxUnavailable, n, unavailable, false))
-		}
-	default:
-		if r := s.RollingUpdate; r != nil {
-			surge, unavailable = scaled(r.MaxSurge, n, surge, true), scaled(r.MaxUnavailable, n, unavailable, false)
-		}
-	}
-	return n + surge, n - unavailable
-}
-
-func scaled(value *intstr.IntOrString, n, otherwise int, up bool) int {
-	if value == nil {
-		return otherwise
-	}
-	out, err := intstr.GetScaledValueFromIntOrPercent(value, n, up)
-	if err != nil {
-		return otherwise
-	}
-	return out
-}
-
-func replicas(n *int32) int32 {
-	if n == nil {
-		return v1beta1.DefaultReplicas
-	}
-	return *n
 }

@@ -1,0 +1,117 @@
+// Package invariants has what the deterministic world and the chaos runs both need to judge invariant I3: how many
+// machines a set or a deployment may have, how many must be available, and which of its versions count for a decision.
+//
+// It works the numbers out anew and imports nothing of the controllers, so that the judges share no error with them.
+// Both judges keep the versions of objects by a position that grows with time: the world by revision, chaos by clock.
+package invariants
+
+import (
+	"math"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Bounds are what one version of a set or a deployment asks for.
+type Bounds struct {
+	// Most live machines, Least available ones.
+	Most, Least int
+	// Replicas is how many machines it asks for.
+	Replicas int
+	// MinReadySeconds is how long a machine must have been Ready to count as available.
+	MinReadySeconds int32
+}
+
+// BoundsOfSet returns the bounds of a set: exactly its replicas.
+func BoundsOfSet(s *v1beta1.MachineSet) Bounds {
+	n := Replicas(s.Spec.Replicas)
+	return Bounds{n, n, n, s.Spec.MinReadySeconds}
+}
+
+// BoundsOfDeployment returns the bounds of a deployment by its strategy. A value that cannot be read counts as the
+// default.
+func BoundsOfDeployment(d *v1beta1.MachineDeployment) Bounds {
+	n := Replicas(d.Spec.Replicas)
+	surge, unavailable := 1, 0
+	switch s := d.Spec.Strategy; s.Type {
+	case v1beta1.StrategyRecreate:
+		surge, unavailable = 0, n
+	case v1beta1.StrategyOnDelete:
+		surge = 0
+	case v1beta1.StrategyInPlace:
+		surge, unavailable = 0, 1
+		if s.InPlace != nil {
+			unavailable = max(1, scaled(s.InPlace.MaxUnavailable, n, unavailable, false))
+		}
+	default:
+		if r := s.RollingUpdate; r != nil {
+			surge, unavailable = scaled(r.MaxSurge, n, surge, true), scaled(r.MaxUnavailable, n, unavailable, false)
+		}
+	}
+	return Bounds{n + surge, n - unavailable, n, d.Spec.MinReadySeconds}
+}
+
+func scaled(value *intstr.IntOrString, n, otherwise int, up bool) int {
+	if value == nil {
+		return otherwise
+	}
+	out, err := intstr.GetScaledValueFromIntOrPercent(value, n, up)
+	if err != nil {
+		return otherwise
+	}
+	return out
+}
+
+// Replicas returns how many replicas a field asks for: the API's default where it is not set.
+func Replicas(n *int32) int {
+	if n == nil {
+		return int(v1beta1.DefaultReplicas)
+	}
+	return int(*n)
+}
+
+// Owner is a set or a deployment with the bounds of its versions. A decision may rest on a version that is not the
+// last.
+type Owner struct {
+	// Owner is the UID of the deployment that controls a set; empty for a deployment.
+	Owner types.UID
+	// Versions are in order, each different from the one before.
+	Versions []VersionBounds
+}
+
+// VersionBounds are bounds from a position on, until the next version.
+type VersionBounds struct {
+	Position int64
+	Bounds
+}
+
+// Note adds the bounds of a version of an object, and takes over who owns it.
+func (o *Owner) Note(position int64, object client.Object, b Bounds) {
+	o.Owner = ""
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		o.Owner = owner.UID
+	}
+	if n := len(o.Versions); n == 0 || o.Versions[n-1].Bounds != b {
+		o.Versions = append(o.Versions, VersionBounds{position, b})
+	}
+}
+
+// Last returns the bounds of the last version.
+func (o *Owner) Last() Bounds { return o.Versions[len(o.Versions)-1].Bounds }
+
+// Within returns the widest bounds among the versions that held after a position: those that a decision may rest on
+// whose maker had seen everything up to there.
+func (o *Owner) Within(since int64) (most, least int) {
+	least = math.MaxInt
+	for i, v := range o.Versions {
+		if i+1 < len(o.Versions) && o.Versions[i+1].Position <= since {
+			continue
+		}
+		most, least = max(most, v.Most), min(least, v.Least)
+	}
+	return most, least
+}

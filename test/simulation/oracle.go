@@ -58,8 +58,8 @@ type version struct {
 
 func (o *oracle) begin(w *World) {
 	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{},
-		instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*invariants.Owner{},
-		deployments: map[uid]*invariants.Owner{}}
+		instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{},
+		sets: map[uid]*invariants.Owner{}, deployments: map[uid]*invariants.Owner{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
 		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {

@@ -77,8 +77,8 @@ func Replicas(n *int32) int {
 // Owner is a set or a deployment with the bounds of its versions. A decision may rest on a version that is not the
 // last.
 type Owner struct {
-	// Owner is the UID of the deployment that controls a set; empty for a deployment.
-	Owner types.UID
+	// Controller is the UID of the deployment that controls a set; empty for a deployment.
+	Controller types.UID
 	// Versions are in order, each different from the one before.
 	Versions []VersionBounds
 }
@@ -91,9 +91,9 @@ type VersionBounds struct {
 
 // Note adds the bounds of a version of an object, and takes over who owns it.
 func (o *Owner) Note(position int64, object client.Object, b Bounds) {
-	o.Owner = ""
+	o.Controller = ""
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		o.Owner = owner.UID
+		o.Controller = owner.UID
 	}
 	if n := len(o.Versions); n == 0 || o.Versions[n-1].Bounds != b {
 		o.Versions = append(o.Versions, VersionBounds{position, b})

@@ -235,7 +235,7 @@ func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 
 // size is the size of a set's deployment.
 func (l *ledger) size(set uid) int {
-	if d := l.world.oracle.deployments[l.world.oracle.sets[set].Owner]; d != nil {
+	if d := l.world.oracle.deployments[l.world.oracle.sets[set].Controller]; d != nil {
 		return d.Last().Replicas
 	}
 	return 0
@@ -246,7 +246,7 @@ func (l *ledger) size(set uid) int {
 func (l *ledger) least(set uid, since int64) int {
 	o := &l.world.oracle
 	n := math.MaxInt
-	if d := o.deployments[o.sets[set].Owner]; d != nil {
+	if d := o.deployments[o.sets[set].Controller]; d != nil {
 		for i, v := range d.Versions {
 			if i+1 == len(d.Versions) || d.Versions[i+1].Position > since {
 				n = min(n, v.Replicas)

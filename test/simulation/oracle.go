@@ -220,13 +220,13 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 		o.breach("I3", "%s made machine %s: set %s now has %d of at most %d", c.Actor, m.Name, owner.Name,
 			o.live(owner.UID), most)
 	}
-	deployment := o.deployments[set.Owner]
+	deployment := o.deployments[set.Controller]
 	if deployment == nil {
 		return
 	}
 	live := 0
 	for id, s := range o.sets {
-		if s.Owner == set.Owner {
+		if s.Controller == set.Controller {
 			live += o.live(id)
 		}
 	}
@@ -247,9 +247,9 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	set := o.sets[owner.UID]
 	who, bounds, kind := "set "+owner.Name, set, "MachineSet"
 	members := func(id uid) bool { return id == owner.UID }
-	if deployment := o.deployments[set.Owner]; deployment != nil {
+	if deployment := o.deployments[set.Controller]; deployment != nil {
 		who, bounds, kind = "the deployment", deployment, "MachineDeployment"
-		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].Owner == set.Owner }
+		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].Controller == set.Controller }
 	}
 	seen, minReady := o.seen(), bounds.Last().MinReadySeconds
 	if !invariants.Available(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {

@@ -105,7 +105,7 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
 		return
 	}
-	bounds := o.deployments[o.sets[from.UID].Owner]
+	bounds := o.deployments[o.sets[from.UID].Controller]
 	if bounds == nil || !o.bySelection() {
 		return
 	}
@@ -117,7 +117,7 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 		return
 	}
 	known := o.since(from.UID, "Machine")
-	members := func(id types.UID) bool { return o.sets[id] != nil && o.sets[id].Owner == o.sets[from.UID].Owner }
+	members := func(id types.UID) bool { return o.sets[id] != nil && o.sets[id].Controller == o.sets[from.UID].Controller }
 	n := 0
 	for id := range o.history {
 		if id != before.UID && o.usableSince(id, known, members, minReady) {

@@ -66,7 +66,7 @@ func (o *oracle) clone(w *World) oracle {
 func cloneOwners(all map[uid]*invariants.Owner) map[uid]*invariants.Owner {
 	out := make(map[uid]*invariants.Owner, len(all))
 	for id, o := range all {
-		out[id] = &invariants.Owner{Owner: o.Owner, Versions: slices.Clip(o.Versions)}
+		out[id] = &invariants.Owner{Controller: o.Controller, Versions: slices.Clip(o.Versions)}
 	}
 	return out
 }

@@ -133,11 +133,11 @@ func (j *Judge) made(at time.Time, m *machine) {
 	if n, most := j.live(func(s types.UID) bool { return s == m.set }), first(set.within(since)); n > most {
 		j.excess(at, "machine %s was made: set %s has %d of at most %d", m.name, set.name, n, most)
 	}
-	deployment := j.deployments[set.Owner.Owner]
+	deployment := j.deployments[set.Controller]
 	if deployment == nil {
 		return
 	}
-	if n, most := j.live(j.within(set.Owner.Owner)), first(deployment.within(since)); n > most {
+	if n, most := j.live(j.within(set.Controller)), first(deployment.within(since)); n > most {
 		j.excess(at, "machine %s was made: deployment %s has %d of at most %d", m.name, deployment.name, n, most)
 	}
 }
@@ -149,8 +149,8 @@ func (j *Judge) deleted(at time.Time, m *machine) {
 		return
 	}
 	who, members := set, func(s types.UID) bool { return s == m.set }
-	if set.Owner.Owner != "" {
-		who, members = j.deployments[set.Owner.Owner], j.within(set.Owner.Owner)
+	if set.Controller != "" {
+		who, members = j.deployments[set.Controller], j.within(set.Controller)
 	}
 	if who == nil || who.leaving {
 		return
@@ -187,7 +187,7 @@ func (j *Judge) excess(at time.Time, format string, args ...any) {
 
 // within returns whether a set is one of a deployment.
 func (j *Judge) within(deployment types.UID) func(types.UID) bool {
-	return func(set types.UID) bool { return j.sets[set] != nil && j.sets[set].Owner.Owner == deployment }
+	return func(set types.UID) bool { return j.sets[set] != nil && j.sets[set].Controller == deployment }
 }
 
 func (j *Judge) live(of func(set types.UID) bool) (n int) {

@@ -117,7 +117,9 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 		return
 	}
 	known := o.since(from.UID, "Machine")
-	members := func(id types.UID) bool { return o.sets[id] != nil && o.sets[id].Controller == o.sets[from.UID].Controller }
+	members := func(id types.UID) bool {
+		return o.sets[id] != nil && o.sets[id].Controller == o.sets[from.UID].Controller
+	}
 	n := 0
 	for id := range o.history {
 		if id != before.UID && o.usableSince(id, known, members, minReady) {

@@ -11,11 +11,12 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // lagging makes the reads of the cloud late.
 func lagging(lag time.Duration) func(*world) {
-	return func(w *world) { w.cloud.lag = lag }
+	return func(w *world) { w.cloud.Lag = lag }
 }
 
 // neverFailed reports the events of failure since the last call.
@@ -50,11 +51,11 @@ func TestAnInstanceThatShowsLateIsAwaited(t *testing.T) {
 			t.Run(fmt.Sprintf("%s late, runs after %s", lag, boot), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, joining, lagging(lag))
-				w.cloud.boot = boot
+				w.cloud.Boot = boot
 				w.class("small", joinsWithToken)
 				m := w.born("m")
 				w.untilPhase("m", v1beta1.MachineRunning)
-				if n := w.cloud.made[m.UID]; n != 1 {
+				if n := w.cloud.Created(m.UID); n != 1 {
 					t.Errorf("%d instances were made", n)
 				}
 				w.neverFailed()
@@ -69,11 +70,11 @@ func TestAnInstanceThatShowsLateIsAwaited(t *testing.T) {
 		t.Run(fmt.Sprintf("%s late, without a target cluster", lag), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, noTarget, lagging(lag))
-			w.cloud.boot = time.Second
+			w.cloud.Boot = time.Second
 			w.class("small", "")
 			m := w.born("m")
 			w.untilPhase("m", v1beta1.MachineAvailable)
-			if n := w.cloud.made[m.UID]; n != 1 {
+			if n := w.cloud.Created(m.UID); n != 1 {
 				t.Errorf("%d instances were made", n)
 			}
 			w.neverFailed()
@@ -96,7 +97,7 @@ func TestAnInstanceThatShowsLateIsAwaitedByTheNextProcess(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioning)
 	w.untilPhase("m", v1beta1.MachineRunning)
 	w.neverFailed()
-	if n := w.cloud.made[m.UID]; n != 1 {
+	if n := w.cloud.Created(m.UID); n != 1 {
 		t.Errorf("%d instances were made", n)
 	}
 }
@@ -105,7 +106,7 @@ func TestAnInstanceThatShowsLateIsAwaitedByTheNextProcess(t *testing.T) {
 func TestAnInstanceThatIsNeverShownFailsInTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(48*time.Hour))
-	w.cloud.boot, w.cloud.settle = time.Second, 48*time.Hour
+	w.cloud.Boot, w.cloud.Settle = time.Second, 48*time.Hour
 	w.class("small", "")
 	w.born("m")
 	m := w.untilPhase("m", v1beta1.MachineFailed)
@@ -127,7 +128,7 @@ func TestAPreemptedInstanceIsFoundWithinSeconds(t *testing.T) {
 			w := newWorld(t)
 			w.class("small", "")
 			m := w.longRunning("m")
-			w.cloud.vanish(m.Spec.ProviderID)
+			w.cloud.Vanish(m.Spec.ProviderID)
 			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 			again(w)
 			began := w.clock.Now()
@@ -135,7 +136,7 @@ func TestAPreemptedInstanceIsFoundWithinSeconds(t *testing.T) {
 			if m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 				t.Errorf("failureReason is %s", m.Status.FailureReason)
 			}
-			within(t, "the time until it was found", w.clock.Since(began), recheckAfter(w.cloud.settle), maxRecheck)
+			within(t, "the time until it was found", w.clock.Since(began), recheckAfter(w.cloud.Settle), maxRecheck)
 			want(t, "calls", w.effects.calls(), "cloud get", "cloud get")
 			want(t, "writes", w.effects.writes(), "API Machine patch status", "API Machine patch status")
 			if again := w.wantQuiet("m").RequeueAfter; again != 0 {
@@ -155,9 +156,9 @@ func TestAPreemptionThatTheNodeShowsFirst(t *testing.T) {
 		most time.Duration
 	}{
 		"it is shown as terminating": {func(w *world, id string) {
-			w.cloud.state(id, provider.StateTerminating, "preempted")
+			w.cloud.SetState(id, provider.StateTerminating, "preempted")
 		}, time.Minute},
-		"it is shown as running": {func(w *world, _ string) { w.cloud.lag = 5 * time.Second }, time.Minute + maxRecheck},
+		"it is shown as running": {func(w *world, _ string) { w.cloud.Lag = 5 * time.Second }, time.Minute + maxRecheck},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +170,7 @@ func TestAPreemptionThatTheNodeShowsFirst(t *testing.T) {
 			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionFalse)
 			w.reconcile("m")
 			w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
-			w.cloud.vanish(m.Spec.ProviderID)
+			w.cloud.Vanish(m.Spec.ProviderID)
 			w.step(40 * time.Second)
 			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 			m = w.untilPhase("m", v1beta1.MachineFailed)
@@ -193,12 +194,12 @@ func TestANewInstanceThatVanishesIsFoundAfterTheSettlingTime(t *testing.T) {
 			w.class("small", "")
 			m := w.running("m")
 			began := w.clock.Now()
-			w.cloud.vanish(m.Spec.ProviderID)
+			w.cloud.Vanish(m.Spec.ProviderID)
 			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 			again(w)
 			w.untilPhase("m", v1beta1.MachineFailed)
-			within(t, "the time until it was found", w.clock.Since(began), w.cloud.settle+recheckAfter(w.cloud.settle),
-				w.cloud.settle+maxRecheck+time.Second)
+			within(t, "the time until it was found", w.clock.Since(began), w.cloud.Settle+recheckAfter(w.cloud.Settle),
+				w.cloud.Settle+maxRecheck+time.Second)
 			if n := len(w.effects.of("cloud get")); n > 4 {
 				t.Errorf("%d reads", n)
 			}
@@ -211,10 +212,10 @@ func TestANewInstanceThatVanishesIsFoundAfterTheSettlingTime(t *testing.T) {
 // Rule: absence-needs-two-reads.
 func TestASingleNotFoundProvesNothing(t *testing.T) {
 	t.Parallel()
-	missing := scripted{err: provider.Errorf(provider.NotFound, "a replica that is behind")}
+	missing := fakecloud.Step{Err: provider.Errorf(provider.NotFound, "a replica that is behind")}
 	for name, between := range map[string]func(*world){
 		"shown again": func(*world) {},
-		"an error":    func(w *world) { w.cloud.will("Get", scripted{err: provider.Errorf(provider.Unavailable, "no")}) },
+		"an error":    func(w *world) { w.cloud.Will("Get", fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no")}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,10 +223,10 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 			w.class("small", "")
 			m := w.longRunning("m")
 			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionFalse)
-			w.cloud.will("Get", missing)
+			w.cloud.Will("Get", missing)
 			between(w)
 			if name == "an error" {
-				w.cloud.will("Get", missing)
+				w.cloud.Will("Get", missing)
 			}
 			for range 6 {
 				again := w.reconcile("m").RequeueAfter
@@ -241,7 +242,7 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 		w.class("small", "")
 		m := w.longRunning("m")
 		for range 2 {
-			w.cloud.will("Get", missing)
+			w.cloud.Will("Get", missing)
 			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionFalse)
 			w.reconcile("m")
 			w.step(time.Hour)
@@ -258,14 +259,14 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 // Rule: absence-needs-two-reads.
 func TestAStateThatGoesBackIsNoChange(t *testing.T) {
 	t.Parallel()
-	back := scripted{answer: func(in *provider.Instance) { in.State = provider.StatePending }}
+	back := fakecloud.Step{Answer: func(in *provider.Instance) { in.State = provider.StatePending }}
 	w := newWorld(t, noTarget)
 	w.class("small", "")
 	w.born("m")
 	m := w.untilPhase("m", v1beta1.MachineAvailable)
 	w.effects.clear()
 	for range 3 {
-		w.cloud.will("Get", back)
+		w.cloud.Will("Get", back)
 		w.process.CheckInstance(m)
 		w.reconcile("m")
 	}
@@ -279,11 +280,11 @@ func TestAStateThatGoesBackIsNoChange(t *testing.T) {
 func TestWhatShowsAfterTheNodeIsReadyIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(20*time.Second))
-	w.cloud.boot = time.Second
+	w.cloud.Boot = time.Second
 	w.class("small", "")
 	w.born("m")
 	w.reconcile("m")
-	w.cloud.addresses(w.get("m").Spec.ProviderID, "10.7.7.7")
+	w.cloud.SetAddress(w.get("m").Spec.ProviderID, "10.7.7.7")
 	w.step(2 * time.Second)
 	w.node("m", true)
 	w.until("m", "the address", func() bool {
@@ -305,19 +306,19 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 			kind  func(*world)
 			again func(*world)
 		}{
-			"removed within the call":                  {func(w *world) { w.cloud.evasive = true }, func(*world) {}},
-			"removed within the call, another process": {func(w *world) { w.cloud.evasive = true }, (*world).restart},
-			"takes its time to go": {func(w *world) { w.cloud.shutdown = 10 * time.Second },
+			"removed within the call":                  {func(w *world) { w.cloud.Evasive = true }, func(*world) {}},
+			"removed within the call, another process": {func(w *world) { w.cloud.Evasive = true }, (*world).restart},
+			"takes its time to go": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
 				func(*world) {}},
-			"takes its time to go, another process": {func(w *world) { w.cloud.shutdown = 10 * time.Second },
+			"takes its time to go, another process": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
 				(*world).restart},
 			"only the provider ID was written": {func(w *world) { w.effects.next = cut{at: 3, dies: true} },
 				(*world).restart},
-			"without a target cluster, within the call": {func(w *world) { w.options.Target, w.cloud.evasive = nil, true },
+			"without a target cluster, within the call": {func(w *world) { w.options.Target, w.cloud.Evasive = nil, true },
 				(*world).restart},
 			"it says that it found it when it is shown": {func(*world) {}, func(*world) {}},
 			"booting, and takes its time to go in a lag": {func(w *world) {
-				w.cloud.boot, w.cloud.shutdown = time.Minute, time.Minute
+				w.cloud.Boot, w.cloud.Shutdown = time.Minute, time.Minute
 			}, func(*world) {}},
 		} {
 			t.Run(fmt.Sprintf("%s late, %s", lag, name), func(t *testing.T) {
@@ -330,7 +331,7 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 				w.class("small", "")
 				w.born("m")
 				_, _ = w.pass("m")
-				if len(w.cloud.live()) != 1 {
+				if len(w.cloud.Live()) != 1 {
 					t.Fatal("there is no instance")
 				}
 				began := w.clock.Now()
@@ -338,7 +339,7 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 				c.again(w)
 				w.untilGone("m")
 				w.wantNothingLeft("m")
-				within(t, "the time until it was gone", w.clock.Since(began), 0, w.cloud.settle+lag+w.cloud.shutdown+40*time.Second)
+				within(t, "the time until it was gone", w.clock.Since(began), 0, w.cloud.Settle+lag+w.cloud.Shutdown+40*time.Second)
 				if n := len(w.effects.of("cloud delete")); n > 40 {
 					t.Errorf("%d calls of Delete", n)
 				}
@@ -358,13 +359,13 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		calls []string
 	}{
 		"removed within the call": {func(*world) {}, []string{"cloud delete"}},
-		"removed within the call, not reported": {func(w *world) { w.cloud.evasive = true },
+		"removed within the call, not reported": {func(w *world) { w.cloud.Evasive = true },
 			[]string{"cloud delete", "cloud get"}},
-		"another process": {func(w *world) { w.cloud.evasive = true; w.restart() },
+		"another process": {func(w *world) { w.cloud.Evasive = true; w.restart() },
 			[]string{"cloud delete", "cloud get"}},
-		"gone before": {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID) },
+		"gone before": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
 			[]string{"cloud delete", "cloud get"}},
-		"gone before, and the process is new": {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID); w.restart() },
+		"gone before, and the process is new": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID); w.restart() },
 			[]string{"cloud delete", "cloud get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -383,7 +384,7 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 	t.Run("accepted by another process", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
-		w.cloud.shutdown = 10 * time.Second
+		w.cloud.Shutdown = 10 * time.Second
 		w.class("small", "")
 		w.running("m") // A new machine: that it was accepted is all that tells.
 		w.delete("m")
@@ -403,10 +404,10 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 func TestAnInstanceThatIsShownAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.cloud.evasive = true
+	w.cloud.Evasive = true
 	w.class("small", "")
 	w.longRunning("m")
-	w.cloud.lag = 20 * time.Second
+	w.cloud.Lag = 20 * time.Second
 	w.delete("m")
 	began := w.clock.Now()
 	w.untilGone("m")
@@ -448,7 +449,7 @@ func TestAnUpdateOfAnInstanceThatIsNotShown(t *testing.T) {
 			errs: slices.Repeat([]error{missing}, 40)}
 		w, m := changed(t, a)
 		w.step(time.Hour)
-		w.cloud.vanish(m.Spec.ProviderID)
+		w.cloud.Vanish(m.Spec.ProviderID)
 		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 		began := w.clock.Now()
 		m = w.untilPhase("m", v1beta1.MachineFailed)
@@ -466,11 +467,11 @@ func TestAnUpdateOfAnInstanceThatIsNotShown(t *testing.T) {
 func TestAReplacementInALaggingCloud(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(*world){
-		"removed within the call": func(w *world) { w.cloud.evasive = true },
-		"takes its time to go":    func(w *world) { w.cloud.shutdown = 3 * time.Second },
+		"removed within the call": func(w *world) { w.cloud.Evasive = true },
+		"takes its time to go":    func(w *world) { w.cloud.Shutdown = 3 * time.Second },
 		"restarted all the time": func(w *world) {
-			w.cloud.shutdown = 3 * time.Second
-			w.cloud.will("Delete", scripted{})
+			w.cloud.Shutdown = 3 * time.Second
+			w.cloud.Will("Delete", fakecloud.Step{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -479,11 +480,11 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 			kind(w)
 			w.class("small", joinsWithToken)
 			w.class("large", joinsWithToken)
-			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+			w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 				return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
 			}
 			old := w.longRunning("m")
-			w.cloud.lag = 20 * time.Second
+			w.cloud.Lag = 20 * time.Second
 			w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
 			w.until("m", "the new instance", func() bool {
 				if name == "restarted all the time" {
@@ -493,12 +494,12 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
 			})
 			m := w.get("m")
-			if live := w.cloud.live(); len(live) != 1 || live[0].ProviderID != m.Spec.ProviderID ||
+			if live := w.cloud.Live(); len(live) != 1 || live[0].ProviderID != m.Spec.ProviderID ||
 				m.Spec.ProviderID == old.Spec.ProviderID {
 				t.Errorf("the machine has %s, had %s; live: %+v", m.Spec.ProviderID, old.Spec.ProviderID, live)
 			}
-			if made := w.cloud.made[m.UID]; made != 2 || len(w.cloud.twins) > 0 {
-				t.Errorf("%d instances were made; twins: %v", made, w.cloud.twins)
+			if made := w.cloud.Created(m.UID); made != 2 || len(w.cloud.Twins()) > 0 {
+				t.Errorf("%d instances were made; twins: %v", made, w.cloud.Twins())
 			}
 			w.neverFailed()
 			w.delete("m")
@@ -517,15 +518,15 @@ func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.class("large", "")
-	w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+	w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
 	}
 	old := w.longRunning("m")
-	w.cloud.lag = 20 * time.Second
-	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: 5 * time.Second})
+	w.cloud.Lag = 20 * time.Second
+	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: 5 * time.Second})
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
 	w.reconcile("m")
-	if in, err := w.cloud.read("", old.UID); err != nil || in.ProviderID != old.Spec.ProviderID ||
+	if in, err := w.cloud.Find("", "cluster", provider.Machine{UID: old.UID}); err != nil || in.ProviderID != old.Spec.ProviderID ||
 		w.get("m").LaunchAttempt() != 2 {
 		t.Fatalf("the cloud shows %v, %v of attempt %d", in, err, w.get("m").LaunchAttempt())
 	}

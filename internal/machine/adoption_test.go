@@ -14,6 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // adoptable makes a class "small" whose machines may adopt, and an instance of another's with its Node. It returns
@@ -23,7 +24,7 @@ func (w *world) adoptable() string {
 	w.class("small", joinsWithToken)
 	w.allow("small", v1beta1.AdoptionAllow)
 	id := "fake://" + w.namespace + "/legacy-1"
-	w.cloud.unsupportedSchema(id, nodeNameOf(w.namespace, "legacy"))
+	w.untagged(id, nodeNameOf(w.namespace, "legacy"))
 	return id
 }
 
@@ -54,8 +55,14 @@ func of(id string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Finalizers, m.Labels, m.Spec.ProviderID = nil, nil, id }
 }
 
-func (w *world) instance(id string) *fakeInstance {
-	for _, in := range w.cloud.live() {
+// untagged puts a running instance at the cloud that somebody else made an hour ago, without tags.
+func (w *world) untagged(id, nodeName string) {
+	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeName, Type: "large",
+		Zone: "r-2", LaunchTime: w.clock.Now().Add(-time.Hour)})
+}
+
+func (w *world) instance(id string) *fakecloud.Instance {
+	for _, in := range w.cloud.Live() {
 		if in.ProviderID == id {
 			return &in
 		}
@@ -121,7 +128,7 @@ func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 	w.allow("small", v1beta1.AdoptionForbid)
 	w.born("m", of(id))
 	other := "fake://" + w.namespace + "/legacy-2"
-	w.cloud.unsupportedSchema(other, "another")
+	w.untagged(other, "another")
 	w.born("inline", of(other), func(m *v1beta1.Machine) {
 		m.Spec.ClassRef, m.Spec.Provider = nil, fakeProvider
 		m.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
@@ -150,14 +157,16 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 		spoil   func(w *world, id string)
 		message string
 	}{
-		"missing": {func(w *world, id string) { w.cloud.vanish(id) }, "has no instance"},
-		"being removed": {func(w *world, id string) { w.cloud.state(id, provider.StateTerminating, "") },
+		"missing": {func(w *world, id string) { w.cloud.Vanish(id) }, "has no instance"},
+		"being removed": {func(w *world, id string) { w.cloud.SetState(id, provider.StateTerminating, "") },
 			"is Terminating"},
-		"given up on": {func(w *world, id string) { w.cloud.state(id, provider.StateFailed, "") }, "is Failed"},
-		"another machine's": {func(w *world, id string) { w.cloud.instances[id].tag(tags("cluster", "another")) },
-			`machine "another"`},
-		"another cluster's": {func(w *world, id string) { w.cloud.instances[id].tag(tags("elsewhere", "")) },
-			`cluster "elsewhere"`},
+		"given up on": {func(w *world, id string) { w.cloud.SetState(id, provider.StateFailed, "") }, "is Failed"},
+		"another machine's": {func(w *world, id string) {
+			w.cloud.Change(id, func(in *provider.Instance) { fakecloud.Tag(in, tags("cluster", "another")) })
+		}, `machine "another"`},
+		"another cluster's": {func(w *world, id string) {
+			w.cloud.Change(id, func(in *provider.Instance) { fakecloud.Tag(in, tags("elsewhere", "")) })
+		}, `cluster "elsewhere"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,7 +194,7 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 				t.Errorf("asked of the cloud: %q", calls)
 			}
 			// What was in the way ends.
-			w.cloud.unsupportedSchema(id, "n")
+			w.untagged(id, "n")
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 		})
@@ -197,7 +206,7 @@ func TestAnIDSpelledOtherwiseIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	w.cloud.will("Get", scripted{answer: func(in *provider.Instance) { in.ProviderID = strings.ToUpper(id) }})
+	w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) { in.ProviderID = strings.ToUpper(id) }})
 	w.born("m", of(id))
 	w.reconcile("m")
 	c := w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionRefused)
@@ -213,8 +222,8 @@ func TestErrorsOfAdoption(t *testing.T) {
 	w := newWorld(t)
 	id := w.adoptable()
 	unreachable := provider.Errorf(provider.Unavailable, "busy")
-	w.cloud.fail("Get", unreachable, provider.Errorf(provider.InvalidArgument, "%q is no ID of this cloud", id))
-	w.cloud.fail("Adopt", unreachable, provider.Errorf(provider.FailedPrecondition, "locked"),
+	w.cloud.Fail("Get", unreachable, provider.Errorf(provider.InvalidArgument, "%q is no ID of this cloud", id))
+	w.cloud.Fail("Adopt", unreachable, provider.Errorf(provider.FailedPrecondition, "locked"),
 		provider.Errorf(provider.Unimplemented, "cannot"))
 	w.born("m", of(id))
 	for i, want := range []string{
@@ -340,7 +349,7 @@ func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
 			id := w.adoptable()
 			w.nodeOfAnother(id)
 			w.born("m", of(id))
-			w.cloud.will("Adopt", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: c.late})
+			w.cloud.Will("Adopt", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: c.late})
 			w.reconcile("m")
 			if m := w.get("m"); !m.Adopting() {
 				t.Fatalf("it is not written down that tags were asked for: %+v", m.Status.Launch)
@@ -349,7 +358,7 @@ func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
 			began := w.clock.Now()
 			w.delete("m")
 			w.untilGone("m")
-			if waited := w.clock.Since(began); waited < w.cloud.settle {
+			if waited := w.clock.Since(began); waited < w.cloud.Settle {
 				t.Errorf("the machine was gone after %s", waited)
 			}
 			if in := w.instance(id); (in != nil) != c.stays {
@@ -407,18 +416,18 @@ func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	w := newWorld(t)
 	id := w.adoptable()
 	w.born("m")
-	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: 10 * time.Second})
+	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: 10 * time.Second})
 	w.reconcile("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ProviderID = id })
 	for range 5 {
 		w.step(w.reconcile("m").RequeueAfter)
 	}
 	if in := w.instance(id); in.MachineUID != "" {
-		t.Fatalf("the machine has two instances: %+v", w.cloud.live())
+		t.Fatalf("the machine has two instances: %+v", w.cloud.Live())
 	}
 	w.delete("m")
 	w.untilGone("m")
-	if left := w.cloud.live(); len(left) != 1 || left[0].ProviderID != id {
+	if left := w.cloud.Live(); len(left) != 1 || left[0].ProviderID != id {
 		t.Errorf("left are %+v", left)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 const joinsWithToken = "join <<API_ENDPOINT>> as <<MACHINE_NAME>> with <<BOOTSTRAP_TOKEN>>"
@@ -31,7 +32,7 @@ func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 		{"after a restart", func(w *world, _ *Reconciler) { w.restart() }},
 		{"after a standby took over", func(w *world, standby *Reconciler) { w.process = standby }},
 		{"after a call that took no effect", func(w *world, _ *Reconciler) {
-			w.cloud.fail("Create", provider.Errorf(provider.Throttled, "slow down"))
+			w.cloud.Fail("Create", provider.Errorf(provider.Throttled, "slow down"))
 			w.step(w.reconcile("m").RequeueAfter)
 		}},
 	} {
@@ -42,16 +43,16 @@ func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 			w.reconcile("nobody")
 			standby := New(w.options)
 			w.step(10 * time.Minute)
-			w.cloud.blind = 40 * time.Second
+			w.cloud.Blind = 40 * time.Second
 			w.class("small", "one")
 			w.born("m")
-			w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"),
-				late: time.Millisecond})
+			w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"),
+				Late: time.Millisecond})
 			w.step(w.reconcile("m").RequeueAfter)
 			w.setSecret("small-user-data", "userData", "two")
 			tc.then(w, standby)
 			m := w.untilPhase("m", v1beta1.MachineRunning)
-			if made := w.cloud.made[m.UID]; made != 1 || len(w.cloud.twins) > 0 {
+			if made := w.cloud.Created(m.UID); made != 1 || len(w.cloud.Twins()) > 0 {
 				t.Errorf("%d instances were made", made)
 			}
 		})
@@ -67,18 +68,18 @@ func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
 	m := w.born("m")
-	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: time.Millisecond})
+	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: time.Millisecond})
 	before := w.clock.Now()
 	w.step(w.reconcile("m").RequeueAfter)
-	w.cloud.vanish(w.cloud.live()[0].ProviderID)
+	w.cloud.Vanish(w.cloud.Live()[0].ProviderID)
 	m = w.untilPhase("m", v1beta1.MachineRunning)
 	if m.LaunchAttempt() != 2 {
 		t.Errorf("attempt is %d", m.LaunchAttempt())
 	}
-	if waited := w.clock.Since(before); waited < w.cloud.settle {
+	if waited := w.clock.Since(before); waited < w.cloud.Settle {
 		t.Errorf("another attempt was made after %s, before the first had settled", waited)
 	}
-	last := w.cloud.created()[len(w.cloud.created())-1]
+	last := w.cloud.Requests()[len(w.cloud.Requests())-1]
 	if last.Token != string(m.UID)+"-2" {
 		t.Errorf("the second attempt was made with the token %s", last.Token)
 	}
@@ -96,13 +97,13 @@ func TestAnOldTokenIsReplacedByANewAttempt(t *testing.T) {
 	w.class("small", joinsWithToken)
 	w.born("m")
 	for range 40 {
-		w.cloud.fail("Create", provider.Errorf(provider.Throttled, "slow down"))
+		w.cloud.Fail("Create", provider.Errorf(provider.Throttled, "slow down"))
 	}
 	w.until("m", "a second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
-	first, created := w.cloud.created()[0], len(w.cloud.created())
-	w.cloud.script = map[string][]scripted{}
+	first, created := w.cloud.Requests()[0], len(w.cloud.Requests())
+	w.cloud.Recover()
 	m := w.untilPhase("m", v1beta1.MachineRunning)
-	requests := w.cloud.created()
+	requests := w.cloud.Requests()
 	if len(requests) != created+1 || string(requests[created].UserData.Reveal()) == string(first.UserData.Reveal()) {
 		t.Errorf("%d calls after the new attempt, user data %s", len(requests)-created, requests[created].UserData.Reveal())
 	}
@@ -184,17 +185,17 @@ func TestTheSettlingTimeCountsFromTheEndOfTheCall(t *testing.T) {
 	w := newWorld(t, joining)
 	w.reconcile("nobody")
 	w.step(10 * time.Minute)
-	w.cloud.settle, w.cloud.blind = time.Minute, 40*time.Second
+	w.cloud.Settle, w.cloud.Blind = time.Minute, 40*time.Second
 	w.class("small", "one")
 	w.born("m")
-	w.cloud.will("Create", scripted{
-		err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: time.Millisecond,
-		during: func() { w.step(50 * time.Second) },
+	w.cloud.Will("Create", fakecloud.Step{
+		Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: time.Millisecond,
+		During: func() { w.step(50 * time.Second) },
 	})
 	w.step(w.reconcile("m").RequeueAfter)
 	w.setSecret("small-user-data", "userData", "two")
 	m := w.untilPhase("m", v1beta1.MachineRunning)
-	if made := w.cloud.made[m.UID]; made != 1 || len(w.cloud.twins) > 0 {
+	if made := w.cloud.Created(m.UID); made != 1 || len(w.cloud.Twins()) > 0 {
 		t.Errorf("%d instances were made", made)
 	}
 }

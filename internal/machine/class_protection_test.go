@@ -60,7 +60,7 @@ func TestNothingIsLaunchedWithWhatIsBeingDeleted(t *testing.T) {
 	w.create(w.protected(w.secret("going", "token", "hunter2")))
 	w.deleteObject(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "going"}})
 	w.born("inline", func(m *v1beta1.Machine) {
-		m.Spec.ClassRef, m.Spec.Provider = nil, w.cloud.name
+		m.Spec.ClassRef, m.Spec.Provider = nil, w.cloud.ProviderName
 		m.Spec.ProviderSpec, m.Spec.CredentialsRef = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}, &v1beta1.LocalRef{Name: "going"}
 	})
 	for name, reason := range map[string]string{"m": v1beta1.ReasonClassNotFound,

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
 )
 
 // named gives a Node another name than its instance has.
@@ -66,7 +67,7 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 	t.Run("where it joined with another token", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
-		w.cloud.unnamed = true
+		w.cloud.NodeName = func(provider.Machine) string { return "" }
 		w.class("small", joinsWithToken)
 		user := w.launched("m")
 		w.certified("conflicting", "system:bootstrap:zzzzz0")
@@ -81,7 +82,7 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 	t.Run("where it has the name of another machine", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
-		w.cloud.unnamed = true
+		w.cloud.NodeName = func(provider.Machine) string { return "" }
 		w.class("small", "")
 		other := w.running("other")
 		w.dropNode(other)

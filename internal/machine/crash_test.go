@@ -8,6 +8,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // The same life, cut once at each of its effects in turn by a death of the process or by a lost connection: it always
@@ -19,7 +20,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 	t.Parallel()
 	replacing := func(w *world) {
 		w.class("large", joinsWithToken)
-		w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+		w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 			return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
 		}
 	}
@@ -54,7 +55,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			return seen
 		}},
 		{"a full life in a slow cloud", func(w *world) {
-			w.cloud.boot, w.cloud.shutdown, w.cloud.blind = time.Second, time.Second, time.Second
+			w.cloud.Boot, w.cloud.Shutdown, w.cloud.Blind = time.Second, time.Second, time.Second
 		}, 1, 1, func(w *world) string {
 			w.untilPhase("m", v1beta1.MachineRunning)
 			seen := summaryOf(w.get("m"))
@@ -63,7 +64,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			return seen
 		}},
 		{"a full life in a cloud whose reads are behind", func(w *world) {
-			w.cloud.lag, w.cloud.boot, w.cloud.evasive = 5*time.Second, time.Second, true
+			w.cloud.Lag, w.cloud.Boot, w.cloud.Evasive = 5*time.Second, time.Second, true
 		}, 1, 1, func(w *world) string {
 			w.untilPhase("m", v1beta1.MachineRunning)
 			seen := summaryOf(w.get("m"))
@@ -71,7 +72,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
-		{"deleted as soon as something happened", func(w *world) { w.cloud.blind = 10 * time.Second }, 1, 1,
+		{"deleted as soon as something happened", func(w *world) { w.cloud.Blind = 10 * time.Second }, 1, 1,
 			func(w *world) string {
 				_, _ = w.pass("m")
 				w.delete("m")
@@ -79,7 +80,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 				return ""
 			}},
 		{"a second attempt", func(w *world) {
-			w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), spent: true})
+			w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Spent: true})
 		}, 4, 1, func(w *world) string {
 			w.until("m", "the second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 			w.untilPhase("m", v1beta1.MachineRunning)
@@ -92,10 +93,10 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 		{"replaced under the same Machine", replacing, 9, 2, replaced},
 		{"replaced in a cloud whose reads are behind", func(w *world) {
 			replacing(w)
-			w.cloud.lag, w.cloud.shutdown = 5*time.Second, time.Second
+			w.cloud.Lag, w.cloud.Shutdown = 5*time.Second, time.Second
 		}, 9, 2, replaced},
 		{"updated by an agent on the node", func(w *world) {
-			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+			w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 				return provider.UpdateResult{Outcome: provider.UpdateByAgent}, nil
 			}
 		}, 9, 1, func(w *world) string {
@@ -155,7 +156,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 					if seen != expected {
 						t.Errorf("cut at effect %d (%s) leads to\n%s, not to\n%s", at, w.effects.struck, seen, expected)
 					}
-					if n := w.cloud.made[uid]; n > life.makes {
+					if n := w.cloud.Created(uid); n > life.makes {
 						t.Errorf("cut at effect %d (%s): %d instances were made", at, w.effects.struck, n)
 					}
 					w.wantNothingLeft("m")

@@ -67,11 +67,11 @@ func (w *world) wantNothingLeft(name string) {
 		w.t.Errorf("the machine is still there: %s", summaryOf(m))
 	}
 	w.reconcile(name) // As its last event asks for.
-	if in := w.cloud.live(); len(in) > 0 {
+	if in := w.cloud.Live(); len(in) > 0 {
 		w.t.Errorf("%d instances are left of a machine that is gone", len(in))
 	}
-	if len(w.cloud.twins) > 0 {
-		w.t.Errorf("machines %v had two instances at a time", w.cloud.twins)
+	if len(w.cloud.Twins()) > 0 {
+		w.t.Errorf("machines %v had two instances at a time", w.cloud.Twins())
 	}
 	if w.getNode(nodeNameOf(w.namespace, name)) != nil {
 		w.t.Error("the node is left of a machine that is gone")

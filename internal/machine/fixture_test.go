@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,6 +24,8 @@ import (
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // world is a control plane, a cloud and one process that works on the Machines of one namespace, under a clock that
@@ -32,7 +35,7 @@ type world struct {
 	namespace string
 	// api is the test's own hand.
 	api     client.WithWatch
-	cloud   *fakeCloud
+	cloud   *fakecloud.Cloud
 	clock   *testclock.FakePassiveClock
 	effects *effects
 	events  *recorder
@@ -51,12 +54,22 @@ type world struct {
 	refuse func(verb string, o runtime.Object) error
 }
 
+const fakeProvider = "fake"
+
+// newCloud is a cloud whose calls count among the effects of a process.
+func newCloud(c clock.PassiveClock, e *effects) *fakecloud.Cloud {
+	cloud := fakecloud.New(fakeProvider, c)
+	cloud.Around = e.do
+	cloud.NodeName = func(m provider.Machine) string { return nodeNameOf(m.Namespace, m.Name) }
+	return cloud
+}
+
 func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
 	e := &effects{}
 	// The API server's own clock cannot be moved, so ours begins with it.
 	clock := testclock.NewFakePassiveClock(time.Now())
-	w := &world{t: t, clock: clock, effects: e, cloud: newFakeCloud(clock, e), events: &recorder{}}
+	w := &world{t: t, clock: clock, effects: e, cloud: newCloud(clock, e), events: &recorder{}}
 	var err error
 	if w.api, err = administrator(); err != nil {
 		t.Fatal(err)
@@ -145,7 +158,7 @@ func (w *world) class(name, userData string) {
 	w.t.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
 		Finalizers: []string{v1beta1.InUseFinalizer}}}
-	class.Spec.Provider = w.cloud.name
+	class.Spec.Provider = w.cloud.ProviderName
 	class.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: name + "-credentials"}
 	w.create(w.protected(w.secret(name+"-credentials", "token", "hunter2")))
@@ -198,7 +211,7 @@ func (w *world) born(name string, change ...func(*v1beta1.Machine)) *v1beta1.Mac
 	w.t.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.namespace, Name: name, Finalizers: []string{v1beta1.MachineFinalizer},
-		Labels: map[string]string{v1beta1.LabelProvider: w.cloud.name, v1beta1.LabelTypeVersion: v1beta1.TypeVersion},
+		Labels: map[string]string{v1beta1.LabelProvider: w.cloud.ProviderName, v1beta1.LabelTypeVersion: v1beta1.TypeVersion},
 	}}
 	m.Spec.ClassRef = &v1beta1.LocalRef{Name: "small"}
 	for _, f := range change {
@@ -265,7 +278,7 @@ func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *cor
 	w.t.Helper()
 	m := w.get(name)
 	id := m.Spec.ProviderID
-	for _, in := range w.cloud.live() {
+	for _, in := range w.cloud.Live() {
 		if in.MachineUID == m.UID {
 			id = in.ProviderID
 		}
@@ -380,7 +393,7 @@ func (w *world) untilGone(name string) {
 // join makes a Node of every instance that runs and has none.
 func (w *world) join() (joined bool) {
 	w.t.Helper()
-	for _, in := range w.cloud.live() {
+	for _, in := range w.cloud.Live() {
 		if in.State == "Running" && w.getNode(in.NodeName) == nil {
 			_, name, _ := strings.Cut(in.MachineKey, "/")
 			if m := w.get(name); m != nil && m.UID == in.MachineUID && m.DeletionTimestamp.IsZero() {

@@ -8,21 +8,22 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // booting makes a machine whose instance boots for ten seconds and says only then what its addresses are.
 func booting(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
 	w := newWorld(t, change...)
-	w.cloud.boot = 10 * time.Second
+	w.cloud.Boot = 10 * time.Second
 	w.class("small", "")
 	w.born("m")
 	w.reconcile("m")
 	if state := w.get("m").Status.Instance.State; state != v1beta1.InstancePending {
 		t.Fatalf("the instance is %s", state)
 	}
-	w.step(w.cloud.boot)
-	w.cloud.will("Get", scripted{answer: func(in *provider.Instance) {
+	w.step(w.cloud.Boot)
+	w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) {
 		in.Zone, in.Addresses = "r-2", []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.9"}}
 	}})
 	w.effects.clear()
@@ -88,7 +89,8 @@ func TestWhatBootedIsSeenAgainAfterARestart(t *testing.T) {
 func TestTheNodesNameIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
-	w.cloud.script["Get"] = []scripted{{answer: func(in *provider.Instance) { in.NodeName = "other" }}}
+	w.cloud.Recover()
+	w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) { in.NodeName = "other" }})
 	w.reconcile("m")
 	want(t, "writes", w.effects.writes(), "API Machine patch status")
 	if in := w.get("m").Status.Instance; in.NodeName != "other" || in.State != v1beta1.InstanceRunning {

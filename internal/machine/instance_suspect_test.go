@@ -33,7 +33,7 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 		t.Errorf("the instance is there, and the machine is %s", m.Status.Phase)
 	}
 
-	w.cloud.fail("Get", provider.Errorf(provider.Unavailable, "no answer"))
+	w.cloud.Fail("Get", provider.Errorf(provider.Unavailable, "no answer"))
 	w.process.CheckInstance(m)
 	w.reconcile("m")
 	if m = w.get("m"); m.Status.Phase != v1beta1.MachineAvailable {
@@ -55,7 +55,7 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 		t.Errorf("asked %d times because of another instance", n)
 	}
 
-	w.cloud.vanish(m.Spec.ProviderID)
+	w.cloud.Vanish(m.Spec.ProviderID)
 	w.process.CheckInstance(m)
 	if m = w.untilPhase("m", v1beta1.MachineFailed); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 		t.Errorf("the instance is gone, and the machine is %s, failure %q", m.Status.Phase, m.Status.FailureReason)

@@ -128,7 +128,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantCordoned(m.Status.NodeRef.Name, true)
 	w.wantQuiet("m")
 	// Nobody owns it, so nobody deletes it. What comes then is the end of any instance that goes by itself.
-	w.cloud.vanish(m.Spec.ProviderID)
+	w.cloud.Vanish(m.Spec.ProviderID)
 	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested",
 		corev1.ConditionUnknown)
 	m = w.untilPhase("m", v1beta1.MachineFailed)

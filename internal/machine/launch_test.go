@@ -53,7 +53,7 @@ func TestErrorsOfCreate(t *testing.T) {
 			if tc.code == provider.Throttled {
 				failure.RetryAfter = 7 * time.Second
 			}
-			w.cloud.fail("Create", failure)
+			w.cloud.Fail("Create", failure)
 			result := w.reconcile("m")
 			within(t, "the wait", result.RequeueAfter, tc.low, tc.top)
 			m := w.get("m")
@@ -87,7 +87,7 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 	w.class("small", joinsWithToken)
 	w.born("m")
 	for range 3 {
-		w.cloud.fail("Create", provider.Errorf(provider.Unavailable, "no"))
+		w.cloud.Fail("Create", provider.Errorf(provider.Unavailable, "no"))
 	}
 	for n, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		wait := w.reconcile("m").RequeueAfter
@@ -107,8 +107,8 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 		t.Errorf("lastOperation after success is %+v", o)
 	}
 	want(t, "events of one spell of failures", reasons(w.events.take()), v1beta1.ReasonProviderUnavailable)
-	first := w.cloud.created()[0]
-	for _, req := range w.cloud.created() {
+	first := w.cloud.Requests()[0]
+	for _, req := range w.cloud.Requests() {
 		if req.Token != first.Token || string(req.UserData.Reveal()) != string(first.UserData.Reveal()) {
 			t.Errorf("a retry was sent with token %s and user data %s, first with %s and %s", req.Token, req.UserData.Reveal(),
 				first.Token, first.UserData.Reveal())
@@ -189,7 +189,7 @@ func TestAFailureAfterARefusalIsNotATimeout(t *testing.T) {
 	w.reconcile("m")
 	w.step(time.Hour)
 	w.class("small", "")
-	w.cloud.fail("Create", provider.Errorf(provider.Unavailable, "no"))
+	w.cloud.Fail("Create", provider.Errorf(provider.Unavailable, "no"))
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioning)
 }
@@ -255,7 +255,7 @@ func TestFailingToLaunchInTime(t *testing.T) {
 			w.class("small", "")
 			w.born("m")
 			for range 30 {
-				w.cloud.fail("Create", provider.Errorf(code, "no"))
+				w.cloud.Fail("Create", provider.Errorf(code, "no"))
 			}
 			m := w.untilPhase("m", v1beta1.MachineFailed)
 			if m.Status.FailureReason != reason {
@@ -271,7 +271,7 @@ func TestFailingToLaunchInTime(t *testing.T) {
 			within(t, "the wait of a failed machine", w.wantQuiet("m").RequeueAfter, 4*time.Minute, 13*time.Minute)
 			want(t, "events", reasons(w.events.take()), createRetryPolicy(code).reason, string(reason))
 
-			w.cloud.script = map[string][]scripted{}
+			w.cloud.Recover()
 			w.joins = true
 			m = w.untilPhase("m", v1beta1.MachineRunning)
 			if m.Status.FailureMessage != "" {
@@ -299,7 +299,7 @@ func TestFollowingAnInstanceBacksOff(t *testing.T) {
 			_, _ = w.pass("m")
 			w.restart()
 			for range 8 {
-				w.cloud.fail("Get", provider.Errorf(code, "no"))
+				w.cloud.Fail("Get", provider.Errorf(code, "no"))
 			}
 			var last time.Duration
 			for range 4 {
@@ -321,11 +321,11 @@ func TestFollowingAnInstanceBacksOff(t *testing.T) {
 func TestAPendingInstanceThatFailsFailsTheMachine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.cloud.boot = time.Minute
+	w.cloud.Boot = time.Minute
 	w.class("small", "")
 	w.born("m")
 	w.step(w.reconcile("m").RequeueAfter)
-	w.cloud.state(w.cloud.live()[0].ProviderID, provider.StateFailed, "the disk melted")
+	w.cloud.SetState(w.cloud.Live()[0].ProviderID, provider.StateFailed, "the disk melted")
 	w.reconcile("m")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineFailed)
@@ -339,11 +339,11 @@ func TestAPendingInstanceThatFailsFailsTheMachine(t *testing.T) {
 func TestAPendingInstanceThatVanishesFailsTheMachine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.cloud.boot = time.Minute
+	w.cloud.Boot = time.Minute
 	w.class("small", "")
 	w.born("m")
 	w.step(w.reconcile("m").RequeueAfter)
-	w.cloud.vanish(w.cloud.live()[0].ProviderID)
+	w.cloud.Vanish(w.cloud.Live()[0].ProviderID)
 	m := w.untilPhase("m", v1beta1.MachineFailed)
 	if m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 		t.Errorf("failureReason is %s", m.Status.FailureReason)

@@ -15,6 +15,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // questions are what a process asks API servers themselves.
@@ -89,7 +90,7 @@ func TestAProcessAsksOnlyWhatAnotherOneMayHaveChanged(t *testing.T) {
 	want(t, "asked for a machine that came later", a.take())
 
 	w.born("slow")
-	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer")})
+	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer")})
 	w.step(w.reconcile("slow").RequeueAfter)
 	want(t, "asked before the first call", a.take())
 	w.reconcile("slow")
@@ -135,7 +136,7 @@ func TestATokenThatWasMadeIsDropped(t *testing.T) {
 			w.reconcile("m")
 		},
 		"asked for at first": func(w *world) {
-			w.cloud.will("Create", scripted{err: provider.Errorf(provider.ResourceExhausted, "none left")})
+			w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.ResourceExhausted, "none left")})
 			w.born("m")
 			w.step(w.reconcile("m").RequeueAfter + time.Minute)
 			w.setSecret("small-user-data", "userData", "no more")

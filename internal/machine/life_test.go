@@ -87,7 +87,7 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.cloud.boot, w.cloud.shutdown = 20e9, 20e9
+	w.cloud.Boot, w.cloud.Shutdown = 20e9, 20e9
 	w.class("small", "")
 	w.born("m")
 	result := w.reconcile("m")
@@ -141,7 +141,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.cloud.boot = 24 * 3600e9
+	w.cloud.Boot = 24 * 3600e9
 	w.class("small", "")
 	w.running("m")
 	w.wantRest("m")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // An instance whose creation was answered by nothing may have become a Node with pods when its Machine is deleted.
@@ -16,10 +17,10 @@ func TestALostInstanceGoesWithItsNode(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	w.born("m")
-	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: time.Nanosecond})
+	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: time.Nanosecond})
 	w.reconcile("m")
 	w.step(time.Second)
-	if n, id := len(w.cloud.live()), w.get("m").Spec.ProviderID; n != 1 || id != "" {
+	if n, id := len(w.cloud.Live()), w.get("m").Spec.ProviderID; n != 1 || id != "" {
 		t.Fatalf("%d instances, recorded: %q", n, id)
 	}
 	w.node("m", true)

@@ -86,9 +86,9 @@ func wantTook(t *testing.T, registry *prometheus.Registry, want map[string]time.
 func TestEveryPhaseOfALifeIsObservedOnce(t *testing.T) {
 	t.Parallel()
 	w, registry := measured(t)
-	w.cloud.shutdown = 50 * time.Second
+	w.cloud.Shutdown = 50 * time.Second
 	w.born("m")
-	w.cloud.fail("Create", provider.Errorf(provider.Unavailable, "later"))
+	w.cloud.Fail("Create", provider.Errorf(provider.Unavailable, "later"))
 	w.reconcile("m")
 	w.step(20 * time.Second)
 	w.reconcile("m")
@@ -145,7 +145,7 @@ func TestUpdatesAreObserved(t *testing.T) {
 		t.Error("an update was observed that was none")
 	}
 	outcome := provider.UpdateInProgress
-	w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+	w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 		return provider.UpdateResult{Outcome: outcome, Reason: "so"}, nil
 	}
 	change := func(version string) {
@@ -170,7 +170,7 @@ func TestUpdatesAreObserved(t *testing.T) {
 	change("v1.36.3")
 	change("v1.36.2") // taken back
 	wantUpdates(2, 100)
-	outcome, w.cloud.shutdown = provider.UpdateNeedsReplacement, 30*time.Second
+	outcome, w.cloud.Shutdown = provider.UpdateNeedsReplacement, 30*time.Second
 	change("v1.36.4")
 	w.step(time.Minute)
 	w.reconcile("m")

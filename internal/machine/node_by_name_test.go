@@ -237,7 +237,7 @@ func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 			if other {
 				other := w.born("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
 				other.Status.Instance = &v1beta1.InstanceStatus{NodeName: m.Status.NodeRef.Name, State: v1beta1.InstanceRunning,
-					Provider: w.cloud.name}
+					Provider: w.cloud.ProviderName}
 				if err := w.api.Status().Update(t.Context(), other); err != nil {
 					t.Fatal(err)
 				}
@@ -300,7 +300,7 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 		w.wantPhase(m, v1beta1.MachineRunning)
 		// The instance went, and with it the Node; another one has the host and its name.
 		w.dropNode(m)
-		w.cloud.vanish(m.Spec.ProviderID)
+		w.cloud.Vanish(m.Spec.ProviderID)
 		w.certified("m", "system:bootstrap:zzzzz0")
 		w.delete("m")
 		other := w.node("m", true, nameless)

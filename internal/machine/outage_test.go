@@ -62,7 +62,7 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeUnreachable(t *te
 		t.Errorf("it checks again after %s", result.RequeueAfter)
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
-	if len(w.cloud.live()) != 1 {
+	if len(w.cloud.Live()) != 1 {
 		t.Error("the instance was deleted")
 	}
 	w.step(time.Hour)
@@ -92,7 +92,7 @@ func TestAMachineThatNeverHadANodeIsDeletedWithoutTheTarget(t *testing.T) {
 	}
 	w.step(targetPatience)
 	w.untilGone("m")
-	if len(w.cloud.live()) != 0 {
+	if len(w.cloud.Live()) != 0 {
 		t.Error("the instance is left")
 	}
 	if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may be left") {
@@ -112,7 +112,7 @@ func TestAForcedDeletionGoesOnAtOnceWithoutTheTarget(t *testing.T) {
 	w.delete("m")
 	w.unreachable(r)
 	w.reconcile("m")
-	if w.get("m") != nil || len(w.cloud.live()) != 0 {
+	if w.get("m") != nil || len(w.cloud.Live()) != 0 {
 		t.Error("machine or instance are left")
 	}
 	if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may be left") {
@@ -306,7 +306,7 @@ func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.
 	w.step(targetPatience)
 	w.targetDown = false
 	for range 2 {
-		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.live()) == 0 || result.RequeueAfter != targetPoll {
+		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.Live()) == 0 || result.RequeueAfter != targetPoll {
 			t.Fatalf("it goes on without a cluster that answers, or checks again only after %s", result.RequeueAfter)
 		}
 	}
@@ -358,7 +358,7 @@ func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T
 			}
 			w.delete("m")
 			for range 4 {
-				if _, err := w.pass("m"); err == nil != tc.known || w.get("m") == nil || len(w.cloud.live()) != 1 {
+				if _, err := w.pass("m"); err == nil != tc.known || w.get("m") == nil || len(w.cloud.Live()) != 1 {
 					t.Fatalf("the pass ends with %v; the machine is %v", err, w.get("m"))
 				}
 				w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetCredentialsRefused)
@@ -376,7 +376,7 @@ func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T
 			w.annotate("m", v1beta1.AnnotationForceDelete)
 			r.since, r.refuses = w.clock.Now(), true
 			w.reconcile("m")
-			if w.get("m") != nil || len(w.cloud.live()) != 0 {
+			if w.get("m") != nil || len(w.cloud.Live()) != 0 {
 				t.Error("machine or instance are left")
 			}
 		})
@@ -408,7 +408,7 @@ func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 			}
 			w.delete("m")
 			for range 4 {
-				if _, err := w.pass("m"); err == nil || w.get("m") == nil || len(w.cloud.live()) != 1 {
+				if _, err := w.pass("m"); err == nil || w.get("m") == nil || len(w.cloud.Live()) != 1 {
 					t.Fatalf("the pass ends with %v; the machine is %v", err, w.get("m"))
 				}
 				w.step(targetPatience)
@@ -435,7 +435,7 @@ func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
 		}
 		w.step(result.RequeueAfter)
 	}
-	if n := len(w.cloud.live()); n > 0 {
+	if n := len(w.cloud.Live()); n > 0 {
 		t.Fatalf("%d instances were made that cannot join", n)
 	}
 	w.back(r)

@@ -89,7 +89,7 @@ func TestAMachineIsPreservedNow(t *testing.T) {
 func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	t.Parallel()
 	vanish := func(w *world) {
-		w.cloud.vanish(w.get("m").Spec.ProviderID)
+		w.cloud.Vanish(w.get("m").Spec.ProviderID)
 		w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 	}
 	for name, c := range map[string]struct {
@@ -139,9 +139,9 @@ func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	w.running("m", ofASet, func(m *v1beta1.Machine) {
 		set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
 	})
-	w.cloud.vanish(w.get("m").Spec.ProviderID)
+	w.cloud.Vanish(w.get("m").Spec.ProviderID)
 	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
-	w.step(w.cloud.settle)
+	w.step(w.cloud.Settle)
 	w.step(w.reconcile("m").RequeueAfter)
 	result := w.reconcile("m")
 	m := w.get("m")
@@ -159,7 +159,7 @@ func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.cloud.fail("Create", provider.Errorf(provider.ResourceExhausted, "no capacity"))
+	w.cloud.Fail("Create", provider.Errorf(provider.ResourceExhausted, "no capacity"))
 	w.born("m", ofASet, func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) })
 	w.reconcile("m")
 	if m := w.get("m"); preservation.Preserved(m) || metav1.GetControllerOf(m) == nil {

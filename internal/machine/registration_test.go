@@ -114,7 +114,7 @@ func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
 	t.Run("two nodes with one provider ID", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
-		w.cloud.unnamed = true
+		w.cloud.NodeName = func(provider.Machine) string { return "" }
 		w.class("small", "")
 		w.born("m")
 		w.reconcile("m")
@@ -153,7 +153,7 @@ func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
 		if node := w.getNode(first.Status.NodeRef.Name); node == nil || node.Spec.Unschedulable {
 			t.Error("the node of another machine was touched")
 		}
-		if len(w.cloud.live()) != 1 {
+		if len(w.cloud.Live()) != 1 {
 			t.Error("the instance of another machine was deleted")
 		}
 		w.wantCondition(w.get("second"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDeleteError)
@@ -165,7 +165,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 	t.Parallel()
 	twins := func(t *testing.T, silent bool) *world {
 		w := newWorld(t)
-		w.cloud.unnamed = true
+		w.cloud.NodeName = func(provider.Machine) string { return "" }
 		w.class("small", "")
 		w.born("m")
 		w.reconcile("m")
@@ -197,7 +197,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 		want(t, "events", reasons(w.events.take()), v1beta1.ReasonNodeConflict)
 		w.step(time.Hour)
 		w.wantQuiet("m")
-		if len(w.cloud.live()) != 1 {
+		if len(w.cloud.Live()) != 1 {
 			t.Fatal("the instance was deleted with pods on it")
 		}
 		if err := w.api.Delete(t.Context(), w.getNode(nodeNameOf(w.namespace, "m-twin"))); err != nil {
@@ -211,7 +211,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 		w := twins(t, false)
 		w.annotate("m", v1beta1.AnnotationForceDelete)
 		w.untilGone("m")
-		if len(w.cloud.live()) != 0 {
+		if len(w.cloud.Live()) != 0 {
 			t.Error("the instance is left")
 		}
 	})
@@ -252,7 +252,7 @@ func TestANodeThatAPersonDeleted(t *testing.T) {
 		w := newWorld(t)
 		w.class("small", "")
 		m := w.running("m")
-		w.cloud.vanish(m.Spec.ProviderID)
+		w.cloud.Vanish(m.Spec.ProviderID)
 		w.dropNode(m)
 		m = w.untilPhase("m", v1beta1.MachineFailed)
 		if m.Status.FailureReason != v1beta1.FailureInstanceVanished {
@@ -319,7 +319,7 @@ func TestANodeInTrouble(t *testing.T) {
 		w := newWorld(t)
 		w.class("small", "")
 		m := w.running("m")
-		w.cloud.vanish(m.Spec.ProviderID)
+		w.cloud.Vanish(m.Spec.ProviderID)
 		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 		w.untilPhase("m", v1beta1.MachineFailed)
 	})
@@ -328,7 +328,7 @@ func TestANodeInTrouble(t *testing.T) {
 		w := newWorld(t)
 		w.class("small", "")
 		m := w.running("m")
-		w.cloud.fail("Get", provider.Errorf(provider.Unavailable, "no"))
+		w.cloud.Fail("Get", provider.Errorf(provider.Unavailable, "no"))
 		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 		w.reconcile("m")
 		w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
@@ -401,14 +401,14 @@ func TestANodeTemplateWithKeysOfMachinists(t *testing.T) {
 		},
 	} {
 		machine := fmt.Sprintf("m%d", len(name))
-		made := len(w.cloud.created())
+		made := len(w.cloud.Requests())
 		w.born("new-"+machine, func(m *v1beta1.Machine) { spoil(&m.Spec.Node) })
 		w.reconcile("new-" + machine)
 		c := w.wantCondition(w.get("new-"+machine), v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
 		if !strings.Contains(c.Message, name) {
 			t.Errorf("the message does not name %s: %s", name, c.Message)
 		}
-		if n := len(w.cloud.created()); n != made {
+		if n := len(w.cloud.Requests()); n != made {
 			t.Errorf("%s: an instance was asked for", name)
 		}
 		w.wantRest("new-" + machine)
@@ -465,7 +465,7 @@ func TestTheTokenGoesWhenTheMachineHasJoined(t *testing.T) {
 		t.Fatalf("there are %d bootstrap tokens", len(tokens))
 	}
 	secret := tokens[0].Data
-	if data := w.cloud.live()[0].userData; !strings.Contains(data, string(secret["token-id"])+"."+
+	if data := w.cloud.Live()[0].UserData; !strings.Contains(data, string(secret["token-id"])+"."+
 		string(secret["token-secret"])) ||
 		!strings.Contains(data, "https://api.example:6443 as m") {
 		t.Errorf("user data is %q", data)

@@ -23,12 +23,12 @@ func (w *world) wantRefused(m *v1beta1.Machine) {
 // once more, and returns how long that took.
 func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Duration) {
 	w.t.Helper()
-	asked, began := len(w.cloud.created()), w.clock.Now()
+	asked, began := len(w.cloud.Requests()), w.clock.Now()
 	for range 5 {
 		w.step(wait)
 		wait = w.reconcile(name).RequeueAfter
 		w.wantRefused(w.get(name))
-		if len(w.cloud.created()) > asked {
+		if len(w.cloud.Requests()) > asked {
 			return w.clock.Since(began), wait
 		}
 	}
@@ -51,7 +51,7 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 				w.class("small", userData)
 				w.born("m")
 				for range 6 {
-					w.cloud.fail("Create", provider.Errorf(code, "a policy forbids it"))
+					w.cloud.Fail("Create", provider.Errorf(code, "a policy forbids it"))
 				}
 				wait := w.reconcile("m").RequeueAfter
 				for n, low := range []time.Duration{10, 20, 30, 30} {
@@ -76,7 +76,7 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 				w.restart()
 				settle := w.reconcile("m").RequeueAfter
 				w.wantRefused(w.get("m"))
-				if len(w.cloud.created()) < 6 {
+				if len(w.cloud.Requests()) < 6 {
 					took, _ := w.tryAgain("m", settle)
 					within(t, "the first try of a new process", took, 0, 2*time.Minute)
 				}
@@ -88,7 +88,7 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 					t.Errorf("lastOperation of a machine that runs is %+v", o)
 				}
 				w.wantRest("m")
-				if live := w.cloud.live(); len(live) != 1 {
+				if live := w.cloud.Live(); len(live) != 1 {
 					t.Errorf("there are %d instances", len(live))
 				}
 			})
@@ -108,16 +108,16 @@ func TestAPersonHurriesTheNextTry(t *testing.T) {
 			w.class("small", joinsWithToken)
 			w.born("m")
 			for range 3 {
-				w.cloud.fail("Create", provider.Errorf(code, "a policy forbids it"))
+				w.cloud.Fail("Create", provider.Errorf(code, "a policy forbids it"))
 			}
 			w.reconcile("m")
 			for _, value := range []string{"1764", "1765"} {
 				w.step(time.Second)
 				w.follow("m", value)
-				asked := len(w.cloud.created())
+				asked := len(w.cloud.Requests())
 				wait := w.reconcile("m").RequeueAfter
 				w.wantRefused(w.get("m"))
-				if len(w.cloud.created()) != asked+1 {
+				if len(w.cloud.Requests()) != asked+1 {
 					t.Fatalf("%s does not lead to a try", value)
 				}
 				within(t, "the wait after a try that a person asked for", wait, 10*time.Minute, 38*time.Minute)
@@ -161,7 +161,7 @@ func TestAPersonHurriesATryAfterAnyError(t *testing.T) {
 	w := newWorld(t, joining)
 	w.class("small", "")
 	w.born("m")
-	w.cloud.fail("Create", provider.Errorf(provider.ResourceExhausted, "no"))
+	w.cloud.Fail("Create", provider.Errorf(provider.ResourceExhausted, "no"))
 	w.reconcile("m")
 	w.update("m", func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationRetry, "") })
 	w.reconcile("m")
@@ -194,9 +194,9 @@ func TestARefusedMachineWaitsForItsTurnAsRefused(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)
 	w.born("refused")
-	w.cloud.fail("Create", provider.Errorf(provider.FailedPrecondition, "a policy forbids it"))
+	w.cloud.Fail("Create", provider.Errorf(provider.FailedPrecondition, "a policy forbids it"))
 	wait := w.reconcile("refused").RequeueAfter
-	w.cloud.boot = 2 * wait
+	w.cloud.Boot = 2 * wait
 	w.born("other")
 	w.reconcile("other")
 	w.step(wait)
@@ -205,7 +205,7 @@ func TestARefusedMachineWaitsForItsTurnAsRefused(t *testing.T) {
 	w.wantQuiet("refused")
 	w.wantRefused(w.get("refused"))
 
-	w.cloud.boot = 0
+	w.cloud.Boot = 0
 	w.reconcile("other")
 	w.wantEnqueued(queue, "refused")
 	w.reconcile("refused")

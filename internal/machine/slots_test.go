@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // narrow is a world with one place for creations, and the queue that its triggers go to.
@@ -62,7 +63,7 @@ func (w *world) wantEnqueued(queue workqueue.TypedRateLimitingInterface[reconcil
 func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)
-	w.cloud.boot = time.Hour
+	w.cloud.Boot = time.Hour
 	w.born("first")
 	w.born("second", func(m *v1beta1.Machine) { m.Spec.Timeouts.Creation = &metav1.Duration{Duration: 5 * time.Minute} })
 	w.reconcile("first")
@@ -84,10 +85,10 @@ func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 		t.Errorf("what the machine that waits is made from, its Secrets included, was read %d times", n)
 	}
 
-	w.cloud.boot = 0
+	w.cloud.Boot = 0
 	w.reconcile("first")
 	w.wantEnqueued(queue, "second")
-	w.cloud.boot = time.Hour
+	w.cloud.Boot = time.Hour
 	w.reconcile("second")
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
 	w.step(4 * time.Minute) // Its time began with its place.
@@ -101,13 +102,13 @@ func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(*world){
-		"the instance runs": func(w *world) { w.cloud.boot = 0; w.reconcile("first") },
+		"the instance runs": func(w *world) { w.cloud.Boot = 0; w.reconcile("first") },
 		"the instance failed": func(w *world) {
-			w.cloud.state(w.get("first").Spec.ProviderID, provider.StateFailed, "no disk")
+			w.cloud.SetState(w.get("first").Spec.ProviderID, provider.StateFailed, "no disk")
 			w.reconcile("first")
 		},
 		"the instance vanished": func(w *world) {
-			w.cloud.vanish(w.get("first").Spec.ProviderID)
+			w.cloud.Vanish(w.get("first").Spec.ProviderID)
 			w.untilPhase("first", v1beta1.MachineFailed)
 		},
 		"the node is ready": func(w *world) { w.node("first", true); w.reconcile("first") },
@@ -136,7 +137,7 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w, queue := narrow(t)
-			w.cloud.boot = 2 * time.Hour
+			w.cloud.Boot = 2 * time.Hour
 			w.born("first")
 			w.born("second")
 			w.reconcile("first")
@@ -163,14 +164,14 @@ func TestACreationThatFailedGivesItsSlotToOthers(t *testing.T) {
 	w, queue := narrow(t)
 	w.born("first")
 	w.born("second")
-	w.cloud.will("Create", scripted{err: provider.Errorf(provider.ResourceExhausted, "no capacity"), during: func() {
+	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.ResourceExhausted, "no capacity"), During: func() {
 		if w.options.Slots.Acquire(client.ObjectKey{Namespace: w.namespace, Name: "second"}) {
 			t.Error("there is a place while a call is under way")
 		}
 	}})
 	retry := w.reconcile("first").RequeueAfter
 	w.wantEnqueued(queue, "second")
-	w.cloud.boot = time.Hour
+	w.cloud.Boot = time.Hour
 	w.reconcile("second")
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
 	w.step(retry)
@@ -182,7 +183,7 @@ func TestACreationThatFailedGivesItsSlotToOthers(t *testing.T) {
 func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 	t.Parallel()
 	w, _ := narrow(t)
-	w.cloud.boot = time.Hour
+	w.cloud.Boot = time.Hour
 	w.born("first")
 	w.born("second")
 	w.reconcile("first")
@@ -190,7 +191,7 @@ func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 	w.restart()
 	w.reconcile("first")
 	w.wantQuiet("second")
-	if made := len(w.cloud.created()); made != 1 {
+	if made := len(w.cloud.Requests()); made != 1 {
 		t.Errorf("%d instances were asked for", made)
 	}
 }

@@ -60,7 +60,7 @@ func TestConditionsOfOthersDoNotHoldUpADeletion(t *testing.T) {
 	w.class("small", "")
 	w.running("old")
 	w.writeStatus("old", full)
-	w.cloud.fail("Delete", provider.Errorf(provider.Unavailable, "busy"))
+	w.cloud.Fail("Delete", provider.Errorf(provider.Unavailable, "busy"))
 	w.delete("old")
 	w.reconcile("old")
 	w.wantCondition(w.get("old"), v1beta1.ConditionDeleting, metav1.ConditionTrue, v1beta1.ReasonProviderUnavailable)
@@ -84,7 +84,7 @@ func TestCountsThatPeopleWroteDoNotOverflow(t *testing.T) {
 			Attempts: math.MaxInt32}
 		s.Launch = &v1beta1.LaunchStatus{Attempt: 1000000}
 	})
-	w.cloud.fail("Create", provider.Errorf(provider.ResourceExhausted, "none left"))
+	w.cloud.Fail("Create", provider.Errorf(provider.ResourceExhausted, "none left"))
 	w.reconcile("m")
 	if last := w.get("m").Status.LastOperation; last.Attempts != math.MaxInt32 ||
 		!strings.Contains(last.Description, "none left") {

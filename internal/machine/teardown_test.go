@@ -12,6 +12,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // Rule: deletion-order.
@@ -105,7 +106,7 @@ func TestErrorsOfDelete(t *testing.T) {
 			if tc.code == provider.Throttled {
 				failure.RetryAfter = time.Minute
 			}
-			w.cloud.fail("Delete", failure, failure, failure)
+			w.cloud.Fail("Delete", failure, failure, failure)
 			w.delete("m")
 			last := time.Duration(0)
 			for n := range 3 {
@@ -185,24 +186,24 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 		low    time.Duration
 	}{
 		{"never asked for", func(w *world) {}, time.Minute},
-		{"it never comes", func(w *world) { w.cloud.fail("Create", lost); w.reconcile("m") }, time.Minute},
+		{"it never comes", func(w *world) { w.cloud.Fail("Create", lost); w.reconcile("m") }, time.Minute},
 		{"it comes late", func(w *world) {
-			w.cloud.will("Create", scripted{err: lost, late: 50 * time.Second})
+			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: 50 * time.Second})
 			w.reconcile("m")
 		}, time.Minute},
 		{"it shows late", func(w *world) {
-			w.cloud.blind = 50 * time.Second
-			w.cloud.will("Create", scripted{err: lost, late: time.Nanosecond})
+			w.cloud.Blind = 50 * time.Second
+			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: time.Nanosecond})
 			w.reconcile("m")
 		}, time.Minute},
 		{"it shows at once and takes its time to go", func(w *world) {
-			w.cloud.shutdown = 5 * time.Minute
-			w.cloud.will("Create", scripted{err: lost, late: time.Nanosecond})
+			w.cloud.Shutdown = 5 * time.Minute
+			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: time.Nanosecond})
 			w.reconcile("m")
 			w.step(time.Second)
 		}, 5 * time.Minute},
 		{"a check fails", func(w *world) {
-			w.cloud.fail("Delete", nil, provider.Errorf(provider.Unavailable, "no"))
+			w.cloud.Fail("Delete", nil, provider.Errorf(provider.Unavailable, "no"))
 		}, time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -217,7 +218,7 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 			within(t, "the time until it was gone", w.clock.Since(began), tc.low, tc.low+time.Minute)
 			w.wantNothingLeft("m")
 			w.step(time.Hour)
-			if n := len(w.cloud.live()); n > 0 {
+			if n := len(w.cloud.Live()); n > 0 {
 				t.Errorf("%d instances came after the machine was gone", n)
 			}
 		})
@@ -230,9 +231,9 @@ func TestAMachineThatIsDeletedWhileItsInstanceIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	w.born("m")
-	w.cloud.will("Create", scripted{during: func() { w.delete("m") }})
-	if result := w.reconcile("m"); result.RequeueAfter == 0 || len(w.cloud.live()) != 1 {
-		t.Errorf("%d instances, next check after %s", len(w.cloud.live()), result.RequeueAfter)
+	w.cloud.Will("Create", fakecloud.Step{During: func() { w.delete("m") }})
+	if result := w.reconcile("m"); result.RequeueAfter == 0 || len(w.cloud.Live()) != 1 {
+		t.Errorf("%d instances, next check after %s", len(w.cloud.Live()), result.RequeueAfter)
 	}
 	w.untilGone("m")
 	w.wantNothingLeft("m")
@@ -249,10 +250,10 @@ func TestAClockThatIsSetHarmsNoMachine(t *testing.T) {
 		w.born(name)
 		w.step(jumps[0])
 		m := w.untilPhase(name, v1beta1.MachineRunning)
-		made := len(w.cloud.created())
+		made := len(w.cloud.Requests())
 		w.step(jumps[1])
 		w.reconcile(name)
-		if w.wantRest(name); len(w.cloud.created()) != made || m.Spec.ProviderID != w.get(name).Spec.ProviderID {
+		if w.wantRest(name); len(w.cloud.Requests()) != made || m.Spec.ProviderID != w.get(name).Spec.ProviderID {
 			t.Errorf("%s: another instance was made", name)
 		}
 		w.delete(name)
@@ -266,7 +267,7 @@ func TestAClockThatIsSetHarmsNoMachine(t *testing.T) {
 func TestACloudThatNeedsNoSettlingIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.cloud.settle = 0
+	w.cloud.Settle = 0
 	w.class("small", "")
 	w.born("m")
 	w.delete("m")
@@ -290,7 +291,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 			t.Error("the pass reports no error to retry on")
 		}
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
-		if len(w.cloud.live()) != 1 {
+		if len(w.cloud.Live()) != 1 {
 			t.Error("the instance was deleted")
 		}
 		w.targetDown = false
@@ -315,7 +316,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 		}
 		w.step(30 * time.Second)
 		w.reconcile("m")
-		if w.get("m") != nil || len(w.cloud.live()) != 0 {
+		if w.get("m") != nil || len(w.cloud.Live()) != 0 {
 			t.Error("machine or instance are left")
 		}
 	})
@@ -353,7 +354,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 		if _, err := w.pass("m"); err == nil {
 			t.Error("one call that failed is taken for an outage")
 		}
-		if len(w.cloud.live()) != 0 {
+		if len(w.cloud.Live()) != 0 {
 			t.Error("the instance is left")
 		}
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
@@ -444,7 +445,7 @@ func TestAMachineThatLostItsFinalizerIsForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.cloud.fail("Create", provider.Errorf(provider.Throttled, "slow down"))
+	w.cloud.Fail("Create", provider.Errorf(provider.Throttled, "slow down"))
 	w.born("m")
 	w.reconcile("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Finalizers = nil })

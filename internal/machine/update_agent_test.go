@@ -326,7 +326,7 @@ func TestAnAgentWithoutANode(t *testing.T) {
 		return provider.UpdateResult{Outcome: provider.UpdateByAgent}, nil
 	}
 	w := newWorld(t, noTarget)
-	w.cloud.onUpdate = byAgent
+	w.cloud.OnUpdate = byAgent
 	w.class("small", "")
 	w.born("m")
 	w.untilPhase("m", v1beta1.MachineAvailable)
@@ -337,7 +337,7 @@ func TestAnAgentWithoutANode(t *testing.T) {
 	w.wantRest("m")
 
 	w = newWorld(t)
-	w.cloud.onUpdate = byAgent
+	w.cloud.OnUpdate = byAgent
 	w.class("small", "")
 	w.born("m")
 	w.reconcile("m")

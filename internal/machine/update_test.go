@@ -38,7 +38,7 @@ func (a *answers) update(req provider.UpdateRequest) (provider.UpdateResult, err
 func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 	t.Helper()
 	w := newWorld(t)
-	w.cloud.onUpdate = a.update
+	w.cloud.OnUpdate = a.update
 	w.class("small", "")
 	w.class("large", "")
 	m := w.running("m")
@@ -123,7 +123,7 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 			t.Parallel()
 			a := &answers{}
 			w, before := changed(t, a)
-			w.cloud.onUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
+			w.cloud.OnUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
 				a.given = []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain}}
 				if req.Drained {
 					a.given[0].Outcome = provider.UpdateDone
@@ -159,7 +159,7 @@ func TestAChangeByReplacement(t *testing.T) {
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
 	w, before := changed(t, a)
 	w.reconcile("m")
-	if live := w.cloud.live(); len(live) != 1 || live[0].ProviderID == before.Spec.ProviderID {
+	if live := w.cloud.Live(); len(live) != 1 || live[0].ProviderID == before.Spec.ProviderID {
 		t.Errorf("instances after the replacement: %+v", live)
 	}
 	w.node("m", true)

@@ -91,7 +91,7 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.cloud.shutdown = time.Minute
+	w.cloud.Shutdown = time.Minute
 	node := w.silent("m", "db").Status.NodeRef.Name
 	w.delete("m")
 
@@ -107,8 +107,8 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	w.effects.clear()
 	w.reconcile("m")
 	want(t, "what is written", w.effects.of("API"), "API Node patch", "API Machine patch status")
-	if !w.isOutOfService(node) || len(w.cloud.live()) > 0 {
-		t.Fatalf("the node's taints are %v, %d instances are left", w.getNode(node).Spec.Taints, len(w.cloud.live()))
+	if !w.isOutOfService(node) || len(w.cloud.Live()) > 0 {
+		t.Fatalf("the node's taints are %v, %d instances are left", w.getNode(node).Spec.Taints, len(w.cloud.Live()))
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonWaitingForVolumeDetach)
 	since := w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
@@ -249,21 +249,21 @@ func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.class("large", "")
-	w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+	w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
 	}
 	m := w.silent("m", "db")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
 	w.reconcile("m")
-	if !w.isOutOfService(m.Status.NodeRef.Name) || len(w.cloud.live()) > 0 {
-		t.Fatalf("the node is not out of service, or %d instances are left: %s", len(w.cloud.live()), summaryOf(w.get("m")))
+	if !w.isOutOfService(m.Status.NodeRef.Name) || len(w.cloud.Live()) > 0 {
+		t.Fatalf("the node is not out of service, or %d instances are left: %s", len(w.cloud.Live()), summaryOf(w.get("m")))
 	}
 	w.wantPhase(w.get("m"), v1beta1.MachineUpdating)
 	w.detach(t.Context(), "db")
 	w.settleDrains("m")
 	w.reconcile("m")
-	if w.getNode(m.Status.NodeRef.Name) != nil || len(w.cloud.live()) != 1 {
-		t.Errorf("the old node is left, or there are %d instances: %s", len(w.cloud.live()), summaryOf(w.get("m")))
+	if w.getNode(m.Status.NodeRef.Name) != nil || len(w.cloud.Live()) != 1 {
+		t.Errorf("the old node is left, or there are %d instances: %s", len(w.cloud.Live()), summaryOf(w.get("m")))
 	}
 	if c := meta.FindStatusCondition(w.get("m").Status.Conditions, v1beta1.ConditionVolumesDetached); c != nil {
 		t.Errorf("the new instance has the condition %+v", c)
@@ -339,7 +339,7 @@ func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
 	w.step(24 * time.Hour) // past any deadline
 	w.drains("m")
 	w.reconcile("m")
-	if len(w.cloud.live()) != 1 {
+	if len(w.cloud.Live()) != 1 {
 		t.Error("the instance was deleted with pods that nobody has seen")
 	}
 	want(t, "events", reasons(w.events.take()), v1beta1.ReasonDrainError)
@@ -355,7 +355,7 @@ func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.cloud.shutdown = time.Minute
+	w.cloud.Shutdown = time.Minute
 	m := w.running("m")
 	node := m.Status.NodeRef.Name
 	w.podOn(node)
@@ -394,7 +394,7 @@ func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 	}
 	w.step(time.Minute)
 	w.reconcile("m")
-	if !w.isOutOfService(node) || len(w.cloud.live()) > 0 {
-		t.Errorf("the node's taints are %v, %d instances are left", w.getNode(node).Spec.Taints, len(w.cloud.live()))
+	if !w.isOutOfService(node) || len(w.cloud.Live()) > 0 {
+		t.Errorf("the node's taints are %v, %d instances are left", w.getNode(node).Spec.Taints, len(w.cloud.Live()))
 	}
 }

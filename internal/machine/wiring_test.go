@@ -33,8 +33,8 @@ import (
 func managed(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.cloud = newFakeCloud(clock.RealClock{}, w.effects)
-	w.cloud.name = "managed" // What other tests left behind is another provider's.
+	w.cloud = newCloud(clock.RealClock{}, w.effects)
+	w.cloud.ProviderName = "managed" // What other tests left behind is another provider's.
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, index.RegisterTarget, resolve.RegisterIndexes} {
 			if err := register(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -156,7 +156,7 @@ func TestWhatTriggersAMachine(t *testing.T) {
 	}
 	w.await("machines that wait for their class", machines, waitsFor(v1beta1.ReasonClassNotFound))
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
-	class.Spec.Provider, class.Spec.ProviderSpec = w.cloud.name, &runtime.RawExtension{Raw: []byte(`{}`)}
+	class.Spec.Provider, class.Spec.ProviderSpec = w.cloud.ProviderName, &runtime.RawExtension{Raw: []byte(`{}`)}
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
 	w.create(class)
 	w.await("machines that wait for their credentials", machines, waitsFor(v1beta1.ReasonCredentialsNotFound))
@@ -168,7 +168,7 @@ func TestWhatTriggersAMachine(t *testing.T) {
 		w.node(name, true)
 	}
 	w.await("machines that run", machines, inPhase(v1beta1.MachineRunning))
-	if n := len(w.cloud.live()); n != machines {
+	if n := len(w.cloud.Live()); n != machines {
 		t.Errorf("there are %d instances of %d machines", n, machines)
 	}
 	for _, name := range names {

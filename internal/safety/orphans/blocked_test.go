@@ -156,7 +156,7 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 		m := w.machine(fmt.Sprintf("kept-%d", n), "small", fmt.Sprintf("sim:///kept-%d", n))
 		w.lost(10+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
 	}
-	all := w.cloud.all()
+	all := w.instances()
 	w.listing()
 	w.wantBlocked("small", "", "")
 	w.pass()
@@ -174,7 +174,7 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 		m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
 		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
 	}
-	all = w.cloud.all()
+	all = w.instances()
 	w.collector.state = state{}
 	w.listing()
 	w.pass()
@@ -193,8 +193,8 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "") // A list may have lacked some.
 	w.pass()
 	w.wantBlocked("small", "", "")
-	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.deletes != 4 {
-		t.Errorf("the metric says %v, %d deletions were sent", n, w.cloud.deletes)
+	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.Deletes() != 4 {
+		t.Errorf("the metric says %v, %d deletions were sent", n, w.cloud.Deletes())
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // Rule: orphan-removed-after-two-passes.
@@ -29,8 +30,8 @@ func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
 		t.Errorf("checks again after %s, want the rest of the period", again)
 	}
 	w.want(orphan)
-	if w.cloud.lists != 1 {
-		t.Errorf("listed %d times within a period", w.cloud.lists)
+	if w.cloud.Lists() != 1 {
+		t.Errorf("listed %d times within a period", w.cloud.Lists())
 	}
 
 	w.clock.SetTime(w.clock.Now().Add(20 * time.Minute))
@@ -48,16 +49,16 @@ func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
 func TestARemovalThatTakesLongIsFollowed(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.cloud.slow = true
+	w.cloud.Shutdown = time.Hour
 	w.listing()
 	w.pass()
 	w.pass()
 	w.want(orphan)
 	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
-	if n := w.counted("deleted"); n != 1 || w.cloud.deletes != 2 {
-		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.deletes)
+	if n := w.counted("deleted"); n != 1 || w.cloud.Deletes() != 2 {
+		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.Deletes())
 	}
-	w.cloud.slow = false
+	w.cloud.Shutdown = 0
 	w.pass()
 	w.want()
 }
@@ -68,8 +69,8 @@ func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 	w.classOf("twin", "small")
 	w.lost(1)
 	w.listing()
-	if w.cloud.lists != 1 {
-		t.Errorf("listed %d times", w.cloud.lists)
+	if w.cloud.Lists() != 1 {
+		t.Errorf("listed %d times", w.cloud.Lists())
 	}
 	w.pass()
 	w.want()
@@ -78,7 +79,7 @@ func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 // Rule: one-list-per-scope.
 func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	w := newWorld(t)
-	w.cloud.scopeOf = func(class provider.Class) (string, error) { return "the account", nil }
+	w.cloud.Scope = func(class provider.Class) (string, error) { return "the account", nil }
 	w.class("other") // With other credentials, and the same name of the scope.
 	for n := range 20 {
 		w.sized(fmt.Sprintf("size-%d", n), fmt.Sprint(n))
@@ -88,15 +89,15 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	w.lost(2, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
 	w.sizedMachine("missing", "size-7")
 	w.listing()
-	if w.cloud.lists != 2 {
-		t.Errorf("listed %d times, want once for each of two sets of credentials", w.cloud.lists)
+	if w.cloud.Lists() != 2 {
+		t.Errorf("listed %d times, want once for each of two sets of credentials", w.cloud.Lists())
 	}
 	// What one list serves is also looked for in it.
 	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
 		t.Errorf("reported %v, want %v", w.suspected, want)
 	}
 	w.pass()
-	if left := w.cloud.all(); len(left) != 1 || left[0].MachineUID != there.UID {
+	if left := w.instances(); len(left) != 1 || left[0].MachineUID != there.UID {
 		t.Errorf("left %v", left)
 	}
 }
@@ -104,7 +105,7 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 // Rule: one-list-per-scope.
 func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
 	w := newWorld(t)
-	w.cloud.scopeOf = func(class provider.Class) (string, error) {
+	w.cloud.Scope = func(class provider.Class) (string, error) {
 		switch {
 		case strings.Contains(string(class.Spec), "broken"):
 			return "the account", provider.Errorf(provider.Internal, "the driver panicked in ListScope")
@@ -119,8 +120,8 @@ func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
 	orphan := w.lost(1)
 	w.sizedMachine("missing", "broken-1")
 	w.listing()
-	if w.cloud.lists != 5 {
-		t.Errorf("listed %d times, want once for each of four classes and once for the account", w.cloud.lists)
+	if w.cloud.Lists() != 5 {
+		t.Errorf("listed %d times, want once for each of four classes and once for the account", w.cloud.Lists())
 	}
 	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
 		t.Errorf("reported %v, want %v", w.suspected, want)
@@ -136,10 +137,10 @@ func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
 func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
-	w.cloud.scopeOf = func(provider.Class) (string, error) { return "the account", nil }
+	w.cloud.Scope = func(provider.Class) (string, error) { return "the account", nil }
 	w.sized("large", "large")
 	w.sizedMachine("m", "large")
-	w.cloud.onPage = func(string, int) error { return provider.Errorf(provider.Throttled, "too many calls") }
+	w.cloud.OnList = func(string, int) error { return provider.Errorf(provider.Throttled, "too many calls") }
 	w.listing()
 	if len(w.suspected) != 0 {
 		t.Errorf("reported %v of an instance that nobody has looked for", w.suspected)
@@ -157,9 +158,9 @@ func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
 	w.listing()
-	w.cloud.onPage = func(string, int) error { return provider.Errorf(provider.Unavailable, "no answer") }
+	w.cloud.OnList = func(string, int) error { return provider.Errorf(provider.Unavailable, "no answer") }
 	w.pass()
-	w.cloud.onPage = nil
+	w.cloud.OnList = nil
 	w.pass()
 	w.want(orphan)
 	w.pass()
@@ -183,26 +184,26 @@ func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
 	w.listing()
-	w.cloud.onGet = func(string) error {
-		w.cloud.accounts["small"][0].MachineUID = "adopted by another"
+	w.cloud.OnGet = func(string) error {
+		w.cloud.Change(orphan.ProviderID, func(in *provider.Instance) { in.MachineUID = "adopted by another" })
 		return nil
 	}
 	w.pass()
 	w.want(orphan)
-	w.cloud.onGet = func(string) error { return provider.Errorf(provider.Unavailable, "no answer") }
-	w.cloud.accounts["small"][0].MachineUID = orphan.MachineUID
+	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.Unavailable, "no answer") }
+	w.cloud.Change(orphan.ProviderID, func(in *provider.Instance) { in.MachineUID = orphan.MachineUID })
 	w.pass()
 	w.pass()
 	w.want(orphan)
-	if w.cloud.deletes != 0 {
-		t.Errorf("%d deletions were sent", w.cloud.deletes)
+	if w.cloud.Deletes() != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.Deletes())
 	}
 	// One that went by itself is no change.
 	w.events = nil
-	w.cloud.onGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
+	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
 	w.pass()
 	w.wantEvents()
-	w.cloud.onGet = nil
+	w.cloud.OnGet = nil
 	w.pass()
 	w.want()
 }
@@ -215,23 +216,24 @@ func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
 	w.listing()
-	w.cloud.onGet = func(string) error { return provider.Errorf(provider.NotFound, "a replica that is behind") }
+	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "a replica that is behind") }
 	w.pass()
 	w.want(orphan)
 	w.wantEvents()
-	w.cloud.onGet = nil
-	w.cloud.blind = 1
+	w.cloud.OnGet = nil
+	w.cloud.Will("Delete", fakecloud.Step{Unseen: true})
 	w.pass()
 	w.want(orphan)
 	w.pass()
 	w.want()
 	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
-	if n := w.counted("deleted"); n != 1 || w.cloud.deletes != 2 {
-		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.deletes)
+	if n := w.counted("deleted"); n != 1 || w.cloud.Deletes() != 2 {
+		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.Deletes())
 	}
 
-	w.cloud.put("small", orphan) // As a list shows it that is behind.
-	w.cloud.blind = 100
+	w.cloud.Put("small", orphan) // As a list shows it that is behind.
+	unseen := fakecloud.Step{Unseen: true}
+	w.cloud.Will("Delete", unseen, unseen)
 	w.pass()
 	w.pass()
 	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
@@ -244,7 +246,7 @@ func TestOnePassRemovesOnlySoMany(t *testing.T) {
 	for n := range 5 {
 		w.lost(n)
 	}
-	w.cloud.onDelete = func(id string) error {
+	w.cloud.OnDelete = func(id string) error {
 		if strings.HasSuffix(id, "i-0") {
 			return provider.Errorf(provider.FailedPrecondition, "it is locked")
 		}
@@ -256,11 +258,11 @@ func TestOnePassRemovesOnlySoMany(t *testing.T) {
 		} else {
 			w.pass()
 		}
-		if n := len(w.cloud.all()); n != want {
+		if n := len(w.instances()); n != want {
 			t.Fatalf("%d left after %d passes, want %d", n, i+1, want)
 		}
 	}
-	if n := w.cloud.deletes; n != 6 {
+	if n := w.cloud.Deletes(); n != 6 {
 		t.Errorf("%d deletions were sent, want 2 in each of three passes", n)
 	}
 	if deleted, failed := w.counted("deleted"), w.counted("failed"); deleted != 4 || failed != 2 {
@@ -293,8 +295,8 @@ func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
 	if n := w.counted("reported"); n != 7 {
 		t.Errorf("counted %v", n)
 	}
-	if w.cloud.deletes != 0 {
-		t.Errorf("%d deletions were sent", w.cloud.deletes)
+	if w.cloud.Deletes() != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.Deletes())
 	}
 }
 
@@ -320,12 +322,12 @@ func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	for n := range 3 {
 		in := lost(20 + n)
 		in.MachineKey = w.namespace + "/m"
-		w.cloud.put("other", in)
+		w.cloud.Put("other", in)
 		retained = append(retained, in)
 		w.lost(n)
 	}
 	fails := false
-	w.cloud.onPage = func(account string, page int) error {
+	w.cloud.OnList = func(account string, page int) error {
 		if fails && account == "other" && page == 1 {
 			return provider.Errorf(provider.Throttled, "too many calls")
 		}
@@ -358,7 +360,7 @@ func TestADriverWhoseListDoesNotGetOnHarmsNobodyElse(t *testing.T) {
 	w := newWorld(t)
 	w.lost(1)
 	s := &scope{class: provider.Class{Credentials: provider.NewCredentials(map[string][]byte{"account": []byte("small")})}}
-	w.cloud.pageSize = 0 // The same page for ever.
+	w.cloud.PageSize = 0 // The same page for ever.
 	if _, err := w.collector.listInstances(t.Context(), s); err == nil {
 		t.Error("a list without an end was taken for complete")
 	}
@@ -384,7 +386,7 @@ func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
 	pending := w.machine("pending", "small", "sim:///pending")
 	w.status(pending, func(s *v1beta1.MachineStatus) { s.Instance.State = v1beta1.InstancePending })
 
-	w.cloud.onPage = func(account string, _ int) error {
+	w.cloud.OnList = func(account string, _ int) error {
 		if account == "other" {
 			return provider.Errorf(provider.Unavailable, "no answer")
 		}
@@ -418,13 +420,13 @@ func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
 	w.lost(1)
 	w.listing()
 	slices.Sort(w.suspected)
-	if want := []string{"a", "b"}; !slices.Equal(w.suspected, want) || w.cloud.lists != 2 {
+	if want := []string{"a", "b"}; !slices.Equal(w.suspected, want) || w.cloud.Lists() != 2 {
 		t.Errorf("reported %v with %d lists, want %v with one for the class and one for both machines", w.suspected,
-			w.cloud.lists, want)
+			w.cloud.Lists(), want)
 	}
 	w.pass()
 	w.want()
-	if w.cloud.deletes != 1 {
-		t.Errorf("%d deletions were sent", w.cloud.deletes)
+	if w.cloud.Deletes() != 1 {
+		t.Errorf("%d deletions were sent", w.cloud.Deletes())
 	}
 }

@@ -82,13 +82,10 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 }
 
 func (w *world) leave(n int, ids ...string) (l provider.Leftover) {
-	if w.cloud.leftovers == nil {
-		w.cloud.leftovers = map[string][]provider.Leftover{}
-	}
 	for _, id := range ids {
 		l = part(n)
 		l.ID, l.MachineKey = id, fmt.Sprintf("%s/m-%d", w.namespace, n)
-		w.cloud.leftovers["small"] = append(w.cloud.leftovers["small"], l)
+		w.cloud.Leftovers["small"] = append(w.cloud.Leftovers["small"], l)
 	}
 	return l
 }
@@ -104,20 +101,20 @@ func TestPartsOfAMachineThatIsGoneAreRemovedInTheSecondPass(t *testing.T) {
 		len(page.Entries[0].Parts) != 2 {
 		t.Errorf("kept %+v", page)
 	}
-	if left := w.cloud.leftovers["small"]; len(left) != 2 || w.cloud.deletes != 0 {
-		t.Errorf("left %v after %d deletions", left, w.cloud.deletes)
+	if left := w.cloud.Leftovers["small"]; len(left) != 2 || w.cloud.Deletes() != 0 {
+		t.Errorf("left %v after %d deletions", left, w.cloud.Deletes())
 	}
 	w.pass()
-	if left := w.cloud.leftovers["small"]; len(left) != 0 || w.cloud.deletes != 1 {
-		t.Errorf("left %v after %d deletions", left, w.cloud.deletes)
+	if left := w.cloud.Leftovers["small"]; len(left) != 0 || w.cloud.Deletes() != 1 {
+		t.Errorf("left %v after %d deletions", left, w.cloud.Deletes())
 	}
 	w.wantEvents(fmt.Sprintf("Normal OrphanDeleted small: Instances without a Machine are being removed: parts of machine %s/m-1 without an instance (nic-0 disk-0)", w.namespace))
 	if n := w.counted("deleted"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 	w.pass()
-	if page, _ := w.page(); page.Total != 0 || w.cloud.deletes != 1 {
-		t.Errorf("kept %+v after %d deletions", page, w.cloud.deletes)
+	if page, _ := w.page(); page.Total != 0 || w.cloud.Deletes() != 1 {
+		t.Errorf("kept %+v after %d deletions", page, w.cloud.Deletes())
 	}
 }
 
@@ -128,14 +125,14 @@ func TestPartsOfAMachineThatExistsAreItsOwn(t *testing.T) {
 	running := w.machine("running", "small", "sim:///recorded")
 	for i, uid := range []types.UID{launching.UID, running.UID} {
 		w.leave(i, fmt.Sprint("x/nic-", i))
-		w.cloud.leftovers["small"][i].MachineUID = uid
+		w.cloud.Leftovers["small"][i].MachineUID = uid
 	}
 	w.listing()
 	for range 3 {
 		w.pass()
 	}
-	if left := w.cloud.leftovers["small"]; len(left) != 2 || w.cloud.deletes != 0 {
-		t.Errorf("left %v after %d deletions", left, w.cloud.deletes)
+	if left := w.cloud.Leftovers["small"]; len(left) != 2 || w.cloud.Deletes() != 0 {
+		t.Errorf("left %v after %d deletions", left, w.cloud.Deletes())
 	}
 }
 
@@ -146,20 +143,19 @@ func TestPartsOfAnInstanceThatTheListLacksAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	l := w.leave(1, "x/nic-0")
 	w.listing()
-	w.lost(1, func(in *provider.Instance) { in.MachineUID = l.MachineUID })
-	hidden := w.cloud.accounts["small"]
-	w.cloud.onPage = func(string, int) error { w.cloud.accounts["small"] = nil; return nil }
-	w.cloud.onGet = func(string) error { w.cloud.accounts["small"] = hidden; return nil }
+	hidden := w.lost(1, func(in *provider.Instance) { in.MachineUID = l.MachineUID })
+	w.cloud.OnList = func(string, int) error { w.cloud.Vanish(hidden.ProviderID); return nil }
+	w.cloud.OnGet = func(string) error { w.cloud.Put("small", hidden); return nil }
 	w.pass()
-	if w.cloud.deletes != 0 || len(w.cloud.leftovers["small"]) != 1 {
-		t.Errorf("%d deletions were sent, left %v", w.cloud.deletes, w.cloud.leftovers)
+	if w.cloud.Deletes() != 0 || len(w.cloud.Leftovers["small"]) != 1 {
+		t.Errorf("%d deletions were sent, left %v", w.cloud.Deletes(), w.cloud.Leftovers)
 	}
-	w.cloud.onPage = nil
-	w.cloud.onGet = func(string) error { return provider.Errorf(provider.Unavailable, "no answer") }
-	w.cloud.accounts["small"] = nil
+	w.cloud.OnList = nil
+	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.Unavailable, "no answer") }
+	w.cloud.Vanish(hidden.ProviderID)
 	w.pass()
 	w.pass()
-	if w.cloud.deletes != 0 || w.counted("failed") == 0 {
-		t.Errorf("%d deletions were sent although nobody knows whether there is an instance", w.cloud.deletes)
+	if w.cloud.Deletes() != 0 || w.counted("failed") == 0 {
+		t.Errorf("%d deletions were sent although nobody knows whether there is an instance", w.cloud.Deletes())
 	}
 }

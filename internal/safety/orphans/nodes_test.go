@@ -143,8 +143,8 @@ func TestAReadyNodeThatTheCacheLacksKeepsItsInstance(t *testing.T) {
 			w.listing()
 			w.pass()
 			w.want(orphan)
-			if w.cloud.deletes != 0 {
-				t.Errorf("%d deletions were sent", w.cloud.deletes)
+			if w.cloud.Deletes() != 0 {
+				t.Errorf("%d deletions were sent", w.cloud.Deletes())
 			}
 			w.node(live, "one", orphan.ProviderID, corev1.ConditionUnknown)
 			w.pass()
@@ -162,7 +162,7 @@ func TestTheDeadNodeOfACollectedInstanceIsDeleted(t *testing.T) {
 		w.node(c, "dead", orphan.ProviderID, corev1.ConditionUnknown)
 		w.node(c, "other", "sim:///other", corev1.ConditionUnknown)
 	}
-	w.cloud.slow = true
+	w.cloud.Shutdown = time.Hour
 	w.listing()
 	w.pass()
 	w.want(orphan)
@@ -172,13 +172,13 @@ func TestTheDeadNodeOfACollectedInstanceIsDeleted(t *testing.T) {
 	w.collector.state = state{} // Whoever leads when the instance is gone deletes the Node.
 	w.remember(live, cached, "dead")
 	// Where the list fails nobody knows whether it is gone.
-	w.cloud.accounts["small"] = nil
-	w.cloud.onPage = func(string, int) error { return fmt.Errorf("no answer") }
+	w.cloud.Vanish(orphan.ProviderID)
+	w.cloud.OnList = func(string, int) error { return fmt.Errorf("no answer") }
 	w.pass()
 	if w.nodeOf(live, "dead").Name == "" {
 		t.Error("the Node went although the instance could not be looked for")
 	}
-	w.cloud.onPage = nil
+	w.cloud.OnList = nil
 	w.pass()
 	if w.nodeOf(live, "dead").Name != "" || w.nodeOf(live, "other").Name == "" {
 		t.Errorf("left %q and %q", w.nodeOf(live, "dead").Name, w.nodeOf(live, "other").Name)

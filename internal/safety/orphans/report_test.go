@@ -76,7 +76,7 @@ func TestWhatCouldNotBeListedIsRetainedToo(t *testing.T) {
 	if err := w.api.Delete(t.Context(), w.secret("dark")); err != nil {
 		t.Fatal(err)
 	}
-	w.cloud.onPage = func(account string, _ int) error {
+	w.cloud.OnList = func(account string, _ int) error {
 		if account == "small" {
 			return provider.Errorf(provider.Unavailable, "no answer with a %s", "secret")
 		}

@@ -32,8 +32,8 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	}
 	w.want(instances...)
 	w.wantEvents()
-	if w.cloud.deletes != 0 {
-		t.Errorf("%d deletions were sent", w.cloud.deletes)
+	if w.cloud.Deletes() != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.Deletes())
 	}
 }
 
@@ -43,7 +43,7 @@ func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
 	observations := Observations{}
 	w.collector.state.observations = observations
 	made := 0
-	w.cloud.onPage = func(string, int) error {
+	w.cloud.OnList = func(string, int) error {
 		// The cache was read before; what it lacks must not count.
 		made++
 		m := w.machine(fmt.Sprintf("m-%d", made), "small", "")
@@ -52,8 +52,8 @@ func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
 		return nil
 	}
 	w.listing()
-	if made != 1 || len(w.cloud.all()) != 1 || w.cloud.deletes != 0 {
-		t.Errorf("%d made, %v left, %d deletions were sent", made, w.cloud.all(), w.cloud.deletes)
+	if made != 1 || len(w.instances()) != 1 || w.cloud.Deletes() != 0 {
+		t.Errorf("%d made, %v left, %d deletions were sent", made, w.instances(), w.cloud.Deletes())
 	}
 }
 
@@ -75,9 +75,9 @@ func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 	for range 3 {
 		w.pass()
 	}
-	w.want(w.cloud.all()...)
-	if n := len(w.cloud.all()); n != 5 || w.cloud.deletes != 0 {
-		t.Errorf("%d left, %d deletions were sent", n, w.cloud.deletes)
+	w.want(w.instances()...)
+	if n := len(w.instances()); n != 5 || w.cloud.Deletes() != 0 {
+		t.Errorf("%d left, %d deletions were sent", n, w.cloud.Deletes())
 	}
 	w.wantEvents("Warning StrayInstance running: The machine has instances beside the one that it has recorded, which are left alone: " + duplicate.ProviderID)
 	if n := w.counted("duplicate"); n != 1 {
@@ -91,7 +91,7 @@ func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 		}
 	}
 	w.pass()
-	if n := len(w.cloud.all()); n != 5 {
+	if n := len(w.instances()); n != 5 {
 		t.Errorf("%d left, want 5", n)
 	}
 	w.pass()
@@ -160,8 +160,8 @@ func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 				t.Errorf("%d lists were spoilt, the last with page %d", spoilt, page)
 			}
 			w.want(orphans...)
-			if w.cloud.deletes != 0 {
-				t.Fatalf("%d deletions were sent", w.cloud.deletes)
+			if w.cloud.Deletes() != 0 {
+				t.Fatalf("%d deletions were sent", w.cloud.Deletes())
 			}
 			// And a pass that could not tell is none.
 			spoiling = false
@@ -193,8 +193,8 @@ func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
 	if again := w.listing(); again > 10*time.Second {
 		t.Errorf("looks after %s whether the outage is over", again)
 	}
-	if w.cloud.lists != 1 {
-		t.Errorf("the cloud was asked %d times, also in the outage", w.cloud.lists)
+	if w.cloud.Lists() != 1 {
+		t.Errorf("the cloud was asked %d times, also in the outage", w.cloud.Lists())
 	}
 	w.want(orphan)
 
@@ -219,7 +219,7 @@ func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
 		orphans = append(orphans, w.lost(n))
 	}
 	w.listing()
-	w.cloud.onDelete = func(string) error {
+	w.cloud.OnDelete = func(string) error {
 		w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
 		return nil
 	}
@@ -227,8 +227,8 @@ func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
 	w.want(orphans[1:]...)
 
 	w.reach.reason = ""
-	w.cloud.onDelete = nil
-	w.cloud.onPage = func(string, int) error {
+	w.cloud.OnDelete = nil
+	w.cloud.OnList = func(string, int) error {
 		w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
 		return nil
 	}
@@ -246,8 +246,8 @@ func TestAnotherClusterIDStopsTheCollection(t *testing.T) {
 	w.pass()
 	w.want(orphan)
 	w.wantEvents("Warning ClusterIDMismatch record: Orphaned instances are left alone: the cluster id is another one")
-	if w.cloud.lists != 1 {
-		t.Errorf("the cloud was asked %d times", w.cloud.lists)
+	if w.cloud.Lists() != 1 {
+		t.Errorf("the cloud was asked %d times", w.cloud.Lists())
 	}
 	w.mismatch = nil
 	w.pass()

@@ -25,6 +25,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
@@ -40,7 +41,7 @@ type world struct {
 	*testing.T
 	api       client.WithWatch
 	namespace string
-	cloud     *fakeCloud
+	cloud     *fakecloud.Cloud
 	clock     *testclock.FakePassiveClock
 	reach     *fakeReach
 	collector *Collector
@@ -66,7 +67,8 @@ func newWorld(t *testing.T, change ...func(*Rules)) *world {
 	w.namespace = ns.Name
 	w.clock = testclock.NewFakePassiveClock(now)
 	w.reach.since = ago(time.Hour)
-	w.cloud = &fakeCloud{name: w.namespace, clock: w.clock, pageSize: 2}
+	w.cloud = fakecloud.New(w.namespace, w.clock)
+	w.cloud.PageSize = 2
 	metrics, err := NewMetrics(w.registry)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +217,7 @@ func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instanc
 	for _, f := range change {
 		f(&in)
 	}
-	w.cloud.put("small", in)
+	w.cloud.Put("small", in)
 	return in
 }
 
@@ -235,11 +237,19 @@ func (w *world) listing() time.Duration {
 	return result.RequeueAfter
 }
 
+// instances are those that are left at the cloud, oldest first.
+func (w *world) instances() (left []provider.Instance) {
+	for _, in := range w.cloud.Live() {
+		left = append(left, in.Instance)
+	}
+	return left
+}
+
 // want compares what is left at the cloud.
 func (w *world) want(instances ...provider.Instance) {
 	w.Helper()
 	var left, want []string
-	for _, in := range w.cloud.all() {
+	for _, in := range w.instances() {
 		left = append(left, in.ProviderID)
 	}
 	for _, in := range instances {
@@ -293,128 +303,4 @@ func (r *fakeReach) StableSince() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return r.since, true
-}
-
-// fakeCloud has accounts, which credentials open.
-type fakeCloud struct {
-	provider.Driver // what is not needed panics
-	name            string
-	clock           *testclock.FakePassiveClock
-	pageSize        int
-	accounts        map[string][]provider.Instance
-	deletes         int
-	lists           int
-	// slow lets deleted instances stay until the test removes them.
-	slow bool
-	// blind is how many calls of Delete do not see the instance yet, and call it gone.
-	blind int
-	// leftovers are parts without an instance, by account.
-	leftovers map[string][]provider.Leftover
-	// scopeOf names the scope of a class; nil names none.
-	scopeOf func(provider.Class) (string, error)
-
-	// onPage, onGet and onDelete come before the call's work, and may refuse it.
-	onPage   func(account string, page int) error
-	onGet    func(providerID string) error
-	onDelete func(providerID string) error
-}
-
-func (c *fakeCloud) Name() string { return c.name }
-
-func (c *fakeCloud) put(account string, in provider.Instance) {
-	if c.accounts == nil {
-		c.accounts = map[string][]provider.Instance{}
-	}
-	c.accounts[account] = append(c.accounts[account], in)
-}
-
-func (c *fakeCloud) all() (all []provider.Instance) {
-	for _, instances := range c.accounts {
-		all = append(all, instances...)
-	}
-	return all
-}
-
-func accountOf(class provider.Class) string {
-	account, _ := class.Credentials.Get("account")
-	return string(account.Reveal())
-}
-
-func (c *fakeCloud) ListScope(class provider.Class) (string, error) {
-	if c.scopeOf == nil {
-		return "", nil
-	}
-	return c.scopeOf(class)
-}
-
-// List shows everything in the account: what belongs to others is for the caller to see.
-func (c *fakeCloud) List(_ context.Context, req provider.ListRequest) (provider.ListPage, error) {
-	page := 0
-	if req.Continue != "" {
-		if _, err := fmt.Sscan(req.Continue, &page); err != nil {
-			return provider.ListPage{}, err
-		}
-	} else {
-		c.lists++
-	}
-	if c.onPage != nil {
-		if err := c.onPage(accountOf(req.Class), page); err != nil {
-			return provider.ListPage{}, err
-		}
-	}
-	all := c.accounts[accountOf(req.Class)]
-	from, to := min(page*c.pageSize, len(all)), min((page+1)*c.pageSize, len(all))
-	out := provider.ListPage{Instances: slices.Clone(all[from:to])}
-	if to < len(all) {
-		out.Continue = fmt.Sprint(page + 1)
-	} else {
-		out.Leftovers = slices.Clone(c.leftovers[accountOf(req.Class)])
-	}
-	return out, nil
-}
-
-func (c *fakeCloud) Get(_ context.Context, req provider.GetRequest) (*provider.Instance, error) {
-	if c.onGet != nil {
-		if err := c.onGet(req.ProviderID); err != nil {
-			return nil, err
-		}
-	}
-	for _, in := range c.accounts[accountOf(req.Class)] {
-		if in.ProviderID == req.ProviderID || req.ProviderID == "" && in.OwnedBy(req.ClusterID, req.Machine) == nil {
-			return &in, nil
-		}
-	}
-	return nil, provider.Errorf(provider.NotFound, "no such instance")
-}
-
-func (c *fakeCloud) Delete(_ context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-	c.deletes++
-	if c.onDelete != nil {
-		if err := c.onDelete(req.ProviderID); err != nil {
-			return provider.DeleteResult{}, err
-		}
-	}
-	if c.blind > 0 {
-		c.blind--
-		return provider.DeleteResult{Gone: true}, nil
-	}
-	account := accountOf(req.Class)
-	if req.ProviderID == "" {
-		c.leftovers[account] = slices.DeleteFunc(c.leftovers[account], func(l provider.Leftover) bool {
-			return l.ClusterID == req.ClusterID && l.MachineUID == req.Machine.UID
-		})
-	}
-	for i, in := range c.accounts[account] {
-		if in.ProviderID == req.ProviderID {
-			if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
-				return provider.DeleteResult{}, err
-			}
-			if c.slow {
-				c.accounts[account][i].State = provider.StateTerminating
-				return provider.DeleteResult{}, nil
-			}
-			c.accounts[account] = slices.Delete(c.accounts[account], i, i+1)
-		}
-	}
-	return provider.DeleteResult{Gone: true}, nil
 }

@@ -1,0 +1,285 @@
+package fakecloud
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// call runs f as one call of the driver, under the cloud's lock.
+func (c *Cloud) call(name string, f func() error) error {
+	return c.around(name, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tick()
+		return f()
+	})
+}
+
+func (c *Cloud) around(name string, f func() error) error {
+	if c.Around == nil {
+		return f()
+	}
+	return c.Around("cloud "+name, f)
+}
+
+func (c *Cloud) count(calls *int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*calls++
+}
+
+func accountOf(class provider.Class) string {
+	account, _ := class.Credentials.Get("account")
+	return string(account.Reveal())
+}
+
+// Name implements provider.Driver.
+func (c *Cloud) Name() string { return c.ProviderName }
+
+// CreateSettle implements provider.Settler.
+func (c *Cloud) CreateSettle() time.Duration { return c.Settle }
+
+// ListScope implements provider.Scoper.
+func (c *Cloud) ListScope(class provider.Class) (string, error) {
+	if c.Scope == nil {
+		return "", nil
+	}
+	return c.Scope(class)
+}
+
+// Create implements provider.Driver.
+func (c *Cloud) Create(_ context.Context, req provider.CreateRequest) (out *provider.Instance, err error) {
+	err = c.call("create", func() (err error) {
+		c.requests = append(c.requests, req)
+		step := c.step("Create")
+		if step.Spent {
+			c.tokens[req.Token] = usedToken{}
+		}
+		if step.Late > 0 {
+			c.creating = append(c.creating, lateCreate{c.Clock.Now().Add(step.Late), req})
+		}
+		if step.Err != nil {
+			return step.Err
+		}
+		out, err = c.create(req, c.Clock.Now())
+		return err
+	})
+	if err != nil {
+		return nil, err // Also when only the answer was lost.
+	}
+	return out, nil
+}
+
+func (c *Cloud) create(req provider.CreateRequest, now time.Time) (*provider.Instance, error) {
+	parameters := fmt.Sprintf("%s/%s/%s", req.Class.Spec, req.UserData.Reveal(), req.Version)
+	if used, known := c.tokens[req.Token]; known {
+		in := c.byID(used.providerID)
+		if used.parameters != parameters || in == nil {
+			return nil, provider.Errorf(provider.AlreadyExists, "the token %s was used for something else", req.Token)
+		}
+		return in.describe(), nil
+	}
+	account := accountOf(req.Class)
+	if in, err := c.find(&account, "", req.ClusterID, req.Machine); err == nil {
+		return in, nil // The contract: a machine that has an instance gets no second one.
+	}
+	for _, in := range c.instances {
+		if in.MachineUID == req.Machine.UID {
+			c.twins = append(c.twins, in.MachineUID)
+		}
+	}
+	c.created[req.Machine.UID]++
+	serial := len(c.history) + 1
+	in := &Instance{
+		Token: req.Token, UserData: string(req.UserData.Reveal()), account: account, born: now,
+		Instance: provider.Instance{
+			ProviderID: fmt.Sprintf("fake://%s/i-%04d", req.Machine.Namespace, serial),
+			State:      provider.StateRunning, NodeName: c.NodeName(req.Machine),
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", serial)}},
+			Type:      "small", Region: "r", Zone: "r-1", LaunchTime: now,
+			Scope: "scope-" + req.Machine.Namespace,
+		},
+	}
+	Tag(&in.Instance, req.Tags)
+	if c.Boot > 0 {
+		in.State = provider.StatePending
+	}
+	c.instances = append(c.instances, in)
+	c.record(now)
+	c.tokens[req.Token] = usedToken{parameters, in.ProviderID}
+	return in.describe(), nil
+}
+
+// Get implements provider.Driver.
+func (c *Cloud) Get(_ context.Context, req provider.GetRequest) (out *provider.Instance, err error) {
+	if c.OnGet != nil {
+		if err := c.OnGet(req.ProviderID); err != nil {
+			return nil, err
+		}
+	}
+	err = c.call("get", func() (err error) {
+		step := c.step("Get")
+		if step.Err != nil {
+			return step.Err
+		}
+		account := accountOf(req.Class)
+		out, err = c.find(&account, req.ProviderID, req.ClusterID, req.Machine)
+		if err == nil && step.Answer != nil {
+			step.Answer(out)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Delete implements provider.Driver. As many drivers do, it reads before it deletes.
+func (c *Cloud) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
+	c.count(&c.deletes)
+	if c.OnDelete != nil {
+		if err := c.OnDelete(req.ProviderID); err != nil {
+			return out, err
+		}
+	}
+	err = c.call("delete", func() (err error) {
+		out, err = c.delete(req)
+		return err
+	})
+	if err != nil {
+		return provider.DeleteResult{}, err
+	}
+	return out, nil
+}
+
+func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, err error) {
+	step := c.step("Delete")
+	if step.Err != nil {
+		return out, step.Err
+	}
+	out.Gone = true
+	if step.Unseen {
+		return out, nil
+	}
+	account := accountOf(req.Class)
+	if req.ProviderID == "" {
+		c.Leftovers[account] = slices.DeleteFunc(c.Leftovers[account], func(l provider.Leftover) bool {
+			return l.ClusterID == req.ClusterID && l.MachineUID == req.Machine.UID
+		})
+	}
+	read, err := c.find(&account, req.ProviderID, req.ClusterID, req.Machine)
+	if provider.IsNotFound(err) {
+		return out, nil
+	}
+	in := c.byID(read.ProviderID)
+	if in == nil {
+		return out, nil // The read was behind.
+	}
+	if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
+		return out, err
+	}
+	if c.Shutdown == 0 {
+		c.remove(in.ProviderID)
+		out.Found = !c.Evasive
+		return out, nil
+	}
+	if in.goneFrom.IsZero() {
+		in.State, in.goneFrom = provider.StateTerminating, c.Clock.Now().Add(c.Shutdown)
+		c.record(c.Clock.Now())
+	}
+	return provider.DeleteResult{}, nil
+}
+
+// Adopt implements provider.Adopter. As many drivers do, it reads before it tags.
+func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
+	err = c.call("adopt", func() error {
+		step := c.step("Adopt")
+		if step.Late > 0 {
+			c.tagging = append(c.tagging, lateTags{c.Clock.Now().Add(step.Late), req})
+		}
+		if step.Err != nil {
+			return step.Err
+		}
+		account := accountOf(req.Class)
+		if _, err := c.find(&account, req.ProviderID, req.ClusterID, req.Machine); err != nil {
+			return err
+		}
+		in := c.byID(req.ProviderID)
+		if in == nil {
+			return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
+		}
+		if in.MachineUID != "" && in.MachineUID != req.Machine.UID || in.ClusterID != "" && in.ClusterID != req.ClusterID {
+			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID,
+				in.MachineKey)
+		}
+		Tag(&in.Instance, req.Tags)
+		c.record(c.Clock.Now())
+		out = in.describe()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Update implements provider.Driver: OnUpdate answers.
+func (c *Cloud) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
+	err = c.around("update", func() error {
+		out, err = c.OnUpdate(req)
+		return err
+	})
+	return out, err
+}
+
+// List implements provider.Driver. It is crueller than the contract allows: it also shows the instances of other
+// clusters in the account.
+func (c *Cloud) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
+	page, account := 0, accountOf(req.Class)
+	if req.Continue != "" {
+		if page, err = strconv.Atoi(req.Continue); err != nil {
+			return out, err
+		}
+	}
+	if page == 0 {
+		c.count(&c.lists)
+	}
+	if c.OnList != nil {
+		if err := c.OnList(account, page); err != nil {
+			return out, err
+		}
+	}
+	err = c.call("list", func() error {
+		out = c.page(account, page)
+		return nil
+	})
+	return out, err
+}
+
+func (c *Cloud) page(account string, page int) (out provider.ListPage) {
+	var all []provider.Instance
+	for _, h := range c.history {
+		if h.account != account {
+			continue
+		}
+		if in := c.read(h); in != nil {
+			all = append(all, *in)
+		}
+	}
+	from, to := min(page*c.PageSize, len(all)), min((page+1)*c.PageSize, len(all))
+	out.Instances = all[from:to]
+	if to < len(all) {
+		out.Continue = strconv.Itoa(page + 1)
+	} else {
+		out.Leftovers = slices.Clone(c.Leftovers[account])
+	}
+	return out
+}

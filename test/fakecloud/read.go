@@ -1,0 +1,94 @@
+package fakecloud
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// history is what an instance was, and from when.
+type history struct {
+	account, providerID string
+	born                time.Time
+	versions            []version
+}
+
+// version is what an instance was from a time on; nil when it was gone.
+type version struct {
+	since    time.Time
+	instance *provider.Instance
+}
+
+func (h *history) last() *provider.Instance { return h.versions[len(h.versions)-1].instance }
+
+// record keeps what has changed, for reads that are behind.
+func (c *Cloud) record(now time.Time) {
+	for _, in := range c.instances {
+		i := slices.IndexFunc(c.history, func(h *history) bool { return h.providerID == in.ProviderID })
+		if i < 0 {
+			i = len(c.history)
+			c.history = append(c.history, &history{in.account, in.ProviderID, in.born, []version{{now, in.describe()}}})
+		}
+		if h := c.history[i]; h.last() == nil || !reflect.DeepEqual(*h.last(), in.Instance) {
+			h.versions = append(h.versions, version{now, in.describe()})
+		}
+	}
+	for _, h := range c.history {
+		if h.last() != nil && c.byID(h.providerID) == nil {
+			h.versions = append(h.versions, version{since: now})
+		}
+	}
+}
+
+// read is what a read shows that is behind by Lag, nil if it does not show the instance.
+func (c *Cloud) read(h *history) *provider.Instance {
+	shown := h.last() // Without a lag reads are exact, also after the clock was set back.
+	if c.Lag > 0 {
+		shown = nil
+		for _, v := range h.versions {
+			if !v.since.After(c.Clock.Now().Add(-c.Lag)) {
+				shown = v.instance
+			}
+		}
+	}
+	if shown == nil {
+		return nil
+	}
+	copied := *shown
+	return &copied
+}
+
+// Find reads one instance as Get does, by provider ID or, without one, by tags. No account hides it.
+func (c *Cloud) Find(providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.find(nil, providerID, cluster, m)
+}
+
+// find looks in one account, or in all where it is nil.
+func (c *Cloud) find(account *string, providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
+	for _, h := range c.history {
+		if account != nil && h.account != *account {
+			continue
+		}
+		in := c.read(h)
+		switch {
+		case in == nil:
+		case providerID != "" && h.providerID == providerID:
+			return in, nil
+		case providerID == "" && in.OwnedBy(cluster, m) == nil && c.Clock.Since(h.born) >= c.Blind:
+			return in, nil
+		}
+	}
+	if providerID == "" {
+		return nil, provider.Errorf(provider.NotFound, "no instance of machine %s", m.UID)
+	}
+	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
+}
+
+func (in *Instance) describe() *provider.Instance {
+	out := in.Instance
+	return &out
+}

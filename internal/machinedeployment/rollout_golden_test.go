@@ -11,11 +11,19 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestRolloutsStepByStep plays rollouts from beginning to end. The bounds are checked at every write; the golden
-// files show the steps to a reader. In them a line of changes is a pass that wrote, and the line below shows what the
-// sets made of it: ● available, ○ coming up, ◐ sick, ✕ failed, ◇ waiting for its update, ◈ being updated, ◆ update
-// rejected, (…) being deleted, ! marked for deletion, * selected to be updated; →b:2 hands over up to 2 machines to
-// b, ←a receives them of a. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first, rule
+// legend begins every golden file.
+const legend = `# — strategy, or what a person changes at that point.
+#   "a 3→2": one reconcile of the deployment changed the replicas of set a from 3 to 2.
+#       "a 2 ●●": set a, its replicas, and its machines after the sets have acted:
+#       ● available  ○ coming up  ◐ unhealthy  ✕ failed
+#       ◇ waiting for its update  ◈ being updated  ◆ the provider rejected the update
+#       (●) being deleted  ! marked for deletion  * selected to be updated
+#       →b:2 hands over up to 2 machines to set b, →b:2* only selected ones  ←a receives machines of set a
+#   waiting: why the deployment goes no further.
+`
+
+// TestRolloutsStepByStep simulates rollouts from beginning to end. The bounds are checked at every write; the golden
+// files show the steps to a reader, as the legend says. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first, rule
 // scale-during-rollout-in-proportion, rule failing-revision-stops, rule recreate-and-on-delete, rule
 // pause-stops-rollout-not-scaling, rule in-place-hands-over, rule updating-counts-as-unavailable, rule
 // failing-in-place-stops, rule manual-selection-updates, rule withdrawn-selection-harmless, rule waits-for-selection)
@@ -394,6 +402,7 @@ func (w *world) selects(set string, machines ...int) {
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
+	got = legend + "\n" + got
 	file := filepath.Join("testdata", name+".golden")
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {

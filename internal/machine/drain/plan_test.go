@@ -276,6 +276,7 @@ func TestPlanOfAMixedNode(t *testing.T) {
 		})
 		fmt.Fprintf(&b, "after %s: done %t, forced %t, check again after %s\n", now, d.Done, d.Forced, d.Next)
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "  ACTION\tPOD\tGRACE PERIOD\tREASON")
 		for _, s := range d.Steps {
 			grace := "its own"
 			if s.Grace > 0 {

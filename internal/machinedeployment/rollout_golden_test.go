@@ -23,10 +23,11 @@ const legend = `# — strategy, or what a person changes at that point.
 `
 
 // TestRolloutsStepByStep simulates rollouts from beginning to end. The bounds are checked at every write; the golden
-// files show the steps to a reader, as the legend says. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first, rule
-// scale-during-rollout-in-proportion, rule failing-revision-stops, rule recreate-and-on-delete, rule
-// pause-stops-rollout-not-scaling, rule in-place-hands-over, rule updating-counts-as-unavailable, rule
-// failing-in-place-stops, rule manual-selection-updates, rule withdrawn-selection-harmless, rule waits-for-selection)
+// files show the steps to a reader, as the legend says. (rule surge-and-unavailable-kept, rule
+// unhealthy-old-machines-first, rule scale-during-rollout-in-proportion, rule failing-revision-stops, rule
+// recreate-and-on-delete, rule pause-stops-rollout-not-scaling, rule in-place-hands-over, rule
+// updating-counts-as-unavailable, rule failing-in-place-stops, rule manual-selection-updates, rule
+// withdrawn-selection-harmless, rule waits-for-selection)
 func TestRolloutsStepByStep(t *testing.T) {
 	const (
 		rolling  = v1beta1.StrategyRollingUpdate

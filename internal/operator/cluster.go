@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -67,10 +66,6 @@ type clusterOptions struct {
 func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	unfenced, fenced := o.kubeconfig.renew(rest.CopyConfig(config)), o.kubeconfig.renew(rest.CopyConfig(config))
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
-	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return briefTransport{next} })
-	if err := metav1.AddMetaToScheme(o.scheme); err != nil { // What is answered briefly.
-		return nil, err
-	}
 	c := &Cluster{Config: fenced, unfenced: unfenced, loaded: config, kubeconfig: o.kubeconfig, namespace: o.namespace,
 		filled: make(chan struct{})}
 	var err error

@@ -19,10 +19,10 @@ const (
 	drainLimit = 64 << 10
 )
 
-// persistent returns a client for informers. An informer that reaches nobody checks again ever more rarely, in the
-// end only once or twice a minute, and it would do so as well after the outage, when everybody else goes on:
-// decisions would be made from what was there before. So it is not reported. Its request is tried again until
-// somebody answers, be it with a rejection, or until the informer ends.
+// persistent returns a client for informers. The reflector of client-go, which takes no backoff of ours, waits ever
+// longer after each failure, in the end 30 to 60 seconds, and so it also waits after the outage, while other requests
+// succeed again: decisions would be made from an old cache. This client does not report such failures to the reflector.
+// It repeats the request every second until an API server answers, if only with a rejection, or the informer ends.
 func persistent(client *http.Client, log logr.Logger) *http.Client {
 	copied := *client
 	if copied.Transport == nil {

@@ -15,8 +15,9 @@ import (
 const nowhere = "/"
 
 // Shared is List without copies, for index.Shared: it returns pointers to the objects in the cache, which must not be
-// changed. A List copies all objects into one slice, at least by value, which for a fleet is megabytes at every
-// check. Options may be a namespace, one field, and not to wait for own writes.
+// changed. A List copies all objects into one slice, at least by value: 1,934 bytes for each Machine, 9.7 MB for 5,000,
+// instead of 38 bytes (TestDeparturesFromTheLibrariesAreCheaper). Options may be
+// a namespace, one field, and not to wait for own writes.
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	f, err := c.readable(list)
 	if err != nil {
@@ -82,7 +83,8 @@ func (c *declaredCache) indexer(ctx context.Context, f form) (toolscache.Indexer
 	return indexer, nil
 }
 
-// indexName and indexKey are how controller-runtime calls its indexes, which it does not export.
+// indexName and indexKey are how controller-runtime calls its indexes, which it does not export. Indexes of our own
+// beside them would hold every key twice. TestSharedIsAListWithoutCopies fails if the names change.
 func indexName(field string) string { return "field:" + field }
 
 func indexKey(namespace, value string) string {

@@ -25,9 +25,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// watches are how what changes of our own kinds is heard: events, of which client-go goes through the JSON nine
-// times, mostly to learn what kind of object is in it, are decoded in two. There is more of that to do than of
-// anything else.
+// watches decodes the watch events of our own kinds in two passes over their JSON. client-go makes nine, mostly to
+// learn the kind of the object. An event costs 25 µs and 3.2 KB instead of 58 µs and 5.3 KB (BenchmarkWatchEvents), and
+// nothing else that the processes do happens as often.
 type watches struct {
 	config    *rest.Config
 	http      *http.Client

@@ -11,8 +11,8 @@ import (
 const (
 	// gcPercent is how much a process may hold beyond what it uses, in percent: less than half of Go's default. Most of
 	// what is used are cached objects, which live long. At 3,000 machines both processes together take 184 MiB at most,
-	// and 203 MiB with GOGC=100 (go run ./bench --machines 3000 --roll=false); at 5,000 the
-	// difference would be most of what the budget of 250 MiB leaves.
+	// and 203 MiB with GOGC=100 (go run ./bench --machines 3000 --roll=false); at 5,000 the difference would be most of
+	// what the budget of 250 MiB leaves.
 	gcPercent = 45
 	// gcPercentMost bounds what heapKept makes of it.
 	gcPercentMost = 1000

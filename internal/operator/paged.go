@@ -18,8 +18,8 @@ const listPage = 500
 
 // pagedClient lists in pages, and without managed fields: the answer of the API server and the objects decoded from it
 // would otherwise be in memory at once. Of 5,000 small Machines that is 4.7 MB of JSON (944 bytes each) and 9.7 MB of
-// objects, almost as much as their cache; a page has a tenth (TestDeparturesFromTheLibrariesAreCheaper). The
-// pages of a list are of one moment, so that the list is what it would be in one piece.
+// objects, almost as much as their cache; a page has a tenth (TestDeparturesFromTheLibrariesAreCheaper). The pages of a
+// list are of one moment, so that the list is what it would be in one piece.
 type pagedClient struct {
 	client.Client
 	page  int64

@@ -16,8 +16,8 @@ const nowhere = "/"
 
 // Shared is List without copies, for index.Shared: it returns pointers to the objects in the cache, which must not be
 // changed. A List copies all objects into one slice, at least by value: 1,934 bytes for each Machine, 9.7 MB for 5,000,
-// instead of 38 bytes (TestDeparturesFromTheLibrariesAreCheaper). Options may be
-// a namespace, one field, and not to wait for own writes.
+// instead of 38 bytes (TestDeparturesFromTheLibrariesAreCheaper). Options may be a namespace, one field, and not to
+// wait for own writes.
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	f, err := c.readable(list)
 	if err != nil {

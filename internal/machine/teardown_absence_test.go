@@ -1,0 +1,210 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
+)
+
+// A machine that is deleted right after its creation leaves no instance behind, although Delete says Gone as long as
+// the cloud does not show it.
+//
+// Rules: finalizer-after-instance, gone-is-confirmed.
+func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, lag := range []time.Duration{time.Second, 20 * time.Second, 59 * time.Second} {
+		for name, c := range map[string]struct {
+			kind  func(*world)
+			again func(*world)
+		}{
+			"removed within the call":                  {func(w *world) { w.cloud.Evasive = true }, func(*world) {}},
+			"removed within the call, another process": {func(w *world) { w.cloud.Evasive = true }, (*world).restart},
+			"takes its time to go": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
+				func(*world) {}},
+			"takes its time to go, another process": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
+				(*world).restart},
+			"only the provider ID was written": {func(w *world) { w.effects.next = cut{at: 3, dies: true} },
+				(*world).restart},
+			"without a target cluster, within the call": {func(w *world) { w.options.Target, w.cloud.Evasive = nil, true },
+				(*world).restart},
+			"it says that it found it when it is shown": {func(*world) {}, func(*world) {}},
+			"booting, and takes its time to go in a lag": {func(w *world) {
+				w.cloud.Boot, w.cloud.Shutdown = time.Minute, time.Minute
+			}, func(*world) {}},
+		} {
+			t.Run(fmt.Sprintf("%s late, %s", lag, name), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, lagging(lag))
+				c.kind(w)
+				if w.options.Target == nil {
+					w.restart()
+				}
+				w.class("small", "")
+				w.born("m")
+				_, _ = w.pass("m")
+				if len(w.cloud.Live()) != 1 {
+					t.Fatal("there is no instance")
+				}
+				began := w.clock.Now()
+				w.delete("m")
+				c.again(w)
+				w.untilGone("m")
+				w.wantNothingLeft("m")
+				within(t, "the time until it was gone", w.clock.Since(began), 0, w.cloud.Settle+lag+w.cloud.Shutdown+40*time.Second)
+				if n := len(w.effects.of("cloud delete")); n > 40 {
+					t.Errorf("%d calls of Delete", n)
+				}
+			})
+		}
+	}
+}
+
+// The deletion of a machine that ran for long is not slower for it: what was accepted needs no confirmation, and a
+// bare Gone is confirmed at once.
+//
+// Rules: deletion-order, gone-is-confirmed.
+func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind  func(*world)
+		calls []string
+	}{
+		"removed within the call": {func(*world) {}, []string{"cloud delete"}},
+		"removed within the call, not reported": {func(w *world) { w.cloud.Evasive = true },
+			[]string{"cloud delete", "cloud get"}},
+		"another process": {func(w *world) { w.cloud.Evasive = true; w.restart() },
+			[]string{"cloud delete", "cloud get"}},
+		"gone before": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
+			[]string{"cloud delete", "cloud get"}},
+		"gone before, and the process is new": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID); w.restart() },
+			[]string{"cloud delete", "cloud get"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.longRunning("m")
+			c.kind(w)
+			w.delete("m")
+			w.reconcile("m")
+			want(t, "calls", w.effects.calls(), c.calls...)
+			want(t, "writes", w.effects.writes(), "API Node patch", "API Node delete", "API Machine patch")
+			w.wantNothingLeft("m")
+		})
+	}
+	t.Run("accepted by another process", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.cloud.Shutdown = 10 * time.Second
+		w.class("small", "")
+		w.running("m") // A new machine: that it was accepted is all that tells.
+		w.delete("m")
+		w.reconcile("m")
+		w.step(10 * time.Second)
+		w.restart()
+		w.effects.clear()
+		w.reconcile("m")
+		want(t, "calls", w.effects.calls(), "cloud delete")
+		w.wantNothingLeft("m")
+	})
+}
+
+// An instance that is gone and still shown holds its machine until it is not, without a busy loop.
+//
+// Rule: gone-is-confirmed.
+func TestAnInstanceThatIsShownAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cloud.Evasive = true
+	w.class("small", "")
+	w.longRunning("m")
+	w.cloud.Lag = 20 * time.Second
+	w.delete("m")
+	began := w.clock.Now()
+	w.untilGone("m")
+	within(t, "the time until it was gone", w.clock.Since(began), 20*time.Second, 30*time.Second)
+	if n := len(w.effects.calls()); n > 30 {
+		t.Errorf("%d calls", n)
+	}
+	w.wantNothingLeft("m")
+}
+
+// A cloud that is behind shows the old instance when the new one is asked for. The machine has one at a time anyway,
+// and the old one is not taken for the new one.
+//
+// Rules: replacement-deletes-first, old-instance-not-taken-for-new.
+func TestAReplacementInALaggingCloud(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]func(*world){
+		"removed within the call": func(w *world) { w.cloud.Evasive = true },
+		"takes its time to go":    func(w *world) { w.cloud.Shutdown = 3 * time.Second },
+		"restarted all the time": func(w *world) {
+			w.cloud.Shutdown = 3 * time.Second
+			w.cloud.Will("Delete", fakecloud.Step{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, joining)
+			kind(w)
+			w.class("small", joinsWithToken)
+			w.class("large", joinsWithToken)
+			w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+				return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
+			}
+			old := w.longRunning("m")
+			w.cloud.Lag = 20 * time.Second
+			w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
+			w.until("m", "the new instance", func() bool {
+				if name == "restarted all the time" {
+					w.restart()
+				}
+				m := w.get("m")
+				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
+			})
+			m := w.get("m")
+			if live := w.cloud.Live(); len(live) != 1 || live[0].ProviderID != m.Spec.ProviderID ||
+				m.Spec.ProviderID == old.Spec.ProviderID {
+				t.Errorf("the machine has %s, had %s; live: %+v", m.Spec.ProviderID, old.Spec.ProviderID, live)
+			}
+			if made := w.cloud.Created(m.UID); made != 2 || len(w.cloud.Twins()) > 0 {
+				t.Errorf("%d instances were made; twins: %v", made, w.cloud.Twins())
+			}
+			w.neverFailed()
+			w.delete("m")
+			w.untilGone("m")
+			w.wantNothingLeft("m")
+		})
+	}
+}
+
+// Of a machine that is deleted in the middle of its replacement the new instance goes as well, although the cloud
+// shows the old one by the same tags.
+//
+// Rules: unrecorded-instance-looked-up-twice, old-instance-not-taken-for-new.
+func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.class("large", "")
+	w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+		return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
+	}
+	old := w.longRunning("m")
+	w.cloud.Lag = 20 * time.Second
+	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: 5 * time.Second})
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
+	w.reconcile("m")
+	if in, err := w.cloud.Find("", "cluster", provider.Machine{UID: old.UID}); err != nil || in.ProviderID != old.Spec.ProviderID ||
+		w.get("m").LaunchAttempt() != 2 {
+		t.Fatalf("the cloud shows %v, %v of attempt %d", in, err, w.get("m").LaunchAttempt())
+	}
+	w.delete("m")
+	w.untilGone("m")
+	w.step(time.Hour)
+	w.wantNothingLeft("m")
+}

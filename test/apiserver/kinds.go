@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 )
 
 // kind is what the server knows of one kind of objects. It is immutable.
@@ -142,7 +142,7 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		"MachineHealthCheck": of(func(l *v1beta1.MachineHealthCheckList) *[]v1beta1.MachineHealthCheck { return &l.Items }),
 		"MachineSet":         of(func(l *v1beta1.MachineSetList) *[]v1beta1.MachineSet { return &l.Items }),
 	}
-	for _, crd := range config.CRDs() {
+	for _, crd := range manifests.CRDs() {
 		shape, ok := custom[crd.Spec.Names.Kind]
 		if !ok {
 			panic(fmt.Sprintf("no Go type is known for the CustomResourceDefinition %s", crd.Name))

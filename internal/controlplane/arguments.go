@@ -15,9 +15,9 @@ const (
 	etcdPeerSocket = "etcd-peer.sock:0"
 )
 
-// serviceRange is where services have their addresses, and serviceAddress the
+// ServiceRange is where services have their addresses, and serviceAddress the
 // first of them, which is the one of the service kubernetes.
-const serviceRange = "10.96.0.0/16"
+const ServiceRange = "10.96.0.0/16"
 
 var serviceAddress = net.IPv4(10, 96, 0, 1)
 
@@ -40,7 +40,7 @@ func etcdArgs() []string {
 func (cp *ControlPlane) apiServerArgs(port int) []string {
 	args := append([]string{
 		"--etcd-servers=unix://" + etcdSocket,
-		"--service-cluster-ip-range=" + serviceRange,
+		"--service-cluster-ip-range=" + ServiceRange,
 		"--allow-privileged=true",
 		"--client-ca-file=" + cp.pki.caCert,
 		"--authorization-mode=Node,RBAC",

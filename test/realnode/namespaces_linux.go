@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"machinist.dev/machinist/internal/controlplane"
 )
 
 // nodeAddress is where pods reach the host: an address for documentation, which nobody else has.
@@ -77,6 +79,8 @@ func prepareNetwork() error {
 	for _, command := range []string{
 		"ip link set lo up",
 		"ip address add " + nodeAddress.String() + "/32 dev lo",
+		// On its way out a connection to a service is translated, but only if there is a way out.
+		"ip route add " + controlplane.ServiceRange + " dev lo src " + nodeAddress.String(),
 	} {
 		words := strings.Fields(command)
 		if output, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {

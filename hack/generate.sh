@@ -1,10 +1,13 @@
 #!/bin/sh
-# Generates what follows from the Go types of the API:
+# Generates what follows from the Go code:
 #
 #   api/v1beta1/zz_generated.deepcopy.go   deep copies
 #   config/crd/*.yaml                      CustomResourceDefinitions
 #   config/rbac/*.yaml                     roles, from the markers in internal/rbac, and their namespace
 #   docs/reference/api.md                  the reference of the API
+#   docs/reference/flags.md                every flag of every process
+#   docs/reference/conditions.md           phases, conditions and their reasons
+#   docs/reference/metrics.md              the table in it
 #
 # With --verify nothing is written: it fails, and shows the difference, if one
 # of them is not what would be generated.
@@ -34,13 +37,15 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 # generated lists what is generated, as paths under $root and under $out.
-generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md"
+generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md docs/reference/flags.md
+	docs/reference/conditions.md docs/reference/metrics.md"
 
 mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/reference"
 (cd "$root/api" && GOWORK=off "$controllergen" \
 	object "crd:crdVersions=v1" paths=./v1beta1 \
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
+(cd "$root" && go run ./hack/reference "$out/docs/reference")
 for role in manager-control manager-target provider-control provider-target metrics-reader; do
 	(cd "$root" && GOWORK=off "$controllergen" \
 		"rbac:roleName=machinist-$role" "paths=./internal/rbac/$(echo $role | tr -d -)" \

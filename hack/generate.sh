@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generates what follows from the Go types of the API:
+# Generates what follows from the Go code:
 #
 #   api/v1beta1/zz_generated.deepcopy.go   deep copies
 #   config/crd/*.yaml                      CustomResourceDefinitions
@@ -8,6 +8,9 @@
 #   charts/machinist-provider/templates/_process.tpl   a copy of the one of charts/machinist
 #   charts/*/README.md                     the charts' values, from the comments in their values.yaml
 #   docs/reference/api.md                  the reference of the API
+#   docs/reference/flags.md                every flag of every process
+#   docs/reference/conditions.md           phases, conditions and their reasons
+#   docs/reference/metrics.md              the table in it
 #
 # With --verify nothing is written: it fails, and shows the difference, if one
 # of them is not what would be generated.
@@ -37,13 +40,15 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 # generated lists what is generated, as paths under $root and under $out.
-generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md"
+generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md docs/reference/flags.md
+	docs/reference/conditions.md docs/reference/metrics.md"
 
 mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/reference"
 (cd "$root/api" && GOWORK=off "$controllergen" \
 	object "crd:crdVersions=v1" paths=./v1beta1 \
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
+(cd "$root" && go run ./hack/reference "$out/docs/reference")
 for role in manager-control manager-target metrics-reader provider-control provider-target; do
 	name=machinist-$(echo $role | sed 's/^provider/provider-PROVIDER/')
 	(cd "$root" && GOWORK=off "$controllergen" \

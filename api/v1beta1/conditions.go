@@ -2,6 +2,13 @@ package v1beta1
 
 import "time"
 
+// Conditions of a MachineClass, beside Ready and Deleting.
+const (
+	// ConditionOrphanRemovalBlocked is True while instances without a Machine, found with this class, are not removed
+	// until a person sets the annotation machinist.dev/remove-orphans-until on the class. A class without it has none.
+	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
+)
+
 // Reasons of Ready on a MachineClass, beside CredentialsNotFound, UserDataNotFound and ProviderUnavailable.
 const (
 	// ReasonValid surfaces when the provider accepts the class.
@@ -9,13 +16,6 @@ const (
 
 	// ReasonInvalidProviderSpec surfaces when the provider refuses providerSpec.
 	ReasonInvalidProviderSpec = "InvalidProviderSpec"
-)
-
-// Conditions of a MachineClass, beside Ready and Deleting.
-const (
-	// ConditionOrphanRemovalBlocked is True while instances without a Machine, found with this class, are not removed
-	// until a person sets the annotation machinist.dev/remove-orphans-until on the class. A class without it has none.
-	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
 )
 
 // Reasons of OrphanRemovalBlocked.

@@ -115,6 +115,7 @@ type AppliedNodeTemplate struct {
 // +kubebuilder:validation:Enum=Pending;Provisioning;Provisioned;Running;Available;Unhealthy;Updating;Failed;Deleting
 type MachinePhase string
 
+// Phases of a Machine.
 const (
 	// MachinePending has no instance, and none was asked for yet or its configuration is refused.
 	MachinePending MachinePhase = "Pending"
@@ -141,6 +142,7 @@ const (
 // +kubebuilder:validation:Enum=CreateError;InsufficientResources;JoinClusterTimeout;InstanceVanished
 type MachineFailureReason string
 
+// Reasons in status.failureReason of a Machine that has the phase Failed.
 const (
 	// FailureCreateError surfaces when there is no instance within timeouts.creation.
 	FailureCreateError MachineFailureReason = "CreateError"

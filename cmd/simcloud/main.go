@@ -75,7 +75,7 @@ with the file /etc/kubernetes/bootstrap-kubeconfig joins that cluster as a node.
 	flags.StringVar(&tokenFile, "token-file", "", "File with the token of --token.")
 	flags.StringVar(&o.adminToken, "admin-token", "", "Token of the admin API. Default: the admin API is closed.")
 	flags.StringVar(&adminTokenFile, "admin-token-file", "", "File with the token of --admin-token.")
-	flags.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error.")
+	flags.StringVar(&logLevel, "log-level", "info", "What to log: debug, info, warn or error.")
 	cmd.MarkFlagsMutuallyExclusive("token", "token-file")
 	cmd.MarkFlagsMutuallyExclusive("admin-token", "admin-token-file")
 	if err := cmd.MarkFlagRequired("state-dir"); err != nil {

@@ -140,7 +140,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 	result := resultExhausted
 	if w.Mark {
 		result = resultRequested
-		p.event(m, corev1.EventTypeWarning, v1beta1.ConditionRemediationRequested, message)
+		p.event(m, corev1.EventTypeWarning, reasonRequested, message)
 	}
 	p.Metrics.count(w.Reason.Reason, result)
 	return nil
@@ -188,7 +188,7 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 			client.ObjectKeyFromObject(m), err)
 	}
 	if c.Status == metav1.ConditionTrue {
-		p.event(m, corev1.EventTypeNormal, "RemediationWithdrawn", "The machine is not to be remediated any more.")
+		p.event(m, corev1.EventTypeNormal, reasonWithdrawn, "The machine is not to be remediated any more.")
 		p.Metrics.count(c.Reason, resultWithdrawn)
 	}
 	return nil

@@ -126,6 +126,15 @@ func allowed(conditions []metav1.Condition) *metav1.Condition {
 	return meta.FindStatusCondition(conditions, v1beta1.ConditionRemediationAllowed)
 }
 
+// Reasons of events on a Machine about its remediation, beside those of RemediationAllowed.
+const (
+	// reasonRequested surfaces when a policy found the machine unhealthy. The message names the policy.
+	reasonRequested = v1beta1.ConditionRemediationRequested
+
+	// reasonWithdrawn surfaces when the machine must not be replaced any more.
+	reasonWithdrawn = "RemediationWithdrawn"
+)
+
 func (p *pass) event(about client.Object, kind, reason, message string) {
 	if p.Recorder != nil {
 		p.Recorder.Eventf(about, nil, kind, reason, "Remediate", "%s", message[:min(len(message), 512)])

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/internal/machinestate"
 )
 
-// Phases of a machine's life with a duration metric.
+// The phases of a machine's life that have a duration metric.
 const (
 	phaseLaunch       = "launch"
 	phaseRegistration = "registration"

@@ -253,6 +253,16 @@ func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
 	}
 }
 
+// Reasons of events on a Machine, beside those of its conditions and failures. After trouble, the phase Running or
+// Available is a reason too.
+const (
+	// reasonUpdated surfaces when the instance was updated in place, or the agent on the node updated it.
+	reasonUpdated = "Updated"
+
+	// reasonDeleted surfaces when the instance is gone and the Machine goes. The message says what may be left.
+	reasonDeleted = "Deleted"
+)
+
 func (p *pass) note(reason, action, message string) {
 	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeNormal, reason, action, "%s", bounded(message, 512))
 }

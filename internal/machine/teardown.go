@@ -428,7 +428,7 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	if s.leftBehind {
 		message += " The target cluster could not be reached: a node and a bootstrap token of the machine may be left in it."
 	}
-	s.note("Deleted", "Delete", message)
+	s.note(reasonDeleted, "Delete", message)
 	return next, nil
 }
 

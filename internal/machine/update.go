@@ -179,7 +179,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		}
 		s.upToDate()
 		s.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, "The instance was updated in place.", "")
-		s.note("Updated", "Update", "The instance was updated in place.")
+		s.note(reasonUpdated, "Update", "The instance was updated in place.")
 		return next, nil
 	case provider.UpdateInProgress:
 		s.updating("The provider is updating the instance.")
@@ -205,7 +205,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing,
 			OldProviderID: m.Spec.ProviderID}
 		s.updateWaits(v1beta1.ReasonReplacing, "The instance is replaced: "+result.Reason)
-		s.note("Replacing", "Update", "The instance is replaced: "+result.Reason)
+		s.note(v1beta1.ReasonReplacing, "Update", "The instance is replaced: "+result.Reason)
 		// The step is durable before anything is taken down.
 		if err := s.writeStatus(ctx); err != nil {
 			return wait, err

@@ -205,7 +205,7 @@ func (s *agentStep) succeeded(wanted *v1beta1.AppliedStatus) (progress, error) {
 	s.update.upToDate()
 	message := fmt.Sprintf("The agent on the node updated it to %s.", s.machine.Spec.Version)
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")
-	s.note("Updated", "Update", message)
+	s.note(reasonUpdated, "Update", message)
 	return next, nil
 }
 

@@ -110,7 +110,7 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineC
 	return nil
 }
 
-// Reasons beside those of the API.
+// Reasons of Deleting on a MachineClass.
 const (
 	// ReasonInUse surfaces, on the condition Deleting and in an event, when a class that is being deleted waits for the
 	// Machines that use it.

@@ -55,7 +55,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		if i == v.current && v.adopts() && revisionOf(set) != v.number {
 			v.began = v1beta1.ReasonFoundNewMachineSet
-			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, "RevisionFound", "Update",
+			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, reasonRevisionFound, "Update",
 				"Revision %d is set %s again", v.number, set.Name)
 		}
 	}
@@ -158,7 +158,7 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	switch {
 	case err == nil:
 		v.began = v1beta1.ReasonNewMachineSetCreated
-		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, "RevisionCreated", "Create", "Revision %d is set %s",
+		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, reasonRevisionCreated, "Create", "Revision %d is set %s",
 			v.number, set.Name)
 		return nil
 	case apierrors.IsAlreadyExists(err):

@@ -205,7 +205,7 @@ func (p *pass) reportInvalid(ctx context.Context, reason, message string) error 
 	return p.writeStatus(ctx, status)
 }
 
-// Reasons of conditions, beside those that package v1beta1 declares.
+// Reasons of Progressing on a MachineDeployment, beside those of package v1beta1.
 const (
 	// ReasonInvalidSelector surfaces on Progressing when the selector is invalid. The controller does nothing then.
 	ReasonInvalidSelector = "InvalidSelector"

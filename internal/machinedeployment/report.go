@@ -18,6 +18,15 @@ import (
 // betweenReports is the least time between two writes of a status in which only numbers and messages changed.
 const betweenReports = time.Second
 
+// Reasons of events on a MachineDeployment, beside those of its conditions.
+const (
+	// reasonRevisionCreated surfaces when the MachineSet of a new revision was created.
+	reasonRevisionCreated = "RevisionCreated"
+
+	// reasonRevisionFound surfaces when the MachineSet of an earlier revision is used again.
+	reasonRevisionFound = "RevisionFound"
+)
+
 // report writes the status after the pass.
 func (p *pass) report(ctx context.Context, v *view, selector string) error {
 	status, requeueAfter := statusOf(p.deployment, v, selector, p.now)

@@ -129,7 +129,7 @@ func (p *pass) event(kind, reason, action, message string) {
 	}
 }
 
-// Reasons of events on a MachineSet, and of its conditions, beside those that package v1beta1 declares.
+// Reasons of events on a MachineSet, beside those of its conditions. HandOverFailed is a reason of ReplicaFailure too.
 const (
 	// reasonMachinesCreated surfaces once for all machines that a pass created.
 	reasonMachinesCreated = "MachinesCreated"

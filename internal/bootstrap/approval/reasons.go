@@ -3,7 +3,7 @@ package approval
 // Reason says why a request is approved or left pending, in one word.
 type Reason string
 
-// Why a request is approved. The reason is that of its condition Approved.
+// Reasons of Approved on a CertificateSigningRequest.
 const (
 	// ReasonMachineJoins surfaces when a Machine's instance asks for its first certificate.
 	ReasonMachineJoins Reason = "MachineJoins"
@@ -13,7 +13,8 @@ const (
 	ReasonNodeServes Reason = "NodeServes"
 )
 
-// Why a request is left pending although no person needs to know: it is another's, or its time may come.
+// Reasons for which a CertificateSigningRequest is left pending and nothing is reported: it is another's, or its time
+// may come.
 const (
 	// ReasonNotOurs surfaces for a request of nobody who belongs to a Machine of this provider.
 	ReasonNotOurs Reason = "NotOurs"
@@ -27,7 +28,7 @@ const (
 	ReasonAddressesNotKnown Reason = "AddressesNotKnown"
 )
 
-// Why a request is left pending that a person should know of. The reason is in the message of the event.
+// Reasons for which a CertificateSigningRequest is left pending and an event is recorded on the Machine.
 const (
 	// ReasonMalformed surfaces for a request such as no kubelet makes.
 	ReasonMalformed Reason = "Malformed"
@@ -49,5 +50,9 @@ const (
 	ReasonUnknownAddress Reason = "UnknownAddress"
 )
 
-// EventReason is the reason of the event on a Machine that tells of a request left pending.
-const EventReason = "CertificateNotApproved"
+// Reasons of events on a Machine about the certificates of its kubelet.
+const (
+	// EventReason surfaces when a request that a person should know of is left pending. The message has one of the
+	// reasons above.
+	EventReason = "CertificateNotApproved"
+)

@@ -13,23 +13,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Reasons and action of the events.
+// Reasons of events on a MachineClass about instances without a Machine.
 const (
 	// reasonMismatch surfaces on the record of the cluster id when this process has another one.
 	reasonMismatch = "ClusterIDMismatch"
 	// reasonDeleted surfaces on the class by which orphans were found that are being removed.
 	reasonDeleted = "OrphanDeleted"
-	// reasonFailed surfaces there when the provider refuses to remove some.
+	// reasonFailed surfaces on the class when the provider refuses to remove some.
 	reasonFailed = "OrphanDeletionFailed"
-	// reasonFound surfaces there when orphans are only reported.
+	// reasonFound surfaces on the class when orphans are only reported.
 	reasonFound = "OrphanFound"
-	// reasonBlocked surfaces there when orphans are not removed until a person confirms.
+	// reasonBlocked surfaces on the class when orphans are not removed until a person confirms.
 	reasonBlocked = v1beta1.ConditionOrphanRemovalBlocked
 	// reasonDuplicate surfaces on a Machine that has an instance beside the one that it has recorded.
 	reasonDuplicate = "StrayInstance"
-
-	actionCollect = "CollectOrphans"
 )
+
+// actionCollect is the action of the events.
+const actionCollect = "CollectOrphans"
 
 // namedInEvent is how many instances an event names.
 const namedInEvent = 5

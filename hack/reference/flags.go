@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// program is one whose flags are documented.
+type program struct {
+	name string
+	// module is the folder of its Go module.
+	module string
+	role   role
+}
+
+// role is what a program has in common with others.
+type role int
+
+const (
+	alone    role = iota
+	process       // shares the flags of every process of Machinist
+	provider      // shares those of every provider process too
+)
+
+// programs are in the order of the document.
+var programs = []program{
+	{"machinist-manager", ".", process},
+	{"machinist-provider-sim", ".", provider},
+	{"machinist-provider-azure", "providers/azure", provider},
+	{"simcloud", ".", alone},
+}
+
+// option is one flag.
+type option struct{ name, kind, initial, usage string }
+
+// flagsDocument asks every program for its flags.
+func flagsDocument(root string) ([]byte, error) {
+	sections := make([]section, 0, len(programs))
+	for _, p := range programs {
+		cmd := exec.Command("go", "run", "./cmd/"+p.name, "--help")
+		cmd.Dir = filepath.Join(root, p.module)
+		var failure bytes.Buffer
+		cmd.Stderr = &failure
+		help, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("%s --help: %w: %s", p.name, err, failure.Bytes())
+		}
+		options, err := parseHelp(string(help))
+		if err != nil {
+			return nil, fmt.Errorf("%s --help: %w", p.name, err)
+		}
+		sections = append(sections, section{title: p.name, role: p.role, options: options})
+	}
+	return renderFlags(group(sections)), nil
+}
+
+// flagLine is how pflag prints a flag: its name, the type of its value, and its usage.
+var flagLine = regexp.MustCompile(`^ +(?:-\w, |    )--([a-z0-9-]+)(?: (\S+))? {3,}(\S.*)$`)
+
+// initialValue is what pflag appends to the usage where the default is not the zero of the type.
+var initialValue = regexp.MustCompile(`^(.*) \(default (.*)\)$`)
+
+// zeros are the defaults that pflag does not print.
+var zeros = map[string]string{"": "false", "int": "0", "float": "0", "float32": "0", "duration": "0s"}
+
+// parseHelp reads the flags out of what cobra prints, without --help and --version.
+func parseHelp(help string) (options []option, err error) {
+	_, flags, found := strings.Cut(help, "\nFlags:\n")
+	if !found {
+		return nil, fmt.Errorf("no flags in %q", help)
+	}
+	flags, _, _ = strings.Cut(flags, "\n\n")
+	for line := range strings.Lines(flags) {
+		parts := flagLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if parts == nil {
+			return nil, fmt.Errorf("%q is not a flag with its usage on one line", line)
+		}
+		o := option{name: parts[1], kind: cmp.Or(parts[2], "bool"), initial: zeros[parts[2]], usage: parts[3]}
+		if given := initialValue.FindStringSubmatch(o.usage); given != nil {
+			o.usage, o.initial = given[1], given[2]
+		}
+		if o.name != "help" && o.name != "version" {
+			options = append(options, o)
+		}
+	}
+	return options, nil
+}
+
+// section is a heading of the document with a table.
+type section struct {
+	title   string
+	role    role
+	options []option
+}
+
+// group moves what all processes, and what all provider processes, have in common into sections of their own.
+func group(sections []section) []section {
+	of := func(least role) (some []section) {
+		for _, s := range sections {
+			if s.role >= least {
+				some = append(some, s)
+			}
+		}
+		return some
+	}
+	every := section{title: "Every process", options: common(of(process))}
+	providers := section{title: "Every provider process", options: without(common(of(provider)), every.options)}
+	grouped := []section{every}
+	for _, s := range sections {
+		if s.role == provider && providers.options != nil {
+			grouped = append(grouped, providers)
+			providers.options = nil
+		}
+		if s.role >= process {
+			s.options = without(s.options, every.options)
+		}
+		if s.role == provider {
+			s.options = without(s.options, common(of(provider)))
+		}
+		grouped = append(grouped, s)
+	}
+	return grouped
+}
+
+// common returns the flags that all sections have, with the same type, default and usage.
+func common(sections []section) (options []option) {
+	for _, o := range sections[0].options {
+		if !slices.ContainsFunc(sections[1:], func(s section) bool { return !slices.Contains(s.options, o) }) {
+			options = append(options, o)
+		}
+	}
+	return options
+}
+
+func without(options, others []option) []option {
+	return slices.DeleteFunc(slices.Clone(options), func(o option) bool { return slices.Contains(others, o) })
+}
+
+func renderFlags(sections []section) []byte {
+	var out bytes.Buffer
+	out.WriteString("# Flags\n\nGenerated from the programs' own definitions by `hack/generate.sh`. ")
+	out.WriteString("Every program also has `--help` and `--version`.\n\n")
+	out.WriteString("A process of Machinist is `machinist-manager` or a `machinist-provider-<name>`; a provider that is ")
+	out.WriteString("built with the SDK has the flags of every process and of every provider process too.\n")
+	for _, s := range sections {
+		if len(s.options) == 0 {
+			fmt.Fprintf(&out, "\n## %s\n\nIt has no flags of its own.\n", s.title)
+			continue
+		}
+		fmt.Fprintf(&out, "\n## %s\n\n| Flag | Type | Default | Meaning |\n| --- | --- | --- | --- |\n", s.title)
+		for _, o := range s.options {
+			initial := ""
+			if o.initial != "" {
+				initial = "`" + o.initial + "`"
+			}
+			fmt.Fprintf(&out, "| `--%s` | %s | %s | %s |\n", o.name, o.kind, initial, cell(sentence(o.usage)))
+		}
+	}
+	return out.Bytes()
+}
+
+// sentence begins with a capital letter and ends with a full stop.
+func sentence(text string) string {
+	text = strings.ToUpper(text[:1]) + text[1:]
+	if strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
+}
+
+// cell escapes what would end a cell of a table, or be taken for HTML.
+func cell(text string) string { return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(text) }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+func TestTheHelpOfAProgramIsRead(t *testing.T) {
+	options, err := parseHelp(`Serve something.
+
+Usage:
+  program [flags]
+
+Flags:
+      --address string     Where to serve. (default "127.0.0.1:0")
+  -h, --help               help for program
+      --period duration    time between two checks
+      --quiet              say nothing
+      --zones strings      Zones (all by default) (default [a,b])
+  -v, --version            version for program
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []option{
+		{"address", "string", `"127.0.0.1:0"`, "Where to serve."},
+		{"period", "duration", "0s", "time between two checks"},
+		{"quiet", "bool", "false", "say nothing"},
+		{"zones", "strings", "[a,b]", "Zones (all by default)"},
+	}
+	if !slices.Equal(options, want) {
+		t.Errorf("got %+v, want %+v", options, want)
+	}
+	if _, err := parseHelp("\nFlags:\n      --address string   Where\n   to serve\n"); err == nil {
+		t.Error("a usage of two lines was accepted: its second line would be lost")
+	}
+}
+
+func TestWhatProcessesHaveInCommonIsListedOnce(t *testing.T) {
+	log, qps := option{name: "log-level", initial: "info"}, option{name: "qps"}
+	sections := group([]section{
+		{"manager", process, []option{log, {name: "sets"}}},
+		{"provider-a", provider, []option{log, qps}},
+		{"provider-b", provider, []option{log, qps, {name: "b"}}},
+		{"cloud", alone, []option{{name: "log-level", initial: "debug"}}},
+	})
+	var got []string
+	for _, s := range sections {
+		line := s.title + ":"
+		for _, o := range s.options {
+			line += " " + o.name
+		}
+		got = append(got, line)
+	}
+	want := []string{"Every process: log-level", "manager: sets", "Every provider process: qps", "provider-a:",
+		"provider-b: b", "cloud: log-level"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestEveryReasonOfTheAPIIsInTheReference(t *testing.T) {
+	document, err := conditionsDocument(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"\n## Machine\n\n### Phases\n\n",
+		"| `Running` | Has a Node that is Ready and free of startup taints. |",
+		"| `Launched` | True when the instance exists and its providerID is recorded. |",
+		"\n### Reasons of Launched\n\n",
+		"| `InstanceLaunched` | When the instance exists. |",
+		"| `CertificateNotApproved` |",
+	} {
+		if !strings.Contains(string(document), line) {
+			t.Errorf("it lacks %q", line)
+		}
+	}
+}
+
+// What would be missing in the reference is an error, so that make verify fails.
+func TestAReasonThatTheReferenceWouldLackIsAnError(t *testing.T) {
+	for name, code := range map[string]string{
+		"no comment of the group":    "const (\n\t// ReasonA surfaces when a.\n\tReasonA = \"A\"\n)",
+		"no comment of the constant": "// Conditions of a Machine.\nconst (\n\tConditionA = \"A\"\n)",
+		"no kind":                    "// Reasons of A.\nconst (\n\t// ReasonA surfaces when a.\n\tReasonA = \"A\"\n)",
+		"an event with a literal":    "func f() { r.Eventf(nil, nil, \"Normal\", \"Scaled\", \"Scale\", \"\") }",
+	} {
+		folder := t.TempDir()
+		api := filepath.Join(folder, apiFolder)
+		if err := os.MkdirAll(api, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(api, "a.go"), []byte("package v1beta1\n\n"+code+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := blocksOf(folder); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestAMetricThatTheReferenceWouldLackIsAnError(t *testing.T) {
+	metrics, err := registered()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := complete(root, metrics); err != nil {
+		t.Error(err)
+	}
+	if m := metrics["machinist_frozen"]; m.processes != "both" || m.kind != "gauge" || m.labels != "reason" ||
+		!strings.HasPrefix(m.help, "How much is frozen") || !strings.HasSuffix(m.help, ".") {
+		t.Errorf("machinist_frozen is %+v", m)
+	}
+	delete(metrics, "machinist_frozen")
+	if err := complete(root, metrics); err == nil || !strings.Contains(err.Error(), "makes machinist_frozen") {
+		t.Errorf("a metric was forgotten, and the error is %v", err)
+	}
+}

@@ -21,7 +21,7 @@ func TestAllKindsAreEmbedded(t *testing.T) {
 		kinds = append(kinds, crd.Spec.Names.Kind)
 	}
 	slices.Sort(kinds)
-	want := []string{"Machine", "MachineClass", "MachineDeployment", "MachineHealthCheck", "MachineSet"}
+	want := []string{"Machine", "MachineClass", "MachineDeployment", "MachineHealthCheck", "MachineSet", "Provider"}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("CRDs are of %v, want %v", kinds, want)
 	}

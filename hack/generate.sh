@@ -41,7 +41,7 @@ mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/refe
 	object "crd:crdVersions=v1" paths=./v1beta1 \
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
-for role in manager-control manager-target provider-control provider-target metrics-reader; do
+for role in manager-control manager-target provider-control provider-target operator-control metrics-reader; do
 	(cd "$root" && GOWORK=off "$controllergen" \
 		"rbac:roleName=machinist-$role" "paths=./internal/rbac/$(echo $role | tr -d -)" \
 		output:stdout >"$out/config/rbac/$role.yaml")

@@ -13,6 +13,7 @@ import (
 
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/manifests"
 )
 
 func TestDefaults(t *testing.T) {
@@ -52,9 +53,9 @@ func TestDefaults(t *testing.T) {
 			[]string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
 		{"maxUnhealthy", healthCheck, nil, []string{"spec", "maxUnhealthy"}, "40%"},
 		{"remediation of a check", healthCheck, nil, []string{"spec", "remediation"}, map[string]any{"type": "Replace"}},
-		{"replicas of a provider", provider, nil, []string{"spec", "replicas"}, int64(2)},
-		{"image of a provider", provider, nil, []string{"spec", "image"}, nil},
-		{"key of a kubeconfig", provider, []change{{"spec/target/kubeconfigSecretRef", ref("target")}},
+		{"replicas of a provider", manifests.Provider, nil, []string{"spec", "replicas"}, int64(2)},
+		{"image of a provider", manifests.Provider, nil, []string{"spec", "image"}, nil},
+		{"key of a kubeconfig", manifests.Provider, []change{{"spec/target/kubeconfigSecretRef", ref("target")}},
 			[]string{"spec", "target", "kubeconfigSecretRef", "key"}, "kubeconfig"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 	var pool machinistv1.MachineSet
 	get(t, set, &pool)
 	var process machinistv1.Provider
-	get(t, provider, &process)
+	get(t, manifests.Provider, &process)
 	var bare machinistv1.MachineDeployment
 
 	persistedTimeouts, bareTimeouts := persisted.Spec.Template.Spec.Timeouts, machinistv1.MachineTimeouts{}

@@ -20,7 +20,6 @@ const (
 	set           = manifests.Set
 	deployment    = manifests.Deployment
 	healthCheck   = manifests.HealthCheck
-	provider      = manifests.Provider
 )
 
 // parse reads a sample and puts it into a namespace.

@@ -72,11 +72,7 @@ type ProviderSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^--(control-kubeconfig|target-kubeconfig|namespace|leader-elect|leader-election-namespace)(=.*)?$'))",message="set spec.control, spec.target and spec.watchNamespace instead of their flags; the operator sets those of leader election"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// resources that the process requests, and their limits.
-	// +optional
-	Resources ProviderResources `json:"resources,omitzero"`
-
-	// values are further values of the chart machinist-provider, such as nodeSelector or tolerations. The other fields
+	// values are further values of the chart machinist-provider, such as resources or tolerations. The other fields
 	// of this spec win over them. A value that the chart does not know is refused with its path.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -142,7 +138,7 @@ type ProviderTarget struct {
 	// +optional
 	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
 
-	// none is true if the machines become Nodes of no cluster.
+	// none says that the machines become Nodes of no cluster.
 	// +optional
 	None bool `json:"none,omitempty"`
 }
@@ -165,25 +161,12 @@ type KubeconfigRef struct {
 	Key string `json:"key,omitempty"`
 }
 
-// KeyOrDefault returns the key of the kubeconfig in the Secret, kubeconfig if there is none named.
+// KeyOrDefault returns the key of the kubeconfig in the Secret, kubeconfig if the reference names no other.
 func (r KubeconfigRef) KeyOrDefault() string {
 	if r.Key == "" {
 		return DefaultKubeconfigKey
 	}
 	return r.Key
-}
-
-// ProviderResources are the resources of the container of a provider process.
-type ProviderResources struct {
-	// requests, such as cpu and memory. Defaults to those of the chart.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=16
-	Requests corev1.ResourceList `json:"requests,omitempty"`
-
-	// limits, such as memory. Defaults to those of the chart.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=16
-	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
 // ProviderStatus is what the operator installed and observed.
@@ -278,7 +261,7 @@ type InstalledObject struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=providers,scope=Cluster,shortName=mp,categories=machinist
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="must be no more than 63 characters: the name becomes the value of a label",fieldPath=".metadata.name"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters: it becomes the value of a label"
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`

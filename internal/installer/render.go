@@ -8,7 +8,6 @@ import (
 	"maps"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -96,14 +95,6 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 			return nil, err
 		}
 	}
-	for name, list := range map[string]map[string]any{"requests": quantities(spec.Resources.Requests),
-		"limits": quantities(spec.Resources.Limits)} {
-		if len(list) > 0 {
-			if err := set(list, "resources", name); err != nil {
-				return nil, err
-			}
-		}
-	}
 	return values, nil
 }
 
@@ -133,14 +124,6 @@ func kubeconfig(ref *v1beta1.KubeconfigRef) map[string]any {
 		return nil
 	}
 	return map[string]any{"name": ref.Name, "key": ref.KeyOrDefault()}
-}
-
-func quantities(list corev1.ResourceList) map[string]any {
-	values := map[string]any{}
-	for name, quantity := range list {
-		values[string(name)] = quantity.String()
-	}
-	return values
 }
 
 func anyOf(texts []string) []any {

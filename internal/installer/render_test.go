@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,13 +29,9 @@ func TestTheSpecBecomesValuesOfTheChart(t *testing.T) {
 			Target: v1beta1.ProviderTarget{
 				KubeconfigSecretRef: &v1beta1.KubeconfigRef{Name: "target", Key: "config"}},
 			WatchNamespace: "team", ExtraArgs: []string{"--log-level=debug"},
-			Resources: v1beta1.ProviderResources{
-				Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")},
-				Limits:   corev1.ResourceList{"memory": resource.MustParse("1Gi")}},
 		}, `{"control":{"kubeconfigSecret":{"key":"kubeconfig","name":"control"}},"extraArgs":["--log-level=debug"],` +
 			`"image":{"digest":"sha256:0","pullPolicy":"Always","registry":"registry.example.com","repository":"acme","tag":"v2"},` +
 			`"imagePullSecrets":[{"name":"pull"}],"provider":{"name":"acme"},"replicas":3,` +
-			`"resources":{"limits":{"memory":"1Gi"},"requests":{"cpu":"100m"}},` +
 			`"target":{"kubeconfigSecret":{"key":"config","name":"target"}},"watchNamespace":"team"}`},
 		"without a target cluster": {v1beta1.ProviderSpec{Target: v1beta1.ProviderTarget{None: true}},
 			`{"provider":{"name":"acme"},"replicas":2,"target":{"none":true}}`},

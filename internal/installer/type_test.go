@@ -21,8 +21,8 @@ func providerOf(name, of string, age time.Duration) v1beta1.Provider {
 // Rule: unknown-type-names-known-ones.
 func TestATypeThatIsNotKnownNeedsAnImage(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*v1beta1.Provider)
-		says   string
+		change  func(*v1beta1.Provider)
+		message string
 	}{
 		"azure":  {func(p *v1beta1.Provider) { p.Status.Type = "azure" }, ""},
 		"a typo": {func(p *v1beta1.Provider) { p.Status.Type = "azur" }, `spec.type "azur" is not a provider that comes with Machinist. Known are azure, sim.`},
@@ -39,9 +39,9 @@ func TestATypeThatIsNotKnownNeedsAnImage(t *testing.T) {
 			p := &v1beta1.Provider{}
 			test.change(p)
 			found := unknownType(p, &p.Status)
-			if (found == nil) != (test.says == "") ||
-				found != nil && (found.reason != v1beta1.ReasonUnknownType || !strings.Contains(found.message, test.says)) {
-				t.Errorf("got %+v, want %q", found, test.says)
+			if (found == nil) != (test.message == "") ||
+				found != nil && (found.reason != v1beta1.ReasonUnknownType || !strings.Contains(found.message, test.message)) {
+				t.Errorf("got %+v, want %q", found, test.message)
 			}
 		})
 	}

@@ -86,7 +86,7 @@ func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 	var pool machinistv1.MachineSet
 	get(t, set, &pool)
 	var process machinistv1.Provider
-	get(t, manifests.Provider, &process)
+	get(t, manifests.Provider, &process, change{"metadata/name", "stored"})
 	var bare machinistv1.MachineDeployment
 
 	persistedTimeouts, bareTimeouts := persisted.Spec.Template.Spec.Timeouts, machinistv1.MachineTimeouts{}

@@ -32,8 +32,6 @@ func providers() []Bad {
 			reports("spec.extraArgs", "spec.control")},
 		row{"with the flag of the lease's namespace", args("--leader-election-namespace=default"),
 			reports("spec.extraArgs")},
-		row{"with a negative request", spec("resources/requests", map[string]any{"cpu": "-1"}),
-			reports("spec.resources.requests.cpu")},
 		row{"with values that are a list", spec("values", []any{}), reports("spec.values")},
 		row{"that detects its type from Nodes elsewhere", Changes{"spec/type": "Auto",
 			"spec/target/kubeconfigSecretRef": Ref("target")}, reports(typeField, "name the type")},

@@ -5,6 +5,7 @@
 #   config/crd/*.yaml                      CustomResourceDefinitions
 #   config/rbac/*.yaml                     roles, from the markers in internal/rbac, and their namespace
 #   docs/reference/api.md                  the reference of the API
+#   internal/permissions/files             copies of providers/*/permissions.yaml
 #
 # With --verify nothing is written: it fails, and shows the difference, if one
 # of them is not what would be generated.
@@ -54,6 +55,13 @@ kind: Namespace
 metadata:
   name: machinist-system
 EOF
+
+# Go embeds no file of another module.
+mkdir -p "$out/internal/permissions/files"
+for file in "$root"/providers/*/permissions.yaml; do
+	cp "$file" "$out/internal/permissions/files/$(basename "$(dirname "$file")").yaml"
+done
+generated="$generated internal/permissions/files"
 
 status=0
 for path in $generated; do

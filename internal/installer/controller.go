@@ -50,6 +50,8 @@ const (
 	useDelay = 10 * time.Second
 	// secretDelay is for a Secret that is missing.
 	secretDelay = 15 * time.Second
+	// othersDelay is for objects of others, which are not watched.
+	othersDelay = 15 * time.Second
 	// nodesDelay is for Nodes, of which none has a provider ID yet, or which are of several platforms.
 	nodesDelay = 30 * time.Second
 )
@@ -139,7 +141,8 @@ func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, stat
 	}
 	steps := planOf(desired, present, status.Installed, provider.UID)
 	if len(steps.Conflicts) > 0 {
-		return &trouble{reason: v1beta1.ReasonObjectConflict, message: bounded(steps.conflictMessage())}, nil
+		return &trouble{reason: v1beta1.ReasonObjectConflict, message: bounded(steps.conflictMessage()),
+			after: othersDelay}, nil
 	}
 	if recorded := steps.recorded(status.Installed); !slices.Equal(recorded, status.Installed) {
 		status.Installed = recorded

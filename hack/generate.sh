@@ -11,6 +11,7 @@
 #   docs/reference/flags.md                every flag of every process
 #   docs/reference/conditions.md           phases, conditions and their reasons
 #   docs/reference/metrics.md              the table in it
+#   internal/permissions/files             copies of providers/*/permissions.yaml
 #
 # With --verify nothing is written: it fails, and shows the difference, if one
 # of them is not what would be generated.
@@ -49,7 +50,7 @@ mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/refe
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
 (cd "$root" && go run ./hack/reference "$out/docs/reference")
-for role in manager-control manager-target metrics-reader provider-control provider-target; do
+for role in manager-control manager-target metrics-reader operator-control provider-control provider-target; do
 	name=machinist-$(echo $role | sed 's/^provider/provider-PROVIDER/')
 	(cd "$root" && GOWORK=off "$controllergen" \
 		"rbac:roleName=$name" "paths=./internal/rbac/$(echo $role | tr -d -)" \
@@ -60,7 +61,7 @@ done
 charts=$out/charts
 mkdir -p "$charts/machinist/files/crd" "$charts/machinist/files/rbac" "$charts/machinist-provider/files/rbac"
 cp "$out"/config/crd/*.yaml "$charts/machinist/files/crd/"
-cp "$out"/config/rbac/manager-*.yaml "$out/config/rbac/metrics-reader.yaml" "$charts/machinist/files/rbac/"
+cp "$out"/config/rbac/[mo]*.yaml "$charts/machinist/files/rbac/"
 cp "$out"/config/rbac/provider-*.yaml "$charts/machinist-provider/files/rbac/"
 generated="$generated charts/machinist/files charts/machinist-provider/files"
 mkdir -p "$charts/machinist-provider/templates" "$charts/simcloud"
@@ -73,6 +74,13 @@ for chart in machinist machinist-provider simcloud; do
 		--template-files=../readme.gotmpl --log-level=warning >"$charts/$chart/README.md")
 	generated="$generated charts/$chart/README.md"
 done
+
+# Go embeds no file of another module.
+mkdir -p "$out/internal/permissions/files"
+for file in "$root"/providers/*/permissions.yaml; do
+	cp "$file" "$out/internal/permissions/files/$(basename "$(dirname "$file")").yaml"
+done
+generated="$generated internal/permissions/files"
 
 status=0
 for path in $generated; do

@@ -47,6 +47,9 @@ type Options struct {
 	// also where there is no target cluster.
 	ControlKinds []Kind
 	TargetKinds  []Kind
+	// NoClusterID is set by a process that has nothing to do with instances: the cluster id is neither found out nor
+	// recorded.
+	NoClusterID bool
 	// Required are the kinds that Run waits for in the control cluster before it does anything. Default: ControlKinds.
 	Required []schema.GroupVersionKind
 	// Controller has defaults for all controllers of the manager. Its CacheSyncTimeout is set by New.
@@ -299,6 +302,8 @@ func (o *Operator) addProbes() error {
 	})
 	o.probes.note("cluster id", func(*http.Request) string {
 		switch {
+		case o.options.NoClusterID:
+			return "not needed"
 		case o.identity.Load() == nil:
 			return "not known yet"
 		case o.IdentityMismatch() != nil:

@@ -16,6 +16,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
+// ReasonUninstalled surfaces in an event when all that was made for a Provider is removed.
+const ReasonUninstalled = "Uninstalled"
+
 // background lets the API server delete an object at once, and what it owns later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
@@ -47,7 +50,7 @@ func (r *Reconciler) release(ctx context.Context, provider *v1beta1.Provider) (t
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	r.Recorder.Eventf(provider, nil, corev1.EventTypeNormal, "Uninstalled", "Delete",
+	r.Recorder.Eventf(provider, nil, corev1.EventTypeNormal, ReasonUninstalled, "Delete",
 		"Removed %d objects of the process %s", len(before.Status.Installed), before.Status.Process)
 	return 0, nil
 }

@@ -16,6 +16,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
+// ReasonUninstalled surfaces in an event when all that was made for a Provider is removed.
+const ReasonUninstalled = "Uninstalled"
+
 // background lets the API server delete an object at once, and what it owns later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 

@@ -3,11 +3,15 @@
 #
 #   api/v1beta1/zz_generated.deepcopy.go   deep copies
 #   config/crd/*.yaml                      CustomResourceDefinitions
-#   config/rbac/*.yaml                     roles, from the markers in internal/rbac, and their namespace
+#   config/rbac/*.yaml                     roles, from the markers in internal/rbac; PROVIDER stands for a provider's name
+#   charts/*/files                         copies of both for the charts, which fill in names and namespaces
+#   charts/machinist-provider/templates/_process.tpl   a copy of the one of charts/machinist
+#   charts/*/README.md                     the charts' values, from the comments in their values.yaml
 #   docs/reference/api.md                  the reference of the API
 #   docs/reference/flags.md                every flag of every process
 #   docs/reference/conditions.md           phases, conditions and their reasons
 #   docs/reference/metrics.md              the table in it
+#   internal/permissions/files             copies of providers/*/permissions.yaml
 #
 # With --verify nothing is written: it fails, and shows the difference, if one
 # of them is not what would be generated.
@@ -46,19 +50,37 @@ mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/refe
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
 (cd "$root" && go run ./hack/reference "$out/docs/reference")
-for role in manager-control manager-target provider-control provider-target metrics-reader; do
+for role in manager-control manager-target metrics-reader operator-control provider-control provider-target; do
+	name=machinist-$(echo $role | sed 's/^provider/provider-PROVIDER/')
 	(cd "$root" && GOWORK=off "$controllergen" \
-		"rbac:roleName=machinist-$role" "paths=./internal/rbac/$(echo $role | tr -d -)" \
+		"rbac:roleName=$name" "paths=./internal/rbac/$(echo $role | tr -d -)" \
 		output:stdout >"$out/config/rbac/$role.yaml")
 done
-# The namespace of the Roles comes first, so that kubectl applies it before them.
-cat >"$out/config/rbac/00-namespace.yaml" <<'EOF'
-# Here the processes keep their leases and the record of the cluster id: --leader-election-namespace=machinist-system.
-apiVersion: v1
-kind: Namespace
-metadata:
-  name: machinist-system
-EOF
+
+# Helm reads no file outside of a chart, so that each chart has a copy of what it needs.
+charts=$out/charts
+mkdir -p "$charts/machinist/files/crd" "$charts/machinist/files/rbac" "$charts/machinist-provider/files/rbac"
+cp "$out"/config/crd/*.yaml "$charts/machinist/files/crd/"
+cp "$out"/config/rbac/[mo]*.yaml "$charts/machinist/files/rbac/"
+cp "$out"/config/rbac/provider-*.yaml "$charts/machinist-provider/files/rbac/"
+generated="$generated charts/machinist/files charts/machinist-provider/files"
+mkdir -p "$charts/machinist-provider/templates" "$charts/simcloud"
+cp "$root/charts/machinist/templates/_process.tpl" "$charts/machinist-provider/templates/"
+generated="$generated charts/machinist-provider/templates/_process.tpl"
+
+helmdocs=$("$root/hack/tool.sh" helmdocs github.com/norwoodj/helm-docs/cmd/helm-docs)
+for chart in machinist machinist-provider simcloud; do
+	(cd "$root" && "$helmdocs" --chart-search-root="charts/$chart" --sort-values-order=file --dry-run \
+		--template-files=../readme.gotmpl --log-level=warning >"$charts/$chart/README.md")
+	generated="$generated charts/$chart/README.md"
+done
+
+# Go embeds no file of another module.
+mkdir -p "$out/internal/permissions/files"
+for file in "$root"/providers/*/permissions.yaml; do
+	cp "$file" "$out/internal/permissions/files/$(basename "$(dirname "$file")").yaml"
+done
+generated="$generated internal/permissions/files"
 
 status=0
 for path in $generated; do

@@ -3,18 +3,25 @@
 #
 #   hack/tool.sh <module> <package>
 #
-# It is kept in ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod and go.sum>.
+# A package that begins with a dot is a folder of that module; the module's own is named as it is. The tool is kept in
+# ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod, go.sum and the folder's files>.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 module=$root/hack/$1 package=$2 name=${2##*/}
-hash=$(cat "$module/go.mod" "$module/go.sum" | git hash-object --stdin | cut -c1-12)
+sources=
+case $package in
+.) sources=$module/*.go name=$1 ;;
+./*) sources=$module/${package#./}/*.go ;;
+esac
+# shellcheck disable=SC2086 # sources is a pattern, or nothing
+hash=$(cat "$module/go.mod" "$module/go.sum" $sources | git hash-object --stdin | cut -c1-12)
 [ -n "$hash" ] || { echo "tool: cannot hash $module: is git in PATH?" >&2; exit 1; }
 tools=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/$hash
 if [ ! -x "$tools/$name" ]; then
 	echo "tool: building $name, once" >&2
 	mkdir -p "$tools"
 	# It gets its name when it is complete, so that a build that was cut off is not taken for one.
-	(cd "$module" && GOWORK=off CGO_ENABLED=0 go build -o "$tools/.$name.$$" "$package")
+	(cd "$module" && GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$tools/.$name.$$" "$package")
 	mv "$tools/.$name.$$" "$tools/$name"
 fi
 echo "$tools/$name"

@@ -5,8 +5,8 @@ const (
 	// MachineFinalizer holds a Machine until its instance is gone.
 	MachineFinalizer = "machinist.dev/machine"
 
-	// InUseFinalizer holds a MachineClass that a Machine has used until none does, and the Secrets that a class or a
-	// Machine of the inline form references while that exists.
+	// InUseFinalizer holds a MachineClass that a Machine has used until none does, the Secrets that a class or a
+	// Machine of the inline form references while that exists, and a Provider while Machines or such classes need it.
 	InUseFinalizer = "machinist.dev/in-use"
 )
 
@@ -29,6 +29,9 @@ const (
 
 	// LabelSelectedForUpdate chooses, on a Machine, what an InPlace rollout with orchestration Manual updates.
 	LabelSelectedForUpdate = "machinist.dev/selected-for-update"
+
+	// LabelInstalledBy names, on what machinist-operator made, the Provider that it was made for.
+	LabelInstalledBy = "machinist.dev/installed-by"
 
 	// LabelTypeVersion says which schema a Machine was written for. A Machine with a value other than TypeVersion is
 	// neither created, updated nor health checked; its deletion works. Without the label it counts as current. The
@@ -144,6 +147,9 @@ const (
 	// AnnotationRemediationRetry on a Machine that replaces one that failed or was unhealthy, with the value <n>/<UID>,
 	// tells how many machines in a row were replaced before it, and the last of them.
 	AnnotationRemediationRetry = "machinist.dev/remediation-retry"
+
+	// AnnotationAppliedHash on what machinist-operator made is a hash of what it applied, so that it applies nothing twice.
+	AnnotationAppliedHash = "machinist.dev/applied-hash"
 
 	// AnnotationLastAppliedTemplate on a Machine lists the keys that its set's template put there, so that a key which
 	// the template loses is removed and one that somebody else added stays.

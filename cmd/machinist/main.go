@@ -41,6 +41,8 @@ func root() *cobra.Command {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl machinist"}
 	}
-	cmd.AddCommand(cli.Commands(cli.NewEnv(os.Stdout, os.Stderr))...)
+	env := cli.NewEnv(os.Stdout, os.Stderr)
+	cmd.AddCommand(cli.Commands(env)...)
+	cmd.AddCommand(cli.ProviderCommand(env))
 	return cmd
 }

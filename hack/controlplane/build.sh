@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the control plane that the tests and the demo run (etcd,
 # kube-apiserver, kube-controller-manager, kube-scheduler, kubectl) from the
-# modules that go.mod beside this script pins, into
+# modules that go.mod beside this script pins, and with the argument "node"
+# also the two that a node has of Kubernetes (kubelet, kube-proxy), into
 #
 #   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/controlplane/<version>-<hash>
 #
@@ -95,6 +96,10 @@ build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 build kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
 build kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 build kubectl k8s.io/kubernetes/cmd/kubectl
+if [ "${1:-}" = node ]; then
+	build kubelet k8s.io/kubernetes/cmd/kubelet
+	build kube-proxy k8s.io/kubernetes/cmd/kube-proxy
+fi
 
 # Not ln -sf: that removes the old link first, and a reader may look just then.
 link=$cache/.$version.$$

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 )
 
@@ -13,6 +14,12 @@ const (
 	etcdSocket     = "etcd.sock:0"
 	etcdPeerSocket = "etcd-peer.sock:0"
 )
+
+// ServiceRange is where services have their addresses, and serviceAddress the
+// first of them, which is the one of the service kubernetes.
+const ServiceRange = "10.96.0.0/16"
+
+var serviceAddress = net.IPv4(10, 96, 0, 1)
 
 func etcdArgs() []string {
 	return []string{
@@ -33,11 +40,7 @@ func etcdArgs() []string {
 func (cp *ControlPlane) apiServerArgs(port int) []string {
 	args := append([]string{
 		"--etcd-servers=unix://" + etcdSocket,
-		"--advertise-address=127.0.0.1",
-		// Endpoints on loopback are invalid; there are no pods that could
-		// use them either.
-		"--endpoint-reconciler-type=none",
-		"--service-cluster-ip-range=10.96.0.0/16",
+		"--service-cluster-ip-range=" + ServiceRange,
 		"--allow-privileged=true",
 		"--client-ca-file=" + cp.pki.caCert,
 		"--authorization-mode=Node,RBAC",
@@ -58,6 +61,7 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 		"--service-account-key-file=" + cp.pki.serviceAccountKey,
 		"--service-account-signing-key-file=" + cp.pki.serviceAccountKey,
 	}, cp.serving(port)...)
+	args = append(args, cp.advertising()...)
 	if cp.options.WithControllerManager {
 		args = append(args, "--enable-admission-plugins=NodeRestriction,ServiceAccount")
 	} else {
@@ -73,6 +77,25 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 		)
 	}
 	return append(args, cp.options.ExtraAPIServerArgs...)
+}
+
+// advertising are the flags that tell pods where the API server is.
+func (cp *ControlPlane) advertising() []string {
+	if cp.options.Address == nil {
+		return []string{
+			"--advertise-address=127.0.0.1",
+			// Endpoints on loopback are invalid; there are no pods that could
+			// use them either.
+			"--endpoint-reconciler-type=none",
+		}
+	}
+	return []string{
+		"--advertise-address=" + cp.options.Address.String(),
+		// Behind the one of serving, this one counts.
+		"--bind-address=0.0.0.0",
+		// By default kubelets are called by their hostname, which nothing resolves.
+		"--kubelet-preferred-address-types=InternalIP",
+	}
 }
 
 // auditPolicy records each request once, when it is answered.

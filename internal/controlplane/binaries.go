@@ -57,21 +57,29 @@ func assetsDir() (string, error) {
 }
 
 func cacheDir() (string, error) {
-	root := os.Getenv("MACHINIST_CACHE")
-	if root == "" {
-		// Not os.UserCacheDir: the folder must be the build script's on
-		// every system.
-		cache := os.Getenv("XDG_CACHE_HOME")
-		if cache == "" {
-			home := os.Getenv("HOME")
-			if home == "" {
-				return "", errors.New("none of MACHINIST_CACHE, XDG_CACHE_HOME and HOME is set")
-			}
-			cache = filepath.Join(home, ".cache")
-		}
-		root = filepath.Join(cache, "machinist")
+	root, err := CacheDir()
+	if err != nil {
+		return "", err
 	}
 	return filepath.Join(root, "controlplane", Version), nil
+}
+
+// CacheDir returns the folder in which the scripts in hack keep what they build.
+func CacheDir() (string, error) {
+	if root := os.Getenv("MACHINIST_CACHE"); root != "" {
+		return root, nil
+	}
+	// Not os.UserCacheDir: the folder must be the build scripts' on every
+	// system.
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		home := os.Getenv("HOME")
+		if home == "" {
+			return "", errors.New("none of MACHINIST_CACHE, XDG_CACHE_HOME and HOME is set")
+		}
+		cache = filepath.Join(home, ".cache")
+	}
+	return filepath.Join(cache, "machinist"), nil
 }
 
 // binaries are the paths of the programs that one control plane runs.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -71,6 +72,27 @@ func (cp *ControlPlane) UserConfig(name string, groups ...string) (*rest.Config,
 // certificates of the API server and of all users.
 func (cp *ControlPlane) CA() []byte {
 	return append([]byte(nil), cp.pki.authority.certPEM...)
+}
+
+// CAFile returns the path of the file that holds CA.
+func (cp *ControlPlane) CAFile() string {
+	return cp.pki.caCert
+}
+
+// WriteServerCertificate writes a certificate and its key, by which a kubelet
+// on the address proves to the API server who it is, to dir/name.crt and
+// dir/name.key.
+func (cp *ControlPlane) WriteServerCertificate(dir, name string, address net.IP) error {
+	pair, err := cp.pki.authority.server(name, []string{name}, address)
+	if err != nil {
+		return err
+	}
+	for extension, content := range map[string][]byte{".crt": pair.cert, ".key": pair.key} {
+		if err := os.WriteFile(filepath.Join(dir, name+extension), content, 0o600); err != nil {
+			return fmt.Errorf("write serving certificate of %q: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Endpoint returns the URL of the API server. It stays the same when the API

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"io"
+	"net"
 
 	"k8s.io/client-go/rest"
 )
@@ -23,6 +24,13 @@ type Options struct {
 
 	// WithScheduler runs kube-scheduler.
 	WithScheduler bool
+
+	// Address, if set, is an address of this machine, not on loopback, where
+	// pods of a real node reach the API server: it becomes the endpoint of the
+	// service kubernetes, and the certificate is valid for both. The API server
+	// then listens on all addresses, so this is for a network namespace of the
+	// test's own.
+	Address net.IP
 
 	// Audit makes the API server record every request at level Metadata in
 	// ControlPlane.AuditLog, before it answers it.

@@ -76,15 +76,17 @@ func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	})
 }
 
-// server issues a certificate for a server on loopback, which pods would know
-// by the names of the service kubernetes.
-func (a *authority) server(name string) (keyPair, error) {
+// apiServerNames are the names by which pods know the service kubernetes.
+var apiServerNames = []string{
+	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+}
+
+// server issues a certificate for a server on loopback, and on addresses.
+func (a *authority) server(name string, names []string, addresses ...net.IP) (keyPair, error) {
 	return a.issue(&x509.Certificate{
-		Subject: pkix.Name{CommonName: name},
-		DNSNames: []string{
-			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-		},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		Subject:     pkix.Name{CommonName: name},
+		DNSNames:    append([]string{"localhost"}, names...),
+		IPAddresses: append([]net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, addresses...),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 }
@@ -155,8 +157,9 @@ type pki struct {
 }
 
 // newPKI makes the keys and certificates and writes them to dir. A pair is
-// two files, with the extensions .crt and .key.
-func newPKI(dir string) (*pki, error) {
+// two files, with the extensions .crt and .key. The servers are valid for
+// addresses beside loopback.
+func newPKI(dir string, addresses ...net.IP) (*pki, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create folder for certificates: %w", err)
 	}
@@ -186,7 +189,7 @@ func newPKI(dir string) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := ca.server("kubernetes")
+	server, err := ca.server("kubernetes", apiServerNames, addresses...)
 	if err != nil {
 		return nil, err
 	}

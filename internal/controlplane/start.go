@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -66,7 +67,11 @@ func start(ctx context.Context, o Options, freePort func() (int, error)) (*Contr
 
 func (cp *ControlPlane) startAll(ctx context.Context) error {
 	var err error
-	if cp.pki, err = newPKI(filepath.Join(cp.dir, "pki")); err != nil {
+	var addresses []net.IP
+	if cp.options.Address != nil {
+		addresses = []net.IP{cp.options.Address, serviceAddress}
+	}
+	if cp.pki, err = newPKI(filepath.Join(cp.dir, "pki"), addresses...); err != nil {
 		return err
 	}
 	if cp.http, err = cp.newHTTPClient(); err != nil {

@@ -1,6 +1,5 @@
 // Package install brings the API group into a cluster: its CustomResourceDefinitions and admission policies, and how
-// fairly its processes are served. Releases ship the same manifests for kubectl and helm; this is for the demo and for
-// tests.
+// fairly its processes are served. It is for the demo and for tests, and applies what the charts render.
 package install
 
 import (
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 )
 
 const (
@@ -43,23 +41,21 @@ func Install(ctx context.Context, cluster *rest.Config) error {
 	if err := installCRDs(ctx, c); err != nil {
 		return err
 	}
-	for _, object := range append(config.Policies(), config.FlowControl()...) {
-		if err := apply(ctx, c, object); err != nil {
-			return err
-		}
-	}
-	return nil
+	return applyAll(ctx, c, append(manifests.Policies(), manifests.FlowControl()...))
 }
 
-// Webhooks installs webhook configurations. Their processes put the authorities of their certificates into them.
-func Webhooks(ctx context.Context, cluster *rest.Config,
-	configurations ...*admissionv1.ValidatingWebhookConfiguration) error {
+// Apply applies objects, such as those of a chart, in their order.
+func Apply[T client.Object](ctx context.Context, cluster *rest.Config, objects ...T) error {
 	c, err := newClient(cluster)
 	if err != nil {
 		return err
 	}
-	for _, configuration := range configurations {
-		if err := apply(ctx, c, configuration); err != nil {
+	return applyAll(ctx, c, objects)
+}
+
+func applyAll[T client.Object](ctx context.Context, c client.Client, objects []T) error {
+	for _, object := range objects {
+		if err := apply(ctx, c, object); err != nil {
 			return err
 		}
 	}
@@ -90,7 +86,7 @@ func newClient(cluster *rest.Config) (client.Client, error) {
 }
 
 func installCRDs(ctx context.Context, c client.Client) error {
-	crds := config.CRDs()
+	crds := manifests.CRDs()
 	for _, crd := range crds {
 		if err := apply(ctx, c, crd); err != nil {
 			return err

@@ -56,7 +56,7 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 		return 0, err
 	}
 	if begins {
-		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, ReasonInUse, "Delete", "%s", inUse(users))
+		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, v1beta1.ReasonInUse, "Delete", "%s", inUse(users))
 	}
 	return 0, nil
 }
@@ -109,10 +109,3 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineC
 	r.echo.Record(class)
 	return nil
 }
-
-// Reasons of Deleting on a MachineClass.
-const (
-	// ReasonInUse surfaces, on the condition Deleting and in an event, when a class that is being deleted waits for the
-	// Machines that use it.
-	ReasonInUse = "InUse"
-)

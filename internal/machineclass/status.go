@@ -71,7 +71,7 @@ func statusInUse(class *v1beta1.MachineClass, users int, now time.Time) (status 
 	status = *class.Status.DeepCopy()
 	begins = !meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionDeleting)
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: ReasonInUse, Message: inUse(users),
+		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonInUse, Message: inUse(users),
 		ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now),
 	})
 	status.ObservedGeneration = class.Generation

@@ -15,14 +15,23 @@ import (
 
 // AddFlags registers a flag for every field but Name. The fields' present values are the defaults.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.ControlKubeconfig, "control-kubeconfig", c.ControlKubeconfig,
-		"Path of the kubeconfig of the control cluster, which holds the Machines, or \"in-cluster\" for the pod's service account.")
+	c.AddProcessFlags(fs)
 	fs.StringVar(&c.TargetKubeconfig, "target-kubeconfig", c.TargetKubeconfig,
 		"Path of the kubeconfig of the target cluster, in which the machines become Nodes, or \"in-cluster\", or \"none\" if there is no such cluster. Required.")
 	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
 		"The only namespace of the control cluster to check. Empty means all.")
 	fs.StringVar(&c.ClusterID, "cluster-id", c.ClusterID,
 		"What marks this installation's instances at the cloud. It must never change. Empty means the UID of the control cluster's namespace kube-system, followed by \"/\" and --namespace if that is set.")
+	fs.Float32Var(&c.TargetQPS, "target-qps", c.TargetQPS,
+		"Greatest number of requests per second of this process to the target cluster; -1 for no limit of ours.")
+	fs.IntVar(&c.TargetBurst, "target-burst", c.TargetBurst,
+		"Number of requests that may exceed --target-qps for a moment.")
+}
+
+// AddProcessFlags registers the flags of a process that knows the control cluster only, and no instances.
+func (c *Config) AddProcessFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.ControlKubeconfig, "control-kubeconfig", c.ControlKubeconfig,
+		"Path of the kubeconfig of the control cluster, which holds the Machines, or \"in-cluster\" for the pod's service account.")
 
 	fs.BoolVar(&c.LeaderElect, "leader-elect", c.LeaderElect,
 		"Act only while holding a Lease. Switch it off only where there is certainly one process.")
@@ -50,10 +59,6 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Greatest number of requests per second of this process to the control cluster; -1 for no limit of ours, the API server has its own.")
 	fs.IntVar(&c.ControlBurst, "control-burst", c.ControlBurst,
 		"Number of requests that may exceed --control-qps for a moment.")
-	fs.Float32Var(&c.TargetQPS, "target-qps", c.TargetQPS,
-		"Greatest number of requests per second of this process to the target cluster; -1 for no limit of ours.")
-	fs.IntVar(&c.TargetBurst, "target-burst", c.TargetBurst,
-		"Number of requests that may exceed --target-qps for a moment.")
 
 	fs.DurationVar(&c.StatusCheckPeriod, "apiserver-check-period", c.StatusCheckPeriod,
 		"Time between two checks whether the API servers of both clusters answer.")

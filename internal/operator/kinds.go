@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -30,6 +31,9 @@ type Kind struct {
 	Object client.Object
 	// Transform drops what is not used before an object is stored. Nil drops the managed fields only.
 	Transform cache.TransformFunc
+	// Labels chooses the objects that are cached. Nil means all. Client must not write what it does not choose: the next
+	// read would wait for that write in vain.
+	Labels labels.Selector
 }
 
 // form is a kind in one of its Go representations, each of which has an informer of its own.
@@ -97,7 +101,7 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		case k.declared[f.GroupVersionKind] != "":
 			return kinds{}, fmt.Errorf("cache %s: declared twice", f.GroupVersionKind)
 		}
-		by := ctrlcache.ByObject{Transform: kind.Transform}
+		by := ctrlcache.ByObject{Transform: kind.Transform, Label: kind.Labels}
 		if namespace != "" && scope.Name() == meta.RESTScopeNameNamespace {
 			// A selector for the namespace becomes its path in the request. The cache's own option for namespaces makes
 			// another kind of cache, on which reading one's own writes is not supported.
@@ -105,7 +109,7 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		}
 		k.declared[f.GroupVersionKind] = f.of
 		k.byObject[kind.Object] = by
-		k.whole[f.GroupVersionKind] = f.of == asTyped && kind.Transform == nil
+		k.whole[f.GroupVersionKind] = f.of == asTyped && kind.Transform == nil && kind.Labels == nil
 	}
 	return k, nil
 }

@@ -2,9 +2,12 @@ package operator
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -25,6 +28,18 @@ func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 		core.WithKind("ConfigMap"):          meta.RESTScopeNamespace,
 		core.WithKind("Namespace"):          meta.RESTScopeRoot,
 		core.WithKind("Node"):               meta.RESTScopeRoot,
+
+		ours.WithKind("Provider"): meta.RESTScopeRoot,
+
+		core.WithKind("Pod"):                                      meta.RESTScopeNamespace,
+		core.WithKind("Service"):                                  meta.RESTScopeNamespace,
+		core.WithKind("ServiceAccount"):                           meta.RESTScopeNamespace,
+		appsv1.SchemeGroupVersion.WithKind("Deployment"):          meta.RESTScopeNamespace,
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"): meta.RESTScopeNamespace,
+		rbacv1.SchemeGroupVersion.WithKind("ClusterRole"):         meta.RESTScopeRoot,
+		rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):  meta.RESTScopeRoot,
+		rbacv1.SchemeGroupVersion.WithKind("Role"):                meta.RESTScopeNamespace,
+		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):         meta.RESTScopeNamespace,
 
 		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): meta.RESTScopeRoot,
 		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"):             meta.RESTScopeNamespace,

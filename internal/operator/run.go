@@ -73,8 +73,10 @@ func (o *Operator) prepare(ctx context.Context, setup func(context.Context) erro
 	if err := o.await(ctx, "the control cluster's kinds", waitPeriod, o.missingKinds); err != nil {
 		return err
 	}
-	if err := o.await(ctx, "the cluster id", waitPeriod, o.identify); err != nil {
-		return err
+	if !o.options.NoClusterID {
+		if err := o.await(ctx, "the cluster id", waitPeriod, o.identify); err != nil {
+			return err
+		}
 	}
 	for _, c := range []*Cluster{o.control, o.target} {
 		if c == nil {
@@ -88,6 +90,9 @@ func (o *Operator) prepare(ctx context.Context, setup func(context.Context) erro
 		if err := setup(ctx); err != nil {
 			return fmt.Errorf("set up %s: %w", o.config.Name, err)
 		}
+	}
+	if o.options.NoClusterID {
+		return nil
 	}
 	if err := o.manager.Add(manager.RunnableFunc(o.keepIdentity)); err != nil {
 		return fmt.Errorf("keep the record of the cluster id: %w", err)

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
@@ -55,12 +54,14 @@ type Stack struct {
 	adminToken string
 	// metrics are the addresses of the metrics, by the names of the processes.
 	metrics map[string]string
+	// webhookURLs are where API servers reach the webhooks, by the names of the processes.
+	webhookURLs map[string]string
 }
 
 // Start brings everything up and returns when both processes lead, and are asked by the API server about what is
 // admitted. When it fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
-	s := &Stack{options: o, metrics: map[string]string{}}
+	s := &Stack{options: o, metrics: map[string]string{}, webhookURLs: map[string]string{}}
 	if s.backend = o.Backend; s.backend == nil {
 		s.backend = simulated{s}
 	}
@@ -89,9 +90,6 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := control.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}); err != nil {
 		return fmt.Errorf("make the namespace of the leases: %w", err)
 	}
-	if err := s.allow(ctx); err != nil {
-		return err
-	}
 	if s.Manager, err = s.newProcess(Manager, Manager, s.options.ManagerArgs); err != nil {
 		return err
 	}
@@ -103,16 +101,18 @@ func (s *Stack) start(ctx context.Context) error {
 	if s.Provider, err = s.newProcess(program, program, s.options.providerArgs(s.backend.Args(cloudURL))); err != nil {
 		return err
 	}
+	if s.webhooks() {
+		for _, p := range []*process.Process{s.Manager, s.Provider} {
+			if err := s.addWebhook(p); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.install(ctx); err != nil {
+		return err
+	}
 	if s.options.Bare {
 		return nil
-	}
-	if s.webhooks() {
-		if err := s.addWebhook(ctx, s.Manager, config.ManagerWebhook()); err != nil {
-			return err
-		}
-		if err := s.addWebhook(ctx, s.Provider, config.ProviderWebhook(s.backend.Driver())); err != nil {
-			return err
-		}
 	}
 	for _, p := range []*process.Process{s.Manager, s.Provider} {
 		if err := p.Start(); err != nil {

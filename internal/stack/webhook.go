@@ -8,16 +8,14 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/process"
 )
 
@@ -30,9 +28,8 @@ func WebhookArgs(address string) []string {
 	return []string{"--webhook-bind-address=" + address, "--webhook-hosts=localhost"}
 }
 
-// addWebhook has a process serve its webhook, and installs that.
-func (s *Stack) addWebhook(ctx context.Context, p *process.Process,
-	configuration *admissionv1.ValidatingWebhookConfiguration) error {
+// addWebhook has a process serve its webhook.
+func (s *Stack) addWebhook(p *process.Process) error {
 	address, err := controlplane.FreeAddress()
 	if err != nil {
 		return err
@@ -45,10 +42,16 @@ func (s *Stack) addWebhook(ctx context.Context, p *process.Process,
 	if err != nil {
 		return fmt.Errorf("the webhook of %s: %w", p.Name, err)
 	}
-	if err := install.Webhooks(ctx, s.Control.Config(), config.At(configuration, "https://localhost:"+port)); err != nil {
-		return fmt.Errorf("install the webhook of %s: %w", p.Name, err)
-	}
+	s.webhookURLs[p.Name] = "https://localhost:" + port
 	return nil
+}
+
+// webhookURL returns where the API server finds the webhook of a process.
+func (s *Stack) webhookURL(program string) string {
+	if url := s.webhookURLs[program]; url != "" {
+		return url
+	}
+	return manifests.Off
 }
 
 // awaitWebhooks returns when both webhooks refuse what they are there to refuse: then the API server asks and trusts

@@ -4,6 +4,8 @@ package version
 import (
 	"runtime/debug"
 	"strings"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // core is the module of Machinist itself. A provider of somebody else has it among its dependencies.
@@ -13,7 +15,11 @@ const core = "machinist.dev/machinist"
 // machinist.dev/machinist/internal/version.release=v1.2.3".
 var release string
 
-// String returns the version of the running program, such as "v1.2.3 (commit 0123456789ab, go1.26.1)".
+// API is the version of the API that the programs of this version serve and use.
+const API = v1beta1.GroupName + "/" + v1beta1.Version
+
+// String returns the version of the running program, such as "v1.2.3 (commit 0123456789ab, API machinist.dev/v1beta1,
+// go1.26.1)".
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -50,11 +56,9 @@ func describe(release string, info *debug.BuildInfo) string {
 			}
 		}
 	}
+	details = append(details, "API "+API)
 	if info.GoVersion != "" {
 		details = append(details, info.GoVersion)
-	}
-	if len(details) == 0 {
-		return name
 	}
 	return name + " (" + strings.Join(details, ", ") + ")"
 }

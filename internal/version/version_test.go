@@ -14,18 +14,18 @@ func TestTheVersionIsWhatTheBuildTells(t *testing.T) {
 		info          debug.BuildInfo
 		want          string
 	}{
-		{"nothing is known", "", debug.BuildInfo{}, "development"},
+		{"nothing is known", "", debug.BuildInfo{}, "development (API machinist.dev/v1beta1)"},
 		{"a release", "v1.2.3", debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"},
 			Settings: checkout},
-			"v1.2.3 (commit 0123456789ab, go1.26.1)"},
+			"v1.2.3 (commit 0123456789ab, API machinist.dev/v1beta1, go1.26.1)"},
 		{"a checkout with changes", "",
 			debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"}, Settings: changed},
-			"development (commit 0123456789ab, with local changes, go1.26.1)"},
-		{"installed as a module", "", debug.BuildInfo{Main: debug.Module{Path: core, Version: "v1.2.3"}}, "v1.2.3"},
+			"development (commit 0123456789ab, with local changes, API machinist.dev/v1beta1, go1.26.1)"},
+		{"installed as a module", "", debug.BuildInfo{Main: debug.Module{Path: core, Version: "v1.2.3"}}, "v1.2.3 (API machinist.dev/v1beta1)"},
 		{"a provider of somebody else", "",
 			debug.BuildInfo{Main: debug.Module{Path: "example.com/provider", Version: "v0.1.0"},
 				Deps: []*debug.Module{{Path: "example.com/other", Version: "v9.9.9"}, {Path: core, Version: "v1.2.3"}}},
-			"v0.1.0 (machinist v1.2.3)"},
+			"v0.1.0 (machinist v1.2.3, API machinist.dev/v1beta1)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := describe(test.release, &test.info); got != test.want {

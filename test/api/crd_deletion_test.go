@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -38,7 +38,7 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	crds := config.CRDs()
+	crds := manifests.CRDs()
 	await(t, "policy for CRDs", func() bool { return refusedBy("customresourcedefinition", dryDelete(crds[0])) })
 	for _, crd := range crds {
 		err := dryDelete(crd)

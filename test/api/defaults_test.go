@@ -13,6 +13,7 @@ import (
 
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/manifests"
 )
 
 func TestDefaults(t *testing.T) {
@@ -52,6 +53,10 @@ func TestDefaults(t *testing.T) {
 			[]string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
 		{"maxUnhealthy", healthCheck, nil, []string{"spec", "maxUnhealthy"}, "40%"},
 		{"remediation of a check", healthCheck, nil, []string{"spec", "remediation"}, map[string]any{"type": "Replace"}},
+		{"replicas of a provider", manifests.Provider, nil, []string{"spec", "replicas"}, int64(2)},
+		{"image of a provider", manifests.Provider, nil, []string{"spec", "image"}, nil},
+		{"key of a kubeconfig", manifests.Provider, []change{{"spec/target/kubeconfigSecretRef", ref("target")}},
+			[]string{"spec", "target", "kubeconfigSecretRef", "key"}, "kubeconfig"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			object := apply(t, parse(t, "default", test.sample), test.changes...)
@@ -80,6 +85,8 @@ func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 	get(t, healthCheck, &check)
 	var pool machinistv1.MachineSet
 	get(t, set, &pool)
+	var process machinistv1.Provider
+	get(t, manifests.Provider, &process, change{"metadata/name", "stored"})
 	var bare machinistv1.MachineDeployment
 
 	persistedTimeouts, bareTimeouts := persisted.Spec.Template.Spec.Timeouts, machinistv1.MachineTimeouts{}
@@ -98,13 +105,15 @@ func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 			bare.Spec.Strategy.MaxUnavailableOrDefault()},
 		"inPlace": {*persisted.Spec.Strategy.InPlace.MaxUnavailable,
 			bare.Spec.Strategy.InPlaceMaxUnavailableOrDefault()},
-		"orchestration":        {persisted.Spec.Strategy.InPlace.Orchestration, bare.Spec.Strategy.OrchestrationOrDefault()},
-		"revisionHistoryLimit": {*persisted.Spec.RevisionHistoryLimit, bare.RevisionHistoryLimitOrDefault()},
-		"progressDeadline":     {persisted.Spec.ProgressDeadline.Duration, bare.ProgressDeadlineOrDefault()},
-		"maxInFlight":          {*persisted.Spec.Remediation.MaxInFlight, bare.Spec.Remediation.MaxInFlightOrDefault()},
-		"maxUnhealthy":         {*check.Spec.MaxUnhealthy, new(machinistv1.MachineHealthCheck).MaxUnhealthyOrDefault()},
-		"remediation":          {check.Spec.Remediation.Type, machinistv1.HealthCheckRemediation{}.TypeOrDefault()},
-		"key":                  {machinistv1.DefaultUserDataKey, machinistv1.UserDataRef{}.KeyOrDefault()},
+		"orchestration":         {persisted.Spec.Strategy.InPlace.Orchestration, bare.Spec.Strategy.OrchestrationOrDefault()},
+		"revisionHistoryLimit":  {*persisted.Spec.RevisionHistoryLimit, bare.RevisionHistoryLimitOrDefault()},
+		"progressDeadline":      {persisted.Spec.ProgressDeadline.Duration, bare.ProgressDeadlineOrDefault()},
+		"maxInFlight":           {*persisted.Spec.Remediation.MaxInFlight, bare.Spec.Remediation.MaxInFlightOrDefault()},
+		"maxUnhealthy":          {*check.Spec.MaxUnhealthy, new(machinistv1.MachineHealthCheck).MaxUnhealthyOrDefault()},
+		"remediation":           {check.Spec.Remediation.Type, machinistv1.HealthCheckRemediation{}.TypeOrDefault()},
+		"replicas of a process": {*process.Spec.Replicas, new(machinistv1.Provider).ReplicasOrDefault()},
+		"key of a kubeconfig":   {machinistv1.DefaultKubeconfigKey, machinistv1.KubeconfigRef{}.KeyOrDefault()},
+		"key":                   {machinistv1.DefaultUserDataKey, machinistv1.UserDataRef{}.KeyOrDefault()},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: the API server says %v, Go says %v", name, pair[0], pair[1])
@@ -179,8 +188,14 @@ func TestColumns(t *testing.T) {
 			"Paused", "Revision", "Class", "Version", "Progressing"},
 		"machinehealthchecks": {"Name", "Expected", "Healthy", "Max-Unhealthy", "Allowed", "Age", "|",
 			"Remediation", "Reason"},
+		"providers": {"Name", "Type", "Version", "Available", "Progressing", "Degraded", "Age", "|", "Process",
+			"Desired", "Reason"},
 	} {
-		table := tableOf(t, namespace, plural)
+		in := namespace
+		if plural == "providers" {
+			in = ""
+		}
+		table := tableOf(t, in, plural)
 		var narrow, wide []string
 		for _, column := range table.ColumnDefinitions {
 			if column.Priority == 0 {

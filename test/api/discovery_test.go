@@ -29,10 +29,10 @@ func TestShortNamesAndCategory(t *testing.T) {
 	}
 	for plural, short := range map[string]string{
 		"machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
-		"machinehealthchecks": "mhc",
+		"machinehealthchecks": "mhc", "providers": "mp",
 	} {
 		r := found[plural]
-		if !slices.Contains(r.ShortNames, short) || !slices.Contains(r.Categories, "machinist") || !r.Namespaced {
+		if !slices.Contains(r.ShortNames, short) || !slices.Contains(r.Categories, "machinist") || r.Namespaced == (plural == "providers") {
 			t.Errorf("%s: short names %v, categories %v, namespaced %t", plural, r.ShortNames, r.Categories, r.Namespaced)
 		}
 		if _, ok := found[plural+"/status"]; !ok {

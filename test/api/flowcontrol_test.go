@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -114,7 +114,7 @@ func TestTheShareLeavesMostToOthers(t *testing.T) {
 	for _, level := range list.Items {
 		if l := level.Spec.Limited; l != nil && l.NominalConcurrencyShares != nil {
 			all += *l.NominalConcurrencyShares
-			if level.Name == config.FlowControl()[0].GetName() {
+			if level.Name == manifests.FlowControl()[0].GetName() {
 				ours = *l.NominalConcurrencyShares
 			}
 		}

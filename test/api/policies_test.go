@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -173,7 +173,7 @@ func await(t *testing.T, what string, done func() bool) {
 // Rule: restricted-node-labels.
 func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 	namespace, c := env.Namespace(t), env.Client(t)
-	for _, o := range config.OptionalPolicies() {
+	for _, o := range manifests.OptionalPolicies() {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}

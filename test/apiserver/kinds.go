@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 )
 
 // kind is what the server knows of one kind of objects. It is immutable.
@@ -140,14 +141,16 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		"MachineClass":       of(func(l *v1beta1.MachineClassList) *[]v1beta1.MachineClass { return &l.Items }),
 		"MachineDeployment":  of(func(l *v1beta1.MachineDeploymentList) *[]v1beta1.MachineDeployment { return &l.Items }),
 		"MachineHealthCheck": of(func(l *v1beta1.MachineHealthCheckList) *[]v1beta1.MachineHealthCheck { return &l.Items }),
+		"Provider":           of(func(l *v1beta1.ProviderList) *[]v1beta1.Provider { return &l.Items }),
 		"MachineSet":         of(func(l *v1beta1.MachineSetList) *[]v1beta1.MachineSet { return &l.Items }),
 	}
-	for _, crd := range config.CRDs() {
+	for _, crd := range manifests.CRDs() {
 		shape, ok := custom[crd.Spec.Names.Kind]
 		if !ok {
 			panic(fmt.Sprintf("no Go type is known for the CustomResourceDefinition %s", crd.Name))
 		}
-		add(v1beta1.GroupVersion, crd.Spec.Names.Plural, true, shape, newCustomStrategy(crd))
+		namespaced := crd.Spec.Scope == apiextensionsv1.NamespaceScoped
+		add(v1beta1.GroupVersion, crd.Spec.Names.Plural, namespaced, shape, newCustomStrategy(crd))
 	}
 	core := corev1.SchemeGroupVersion
 	add(core, "nodes", false, of(func(l *corev1.NodeList) *[]corev1.Node { return &l.Items }), newNodeStrategy())

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/env"
@@ -95,7 +95,7 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 	m.quick()
 	m.fleet(3, nil)
 	before := m.running(3)
-	for _, crd := range config.CRDs() {
+	for _, crd := range manifests.CRDs() {
 		if err := m.extensions().Delete(context.Background(), crd); err == nil ||
 			!strings.Contains(err.Error(), v1beta1.AnnotationAllowDeletion) {
 			t.Errorf("delete %s: %v, want a rejection that names the annotation", crd.Name, err)
@@ -148,10 +148,10 @@ func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 	}
 
 	extensions := m.extensions()
-	at := slices.IndexFunc(config.CRDs(), func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	at := slices.IndexFunc(manifests.CRDs(), func(crd *apiextensionsv1.CustomResourceDefinition) bool {
 		return crd.Spec.Names.Kind == "Machine"
 	})
-	crd := config.CRDs()[at]
+	crd := manifests.CRDs()[at]
 	allow := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1beta1.AnnotationAllowDeletion)
 	if err := extensions.Patch(ctx, crd.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(allow))); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 		err := extensions.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
 		return apierrors.IsNotFound(err), fmt.Sprintf("%d machines, %v", len(list.Items), err)
 	})
-	if err := extensions.Create(ctx, config.CRDs()[at]); err != nil {
+	if err := extensions.Create(ctx, manifests.CRDs()[at]); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the kind is served again", func() (bool, string) {

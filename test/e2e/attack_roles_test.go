@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/stack"
 )
 
@@ -28,7 +28,7 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 	m.quick()
 	m.fleet(1, nil)
 	m.running(1)
-	thief := m.asThief(config.ProviderControl, config.ProviderTarget)
+	thief := m.asThief(manifests.ProviderControl, manifests.ProviderTarget)
 	ctx := context.Background()
 	inSystem := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}
@@ -110,12 +110,12 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 }
 
 // asThief returns a client of somebody who has roles of ours and is in the group of our processes, but is none of them.
-func (m *machinist) asThief(roles ...config.Role) client.Client {
+func (m *machinist) asThief(roles ...manifests.Role) client.Client {
 	m.t.Helper()
 	const name = "thief"
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
 	for _, role := range roles {
-		for _, object := range role.Objects() {
+		for _, object := range role.For("sim", "") {
 			meta := metav1.ObjectMeta{Name: name + "-" + object.GetName(), Namespace: object.GetNamespace()}
 			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.GetName()}
 			var binding client.Object = &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}

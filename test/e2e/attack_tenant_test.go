@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/test/env"
 )
@@ -46,7 +46,7 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 		!strings.Contains(err.Error(), "spec.template.metadata.labels[machinist.dev/provider]") {
 		t.Fatalf("the policy answered %v", err)
 	}
-	for _, admission := range append([]client.Object{config.ManagerWebhook()}, config.Policies()...) {
+	for _, admission := range append([]client.Object{manifests.ManagerWebhook("")}, manifests.Policies()...) {
 		if err := m.control.Delete(ctx, admission); err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/examples"
+	rendered "machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud/driver"
 	"machinist.dev/machinist/test/env"
@@ -206,7 +206,7 @@ func (b *badInput) requireRejection(bad manifests.Bad, err error) {
 func (b *badInput) allowConnections() {
 	b.t.Helper()
 	ctx := context.Background()
-	guards := append([]client.Object{config.ManagerWebhook(), config.ProviderWebhook(driver.Name)}, config.Policies()...)
+	guards := append([]client.Object{rendered.ManagerWebhook(""), rendered.ProviderWebhook(driver.Name, "")}, rendered.Policies()...)
 	for _, admission := range guards {
 		if err := b.control.Delete(ctx, admission); err != nil {
 			b.t.Fatalf("delete %T %s: %v", admission, admission.GetName(), err)

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/stack"
 )
 
@@ -106,7 +106,7 @@ func newAccount(t *testing.T, c client.Client, name string, reads bool) {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
-				Name: config.MetricsReader.Objects()[0].GetName()},
+				Name: manifests.MetricsReader.For("", "")[0].GetName()},
 		})
 	}
 	for _, o := range objects {

@@ -7,17 +7,17 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	"machinist.dev/machinist/config"
+	rendered "machinist.dev/machinist/internal/manifests"
 )
 
 // wrongTypes puts into each field of each kind, one at a time, what is of another type.
 func wrongTypes() []Bad {
 	samples := map[string]string{
 		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment,
-		"MachineHealthCheck": HealthCheck,
+		"MachineHealthCheck": HealthCheck, "Provider": Provider,
 	}
 	var all []Bad
-	for _, crd := range config.CRDs() {
+	for _, crd := range rendered.CRDs() {
 		kind := crd.Spec.Names.Kind
 		eachField("spec", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"], func(path string, value any) {
 			field := strings.ReplaceAll(path, "/", ".")

@@ -67,24 +67,33 @@ spec:
   unhealthyNodeConditions:
     - {type: Ready, status: Unknown, timeout: 5m}
 `
+	Provider = `
+apiVersion: machinist.dev/v1beta1
+kind: Provider
+metadata: {name: sim}
+spec:
+  type: sim
+`
 )
 
 // Samples returns the smallest valid object of each kind and form, in the order in which to create them.
 func Samples() []string {
-	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck}
+	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Provider}
 }
 
 // Changes are parts of an object in another state, by their paths. The parts of a path are separated by slashes; a
 // slash within one is written ~1. A value may be of any type that JSON has a form for; nil removes the part.
 type Changes map[string]any
 
-// Parse reads a sample and puts it into a namespace.
+// Parse reads a sample and puts it into a namespace, unless its kind is in none.
 func Parse(namespace, sample string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(sample), &object.Object); err != nil {
 		return nil, fmt.Errorf("parse the sample: %w", err)
 	}
-	object.SetNamespace(namespace)
+	if object.GetKind() != "Provider" {
+		object.SetNamespace(namespace)
+	}
 	return object, nil
 }
 

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -59,7 +59,7 @@ func made(t *testing.T, life time.Duration) (authority *rotator.KeyPairArtifacts
 func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
 	ctx, c, ns := t.Context(), env.Client(t), env.Namespace(t)
 	one, two := freeAddress(t), freeAddress(t)
-	configuration := at(config.ManagerWebhook(), one)
+	configuration := manifests.ManagerWebhook(at(one))
 	installed(t, configuration)
 	serve(t, core, true, asCore, "--webhook-bind-address="+one)
 	serve(t, core, false, asCore, "--webhook-bind-address="+two)
@@ -120,7 +120,7 @@ func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
 		return asked(t, c, ns)
 	})
 	must(t, "delete the configuration", c.Delete(ctx, configuration.DeepCopy()))
-	must(t, "install it again", install.Webhooks(ctx, env.Config(), configuration))
+	must(t, "install it again", install.Apply(ctx, env.Config(), configuration))
 	eventually(t, "the webhook that came later is asked", func() error { return asked(t, c, ns) })
 }
 
@@ -131,7 +131,7 @@ func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
 func TestACertificateThatOthersKeepIsPresented(t *testing.T) {
 	c, ns, folder := env.Client(t), env.Namespace(t), t.TempDir()
 	address := freeAddress(t)
-	configuration := at(config.ManagerWebhook(), address)
+	configuration := manifests.ManagerWebhook(at(address))
 	var bundle []byte
 	write := func() []byte {
 		authority, cert, key := made(t, time.Hour)

@@ -28,7 +28,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	admissionwebhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/install"
@@ -73,7 +72,7 @@ func installed(t *testing.T, configurations ...*admissionv1.ValidatingWebhookCon
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
-	must(t, "install the webhooks", install.Webhooks(t.Context(), env.Config(), configurations...))
+	must(t, "install the webhooks", install.Apply(t.Context(), env.Config(), configurations...))
 	t.Cleanup(func() {
 		for _, configuration := range configurations {
 			if err := c.Delete(context.Background(), configuration); err != nil {
@@ -87,10 +86,10 @@ func installed(t *testing.T, configurations ...*admissionv1.ValidatingWebhookCon
 	})
 }
 
-// at returns a webhook at an address.
-func at(c *admissionv1.ValidatingWebhookConfiguration, address string) *admissionv1.ValidatingWebhookConfiguration {
+// at returns the URL at which API servers reach an address.
+func at(address string) string {
 	_, port, _ := net.SplitHostPort(address)
-	return config.At(c, "https://localhost:"+port)
+	return "https://localhost:" + port
 }
 
 func freeAddress(t *testing.T) string {

@@ -18,8 +18,8 @@ import (
 	admissionwebhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/admission"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
 )
@@ -96,7 +96,7 @@ func check(namespace, name string, status corev1.ConditionStatus) *v1beta1.Machi
 // Rules: manager-webhook-refuses, provider-webhook-refuses, unwise-is-warned.
 func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 	one, two := freeAddress(t), freeAddress(t)
-	installed(t, at(config.ManagerWebhook(), one), at(config.ProviderWebhook("sim"), two))
+	installed(t, manifests.ManagerWebhook(at(one)), manifests.ProviderWebhook("sim", at(two)))
 	serve(t, core, true, asCore, "--webhook-bind-address="+one)
 	serve(t, sim, true, asProvider, "--webhook-bind-address="+two)
 	ns := env.Namespace(t)
@@ -201,7 +201,7 @@ func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 		must(t, "create", c.Create(ctx, o))
 	}
 	noOne := freeAddress(t)
-	installed(t, at(config.ManagerWebhook(), noOne), at(config.ProviderWebhook("sim"), noOne))
+	installed(t, manifests.ManagerWebhook(at(noOne)), manifests.ProviderWebhook("sim", at(noOne)))
 	refused := func(err error) error {
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			return fmt.Errorf("got %w, want that nobody could be asked", err)

@@ -72,6 +72,6 @@ func deletionMeanings() map[string]Meaning {
 			v1beta1.ReasonPausedByAnnotation: {Explanation: "Its deletion is paused by an annotation.",
 			Ends: "It goes on when the annotation is gone.", Do: "kubectl annotate ma NAME " + v1beta1.AnnotationPaused + "- " +
 				v1beta1.AnnotationClusterAPIPaused + "-"},
-		ReasonInUse: {Explanation: "It is being deleted, and machines still use it.", Ends: "It goes when no machine does."},
+		v1beta1.ReasonInUse: {Explanation: "It is being deleted, and machines still need it.", Ends: "It goes when no machine does."},
 	}
 }

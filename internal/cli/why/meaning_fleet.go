@@ -2,9 +2,6 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// ReasonInUse is one of classes, beside those of the API.
-const ReasonInUse = "InUse"
-
 // fleetMeanings are the reasons of sets and deployments.
 func fleetMeanings() map[string]Meaning {
 	return map[string]Meaning{

@@ -1,7 +1,6 @@
 package driver_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/permissions"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"
@@ -100,16 +100,39 @@ func TestTheExamplesAreTaken(t *testing.T) {
 	}
 }
 
-// role is the one of the page.
-func role(t *testing.T) []string {
+// permissionsOf returns what the provider says that it has to be allowed.
+func permissionsOf(t *testing.T) *permissions.Needs {
 	t.Helper()
-	_, text, _ := strings.Cut(page(t), "```json\n")
-	text, _, _ = strings.Cut(text, "```")
-	var r struct{ Actions []string }
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
+	text, err := os.ReadFile("../permissions.yaml")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Actions
+	needs, err := permissions.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return needs
+}
+
+// The page shows the role that `machinist provider permissions azure` prints, and the actions that fields need.
+func TestThePageHasTheRole(t *testing.T) {
+	needs := permissionsOf(t)
+	_, text, _ := strings.Cut(page(t), "```json\n")
+	text, _, _ = strings.Cut(text, "```")
+	document, err := needs.AzureDocument(needs.Actions,
+		permissions.AzureScope{Subscription: "00000000-0000-4000-8000-000000000002"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != string(document) {
+		t.Errorf("the page has\n%s\nand the file\n%s", text, document)
+	}
+	for _, optional := range needs.Optional {
+		row := fmt.Sprintf("| `%s` | `%s` |", strings.Join(optional.Actions, "`, `"), optional.Field)
+		if !strings.Contains(page(t), row+"\n") {
+			t.Errorf("the page has no row %s", row)
+		}
+	}
 }
 
 // life takes a machine through all that the provider does for one, with a role, and returns the first error.
@@ -172,14 +195,14 @@ func until(c *cloud, ask func() (bool, error)) (err error) {
 	return err
 }
 
-// The role of the page is enough, and nothing of it is too much.
-func TestTheRoleOfThePageIsWhatIsNeeded(t *testing.T) {
-	actions := role(t)
+// The actions of the file are enough, and nothing of them is too much.
+func TestThePermissionsAreWhatIsNeeded(t *testing.T) {
+	actions := permissionsOf(t).Actions
 	if len(actions) < 10 {
-		t.Fatalf("the page's role has the actions %v", actions)
+		t.Fatalf("the file has the actions %v", actions)
 	}
 	if err := life(t, actions); err != nil {
-		t.Errorf("with the page's role: %v", err)
+		t.Errorf("with the actions of the file: %v", err)
 	}
 	for i, action := range actions {
 		if action == "Microsoft.Compute/locations/operations/read" {

@@ -21,7 +21,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 )
 
 // kind is a kind of the API group with all that the API server needs to judge an object of it.
@@ -41,7 +41,7 @@ func loadKinds(t testing.TB) []kind {
 		t.Fatal(err)
 	}
 	var kinds []kind
-	for _, crd := range config.CRDs() {
+	for _, crd := range manifests.CRDs() {
 		k := kind{
 			name:   crd.Spec.Names.Kind,
 			goType: scheme.AllKnownTypes()[machinistv1.GroupVersion.WithKind(crd.Spec.Names.Kind)],

@@ -12,12 +12,12 @@ import (
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 )
 
 // The cost of the rules is part of what is checked here.
 func TestTheAPIServerAcceptsTheCRDs(t *testing.T) {
-	for _, crd := range config.CRDs() {
+	for _, crd := range manifests.CRDs() {
 		t.Run(crd.Spec.Names.Kind, func(t *testing.T) {
 			apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
 			apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)

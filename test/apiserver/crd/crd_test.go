@@ -8,7 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/manifests"
 )
 
 // rulesOf calls visit for each schema of the CustomResourceDefinitions that has rules.
@@ -28,7 +28,7 @@ func rulesOf(visit func(kind string, schema *apiextensionsv1.JSONSchemaProps, ro
 			walk(kind, schema.AdditionalProperties.Schema, false)
 		}
 	}
-	for _, crd := range config.CRDs() {
+	for _, crd := range manifests.CRDs() {
 		walk(crd.Spec.Names.Kind, crd.Spec.Versions[0].Schema.OpenAPIV3Schema, true)
 	}
 }

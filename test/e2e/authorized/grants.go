@@ -12,13 +12,13 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/internal/manifests"
 )
 
 // Grant is the smallest part of a role: one verb on one resource.
 type Grant struct {
-	Role      config.Role
+	Role      manifests.Role
 	Namespace string // where it holds; "" is everywhere
 	Verb      string
 	Group     string
@@ -74,7 +74,7 @@ func (g Grant) precise() int {
 }
 
 // of returns the grants of a role, whose cluster-wide ones are bound within a namespace only, if one is given.
-func of(role config.Role, within string) ([]Grant, error) {
+func of(role manifests.Role, within string) ([]Grant, error) {
 	var grants []Grant
 	for _, object := range role.For("sim", within) {
 		var rules []rbacv1.PolicyRule

@@ -12,17 +12,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/internal/manifests"
 )
 
 var (
-	control = Grant{Role: config.ProviderControl, Verb: "get", Resource: "secrets"}
-	tokens  = Grant{Role: config.ProviderTarget, Namespace: "kube-system", Verb: "get", Resource: "secrets"}
-	evict   = Grant{Role: config.ProviderTarget, Verb: "create", Resource: "pods/eviction"}
-	record  = Grant{Role: config.ManagerControl, Namespace: "machinist-system", Verb: "get", Resource: "configmaps",
+	control = Grant{Role: manifests.ProviderControl, Verb: "get", Resource: "secrets"}
+	tokens  = Grant{Role: manifests.ProviderTarget, Namespace: "kube-system", Verb: "get", Resource: "secrets"}
+	evict   = Grant{Role: manifests.ProviderTarget, Verb: "create", Resource: "pods/eviction"}
+	record  = Grant{Role: manifests.ManagerControl, Namespace: "machinist-system", Verb: "get", Resource: "configmaps",
 		Name: "id"}
-	inside = Grant{Role: config.ProviderControl, Verb: "get", Resource: "secrets", within: "inside"}
+	inside = Grant{Role: manifests.ProviderControl, Verb: "get", Resource: "secrets", within: "inside"}
 	all    = []Grant{control, tokens, evict, record}
 )
 
@@ -100,7 +100,7 @@ func TestJudge(t *testing.T) {
 // Rule: roles-are-minimal.
 func TestANeedlessVerbIsFound(t *testing.T) {
 	folder := t.TempDir()
-	needless := Grant{Role: config.ProviderTarget, Verb: "delete", Resource: "persistentvolumes"}
+	needless := Grant{Role: manifests.ProviderTarget, Verb: "delete", Resource: "persistentvolumes"}
 	for _, lines := range [][]string{{control.String(), tokens.String()}, {evict.String()}} {
 		if err := write(folder, lines); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 // Rule: roles-are-minimal.
 func TestRolesAreAboutCertainVerbsOfCertainResources(t *testing.T) {
 	for _, p := range processes() {
-		for _, role := range []config.Role{p.control, p.target} {
+		for _, role := range []manifests.Role{p.control, p.target} {
 			if grants, err := of(role, ""); err != nil || len(grants) == 0 {
 				t.Errorf("%s: %d grants, %v", role, len(grants), err)
 			}

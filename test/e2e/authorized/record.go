@@ -8,21 +8,21 @@ import (
 	"slices"
 	"strings"
 
-	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/stack"
 )
 
 // process is one of ours: who it is to the API servers, and what it may do there.
 type process struct {
 	user            string
-	control, target config.Role
+	control, target manifests.Role
 }
 
 func processes() []process {
 	return []process{
-		{stack.Manager, config.ManagerControl, config.ManagerTarget},
-		{stack.Provider, config.ProviderControl, config.ProviderTarget},
+		{stack.Manager, manifests.ManagerControl, manifests.ManagerTarget},
+		{stack.Provider, manifests.ProviderControl, manifests.ProviderTarget},
 	}
 }
 
@@ -43,7 +43,7 @@ func Record(folder string, c Clusters) error {
 			var grants []Grant
 			for _, r := range []struct {
 				log, within string
-				role        config.Role
+				role        manifests.Role
 			}{{c.Control, c.Namespace, p.control}, {c.Target, "", p.target}} {
 				if r.log != path {
 					continue
@@ -99,7 +99,7 @@ func write(folder string, lines []string) error {
 func Unused(folder string) error {
 	var grants []Grant
 	for _, p := range processes() {
-		for _, role := range []config.Role{p.control, p.target} {
+		for _, role := range []manifests.Role{p.control, p.target} {
 			g, err := of(role, "")
 			if err != nil {
 				return err

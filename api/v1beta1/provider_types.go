@@ -1,0 +1,309 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	// ProviderTypeAuto is the spec.type of a Provider whose type is detected from the Nodes' provider IDs.
+	ProviderTypeAuto = "Auto"
+
+	// DefaultProviderReplicas is the number of replicas of a provider process unless spec.replicas says another.
+	DefaultProviderReplicas = 2
+
+	// DefaultKubeconfigKey is the key of a kubeconfig in its Secret unless the reference names another.
+	DefaultKubeconfigKey = "kubeconfig"
+
+	// MaxProviderNameLength is the longest name of a Provider. It becomes the value of a label.
+	MaxProviderNameLength = 63
+)
+
+// ProviderSpec says which provider process runs, and with what.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type is immutable: make another Provider, and delete this one when no Machine needs it",fieldPath=".type"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Auto' || !has(self.target) || !(has(self.target.kubeconfigSecretRef) || has(self.target.none) && self.target.none)",message="Auto detects the type from the Nodes of the cluster that the operator runs in, and target says that the machines join another one or none: name the type",fieldPath=".type"
+type ProviderSpec struct {
+	// type is the name of the provider, a DNS label such as azure or sim, or Auto: then it is detected from the
+	// provider IDs of the Nodes. A type that does not come with Machinist needs image.repository. Immutable.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=44
+	// +kubebuilder:validation:Pattern=`^(Auto|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`
+	Type string `json:"type"`
+
+	// image of the provider process. Without it the process is that of the operator's own version.
+	// +optional
+	Image ProviderImage `json:"image,omitzero"`
+
+	// replicas of the process. One of them leads, the others wait for its end. With 0 nothing runs, and the machines are
+	// left as they are. Defaults to 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// control says how the process reaches the control cluster, which holds the Machines. Without it that is the cluster
+	// of this Provider, by the process's service account.
+	// +optional
+	Control ProviderControl `json:"control,omitzero"`
+
+	// target says how the process reaches the target cluster, in which the machines become Nodes. Without it that is the
+	// cluster of this Provider, by the process's service account.
+	// +optional
+	Target ProviderTarget `json:"target,omitzero"`
+
+	// watchNamespace is the only namespace of the control cluster whose Machines are served. Empty means all.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	WatchNamespace string `json:"watchNamespace,omitempty"`
+
+	// extraArgs are further flags of the process, such as --max-in-flight-creates=20 or the provider's own. Flags that
+	// follow from other fields are refused.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=3
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:Pattern=`^--[a-z0-9]`
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^--(control-kubeconfig|target-kubeconfig|namespace|leader-elect|leader-election-namespace)(=.*)?$'))",message="set spec.control, spec.target and spec.watchNamespace instead of their flags; the operator sets those of leader election"
+	ExtraArgs []string `json:"extraArgs,omitempty"`
+
+	// values are further values of the chart machinist-provider, such as resources or tolerations. The other fields
+	// of this spec win over them. A value that the chart does not know is refused with its path.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Values *runtime.RawExtension `json:"values,omitempty"`
+}
+
+// ProviderImage names the image of a provider process.
+type ProviderImage struct {
+	// registry that the image is pulled from, such as registry.example.com/machinist. Defaults to that of Machinist's
+	// images.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`
+	Registry string `json:"registry,omitempty"`
+
+	// repository in the registry. Defaults to machinist-provider-<type>.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`
+	Repository string `json:"repository,omitempty"`
+
+	// tag of the image. Defaults to the version of the operator.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][-A-Za-z0-9._]*$`
+	Tag string `json:"tag,omitempty"`
+
+	// digest of the image, such as sha256:<64 hexadecimal digits>. It wins over the tag.
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	// +kubebuilder:validation:Pattern=`^sha256:[a-f0-9]{64}$`
+	Digest string `json:"digest,omitempty"`
+
+	// pullPolicy says when the kubelet pulls the image: Always, IfNotPresent or Never. Defaults to IfNotPresent.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	PullPolicy corev1.PullPolicy `json:"pullPolicy,omitempty"`
+
+	// pullSecrets are Secrets in the operator's namespace with credentials for the registry.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	PullSecrets []LocalRef `json:"pullSecrets,omitempty"`
+}
+
+// ProviderControl says how a provider process reaches the control cluster.
+type ProviderControl struct {
+	// kubeconfigSecretRef names the Secret, in the operator's namespace, with the kubeconfig of the control cluster.
+	// +optional
+	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
+}
+
+// ProviderTarget says how a provider process reaches the target cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.kubeconfigSecretRef) && has(self.none) && self.none)",message="there is either no target cluster or a kubeconfig of it: remove none or kubeconfigSecretRef",fieldPath=".none"
+type ProviderTarget struct {
+	// kubeconfigSecretRef names the Secret, in the operator's namespace, with the kubeconfig of the target cluster.
+	// +optional
+	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
+
+	// none says that the machines become Nodes of no cluster.
+	// +optional
+	None bool `json:"none,omitempty"`
+}
+
+// KubeconfigRef names a Secret with a kubeconfig, in the namespace of the operator.
+type KubeconfigRef struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+
+	// key of the kubeconfig in the Secret's data. Defaults to kubeconfig.
+	// +optional
+	// +kubebuilder:default=kubeconfig
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key,omitempty"`
+}
+
+// KeyOrDefault returns the key of the kubeconfig in the Secret, kubeconfig if the reference names no other.
+func (r KubeconfigRef) KeyOrDefault() string {
+	if r.Key == "" {
+		return DefaultKubeconfigKey
+	}
+	return r.Key
+}
+
+// ProviderStatus is what the operator installed and observed.
+type ProviderStatus struct {
+	// observedGeneration is the generation of the Provider that was last acted upon.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// type is the provider that is installed: spec.type, or the detected one. A detected type stays.
+	// +optional
+	// +kubebuilder:validation:MaxLength=44
+	Type string `json:"type,omitempty"`
+
+	// detected is what the Nodes showed when spec.type is Auto.
+	// +optional
+	Detected *DetectedPlatform `json:"detected,omitempty"`
+
+	// process is the name of the provider process, of its Deployment and of its service account.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Process string `json:"process,omitempty"`
+
+	// version that runs: the tag, or a part of the digest, of the ready pods' image; several while pods of several run.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Version string `json:"version,omitempty"`
+
+	// desiredVersion is the version that is being rolled out, or was.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	DesiredVersion string `json:"desiredVersion,omitempty"`
+
+	// installed are the objects that the operator made for this Provider and removes when they are not needed any more.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Installed []InstalledObject `json:"installed,omitempty"`
+
+	// conditions of the Provider: Available, Progressing, Degraded, and Deleting while it is being deleted.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DetectedPlatform is what the provider IDs of the Nodes showed.
+type DetectedPlatform struct {
+	// type is the provider that they belong to.
+	// +required
+	// +kubebuilder:validation:MaxLength=44
+	Type string `json:"type"`
+
+	// nodes is the number of Nodes with a provider ID of that type when it was detected.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Nodes int32 `json:"nodes"`
+
+	// totalNodes is the number of all Nodes at that time.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	TotalNodes int32 `json:"totalNodes"`
+}
+
+// InstalledObject names an object that the operator made.
+type InstalledObject struct {
+	// apiVersion of the object.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind of the object.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// namespace of the object, empty if its kind has none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// Provider says that a provider process runs in the cluster: machinist-operator installs it, keeps it as declared and
+// removes it. It stays until no Machine and no MachineClass in use needs the process.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=providers,scope=Cluster,shortName=mp,categories=machinist
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters: it becomes the value of a label"
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
+// +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Process",type=string,priority=1,JSONPath=`.status.process`
+// +kubebuilder:printcolumn:name="Desired",type=string,priority=1,JSONPath=`.status.desiredVersion`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
+type Provider struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which provider process runs, and with what.
+	// +required
+	Spec ProviderSpec `json:"spec"`
+
+	// status is what the operator installed and observed.
+	// +optional
+	Status ProviderStatus `json:"status,omitempty"`
+}
+
+// GetConditions returns the conditions of the Provider.
+func (p *Provider) GetConditions() []metav1.Condition { return p.Status.Conditions }
+
+// SetConditions replaces the conditions of the Provider.
+func (p *Provider) SetConditions(conditions []metav1.Condition) { p.Status.Conditions = conditions }
+
+// ReplicasOrDefault returns the number of replicas of the process, 2 if unset.
+func (p *Provider) ReplicasOrDefault() int32 {
+	if p.Spec.Replicas == nil {
+		return DefaultProviderReplicas
+	}
+	return *p.Spec.Replicas
+}
+
+// ProviderList is a list of Providers.
+//
+// +kubebuilder:object:root=true
+type ProviderList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Provider `json:"items"`
+}

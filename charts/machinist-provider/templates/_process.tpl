@@ -1,0 +1,438 @@
+{{- /*
+What the charts of all processes share: labels, image, flags, Deployment, bindings of the roles. Each template takes a
+dict:
+  root       the chart's top-level scope
+  name       the process, such as machinist-manager
+  component  its short name, a label
+  values     the settings of its Deployment
+This file is kept in charts/machinist; make generate copies it to the other charts.
+*/ -}}
+
+{{- define "machinist.selector" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
+{{- define "machinist.labels" -}}
+{{ include "machinist.selector" . }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/part-of: machinist
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* Names of cluster-wide objects differ between installations for one namespace each. */ -}}
+{{- define "machinist.suffix" -}}
+{{- with .root.Values.watchNamespace }}-{{ . }}{{ end }}
+{{- end }}
+
+{{- define "machinist.image" -}}
+{{- $image := mergeOverwrite (deepCopy .root.Values.image) (.values.image | default dict) -}}
+{{- $repository := $image.repository | default .name -}}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- /* The values that depend on each other, checked where the schema cannot: each message names a value. */ -}}
+{{- define "machinist.check" -}}
+{{- $v := .root.Values -}}
+{{- if and $v.watchNamespace (not $v.clusterID) -}}
+{{- fail (printf "clusterID is not set: with watchNamespace=%s the processes may not read the namespace kube-system, whose UID is its default; choose one that never changes, such as %s" $v.watchNamespace $v.watchNamespace) -}}
+{{- end -}}
+{{- if and $v.watchNamespace $v.webhook.enabled (not $v.webhook.certSecret) -}}
+{{- fail (printf "webhook.certSecret is not set: with watchNamespace=%s the processes keep no certificate themselves; name a Secret with tls.crt and tls.key, or set webhook.enabled=false" $v.watchNamespace) -}}
+{{- end -}}
+{{- if and $v.metrics.serviceMonitor.enabled (not $v.metrics.enabled) -}}
+{{- fail "metrics.serviceMonitor.enabled is true and metrics.enabled is false: there would be nothing to scrape" -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Whether the release brings what belongs into a cluster, "control" or "target"; empty for no. */ -}}
+{{- define "machinist.installs" -}}
+{{- $given := index .root.Values.install .cluster -}}
+{{- $elsewhere := (index .root.Values .cluster).kubeconfigSecret.name -}}
+{{- $absent := and (eq .cluster "target") .root.Values.target.none -}}
+{{- if and (not $absent) (or (eq (toString $given) "true") (and (eq (toString $given) "auto") (not $elsewhere))) }}true{{ end -}}
+{{- end }}
+
+{{- define "machinist.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "machinist.labels" . | nindent 4 }}
+  {{- with .values.serviceAccount.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{- /* The flags that say where the two clusters are, and those that all processes have. */ -}}
+{{- define "machinist.flags" -}}
+- --control-kubeconfig={{ if .root.Values.control.kubeconfigSecret.name }}/etc/machinist/control/kubeconfig{{ else }}in-cluster{{ end }}
+- --target-kubeconfig={{ if .root.Values.target.none }}none{{ else if .root.Values.target.kubeconfigSecret.name }}/etc/machinist/target/kubeconfig{{ else }}in-cluster{{ end }}
+- --leader-election-namespace={{ .root.Release.Namespace }}
+{{- with .root.Values.watchNamespace }}
+- --namespace={{ . }}
+{{- end }}
+{{- with .root.Values.clusterID }}
+- --cluster-id={{ . }}
+{{- end }}
+- --log-level={{ .root.Values.log.level }}
+- --log-format={{ .root.Values.log.format }}
+- --metrics-bind-address={{ if .root.Values.metrics.enabled }}:8443{{ else }}0{{ end }}
+{{- if .root.Values.metrics.enabled }}
+- --metrics-secure={{ .root.Values.metrics.secure }}
+{{- end }}
+{{- if .root.Values.webhook.enabled }}
+- --webhook-bind-address=:9443
+{{- if .root.Values.webhook.certSecret }}
+- --webhook-cert-dir=/etc/machinist/webhook
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "machinist.deployment" -}}
+{{- $secrets := list -}}
+{{- $kubeconfigs := dict "control" .root.Values.control.kubeconfigSecret "target" .root.Values.target.kubeconfigSecret -}}
+{{- if .root.Values.target.none }}{{ $kubeconfigs = omit $kubeconfigs "target" }}{{ end -}}
+{{- range $cluster, $secret := $kubeconfigs }}
+{{- if $secret.name }}
+{{- $secrets = append $secrets (dict "name" $cluster "secret" $secret.name "key" $secret.key) }}
+{{- end }}
+{{- end }}
+{{- $certificate := and .root.Values.webhook.enabled .root.Values.webhook.certSecret -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "machinist.labels" . | nindent 4 }}
+spec:
+  replicas: {{ .values.replicas }}
+  revisionHistoryLimit: 3
+  selector:
+    matchLabels: {{- include "machinist.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "machinist.labels" . | nindent 8 }}
+        {{- with .values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        kubectl.kubernetes.io/default-container: {{ .name }}
+        {{- with .values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ .name }}
+      {{- with .root.Values.imagePullSecrets }}
+      imagePullSecrets: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        fsGroup: 65532
+        seccompProfile: {type: RuntimeDefault}
+      # More than --graceful-shutdown-timeout, with the preStop hook before it.
+      terminationGracePeriodSeconds: 30
+      {{- with .values.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.tolerations }}
+      tolerations: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if .values.affinity }}
+      affinity: {{- toYaml .values.affinity | nindent 8 }}
+      {{- else }}
+      affinity:
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              podAffinityTerm:
+                topologyKey: kubernetes.io/hostname
+                labelSelector:
+                  matchLabels: {{- include "machinist.selector" . | nindent 20 }}
+      {{- end }}
+      {{- with .values.topologySpreadConstraints }}
+      topologySpreadConstraints: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+        - name: {{ .name }}
+          image: {{ include "machinist.image" . }}
+          imagePullPolicy: {{ (.values.image | default dict).pullPolicy | default .root.Values.image.pullPolicy }}
+          args:
+            {{- include "machinist.flags" . | nindent 12 }}
+            {{- with .args }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+            {{- with .values.extraArgs }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          {{- with .values.env }}
+          env: {{- toYaml . | nindent 12 }}
+          {{- end }}
+          ports:
+            - {name: probes, containerPort: 8081}
+            {{- if .root.Values.metrics.enabled }}
+            - {name: metrics, containerPort: 8443}
+            {{- end }}
+            {{- if .root.Values.webhook.enabled }}
+            - {name: webhook, containerPort: 9443}
+            {{- end }}
+          livenessProbe:
+            httpGet: {path: /healthz, port: probes}
+            periodSeconds: 10
+          readinessProbe:
+            httpGet: {path: /readyz, port: probes}
+            periodSeconds: 5
+          {{- if .root.Values.webhook.enabled }}
+          # API servers learn that this pod's webhook goes before it does.
+          lifecycle: {preStop: {sleep: {seconds: 5}}}
+          {{- end }}
+          {{- with .values.resources }}
+          resources: {{- toYaml . | nindent 12 }}
+          {{- end }}
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities: {drop: [ALL]}
+          {{- if or $secrets $certificate .values.volumeMounts }}
+          volumeMounts:
+            {{- range $secrets }}
+            - {name: {{ .name }}-kubeconfig, mountPath: /etc/machinist/{{ .name }}, readOnly: true}
+            {{- end }}
+            {{- if $certificate }}
+            - {name: webhook-certificate, mountPath: /etc/machinist/webhook, readOnly: true}
+            {{- end }}
+            {{- with .values.volumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          {{- end }}
+      {{- if or $secrets $certificate .values.volumes }}
+      volumes:
+        {{- range $secrets }}
+        - name: {{ .name }}-kubeconfig
+          secret:
+            secretName: {{ .secret }}
+            items: [{key: {{ .key }}, path: kubeconfig}]
+        {{- end }}
+        {{- if $certificate }}
+        - {name: webhook-certificate, secret: {secretName: {{ .root.Values.webhook.certSecret }}}}
+        {{- end }}
+        {{- with .values.volumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- end }}
+{{- end }}
+
+{{- define "machinist.service" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "machinist.labels" . | nindent 4 }}
+spec:
+  selector: {{- include "machinist.selector" . | nindent 4 }}
+  ports:
+    {{- if .root.Values.webhook.enabled }}
+    - {name: webhook, port: 443, targetPort: webhook}
+    {{- end }}
+    {{- if .root.Values.metrics.enabled }}
+    - {name: metrics, port: 8443, targetPort: metrics}
+    {{- end }}
+{{- end }}
+
+{{- define "machinist.podDisruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "machinist.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels: {{- include "machinist.selector" . | nindent 6 }}
+{{- end }}
+
+{{- define "machinist.networkPolicy" -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "machinist.labels" . | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "machinist.selector" . | nindent 6 }}
+  policyTypes: [Ingress{{ if .root.Values.networkPolicy.egress }}, Egress{{ end }}]
+  ingress:
+    # Kubelets' probes, and API servers that call the webhook, come from addresses that no selector knows.
+    - ports:
+        - {protocol: TCP, port: probes}
+        {{- if .root.Values.webhook.enabled }}
+        - {protocol: TCP, port: webhook}
+        {{- end }}
+    {{- if .root.Values.metrics.enabled }}
+    - ports: [{protocol: TCP, port: metrics}]
+      {{- with .root.Values.networkPolicy.metricsFrom }}
+      from: {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- end }}
+  {{- with .root.Values.networkPolicy.egress }}
+  egress: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{- define "machinist.serviceMonitor" -}}
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "machinist.labels" . | nindent 4 }}
+    {{- with .root.Values.metrics.serviceMonitor.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  selector:
+    matchLabels: {{- include "machinist.selector" . | nindent 6 }}
+  endpoints:
+    - port: metrics
+      interval: {{ .root.Values.metrics.serviceMonitor.interval }}
+      {{- if .root.Values.metrics.secure }}
+      scheme: https
+      bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+      # The certificate is made by the process when it starts.
+      tlsConfig: {insecureSkipVerify: true}
+      {{- end }}
+{{- end }}
+
+{{- /* What runs in the cluster of the pods. */ -}}
+{{- define "machinist.workload" -}}
+{{ include "machinist.deployment" . }}
+---
+{{- if or .root.Values.webhook.enabled .root.Values.metrics.enabled }}
+{{ include "machinist.service" . }}
+---
+{{- end }}
+{{- if gt (int .values.replicas) 1 }}
+{{ include "machinist.podDisruptionBudget" . }}
+---
+{{- end }}
+{{- if .root.Values.networkPolicy.enabled }}
+{{ include "machinist.networkPolicy" . }}
+---
+{{- end }}
+{{- if and .root.Values.metrics.enabled .root.Values.metrics.serviceMonitor.enabled }}
+{{ include "machinist.serviceMonitor" . }}
+{{- end }}
+{{- end }}
+
+{{- /*
+The roles of a process in one cluster, from a generated file, with names and namespaces filled in, each with its binding.
+More keys of the dict: file, within (the one namespace in which a ClusterRole is bound, or ""), subjects (who gets the
+roles beside the ServiceAccount).
+*/ -}}
+{{- define "machinist.roles" -}}
+{{- $scope := . -}}
+{{- $text := .root.Files.Get .file | replace "machinist-system" .root.Release.Namespace -}}
+{{- $text = replace "machinist-provider-PROVIDER" .name $text -}}
+{{- range $document := regexSplit "(?m)^---$" $text -1 }}
+{{- $role := fromYaml $document }}
+{{- if $role }}
+{{- $labels := include "machinist.labels" $scope | fromYaml }}
+{{- $_ := set $role.metadata "labels" $labels }}
+{{- $_ := set $role.metadata "name" (print $role.metadata.name (include "machinist.suffix" $scope)) }}
+{{- range $rule := $role.rules }}
+{{- if and $rule.resourceNames (has "leases" $rule.resources) }}
+{{- $names := list }}
+{{- range $rule.resourceNames }}
+{{- $names = append $names (print . (include "machinist.suffix" $scope)) }}
+{{- end }}
+{{- $_ := set $rule "resourceNames" $names }}
+{{- end }}
+{{- end }}
+---
+{{ toYaml $role }}
+---
+{{- $within := $role.metadata.namespace | default $scope.within }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ if $within }}RoleBinding{{ else }}ClusterRoleBinding{{ end }}
+metadata:
+  name: {{ $role.metadata.name }}
+  {{- with $within }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- toYaml $labels | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ $role.kind }}
+  name: {{ $role.metadata.name }}
+subjects:
+  - {kind: ServiceAccount, name: {{ $scope.name }}, namespace: {{ $scope.root.Release.Namespace }}}
+  {{- with $scope.subjects }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* All roles of a process, by the clusters that the release is for. */ -}}
+{{- define "machinist.allRoles" -}}
+{{- $scope := dict "root" .root "name" .name "component" .component }}
+{{- $role := .role | default .component }}
+{{- if include "machinist.installs" (dict "root" .root "cluster" "control") }}
+{{- $_ := set $scope "file" (printf "files/rbac/%s-control.yaml" $role) }}
+{{- $_ := set $scope "within" .root.Values.watchNamespace }}
+{{- $_ := set $scope "subjects" .root.Values.rbac.controlSubjects }}
+{{- include "machinist.roles" $scope }}
+{{- if and .root.Values.watchNamespace .root.Values.metrics.enabled .root.Values.metrics.secure }}
+---
+# Who may read the metrics is asked by TokenReview and SubjectAccessReview, which belong to no namespace.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ .name }}{{ include "machinist.suffix" . }}-metrics
+  labels: {{- include "machinist.labels" . | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: system:auth-delegator}
+subjects:
+  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
+  {{- with .root.Values.rbac.controlSubjects }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- if include "machinist.installs" (dict "root" .root "cluster" "target") }}
+{{- $_ := set $scope "file" (printf "files/rbac/%s-target.yaml" $role) }}
+{{- $_ := set $scope "within" "" }}
+{{- $_ := set $scope "subjects" .root.Values.rbac.targetSubjects }}
+{{ include "machinist.roles" $scope }}
+{{- end }}
+{{- end }}
+
+{{- /* How API servers reach the webhook of a process. The process itself puts the caBundle there. */ -}}
+{{- define "machinist.webhookClient" -}}
+{{- if .root.Values.webhook.url -}}
+url: {{ trimSuffix "/" .root.Values.webhook.url }}/validate
+{{- else -}}
+service: {namespace: {{ .root.Release.Namespace }}, name: {{ .name }}, path: /validate}
+{{- end }}
+{{- end }}
+
+{{- define "machinist.webhookNamespaces" -}}
+{{- with .root.Values.watchNamespace -}}
+- {key: kubernetes.io/metadata.name, operator: In, values: [{{ . }}]}
+{{- else -}}
+- {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}
+{{- end }}
+{{- end }}

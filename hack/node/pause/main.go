@@ -1,0 +1,22 @@
+// Command pause is the first process of every pod: it has the pod's namespaces until it is asked to end, and waits for
+// processes whose parents have ended.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
+	for s := range signals {
+		if s != syscall.SIGCHLD {
+			return
+		}
+		for pid := 1; pid > 0; {
+			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil) // no child is no error here
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"machinist.dev/machinist/internal/permissions"
+)
+
+// ProviderCommand has the commands about providers. They ask no cluster.
+func ProviderCommand(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "provider",
+		Short: "Show what providers need",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(permissionsCommand(env))
+	return cmd
+}
+
+func permissionsCommand(env *Env) *cobra.Command {
+	var scope permissions.AzureScope
+	var fields []string
+	cmd := &cobra.Command{
+		Use:   "permissions PROVIDER",
+		Short: "Print what a provider must be allowed at its cloud, as the cloud's own role document",
+		Long: `Print what a provider must be allowed at its cloud, as the cloud's own role document.
+
+Providers: ` + strings.Join(permissions.Names(), ", ") + `. For azure it is a custom role with the
+actions that every class needs; --with adds those that a field of the providerSpec needs.`,
+		Example: `  # Make the role for the machines of one resource group
+  machinist provider permissions azure --subscription ID --resource-group machines |
+    az role definition create --role-definition @-
+
+  # For classes that join a scale set, too
+  machinist provider permissions azure --subscription ID --with scaleSetID`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: permissions.Names(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			needs, err := permissions.Of(args[0])
+			if err != nil {
+				return err
+			}
+			document, err := documentOf(cmd, needs, scope, fields)
+			if err != nil {
+				return err
+			}
+			_, err = env.Out.Write(document)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&scope.Subscription, "subscription", "", "azure: ID of the subscription that the role can be assigned in. Required")
+	flags.StringSliceVar(&scope.ResourceGroups, "resource-group", nil,
+		"azure: resource group that the role can be assigned in, instead of the whole subscription; may be repeated")
+	flags.StringVar(&scope.Name, "role-name", "", "azure: name of the role, unique in its tenant (default \"Machinist machines\")")
+	flags.StringSliceVar(&fields, "with", nil,
+		"field of the providerSpec that classes set and that needs further actions, or \"all\"; may be repeated")
+	return cmd
+}
+
+// documentOf returns the document of a provider's cloud.
+func documentOf(cmd *cobra.Command, needs *permissions.Needs, scope permissions.AzureScope, fields []string) ([]byte,
+	error) {
+	if needs.AzureRole == nil {
+		for _, flag := range []string{"subscription", "resource-group", "role-name", "with"} {
+			if cmd.Flags().Changed(flag) {
+				return nil, fmt.Errorf("--%s is for azure: the provider %s has no role document", flag, needs.Provider)
+			}
+		}
+		return []byte(needs.Note + "\n"), nil
+	}
+	if scope.Subscription == "" {
+		return nil, errors.New("--subscription is not set: give the ID of the subscription that the role can be assigned in")
+	}
+	actions, err := needs.With(fields...)
+	if err != nil {
+		return nil, fmt.Errorf("--with: %w", err)
+	}
+	return needs.AzureDocument(actions, scope)
+}

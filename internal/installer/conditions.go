@@ -1,0 +1,105 @@
+package installer
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// trouble is why a Provider cannot be brought to what its spec asks for.
+type trouble struct {
+	reason, message string
+	// waits says that this is no fault: it ends by itself.
+	waits bool
+	// after is when to check again, zero for not without an event.
+	after time.Duration
+}
+
+// applyFailed is the trouble of an error of the API server.
+func applyFailed(err error) *trouble {
+	return &trouble{reason: v1beta1.ReasonApplyFailed, message: bounded(err.Error())}
+}
+
+// conditionsOf returns the conditions of a Provider, and when to check again what no event reports.
+func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t *trouble,
+	p process) ([]metav1.Condition, time.Duration) {
+	condition := func(of string, is bool, reason, message string) metav1.Condition {
+		value := metav1.ConditionFalse
+		if is {
+			value = metav1.ConditionTrue
+		}
+		return metav1.Condition{Type: of, Status: value, Reason: reason, Message: bounded(message),
+			ObservedGeneration: provider.Generation}
+	}
+	available, after := availableOf(provider, p, condition)
+	const progressing, degraded = v1beta1.ConditionProgressing, v1beta1.ConditionDegraded
+	fine := condition(degraded, false, v1beta1.ReasonAsDesired, "")
+	prefix := ""
+	if status.Detected != nil {
+		prefix = detectedMessage(status.Detected) + ". "
+	}
+	switch {
+	case t != nil && t.waits:
+		return []metav1.Condition{available, condition(progressing, true, t.reason, t.message), fine},
+			soonest(after, t.after)
+	case t != nil:
+		return []metav1.Condition{available, condition(progressing, false, t.reason, t.message),
+			condition(degraded, true, t.reason, t.message)}, soonest(after, t.after)
+	case p.deployment == nil:
+		return []metav1.Condition{available, condition(progressing, true, v1beta1.ReasonRollingOut,
+			prefix+"The objects of the process are being made."), fine}, after
+	}
+	r := p.rollout()
+	progress := condition(progressing, !r.stands && !r.complete, r.reason, prefix+r.message)
+	if r.stands {
+		return []metav1.Condition{available, progress, condition(degraded, true, r.reason, r.message)}, after
+	}
+	return []metav1.Condition{available, progress, fine}, after
+}
+
+// availableOf returns the condition Available, and when to check again.
+func availableOf(provider *v1beta1.Provider, p process,
+	condition func(of string, is bool, reason, message string) metav1.Condition) (metav1.Condition, time.Duration) {
+	const available = v1beta1.ConditionAvailable
+	if p.deployment == nil {
+		return condition(available, false, v1beta1.ReasonNotInstalled, "The process is not installed."), 0
+	}
+	if provider.ReplicasOrDefault() == 0 {
+		return condition(available, false, v1beta1.ReasonScaledToZero,
+			"spec.replicas is 0: the machines of this provider are left as they are."), 0
+	}
+	count := fmt.Sprintf("%d of %s are available", p.deployment.Status.AvailableReplicas,
+		replicas(provider.ReplicasOrDefault()))
+	switch elsewhere := provider.Spec.Control.KubeconfigSecretRef != nil; {
+	case p.deployment.Status.AvailableReplicas == 0:
+		return condition(available, false, v1beta1.ReasonMinimumReplicasUnavailable, count+"."), 0
+	case elsewhere:
+		return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable,
+			count+". The lease of the leader is in the other control cluster."), 0
+	case p.leader == "":
+		return condition(available, false, v1beta1.ReasonNoLeader, count+", and none of them leads."), leaderDelay
+	}
+	return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable, count+"; "+p.leader+" leads."), 0
+}
+
+// unchanged says whether a status need not be written: the times of conditions whose status is the same stay, so that
+// they make no difference.
+func unchanged(was, is *v1beta1.ProviderStatus) bool { return equality.Semantic.DeepEqual(was, is) }
+
+// maxMessage keeps messages readable: the API server's own, of roles that it refuses, can fill pages.
+const maxMessage = 1024
+
+func bounded(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	cut := maxMessage
+	for cut > 0 && message[cut]&0xC0 == 0x80 {
+		cut-- // Not within a character.
+	}
+	return message[:cut] + "…"
+}

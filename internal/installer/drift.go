@@ -1,0 +1,102 @@
+package installer
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// covers says whether what is found has everything that is desired, with the same values. What else it has, such as
+// defaults, is not ours to judge: a field that stopped being desired shows in the hash.
+func covers(found, desired any) bool {
+	switch want := desired.(type) {
+	case map[string]any:
+		have, ok := found.(map[string]any)
+		if !ok {
+			return len(want) == 0 && found == nil
+		}
+		for key, value := range want {
+			if !coversField(key, have[key], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, ok := found.([]any)
+		if !ok {
+			return len(want) == 0 && found == nil
+		}
+		return coversInOrder(have, want)
+	case nil:
+		return found == nil
+	default:
+		return equalValues(found, desired)
+	}
+}
+
+// merged are the lists whose items the API server merges by a key: others may add items of their own.
+var merged = map[string]string{
+	"containers": "name", "initContainers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath",
+	"imagePullSecrets": "name", "webhooks": "name", "matchConditions": "name", "ownerReferences": "uid",
+}
+
+func coversField(field string, found, desired any) bool {
+	key, isMerged := merged[field]
+	want, isList := desired.([]any)
+	if !isMerged || !isList {
+		return covers(found, desired)
+	}
+	have, ok := found.([]any)
+	if !ok {
+		return len(want) == 0
+	}
+	for _, item := range want {
+		named, ok := item.(map[string]any)
+		if !ok || !covers(itemWith(have, key, named[key]), item) {
+			return false
+		}
+	}
+	return true
+}
+
+func itemWith(list []any, key string, value any) any {
+	for _, item := range list {
+		if fields, ok := item.(map[string]any); ok && fields[key] == value {
+			return item
+		}
+	}
+	return nil
+}
+
+func coversInOrder(found, desired []any) bool {
+	if len(found) != len(desired) {
+		return false
+	}
+	for i := range desired {
+		if !covers(found[i], desired[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// equalValues compares scalars as the API server does: 1000m of something is 1, and an int is no other number as a
+// float. An empty value that the API server leaves out is equal to none.
+func equalValues(found, desired any) bool {
+	if found == desired {
+		return true
+	}
+	if found == nil {
+		return desired == "" || desired == false || fmt.Sprint(desired) == "0"
+	}
+	a, b := fmt.Sprint(found), fmt.Sprint(desired)
+	if a == b {
+		return true
+	}
+	first, err := resource.ParseQuantity(a)
+	if err != nil {
+		return false
+	}
+	second, err := resource.ParseQuantity(b)
+	return err == nil && first.Cmp(second) == 0
+}

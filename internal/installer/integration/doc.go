@@ -1,0 +1,2 @@
+// Package integration tests the controller of Providers against a real API server, with a small chart of its own.
+package integration

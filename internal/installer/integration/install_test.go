@@ -1,0 +1,195 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/env"
+)
+
+const (
+	available   = v1beta1.ConditionAvailable
+	progressing = v1beta1.ConditionProgressing
+	degraded    = v1beta1.ConditionDegraded
+	yes, no     = metav1.ConditionTrue, metav1.ConditionFalse
+	process     = "machinist-provider-acme"
+)
+
+// Rules: conditions-say-what-runs, nothing-written-when-as-desired.
+func TestAProviderIsInstalledAndThenLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.provider("acme", nil)
+	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	w.run(process)
+	p := w.condition("acme", available, yes, v1beta1.ReasonMinimumReplicasAvailable)
+	p = w.condition("acme", progressing, no, v1beta1.ReasonRolloutComplete)
+	if p.Status.Process != process || p.Status.Version != "v1" || p.Status.DesiredVersion != "v1" ||
+		p.Status.Type != "acme" || len(p.Status.Installed) != 6 {
+		t.Errorf("the status is %+v", p.Status)
+	}
+	d := w.deployment(process)
+	if len(d.OwnerReferences) != 1 || d.OwnerReferences[0].UID != p.UID ||
+		d.Spec.Template.Labels[v1beta1.LabelInstalledBy] != "acme" {
+		t.Errorf("the Deployment is %+v", d.ObjectMeta)
+	}
+
+	// Six objects were applied, once each; the passes after that wrote nothing. A pass is known to have been made when
+	// its effect shows: an event of the Deployment, and then a change of the spec.
+	if n := w.writes.Load(); n != 6 {
+		t.Errorf("%d writes for 6 objects", n)
+	}
+	d.Annotations["example.com/touched"] = "yes"
+	w.must("touch the Deployment", w.Update(t.Context(), d))
+	w.change("acme", `{"spec":{"extraArgs":["--log-level=debug"]}}`)
+	env.Await(t, w.WithWatch, &appsv1.DeploymentList{}, "the flag", func(l *appsv1.DeploymentList) (bool, string) {
+		args := l.Items[0].Spec.Template.Spec.Containers[0].Args
+		return len(args) == 1, fmt.Sprint(args)
+	}, client.InNamespace(w.namespace))
+	p = w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	if n := w.writes.Load(); n != 7 {
+		t.Errorf("%d writes after a change of one object, want 7", n)
+	}
+	if p.Status.Version != "v1" {
+		t.Errorf("the version that runs is %q", p.Status.Version)
+	}
+}
+
+// Rule: changes-by-hand-are-undone.
+func TestWhatPeopleChangeIsChangedBack(t *testing.T) {
+	w := newWorld(t)
+	w.provider("acme", nil)
+	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	d := w.deployment(process)
+	d.Spec.Template.Spec.Containers[0].Image = "registry.example.com/evil"
+	w.must("change the image", w.Update(t.Context(), d, client.FieldOwner("somebody")))
+	env.Await(t, w.WithWatch, &appsv1.DeploymentList{}, "the image", func(l *appsv1.DeploymentList) (bool, string) {
+		image := l.Items[0].Spec.Template.Spec.Containers[0].Image
+		return image == "registry.example.com/acme:v1", image
+	}, client.InNamespace(w.namespace))
+
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: process}}
+	w.must("delete the role", w.Delete(t.Context(), role))
+	env.Await(t, w.WithWatch, &rbacv1.ClusterRoleList{}, "the role", func(l *rbacv1.ClusterRoleList) (bool, string) {
+		return len(l.Items) == 1, fmt.Sprint(len(l.Items))
+	}, client.HasLabels{v1beta1.LabelInstalledBy})
+}
+
+// Rule: pruned-when-not-rendered.
+func TestWhatIsNotRenderedAnyMoreIsRemoved(t *testing.T) {
+	w := newWorld(t)
+	w.provider("acme", nil)
+	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	w.withoutService.Store(true)
+	w.change("acme", `{"spec":{"image":{"tag":"v2"}}}`)
+	p := w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	if len(p.Status.Installed) != 5 || p.Status.DesiredVersion != "v2" {
+		t.Errorf("the status is %+v", p.Status)
+	}
+	if !w.gone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process}}) {
+		t.Error("the Service is still there")
+	}
+	if w.gone(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process}}) {
+		t.Error("the ServiceAccount is gone")
+	}
+}
+
+// Rule: objects-of-others-untouched.
+func TestAnObjectOfAnotherIsNamedAndNotTouched(t *testing.T) {
+	w := newWorld(t)
+	helms := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process,
+		Annotations: map[string]string{"meta.helm.sh/release-name": "acme", "meta.helm.sh/release-namespace": w.namespace}}}
+	w.must("make what helm made", w.Create(t.Context(), helms))
+	version := helms.ResourceVersion
+	w.provider("acme", nil)
+	p := w.condition("acme", degraded, yes, v1beta1.ReasonObjectConflict)
+	w.condition("acme", available, no, v1beta1.ReasonNotInstalled)
+	if message := messageOf(p, degraded); !strings.Contains(message, "of the helm release "+w.namespace+"/acme") {
+		t.Errorf("the message is %q", message)
+	}
+	w.must("read what helm made", w.Get(t.Context(), client.ObjectKeyFromObject(helms), helms))
+	if helms.ResourceVersion != version || w.writes.Load() != 0 || len(p.Status.Installed) != 0 {
+		t.Errorf("%d writes, version %s became %s", w.writes.Load(), version, helms.ResourceVersion)
+	}
+	w.must("uninstall what helm made", w.Delete(t.Context(), helms))
+	w.change("acme", `{"spec":{"replicas":1}}`)
+	w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
+}
+
+// Rules: unknown-type-names-known-ones, spec-becomes-chart-values.
+func TestWhatIsWrongWithASpecIsADegradedProvider(t *testing.T) {
+	w := newWorld(t)
+	w.provider("typo", func(s *v1beta1.ProviderSpec) { s.Type, s.Image.Repository = "azur", "" })
+	p := w.condition("typo", degraded, yes, v1beta1.ReasonUnknownType)
+	if message := messageOf(p, degraded); !strings.Contains(message, `"azur"`) || !strings.Contains(message, "azure, sim") {
+		t.Errorf("the message is %q", message)
+	}
+	w.condition("typo", progressing, no, v1beta1.ReasonUnknownType)
+
+	w.provider("values", func(s *v1beta1.ProviderSpec) {
+		s.Values = &runtime.RawExtension{Raw: []byte(`{"bad":"value"}`)}
+	})
+	p = w.condition("values", degraded, yes, v1beta1.ReasonInvalidValues)
+	if message := messageOf(p, degraded); !strings.Contains(message, `bad: "value" is not allowed`) {
+		t.Errorf("the message is %q", message)
+	}
+	w.change("values", `{"spec":{"values":null}}`)
+	w.condition("values", degraded, no, v1beta1.ReasonAsDesired)
+}
+
+// Rule: missing-secret-is-named.
+func TestASecretThatIsMissingIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.provider("acme", func(s *v1beta1.ProviderSpec) {
+		s.Target.KubeconfigSecretRef = &v1beta1.KubeconfigRef{Name: "target"}
+	})
+	p := w.condition("acme", degraded, yes, v1beta1.ReasonSecretNotFound)
+	want := "Secret " + w.namespace + "/target, which spec.target.kubeconfigSecretRef names, does not exist."
+	if message := messageOf(p, degraded); !strings.HasPrefix(message, want) {
+		t.Errorf("the message is %q", message)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "target"},
+		Data: map[string][]byte{"config": []byte("x")}}
+	w.must("make the Secret", w.Create(t.Context(), secret))
+	w.change("acme", `{"spec":{"replicas":1}}`)
+	p = w.condition("acme", degraded, yes, v1beta1.ReasonSecretNotFound)
+	if message := messageOf(p, degraded); !strings.Contains(message, "has no key kubeconfig") {
+		t.Errorf("the message is %q", message)
+	}
+	w.change("acme", `{"spec":{"target":{"kubeconfigSecretRef":{"key":"config"}}}}`)
+	w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
+}
+
+// Rule: kubelet-reason-is-reported.
+func TestAnImageThatCannotBePulledIsReportedByAnEventOfThePod(t *testing.T) {
+	w := newWorld(t)
+	w.provider("acme", nil)
+	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	pod := w.pod(w.deployment(process), process+"-new")
+	const message = `Back-off pulling image "registry.example.com/acme:v1": ErrImagePull: not found`
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Image: "i", ImageID: "",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: message}}}}
+	w.must("report the pod", w.Status().Update(t.Context(), pod))
+	p := w.condition("acme", progressing, no, "ImagePullBackOff")
+	if got := messageOf(p, progressing); !strings.Contains(got, message) {
+		t.Errorf("the message is %q", got)
+	}
+	w.condition("acme", degraded, yes, "ImagePullBackOff")
+}
+
+func messageOf(p *v1beta1.Provider, of string) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == of {
+			return c.Message
+		}
+	}
+	return ""
+}

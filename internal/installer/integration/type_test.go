@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/env"
+)
+
+// Rule: one-provider-of-a-type.
+func TestTheSecondProviderOfATypeWaitsForTheFirst(t *testing.T) {
+	w := newWorld(t)
+	first := w.provider("first", nil)
+	w.condition("first", degraded, no, v1beta1.ReasonAsDesired)
+	w.provider("second", nil)
+	p := w.condition("second", degraded, yes, v1beta1.ReasonDuplicateType)
+	if message := messageOf(p, degraded); !strings.Contains(message, "Provider first is of type acme too") {
+		t.Errorf("the message is %q", message)
+	}
+	w.must("delete the first", w.Delete(t.Context(), first))
+	p = w.condition("second", degraded, no, v1beta1.ReasonAsDesired)
+	if d := w.deployment(process); d.OwnerReferences[0].UID != p.UID {
+		t.Errorf("the Deployment is of %s", d.OwnerReferences[0].Name)
+	}
+}
+
+// Rule: platform-from-provider-ids.
+func TestAutoDetectsThePlatform(t *testing.T) {
+	w := newWorld(t)
+	for i, id := range []string{"sim://sim-1/sim-1a/i-0", "sim://sim-1/sim-1a/i-1", ""} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("detected-%d", i)},
+			Spec: corev1.NodeSpec{ProviderID: id}}
+		w.must("make a Node", w.Create(t.Context(), node))
+		t.Cleanup(func() { _ = w.Delete(context.Background(), node) })
+	}
+	w.provider("auto", func(s *v1beta1.ProviderSpec) { s.Type, s.Image = v1beta1.ProviderTypeAuto, v1beta1.ProviderImage{} })
+	w.condition("auto", degraded, no, v1beta1.ReasonAsDesired)
+	p := w.condition("auto", progressing, yes, v1beta1.ReasonRollingOut)
+	if p.Status.Type != "sim" || p.Status.Process != "machinist-provider-sim" || p.Status.Detected == nil ||
+		p.Status.Detected.Nodes != 2 || p.Status.Detected.TotalNodes != 3 {
+		t.Errorf("the status is %+v", p.Status)
+	}
+	if message := messageOf(p, progressing); !strings.HasPrefix(message, "Detected sim from 2 of 3 Nodes. ") {
+		t.Errorf("the message is %q", message)
+	}
+	// What was detected stays, whatever Nodes come.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "detected-aws"},
+		Spec: corev1.NodeSpec{ProviderID: "aws:///zone/i-0"}}
+	w.must("make a Node", w.Create(t.Context(), node))
+	t.Cleanup(func() { _ = w.Delete(context.Background(), node) })
+	w.change("auto", `{"spec":{"replicas":1}}`)
+	p = w.condition("auto", degraded, no, v1beta1.ReasonAsDesired)
+	if p.Status.Type != "sim" {
+		t.Errorf("the type became %s", p.Status.Type)
+	}
+}
+
+// Rule: provider-stays-while-needed.
+func TestAProviderStaysUntilNoMachineNeedsIt(t *testing.T) {
+	w := newWorld(t)
+	p := w.provider("acme", nil)
+	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	p = w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small",
+		Finalizers: []string{v1beta1.InUseFinalizer}}}
+	class.Spec.Provider, class.Spec.ProviderSpec = "acme", raw(`{"kind":"Nothing"}`)
+	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one",
+		Labels: map[string]string{v1beta1.LabelProvider: "acme"}}}
+	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: "small"}
+	w.must("make a class", w.Create(t.Context(), class))
+	w.must("make a machine", w.Create(t.Context(), machine))
+
+	w.must("delete the Provider", w.Delete(t.Context(), p))
+	blocked := w.condition("acme", v1beta1.ConditionDeleting, yes, v1beta1.ReasonInUse)
+	want := fmt.Sprintf("1 Machine (%s/one) and 1 MachineClass (%[1]s/small) need the process", w.namespace)
+	if message := messageOf(blocked, v1beta1.ConditionDeleting); !strings.HasPrefix(message, want) {
+		t.Errorf("the message is %q, want %q", message, want)
+	}
+	w.deployment(process)
+
+	w.must("delete the machine", w.Delete(t.Context(), machine))
+	class.Finalizers = nil
+	w.must("release the class", w.Update(t.Context(), class))
+	env.Await(t, w.WithWatch, &v1beta1.ProviderList{}, "no Provider", func(l *v1beta1.ProviderList) (bool, string) {
+		return len(l.Items) == 0, fmt.Sprint(len(l.Items))
+	})
+	for _, ref := range p.Status.Installed {
+		if !w.gone(emptyOf(ref)) {
+			t.Errorf("%s %s is still there", ref.Kind, ref.Name)
+		}
+	}
+	if w.gone(class) {
+		t.Error("the class is gone")
+	}
+}

@@ -1,0 +1,169 @@
+package installer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Release is one installation of the chart machinist-provider.
+type Release struct {
+	// Name of the release, and namespace that its objects are in.
+	Name, Namespace string
+	// Values of the chart, over its defaults.
+	Values map[string]any
+}
+
+// Render returns the objects of a release, in the order in which to make them. An error about a value names its path.
+type Render func(Release) ([]*unstructured.Unstructured, error)
+
+const (
+	// managedByLabel says who made an object: helm's word for itself is replaced by ours.
+	managedByLabel = "app.kubernetes.io/managed-by"
+	// Name is that of the operator's process, and of the manager of the fields that it applies.
+	Name = "machinist-operator"
+)
+
+// render returns the objects of a Provider of a type, each as it is applied.
+func (r *Reconciler) render(provider *v1beta1.Provider, of string) ([]*unstructured.Unstructured, error) {
+	values, err := valuesOf(provider, of)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := r.Render(Release{Name: processName(of), Namespace: r.Namespace, Values: values})
+	if err != nil {
+		return nil, err
+	}
+	stamped := make([]*unstructured.Unstructured, len(objects))
+	for i, object := range objects {
+		if stamped[i], err = stamp(object, provider); err != nil {
+			return nil, err
+		}
+	}
+	return stamped, nil
+}
+
+// valuesOf returns the values of the chart for a Provider of a type: spec.values, and over them the other fields.
+func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
+	spec, values := &provider.Spec, map[string]any{}
+	if spec.Values != nil && len(spec.Values.Raw) > 0 {
+		if err := json.Unmarshal(spec.Values.Raw, &values); err != nil {
+			return nil, fmt.Errorf("spec.values: %w", err)
+		}
+	}
+	set := func(value any, path ...string) error {
+		if err := unstructured.SetNestedField(values, value, path...); err != nil {
+			return fmt.Errorf("spec.values.%s: %w", strings.Join(path, "."), err)
+		}
+		return nil
+	}
+	fields := []struct {
+		value any
+		path  []string
+	}{
+		{of, []string{"provider", "name"}},
+		{int64(provider.ReplicasOrDefault()), []string{"replicas"}},
+		{spec.Image.Registry, []string{"image", "registry"}},
+		{spec.Image.Repository, []string{"image", "repository"}},
+		{spec.Image.Tag, []string{"image", "tag"}},
+		{spec.Image.Digest, []string{"image", "digest"}},
+		{string(spec.Image.PullPolicy), []string{"image", "pullPolicy"}},
+		{pullSecrets(spec.Image.PullSecrets), []string{"imagePullSecrets"}},
+		{kubeconfig(spec.Control.KubeconfigSecretRef), []string{"control", "kubeconfigSecret"}},
+		{kubeconfig(spec.Target.KubeconfigSecretRef), []string{"target", "kubeconfigSecret"}},
+		{spec.WatchNamespace, []string{"watchNamespace"}},
+		{anyOf(spec.ExtraArgs), []string{"extraArgs"}},
+	}
+	for _, f := range fields {
+		if unset(f.value) {
+			continue
+		}
+		if err := set(f.value, f.path...); err != nil {
+			return nil, err
+		}
+	}
+	if spec.Target.None {
+		if err := set(true, "target", "none"); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// unset says whether a field of the spec leaves the value to the chart.
+func unset(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+func pullSecrets(refs []v1beta1.LocalRef) []any {
+	var list []any
+	for _, ref := range refs {
+		list = append(list, map[string]any{"name": ref.Name})
+	}
+	return list
+}
+
+func kubeconfig(ref *v1beta1.KubeconfigRef) map[string]any {
+	if ref == nil {
+		return nil
+	}
+	return map[string]any{"name": ref.Name, "key": ref.KeyOrDefault()}
+}
+
+func anyOf(texts []string) []any {
+	var list []any
+	for _, text := range texts {
+		list = append(list, text)
+	}
+	return list
+}
+
+// stamp returns a copy of a rendered object that says whose it is, and carries the hash of what is applied.
+func stamp(rendered *unstructured.Unstructured, provider *v1beta1.Provider) (*unstructured.Unstructured, error) {
+	object := rendered.DeepCopy()
+	labels := map[string]string{}
+	maps.Copy(labels, object.GetLabels())
+	labels[v1beta1.LabelInstalledBy] = provider.Name
+	labels[managedByLabel] = Name
+	object.SetLabels(labels)
+	isController := true
+	object.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1beta1.GroupVersion.String(), Kind: "Provider", Name: provider.Name, UID: provider.UID,
+		Controller: &isController,
+	}})
+	unstructured.RemoveNestedField(object.Object, "status")
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	if object.GetKind() == "Deployment" {
+		// The events of the pods are how a rollout that stands is noticed.
+		if err := unstructured.SetNestedField(object.Object, provider.Name, "spec", "template", "metadata", "labels",
+			v1beta1.LabelInstalledBy); err != nil {
+			return nil, fmt.Errorf("label the pods of Deployment %s: %w", object.GetName(), err)
+		}
+	}
+	content, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	sum := sha256.Sum256(content)
+	annotations := map[string]string{}
+	maps.Copy(annotations, object.GetAnnotations())
+	annotations[v1beta1.AnnotationAppliedHash] = hex.EncodeToString(sum[:8])
+	object.SetAnnotations(annotations)
+	return object, nil
+}

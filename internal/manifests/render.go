@@ -1,0 +1,112 @@
+package manifests
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/charts"
+)
+
+// Release is an installation of a chart.
+type Release struct {
+	// Name and Namespace are what `helm install NAME --namespace NAMESPACE` would be given. Both are required.
+	Name, Namespace string
+	// Values are put over the chart's own, as those of `--values` are. They are checked against the chart's schema.
+	Values map[string]any
+	// ManagedBy is the value of the label app.kubernetes.io/managed-by. Default: machinist.
+	ManagedBy string
+}
+
+// RenderMachinist renders the chart of the CRDs, the policies, the roles and the manager.
+func RenderMachinist(r Release) ([]*unstructured.Unstructured, error) {
+	return render(charts.Machinist, r)
+}
+
+// RenderProvider renders the chart of a provider, whose name is the value provider.name.
+func RenderProvider(r Release) ([]*unstructured.Unstructured, error) {
+	return render(charts.Provider, r)
+}
+
+// AppVersion returns the version of the images that the charts install by default.
+func AppVersion() (string, error) {
+	c, err := load(charts.Machinist)
+	if err != nil {
+		return "", err
+	}
+	return c.Metadata.AppVersion, nil
+}
+
+// render returns the objects of a chart in the order in which Helm installs them. An error about a value names its
+// path.
+func render(name string, r Release) ([]*unstructured.Unstructured, error) {
+	c, err := load(name)
+	if err != nil {
+		return nil, err
+	}
+	values, err := chartvalues.ToRenderValues(c, r.Values, common.ReleaseOptions{
+		Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true,
+	}, common.DefaultCapabilities)
+	if err != nil {
+		return nil, fmt.Errorf("values of the chart %s: %w", name, err)
+	}
+	if r.ManagedBy == "" {
+		r.ManagedBy = "machinist"
+	}
+	values["Release"].(map[string]any)["Service"] = r.ManagedBy
+	files, err := engine.Render(c, values)
+	if err != nil {
+		return nil, fmt.Errorf("render the chart %s: %w", name, err)
+	}
+	_, sorted, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
+	if err != nil {
+		return nil, fmt.Errorf("sort what the chart %s renders to: %w", name, err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, document := range sorted {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document.Content), &object.Object); err != nil {
+			return nil, fmt.Errorf("chart %s: decode what %s renders to: %w", name, document.Name, err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
+}
+
+// load reads a chart that is part of the program.
+func load(name string) (*chart.Chart, error) {
+	var files []*archive.BufferedFile
+	err := fs.WalkDir(charts.Files, name, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(charts.Files, path)
+		if err != nil {
+			return err
+		}
+		files = append(files, &archive.BufferedFile{
+			Name: strings.TrimPrefix(path, name+"/"), Data: content,
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the chart %s: %w", name, err)
+	}
+	c, err := loader.LoadFiles(files)
+	if err != nil {
+		return nil, fmt.Errorf("load the chart %s: %w", name, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,61 @@
+package manifests
+
+import (
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Role is what one process may do in one cluster: a ClusterRole, and Roles for single namespaces, all of one name.
+type Role string
+
+// The roles of machinist-manager and of a provider process, and of those who read the metrics of both.
+const (
+	ManagerControl  Role = "manager-control"
+	ManagerTarget   Role = "manager-target"
+	ProviderControl Role = "provider-control"
+	ProviderTarget  Role = "provider-target"
+	MetricsReader   Role = "metrics-reader"
+)
+
+// For returns the ClusterRole and the Roles of a process for the provider of that name, which works in one namespace
+// only unless that is empty.
+func (r Role) For(provider, namespace string) []client.Object {
+	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
+	parts.Target = !parts.Control
+	name := "machinist-" + string(r)
+	var objects []client.Object
+	if r == ProviderControl || r == ProviderTarget {
+		name = strings.Replace(name, "provider", "provider-"+provider, 1)
+		objects = must(parts.Provider(provider))
+	} else {
+		objects = must(parts.Manager())
+	}
+	if namespace != "" {
+		name += "-" + namespace
+	}
+	var found []client.Object
+	for _, object := range objects {
+		switch object.(type) {
+		case *rbacv1.ClusterRole, *rbacv1.Role:
+			if object.GetName() == name {
+				found = append(found, object)
+			}
+		}
+	}
+	return found
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}

@@ -1,0 +1,213 @@
+//go:build e2e && linux
+
+package install
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/test/realnode"
+)
+
+// A pod that cannot work with its kubeconfig, or has no image, is not ready, and a log line or an event names what is
+// wrong. It does not restart again and again: whoever looks finds it.
+func TestBadInput(t *testing.T) {
+	m := newMachinist(t)
+	h := helmOf(t, m.cluster, "4")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
+	if err := m.api.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	user, err := m.cluster.UserConfig("nobody-in-particular")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		name     string
+		config   *rest.Config // nil: there is no such Secret
+		flags    []string
+		mentions []string // all of them, in one line of the log or one event
+	}{
+		{
+			name:     "missing",
+			flags:    []string{"--set=control.kubeconfigSecret.name=missing", "--set=target.kubeconfigSecret.name=missing"},
+			mentions: []string{`"missing"`, "not found"},
+		},
+		{
+			name:     "expired",
+			config:   expired(t, m.cluster),
+			flags:    []string{"--set=control.kubeconfigSecret.name=expired", "--set=target.kubeconfigSecret.name=expired"},
+			mentions: []string{"expired"},
+		},
+		{
+			name:     "norights",
+			config:   user,
+			flags:    []string{"--set=control.kubeconfigSecret.name=norights", "--set=target.kubeconfigSecret.name=norights"},
+			mentions: []string{"nobody-in-particular", "machines"},
+		},
+		{
+			name:     "noimage",
+			flags:    []string{"--set=image.tag=v9.9.9"},
+			mentions: []string{"v9.9.9", "not found"},
+		},
+	}
+	for _, c := range cases {
+		if c.config != nil {
+			m.kubeconfigSecret("bad", c.name, c.config)
+		}
+		h.run(t, slices.Concat([]string{"install", c.name, chart("machinist-provider"), "--namespace=bad",
+			"--set=provider.name=" + c.name, "--set=image.repository=machinist-provider-sim", "--set=replicas=1",
+			"--set=webhook.enabled=false", "--set=provider.flags.cloud-endpoint=http://nowhere:8080", onRealNode("")},
+			c.flags)...)
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			m := &machinist{t: t, cluster: m.cluster, api: m.api}
+			t.Cleanup(func() {
+				if t.Failed() {
+					m.explain()
+				}
+			})
+			m.eventually("a line names what is wrong", func() (bool, string) {
+				lines := m.lines("bad", "machinist-provider-"+c.name)
+				for _, line := range lines {
+					if !slices.ContainsFunc(c.mentions, func(s string) bool { return !strings.Contains(line, s) }) {
+						progress(t, "%s", line)
+						return true, ""
+					}
+				}
+				return false, strings.Join(lines[max(0, len(lines)-5):], "\n")
+			})
+			for _, pod := range m.pods("bad", "machinist-provider-"+c.name) {
+				if podReady(&pod) {
+					t.Errorf("pod %s is ready", pod.Name)
+				}
+				for _, s := range pod.Status.ContainerStatuses {
+					if s.RestartCount > 1 {
+						t.Errorf("pod %s was restarted %d times", pod.Name, s.RestartCount)
+					}
+				}
+			}
+		})
+	}
+	for _, c := range cases {
+		h.run(t, "uninstall", c.name, "--namespace=bad")
+	}
+}
+
+// A wrong value is refused with its path, before anything is installed.
+func TestWrongValuesAreRefused(t *testing.T) {
+	m := newMachinist(t)
+	for _, version := range versions() {
+		h := helmOf(t, m.cluster, version)
+		for flag, path := range map[string]string{
+			"--set=manager.replicaz=3":      "replicaz",
+			"--set=manager.replicas=many":   "replicas",
+			"--set=log.level[0]=loud":       "level",
+			"--set-string=crds.keep=please": "keep",
+		} {
+			output, err := h.try("install", "wrong", chart("machinist"), "--namespace=wrong", "--create-namespace", flag)
+			if err == nil {
+				t.Errorf("helm%s accepted %s", version, flag)
+			} else if !strings.Contains(output, path) {
+				t.Errorf("helm%s refused %s and does not name %q:\n%s", version, flag, path, output)
+			}
+		}
+	}
+}
+
+func (m *machinist) kubeconfigSecret(namespace, name string, config *rest.Config) {
+	m.t.Helper()
+	// Pods reach the API server as they do in every cluster.
+	config = rest.CopyConfig(config)
+	config.Host = "https://kubernetes.default.svc"
+	path := filepath.Join(m.t.TempDir(), "kubeconfig")
+	if err := controlplane.WriteKubeconfig(path, config); err != nil {
+		m.t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data: map[string][]byte{"kubeconfig": content}}
+	if err := m.api.Create(m.t.Context(), secret); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// lines are what the pods of a program logged, and the events about them.
+func (m *machinist) lines(namespace, program string) []string {
+	m.t.Helper()
+	var lines []string
+	for _, pod := range m.pods(namespace, program) {
+		for line := range strings.Lines(m.log(&pod)) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	events := &corev1.EventList{}
+	if err := m.api.List(m.t.Context(), events, client.InNamespace(namespace)); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if strings.HasPrefix(e.InvolvedObject.Name, program+"-") {
+			lines = append(lines, fmt.Sprintf("event %s: %s", e.Reason, e.Message))
+		}
+	}
+	return lines
+}
+
+// expired is a configuration whose client certificate was valid until an hour ago.
+func expired(t *testing.T, c *realnode.Cluster) *rest.Config {
+	t.Helper()
+	pki := filepath.Join(c.Dir(), "controlplane", "pki")
+	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := x509.ParseCertificate(authority.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: "kubernetes-admin", Organization: []string{"system:masters"}},
+		NotBefore:    time.Now().Add(-2 * time.Hour),
+		NotAfter:     time.Now().Add(-time.Hour),
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, parent, key.Public(), authority.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := c.Config()
+	config.CertData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+	config.KeyData = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
+	return config
+}

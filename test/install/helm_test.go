@@ -1,0 +1,62 @@
+//go:build e2e && linux
+
+package install
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/test/realnode"
+)
+
+// helm is one version of Helm, used as a person does.
+type helm struct {
+	version     string // 3 or 4
+	path        string
+	environment []string
+}
+
+// helmOf returns a version of Helm, whose path the environment variable HELM<version> has.
+func helmOf(t *testing.T, c *realnode.Cluster, version string) *helm {
+	t.Helper()
+	path := os.Getenv("HELM" + version)
+	if path == "" {
+		t.Fatalf("HELM%s is not set: `make e2e-install` builds Helm and runs these tests", version)
+	}
+	// Nothing of the user's own Helm is read or written.
+	home := t.TempDir()
+	environment := append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
+	for _, folder := range []string{"CACHE", "CONFIG", "DATA"} {
+		environment = append(environment, "HELM_"+folder+"_HOME="+filepath.Join(home, folder))
+	}
+	return &helm{version: version, path: path, environment: environment}
+}
+
+// run runs a command, which has to succeed, and returns what it printed.
+func (h *helm) run(t *testing.T, args ...string) string {
+	t.Helper()
+	begun := time.Now()
+	output, err := h.try(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	progress(t, "helm%s %s: %.1f s", h.version, strings.Join(args[:min(2, len(args))], " "), time.Since(begun).Seconds())
+	return output
+}
+
+func (h *helm) try(args ...string) (string, error) {
+	command := exec.Command(h.path, args...)
+	command.Env = h.environment
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Run(); err != nil {
+		return output.String(), fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, output.String())
+	}
+	return output.String(), nil
+}

@@ -1,0 +1,221 @@
+//go:build e2e && linux
+
+package install
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/realnode"
+)
+
+// system is where the charts' documents install Machinist.
+const system = "machinist-system"
+
+// Names of the releases, as README has them.
+const (
+	coreRelease     = "machinist"
+	providerRelease = "machinist-provider-sim"
+	cloudRelease    = "simcloud"
+)
+
+// Tokens of the simulated cloud.
+const (
+	cloudToken = "the-token-of-your-account"
+	adminToken = "the-operators-token"
+)
+
+// onRealNode keeps pods off the simulated cloud's nodes, which run nothing: the prefix is that of the value.
+func onRealNode(prefix string) string {
+	return "--set=" + prefix + `nodeSelector.kubernetes\.io/hostname=` + realnode.NodeName
+}
+
+// machinist is an installation, and the fleet that it keeps.
+type machinist struct {
+	t       *testing.T
+	cluster *realnode.Cluster
+	api     client.WithWatch
+	cloud   *simcloud.Admin
+}
+
+func newMachinist(t *testing.T) *machinist {
+	t.Helper()
+	c := cluster(t)
+	m := &machinist{t: t, cluster: c, api: clientOf(t, c)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			m.explain()
+		}
+	})
+	return m
+}
+
+// installCloud installs the simulated cloud. It is no part of Machinist.
+func (m *machinist) installCloud(h *helm) {
+	m.t.Helper()
+	h.run(m.t, "install", cloudRelease, chart("simcloud"), "--namespace="+system, "--create-namespace", "--wait",
+		"--set=token="+cloudToken, "--set=adminToken="+adminToken)
+	service := &corev1.Service{}
+	if err := m.api.Get(m.t.Context(), client.ObjectKey{Namespace: system, Name: cloudRelease}, service); err != nil {
+		m.t.Fatal(err)
+	}
+	var err error
+	m.cloud, err = simcloud.NewAdmin(simcloud.Config{
+		Endpoint:   fmt.Sprintf("http://%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port),
+		Token:      adminToken,
+		HTTPClient: &http.Client{Timeout: 10 * time.Second},
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// coreValues and providerValues are the flags of Helm with which the two charts are installed here.
+func coreValues() []string {
+	return []string{"--namespace=" + system, "--create-namespace", onRealNode("manager.")}
+}
+
+func providerValues() []string {
+	return []string{"--namespace=" + system, "--create-namespace", onRealNode(""), "--set=provider.name=sim",
+		"--set=provider.flags.cloud-endpoint=http://" + cloudRelease + ":8080"}
+}
+
+// install installs the two charts.
+func (m *machinist) install(h *helm, flags ...string) {
+	m.t.Helper()
+	h.run(m.t, slices.Concat([]string{"install", coreRelease, chart("machinist")}, coreValues(), flags)...)
+	h.run(m.t, slices.Concat([]string{"install", providerRelease, chart("machinist-provider")}, providerValues(),
+		flags)...)
+}
+
+// fleet creates the example fleet.
+func (m *machinist) fleet(namespace string) {
+	m.t.Helper()
+	objects, err := examples.Fleet()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, o := range objects {
+		o.SetNamespace(namespace)
+		// The webhooks answer as soon as the pods that were just installed do.
+		m.eventually(fmt.Sprintf("%T %s is accepted", o, o.GetName()), func() (bool, string) {
+			err := m.api.Create(m.t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict))
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+}
+
+// ready waits until a deployment has n machines, each with a Ready Node.
+func (m *machinist) ready(namespace string, n int) []v1beta1.Machine {
+	m.t.Helper()
+	env.Await(m.t, m.api, &v1beta1.MachineDeploymentList{}, fmt.Sprintf("%d ready machines", n),
+		func(list *v1beta1.MachineDeploymentList) (bool, string) {
+			for _, d := range list.Items {
+				if d.Name == examples.Deployment && int(d.Status.ReadyReplicas) == n && int(d.Status.Replicas) == n &&
+					int(d.Status.UpdatedReplicas) == n {
+					return true, ""
+				}
+			}
+			return false, m.describe(namespace)
+		}, client.InNamespace(namespace))
+	machines := m.machines(namespace)
+	for i := range machines {
+		node := &corev1.Node{}
+		ref := machines[i].Status.NodeRef
+		if ref == nil {
+			m.t.Errorf("machine %s is counted as ready and has no node", machines[i].Name)
+			continue
+		}
+		if err := m.api.Get(m.t.Context(), client.ObjectKey{Name: ref.Name}, node); err != nil {
+			m.t.Errorf("node of machine %s: %v", machines[i].Name, err)
+			continue
+		}
+		if !nodeReady(node) {
+			m.t.Errorf("node %s is not Ready: %+v", node.Name, node.Status.Conditions)
+		}
+	}
+	return machines
+}
+
+func nodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (m *machinist) machines(namespace string) []v1beta1.Machine {
+	m.t.Helper()
+	list := &v1beta1.MachineList{}
+	if err := m.api.List(m.t.Context(), list, client.InNamespace(namespace)); err != nil {
+		m.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// instances are the IDs of all instances that live, and how many there ever were.
+func (m *machinist) instances() (live []string, made int) {
+	m.t.Helper()
+	dump, err := m.cloud.Dump(m.t.Context())
+	if err != nil {
+		m.t.Fatalf("ask the cloud for its instances: %v", err)
+	}
+	for _, r := range dump.Records {
+		if r.State != simcloud.StateTerminated && r.State != simcloud.StateShuttingDown {
+			live = append(live, r.ID)
+		}
+	}
+	slices.Sort(live)
+	return live, dump.InstancesCreated
+}
+
+// untouched fails unless the cloud has the same instances as before, and has made no others.
+func (m *machinist) untouched(what string, live []string, made int) {
+	m.t.Helper()
+	now, nowMade := m.instances()
+	if !slices.Equal(live, now) || made != nowMade {
+		m.t.Fatalf("%s: the cloud had %v, %d made, and has %v, %d made", what, live, made, now, nowMade)
+	}
+	progress(m.t, "%s: %d instances untouched, %d ever made", what, len(now), nowMade)
+}
+
+// pods returns the pods of a program, such as machinist-manager.
+func (m *machinist) pods(namespace, program string) []corev1.Pod {
+	m.t.Helper()
+	list := &corev1.PodList{}
+	if err := m.api.List(m.t.Context(), list, client.InNamespace(namespace)); err != nil {
+		m.t.Fatal(err)
+	}
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !strings.HasPrefix(p.Name, program+"-") })
+}
+
+// eventually asks until the answer is yes, for what no watch announces.
+func (m *machinist) eventually(what string, ask func() (bool, string)) {
+	m.t.Helper()
+	deadline := time.After(env.Patience)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	var state string
+	for {
+		ok := false
+		if ok, state = ask(); ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			m.t.Fatalf("waited %s until %s; last seen: %s", env.Patience, what, state)
+		}
+	}
+}

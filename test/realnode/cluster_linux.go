@@ -1,0 +1,189 @@
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/process"
+)
+
+// NodeName is the name of the real node. Pods that need to be real containers select it by the label
+// kubernetes.io/hostname: nodes of the simulated cloud are in the cluster too.
+const NodeName = "real"
+
+// startTimeout bounds the start of the node, beside that of the control plane.
+const startTimeout = 2 * time.Minute
+
+// stopGrace is how long a process may take to end by itself.
+const stopGrace = 3 * time.Second
+
+// Options say what the cluster consists of.
+type Options struct {
+	// ControlPlane are the options of the control plane. Dir, Address,
+	// WithControllerManager, WithScheduler and Output are set by Start.
+	ControlPlane controlplane.Options
+
+	// Layouts are the OCI layouts with the images that pods can use. An image
+	// NAME:TAG in a layout is pulled as ANY-REGISTRY/NAME:TAG.
+	Layouts []string
+
+	// Output receives a line per step of Start, and one if a process ends
+	// that nobody stopped.
+	Output io.Writer
+}
+
+// Cluster is a running cluster with one real node.
+type Cluster struct {
+	*controlplane.ControlPlane
+
+	dir    string
+	output io.Writer
+	lock   sync.Mutex // of output
+	kube   kubernetes.Interface
+
+	// processes run in the order in which they were started.
+	processes []*process.Process
+}
+
+// Start runs a cluster and returns when the node is ready for pods. It can run once in a process: the node's programs
+// use folders and ports of their own choice. When it fails, nothing is left running.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	begun := time.Now()
+	dir := os.Getenv(folderVariable)
+	if dir == "" || os.Getenv(stageVariable) != stageTest {
+		return nil, errors.New("start real node: the test runs outside of namespaces: its TestMain has to call realnode.Main")
+	}
+	c := &Cluster{dir: dir, output: o.Output}
+	if c.output == nil {
+		c.output = io.Discard
+	}
+	programs, err := locatePrograms()
+	if err != nil {
+		return nil, fmt.Errorf("start real node: %w", err)
+	}
+	// containerd finds its shim and runc there, and they what they call.
+	if err := os.Setenv("PATH", strings.Join([]string{filepath.Dir(programs.containerd), os.Getenv("PATH")}, ":")); err != nil {
+		return nil, err
+	}
+	if err := c.start(ctx, o, programs); err != nil {
+		return nil, errors.Join(fmt.Errorf("start real node: %w", err), c.Stop())
+	}
+	c.logf("node %s is ready for pods after %s", NodeName, since(begun))
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, o Options, programs programs) error {
+	// Images are there before anybody asks for them, and the runtime is while the control plane starts.
+	begun := time.Now()
+	registry := c.newProcess("registry", programs.registry, registryArgs(append(o.Layouts, programs.pause))...)
+	containerd := c.newProcess("containerd", programs.containerd, "--config", filepath.Join(c.dir, "containerd.toml"))
+	if err := c.writeContainerdFiles(); err != nil {
+		return err
+	}
+	for _, p := range []*process.Process{registry, containerd} {
+		if err := c.run(p); err != nil {
+			return err
+		}
+	}
+
+	options := o.ControlPlane
+	options.Dir = filepath.Join(c.dir, "controlplane")
+	options.Address = nodeAddress
+	options.WithControllerManager, options.WithScheduler = true, true
+	options.Output = o.Output
+	var err error
+	if c.ControlPlane, err = controlplane.Start(ctx, options); err != nil {
+		return err
+	}
+	if c.kube, err = kubernetes.NewForConfig(c.Config()); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %v", startTimeout))
+	defer cancel()
+	if err := registry.Await(ctx, answers("http://"+registryAddress+"/v2/")); err != nil {
+		return err
+	}
+	if err := containerd.Await(ctx, listens(containerdSocket)); err != nil {
+		return err
+	}
+	c.logf("registry and containerd are ready after %s", since(begun))
+	kubelet, err := c.prepareKubelet(programs.kubelet)
+	if err != nil {
+		return err
+	}
+	proxy, err := c.prepareProxy(programs.proxy)
+	if err != nil {
+		return err
+	}
+	dns, err := c.prepareDNS(programs.dns)
+	if err != nil {
+		return err
+	}
+	for _, p := range []*process.Process{kubelet, proxy, dns} {
+		if err := c.run(p); err != nil {
+			return err
+		}
+	}
+	if err := kubelet.Await(ctx, c.nodeReady); err != nil {
+		return err
+	}
+	c.logf("kubelet's node is Ready after %s", since(begun))
+	if err := proxy.Await(ctx, answers("http://127.0.0.1:10256/healthz")); err != nil {
+		return err
+	}
+	return dns.Await(ctx, answers("http://127.0.0.1:8181/ready"))
+}
+
+// Stop ends all processes. Containers and their shims end with the process of the test: see Main.
+func (c *Cluster) Stop() error {
+	var errs []error
+	for i := len(c.processes) - 1; i >= 0; i-- {
+		errs = append(errs, c.processes[i].Stop(stopGrace))
+	}
+	if c.ControlPlane != nil {
+		errs = append(errs, c.ControlPlane.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Dir returns the folder of the node, with the logs <name of the program>.log. Main removes it.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Kube returns a client as administrator.
+func (c *Cluster) Kube() kubernetes.Interface { return c.kube }
+
+func (c *Cluster) newProcess(name, path string, args ...string) *process.Process {
+	return &process.Process{Name: name, Path: path, Args: args, Dir: c.dir, Ended: func(p *process.Process, err error) {
+		c.logf("%s ended, although nobody stopped it: %v; %s", p.Name, err, p.LogTail())
+	}}
+}
+
+func (c *Cluster) run(p *process.Process) error {
+	if err := p.Start(); err != nil {
+		return err
+	}
+	c.processes = append(c.processes, p)
+	return nil
+}
+
+// logf writes a line to the output. An output that fails is no reason to fail.
+func (c *Cluster) logf(format string, args ...any) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	_, _ = fmt.Fprintf(c.output, format+"\n", args...)
+}
+
+func since(begun time.Time) time.Duration {
+	return time.Since(begun).Round(10 * time.Millisecond)
+}

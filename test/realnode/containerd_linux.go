@@ -1,0 +1,95 @@
+package realnode
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// containerdSocket is where containerd serves, in a folder of this run.
+const containerdSocket = "/run/containerd/containerd.sock"
+
+// registryAddress is where the images come from, whichever registry they are asked of.
+const registryAddress = "127.0.0.1:5000"
+
+// pauseImage is the image of the process that every pod has; hack/node/build.sh gives it that tag.
+const pauseImage = "registry.test/pause:1"
+
+func registryArgs(layouts []string) []string {
+	args := []string{"serve", "--listen=" + registryAddress}
+	for _, layout := range layouts {
+		args = append(args, "--layout="+layout)
+	}
+	return args
+}
+
+func (c *Cluster) writeContainerdFiles() error {
+	return c.write(map[string]string{
+		"containerd.toml":             fmt.Sprintf(containerdConfig, c.dir, containerdSocket, pauseImage),
+		"certs.d/_default/hosts.toml": fmt.Sprintf("server = %q\n", "http://"+registryAddress),
+		"cni/bridge.conflist":         fmt.Sprintf(bridge, c.dir),
+	})
+}
+
+// write writes files to the folder of the run.
+func (c *Cluster) write(files map[string]string) error {
+	for name, content := range files {
+		path := filepath.Join(c.dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// containerdConfig has the folder of the run, the socket and the image of every pod's own process.
+const containerdConfig = `version = 3
+root = "%[1]s/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.nri.v1.nri"]
+
+[grpc]
+address = "%[2]s"
+
+[plugins.'io.containerd.cri.v1.images']
+use_local_image_pull = true
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = "%[3]s"
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = "%[1]s/certs.d"
+
+[plugins.'io.containerd.cri.v1.runtime']
+# A machine may forbid even its administrator to protect processes from a lack of memory.
+restrict_oom_score_adj = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = ["/usr/lib/cni", "/opt/cni/bin"]
+conf_dir = "%[1]s/cni"
+`
+
+// bridge connects pods to the host, and to each other.
+const bridge = `{
+  "cniVersion": "1.0.0",
+  "name": "pods",
+  "plugins": [
+    {
+      "type": "bridge",
+      "bridge": "pods0",
+      "isGateway": true,
+      "hairpinMode": true,
+      "ipam": {
+        "type": "host-local",
+        "dataDir": "%s/addresses",
+        "ranges": [[{"subnet": "` + podRange + `"}]],
+        "routes": [{"dst": "0.0.0.0/0"}]
+      }
+    },
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+`
+
+// podRange is where pods have their addresses.
+const podRange = "10.244.0.0/16"

@@ -1,0 +1,75 @@
+package realnode
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// lockName is the file in a run's folder that is locked while the run lives.
+const lockName = "lock"
+
+// lockFolder locks the folder of this run, until the file that it returns is closed or this process ends.
+func lockFolder(folder string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(folder, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// removeAbandoned removes the folder of a run that was killed before it could.
+func removeAbandoned(folder string) error {
+	if _, err := os.Stat(filepath.Join(folder, lockName)); errors.Is(err, fs.ErrNotExist) {
+		return nil // a run that begins just now
+	}
+	lock, err := lockFolder(folder)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(removeFolder(folder), lock.Close())
+}
+
+// removeFolder removes what a run leaves when all its processes have ended.
+func removeFolder(folder string) error {
+	if err := removeCgroups(filepath.Base(folder)); err != nil {
+		return err
+	}
+	return os.RemoveAll(folder)
+}
+
+// removeCgroups removes the cgroups named name, of every controller, with those in them.
+func removeCgroups(name string) error {
+	found, err := filepath.Glob(filepath.Join("/sys/fs/cgroup", "*", name))
+	if err != nil {
+		return err
+	}
+	for _, top := range append(found, filepath.Join("/sys/fs/cgroup", name)) {
+		var folders []string
+		err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				folders = append(folders, path)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("list cgroups: %w", err)
+		}
+		for _, path := range slices.Backward(folders) {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove cgroup: %w", err)
+			}
+		}
+	}
+	return nil
+}

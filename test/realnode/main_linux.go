@@ -1,0 +1,150 @@
+package realnode
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The environment variables that one stage of the binary gives to the next.
+const (
+	stageVariable  = "MACHINIST_REALNODE_STAGE"
+	folderVariable = "MACHINIST_REALNODE_FOLDER"
+)
+
+// The stages after the first, which is the one that `go test` starts.
+const (
+	stageInit = "init" // the first process in the namespaces
+	stageTest = "test" // the tests
+)
+
+// folderPrefix begins the names of the folder and of the cgroup of each run.
+const folderPrefix = "machinist-node-"
+
+// Main runs the tests in namespaces of their own and ends the process with their exit code.
+func Main(m *testing.M) {
+	var code int
+	var err error
+	switch os.Getenv(stageVariable) {
+	case "":
+		code, err = runInNamespaces()
+	case stageInit:
+		code, err = runInit()
+	case stageTest:
+		code = m.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "real node:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// runInNamespaces starts this binary again as the first process of new namespaces, and tidies up when it has ended.
+func runInNamespaces() (int, error) {
+	if os.Getuid() != 0 {
+		return 0, errors.New("these tests make network namespaces and containers: run them as root")
+	}
+	leftovers, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, folder := range leftovers {
+		if err := removeAbandoned(folder); err != nil {
+			return 0, fmt.Errorf("remove what an earlier run left: %w", err)
+		}
+	}
+	folder, err := os.MkdirTemp("", folderPrefix)
+	if err != nil {
+		return 0, err
+	}
+	lock, err := lockFolder(folder)
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+
+	// The kernel ends the child when the thread that made it ends: this one stays until the child has ended.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	child := exec.Command("/proc/self/exe", os.Args[1:]...)
+	child.Args[0] = os.Args[0]
+	child.Env = append(os.Environ(), stageVariable+"="+stageInit, folderVariable+"="+folder)
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC |
+			syscall.CLONE_NEWUTS,
+		Pdeathsig: syscall.SIGKILL,
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	if err := child.Start(); err != nil {
+		return 0, errors.Join(fmt.Errorf("make namespaces: %w", err), removeFolder(folder))
+	}
+	go func() {
+		for s := range signals {
+			_ = child.Process.Signal(s) // it may have ended
+		}
+	}()
+	err = child.Wait()
+	// By now the kernel has ended every process in the namespaces.
+	tidied := removeFolder(folder)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode(), tidied
+	}
+	return 0, errors.Join(err, tidied)
+}
+
+// runInit makes the namespaces habitable and runs the tests in them. It is the parent of all whose own has ended, such
+// as the shims of containerd, and has to wait for them.
+func runInit() (int, error) {
+	folder := os.Getenv(folderVariable)
+	if err := prepareMounts(folder); err != nil {
+		return 0, fmt.Errorf("prepare mounts: %w", err)
+	}
+	if err := prepareNetwork(); err != nil {
+		return 0, fmt.Errorf("prepare network: %w", err)
+	}
+	environment := []string{stageVariable + "=" + stageTest}
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, stageVariable+"=") {
+			environment = append(environment, entry)
+		}
+	}
+	tests, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
+		Env:   environment,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start the tests: %w", err)
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	go func() {
+		for s := range signals {
+			_ = tests.Signal(s) // it may have ended
+		}
+	}()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return 0, fmt.Errorf("wait for the tests: %w", err)
+		case pid != tests.Pid:
+		case status.Signaled():
+			return 0, fmt.Errorf("the tests were ended by signal %q", status.Signal())
+		default:
+			return status.ExitStatus(), nil
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"machinist.dev/machinist/internal/controlplane"
+)
+
+// programs are the paths of what the node runs, and of the layout of the image that every pod has.
+type programs struct {
+	containerd, kubelet, proxy, dns, registry string
+	pause                                     string
+}
+
+// locatePrograms finds what hack/node/build.sh makes ready, or says of everything missing at once.
+func locatePrograms() (programs, error) {
+	var p programs
+	cache, err := controlplane.CacheDir()
+	if err != nil {
+		return p, err
+	}
+	var errs []error
+	for name, path := range map[string]*string{"kubelet": &p.kubelet, "kube-proxy": &p.proxy} {
+		*path, err = controlplane.Locate(name)
+		errs = append(errs, err)
+	}
+	for name, path := range map[string]*string{
+		"containerd": &p.containerd, "coredns": &p.dns, "images": &p.registry, "pause-image": &p.pause,
+	} {
+		*path = filepath.Join(cache, "node", name)
+		_, err := os.Stat(*path)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return p, fmt.Errorf("%w; hack/node/build.sh makes them ready", err)
+	}
+	return p, nil
+}
+
+// requestTimeout bounds one request that asks whether a program is ready.
+const requestTimeout = 5 * time.Second
+
+// answers asks whether GET of a URL succeeds.
+func answers(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		if err := response.Body.Close(); err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("GET %s: %s", url, response.Status)
+		}
+		return nil
+	}
+}
+
+// listens asks whether somebody serves on a socket.
+func listens(socket string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}

@@ -47,8 +47,8 @@ func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
 	outside.bash(t, "go test -vet=off .") // To vet all that it imports takes longer than to build it.
 
 	// The Azure provider is a module that can be required too, such as for its fields.
-	outside.bash(t, "go get machinist.dev/machinist/providers/azure@"+version+
-		"\ngo list -deps machinist.dev/machinist/providers/azure/cmd/machinist-provider-azure >/dev/null\n")
+	outside.bash(t, "go get machinist.dev/machinist/providers/azure/driver@"+version+
+		"\ngo list -deps machinist.dev/machinist/providers/azure/driver >/dev/null\n")
 }
 
 // outside is a folder that is in no module of this repository.

@@ -27,6 +27,12 @@ build: ## Build the binaries, and the licence notices of what they contain, into
 	cd providers/azure && $(GO) build -trimpath -o ../../bin/ ./cmd/...
 	@cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure >../../bin/THIRD_PARTY_NOTICES
 
+# Built by a module of its own, so that its dependencies are not those of the programs.
+.PHONY: images
+images: ## Build an image of each program into dist/images; VERSION=v1.2.3, PLATFORMS=linux/amd64, PUSH=registry/prefix, ARGS=--again
+	cd hack/images && GOWORK=off $(GO) build -o ../../bin/images .
+	bin/images build --root . --version "$(VERSION)" --platforms "$(PLATFORMS)" --push "$(PUSH)" $(ARGS)
+
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver and the rest of a control plane into the cache (about 5 minutes, once)
 	hack/controlplane/build.sh
@@ -39,6 +45,7 @@ demo: controlplane build ## Run everything on this machine with a sample fleet; 
 .PHONY: test
 test: controlplane verify ## Unit tests and tests against a real API server
 	@for m in $(MODULES); do echo "== go test in $$m"; (cd $$m && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...) || exit 1; done
+	cd hack/images && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 	$(GO) test ./bench/micro
 
 .PHONY: e2e
@@ -103,5 +110,5 @@ fuzz: ## Run every fuzz target FUZZTIME (50000x) times each
 	  done; done
 
 .PHONY: clean
-clean: ## Remove bin/; the cache stays
-	rm -rf bin
+clean: ## Remove bin/ and dist/; the cache stays
+	rm -rf bin dist

@@ -60,7 +60,7 @@ func (f finding) String() string {
 }
 
 // skipped are folders without text of ours.
-var skipped = []string{".git", "testdata", "node_modules", "words", "crd", "bin"}
+var skipped = []string{".git", "testdata", "node_modules", "words", "crd", "bin", "dist"}
 
 func check(paths []string) ([]finding, error) {
 	var found []finding

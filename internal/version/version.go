@@ -4,27 +4,35 @@ package version
 import (
 	"runtime/debug"
 	"strings"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // core is the module of Machinist itself. A provider of somebody else has it among its dependencies.
 const core = "machinist.dev/machinist"
 
-// release is set by who builds a release: go build -ldflags "-X
-// machinist.dev/machinist/internal/version.release=v1.2.3".
-var release string
+// release and commit are set by who builds a release: go build -ldflags "-X
+// machinist.dev/machinist/internal/version.release=v1.2.3". Images set both. The Go command itself writes the commit
+// into a program only where it builds in a clone, and not in a working tree of one. A commit with the suffix "-dirty"
+// had changes that were not committed.
+var release, commit string
 
-// String returns the version of the running program, such as "v1.2.3 (commit 0123456789ab, go1.26.1)".
+// API is the version of the API that the programs of this version serve and use.
+const API = v1beta1.GroupName + "/" + v1beta1.Version
+
+// String returns the version of the running program, such as "v1.2.3 (commit 0123456789ab, API machinist.dev/v1beta1,
+// go1.26.1)".
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	return describe(release, info)
+	return describe(release, commit, info)
 }
 
 // describe says what a program's build information tells. The Go command writes no commit into it where it builds
 // outside of a repository.
-func describe(release string, info *debug.BuildInfo) string {
+func describe(release, commit string, info *debug.BuildInfo) string {
 	name := release
 	if name == "" {
 		name = info.Main.Version
@@ -37,9 +45,13 @@ func describe(release string, info *debug.BuildInfo) string {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	if commit := settings["vcs.revision"]; commit != "" {
+	commit, modified := strings.CutSuffix(commit, "-dirty")
+	if commit == "" {
+		commit, modified = settings["vcs.revision"], settings["vcs.modified"] == "true"
+	}
+	if commit != "" {
 		details = append(details, "commit "+commit[:min(12, len(commit))])
-		if settings["vcs.modified"] == "true" {
+		if modified {
 			details = append(details, "with local changes")
 		}
 	}
@@ -50,11 +62,9 @@ func describe(release string, info *debug.BuildInfo) string {
 			}
 		}
 	}
+	details = append(details, "API "+API)
 	if info.GoVersion != "" {
 		details = append(details, info.GoVersion)
-	}
-	if len(details) == 0 {
-		return name
 	}
 	return name + " (" + strings.Join(details, ", ") + ")"
 }

@@ -15,6 +15,8 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+
+	_ "machinist.dev/machinist/internal/roots" // For images, whose system has none.
 )
 
 const (

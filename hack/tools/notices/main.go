@@ -2,7 +2,7 @@
 // linked into one of them, its version, the kind of its licence, and the texts of its LICENSE and NOTICE files. Texts
 // that several modules share are printed once.
 //
-//	notices [-folder DIR]... > THIRD_PARTY_NOTICES
+//	notices [-folders DIR,...] [-goos linux] > THIRD_PARTY_NOTICES
 //
 // It fails on a module without a licence file, and on one under a licence that does not permit the binaries to be
 // given to others under the project's own (Apache 2.0).
@@ -29,9 +29,10 @@ import (
 
 func main() {
 	folders := flag.String("folders", ".", "modules whose ./cmd/... are the binaries, separated by commas")
+	goos := flag.String("goos", "", "operating system that the binaries are for (default: this one)")
 	flag.Parse()
 	out := bufio.NewWriter(os.Stdout)
-	if err := errors.Join(run(strings.Split(*folders, ","), out), out.Flush()); err != nil {
+	if err := errors.Join(run(strings.Split(*folders, ","), *goos, out), out.Flush()); err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
 		os.Exit(1)
 	}
@@ -54,8 +55,8 @@ type text struct {
 	modules []string
 }
 
-func run(folders []string, out io.Writer) error {
-	modules, err := linked(folders)
+func run(folders []string, goos string, out io.Writer) error {
+	modules, err := linked(folders, goos)
 	if err != nil {
 		return err
 	}
@@ -87,11 +88,14 @@ func run(folders []string, out io.Writer) error {
 
 // linked returns the modules that the binaries of the folders contain, but for the project's own, and Go's standard
 // library.
-func linked(folders []string) ([]module, error) {
+func linked(folders []string, goos string) ([]module, error) {
 	byPath := map[string]module{}
 	for _, folder := range folders {
 		list := exec.Command("go", "list", "-deps", "-json=Module,Standard", "./cmd/...")
 		list.Dir, list.Stderr = folder, os.Stderr
+		if goos != "" {
+			list.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+		}
 		output, err := list.Output()
 		if err != nil {
 			return nil, fmt.Errorf("list what the binaries in %s contain: %w", folder, err)

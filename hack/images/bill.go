@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"debug/buildinfo"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/CycloneDX/cyclonedx-gomod/pkg/generate/bin"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/rs/zerolog"
+)
+
+// billType is the media type of a bill of materials.
+const billType = "application/vnd.cyclonedx+json"
+
+// bill is the bill of materials (SBOM) of a program for one platform.
+type bill struct {
+	// name is that of its file beside the layout.
+	name    string
+	content []byte
+	// artifact is the same as an OCI artifact that refers to the image: a registry lists it among the image's referrers.
+	artifact v1.Image
+}
+
+// bill lists the modules that a binary contains. They are read from the binary itself.
+func (b *build) bill(p program, platform v1.Platform, path string, image v1.Image) (bill, error) {
+	made := bill{name: fmt.Sprintf("%s_%s_%s.cdx.json", p.name, platform.OS, platform.Architecture)}
+	generator, err := bin.NewGenerator(path, bin.WithLogger(zerolog.Nop()), bin.WithIncludeStdlib(true),
+		bin.WithVersionOverride(b.source.version))
+	if err != nil {
+		return made, err
+	}
+	bom, err := generator.Generate()
+	if err != nil {
+		return made, fmt.Errorf("bill of materials: %w", err)
+	}
+	if err := b.nameOwnModules(bom, path); err != nil {
+		return made, err
+	}
+	properties := append(*bom.Metadata.Properties, cyclonedx.Property{Name: "cdx:gomod:build:vcs:revision",
+		Value: b.source.stamp()})
+	bom.Metadata.Properties = &properties
+	bom.Metadata.Timestamp = b.source.time.Format(time.RFC3339)
+	bom.Metadata.Tools = &cyclonedx.ToolsChoice{Components: &[]cyclonedx.Component{{
+		Type: cyclonedx.ComponentTypeApplication, Name: "cyclonedx-gomod", Version: generatorVersion()}}}
+	digest, err := image.Digest()
+	if err != nil {
+		return made, err
+	}
+	bom.SerialNumber = serialNumber(digest)
+	var text bytes.Buffer
+	encoder := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON)
+	if err := encoder.SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6); err != nil {
+		return made, fmt.Errorf("bill of materials: %w", err)
+	}
+	made.content = text.Bytes()
+	made.artifact, err = b.attach(made.name, made.content, image)
+	return made, err
+}
+
+// nameOwnModules gives those modules their names and the version that are in the repository too: a go.mod replaces them
+// by relative folders, by which the generator calls them.
+func (b *build) nameOwnModules(bom *cyclonedx.BOM, path string) error {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for _, m := range info.Deps {
+		if m.Replace == nil || m.Replace.Version != "" && m.Replace.Version != "(devel)" {
+			continue
+		}
+		for i := range *bom.Components {
+			c := &(*bom.Components)[i]
+			if c.Name != m.Replace.Path {
+				continue
+			}
+			before := c.BOMRef
+			c.Name, c.Version = m.Path, b.source.version
+			c.PackageURL = "pkg:golang/" + m.Path + "@" + b.source.version + "?type=module"
+			c.BOMRef = c.PackageURL
+			rename(bom, before, c.BOMRef)
+		}
+	}
+	return nil
+}
+
+// rename replaces a reference to a component.
+func rename(bom *cyclonedx.BOM, before, after string) {
+	for i, d := range *bom.Dependencies {
+		if d.Ref == before {
+			(*bom.Dependencies)[i].Ref = after
+		}
+		if d.Dependencies == nil {
+			continue
+		}
+		for j, ref := range *d.Dependencies {
+			if ref == before {
+				(*d.Dependencies)[j] = after
+			}
+		}
+	}
+	for _, c := range *bom.Compositions {
+		if c.Dependencies == nil {
+			continue
+		}
+		for i, ref := range *c.Dependencies {
+			if string(ref) == before {
+				(*c.Dependencies)[i] = cyclonedx.BOMReference(after)
+			}
+		}
+	}
+}
+
+// serialNumber is a UUID that follows from the digest of an image (version 8: a custom one).
+func serialNumber(digest v1.Hash) string {
+	id := sha1.Sum([]byte(digest.String()))
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+}
+
+// generatorVersion is the version of the library that makes bills, as go.mod pins it. A test binary does not know it.
+func generatorVersion() string {
+	info, _ := debug.ReadBuildInfo()
+	if info != nil {
+		for _, m := range info.Deps {
+			if m.Path == "github.com/CycloneDX/cyclonedx-gomod" {
+				return m.Version
+			}
+		}
+	}
+	return ""
+}

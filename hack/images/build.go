@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// build is what to make images of, and how.
+type build struct {
+	// root is the folder of the repository.
+	root string
+	// source is the commit that is built.
+	source source
+	// programs are those that get an image.
+	programs  []program
+	platforms []v1.Platform
+	// notices returns the licence notices of everything that the programs are linked with.
+	notices func(context.Context) ([]byte, error)
+	// roots is the module with root certificates that every program must contain; empty for none.
+	roots string
+	log   io.Writer
+}
+
+// publicRoots brings the certificates of public authorities: an image has no others.
+const publicRoots = "golang.org/x/crypto/x509roots/fallback"
+
+func buildCommand(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("images build", flag.ContinueOnError)
+	root := flags.String("root", "../..", "folder of the repository")
+	out := flags.String("out", "", "folder that gets the layout; what was there before is replaced (default ROOT/dist/images)")
+	version := flags.String("version", "",
+		"version of the programs, and tag of the images (default: the tag that git describes the commit by, or v0.0.0-COMMIT)")
+	push := flags.String("push", "", "registry and prefix to push the images to, such as registry.example.com/machinist")
+	again := flags.Bool("again", false, "build a second time, from a clone in another folder, and compare the digests")
+	var platforms, only listValue
+	flags.Var(&platforms, "platforms", "platforms, separated by commas (default linux/amd64,linux/arm64)")
+	flags.Var(&only, "programs", "programs, separated by commas (default: all)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is no flag of images build", flags.Arg(0))
+	}
+	if *out == "" {
+		*out = filepath.Join(*root, "dist", "images")
+	}
+	destination, err := parsePrefix(*push)
+	if err != nil {
+		return err
+	}
+	b, err := newBuild(ctx, *root, *version, platforms, only)
+	if err != nil {
+		return err
+	}
+	l, err := b.run(ctx, *out)
+	if err != nil {
+		return err
+	}
+	if *again {
+		if err := b.compareWithClone(ctx, l, platforms, only); err != nil {
+			return err
+		}
+	}
+	l.print(os.Stdout)
+	if *push == "" {
+		return nil
+	}
+	return l.push(ctx, destination, os.Stdout)
+}
+
+// newBuild returns what to build from a repository.
+func newBuild(ctx context.Context, root, version string, platforms, only []string) (*build, error) {
+	b := &build{root: root, roots: publicRoots, log: os.Stderr}
+	b.notices = func(ctx context.Context) ([]byte, error) { return notices(ctx, root) }
+	var err error
+	if b.source, err = readSource(ctx, root, version); err != nil {
+		return nil, err
+	}
+	if b.platforms, err = parsePlatforms(platforms); err != nil {
+		return nil, err
+	}
+	if b.programs, err = findPrograms(root, only); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// parsePlatforms returns the platforms by their names.
+func parsePlatforms(names []string) ([]v1.Platform, error) {
+	if len(names) == 0 {
+		names = []string{"linux/amd64", "linux/arm64"}
+	}
+	var platforms []v1.Platform
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		p, err := v1.ParsePlatform(name)
+		if err != nil || p.OS != "linux" || p.Architecture == "" || p.Variant != "" {
+			return nil, fmt.Errorf("--platforms: %q is no platform such as linux/amd64", name)
+		}
+		platforms = append(platforms, *p)
+	}
+	return platforms, nil
+}
+
+// run writes the layout to out once it is complete and checked.
+func (b *build) run(ctx context.Context, out string) (*imageLayout, error) {
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return nil, err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(out), ".images-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(work)
+	licences, err := b.licenceLayer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLayout(filepath.Join(work, "layout"), b.source.version)
+	if err != nil {
+		return nil, err
+	}
+	binaries := filepath.Join(work, "bin")
+	for _, p := range b.platforms {
+		fmt.Fprintf(b.log, "images: compiling %d programs for %s\n", len(b.programs), p)
+		if err := b.compile(ctx, p, binaries); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range b.programs {
+		fmt.Fprintf(b.log, "images: packing %s\n", p.name)
+		if err := b.add(l, p, binaries, licences); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	if err := b.check(ctx, l); err != nil {
+		return nil, err
+	}
+	return l, l.moveTo(out)
+}
+
+// add makes the image of a program for every platform, with its bill of materials.
+func (b *build) add(l *imageLayout, p program, binaries string, licences v1.Layer) error {
+	var images []v1.Image
+	var bills []bill
+	for _, platform := range b.platforms {
+		path := binaryPath(binaries, platform, p)
+		image, err := b.image(p, platform, path, licences)
+		if err != nil {
+			return err
+		}
+		materials, err := b.bill(p, platform, path, image)
+		if err != nil {
+			return err
+		}
+		images, bills = append(images, image), append(bills, materials)
+	}
+	index, err := b.index(p, images)
+	if err != nil {
+		return err
+	}
+	return l.add(p, index, bills)
+}

@@ -1,0 +1,379 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+func TestMain(m *testing.M) {
+	// What somebody's git is configured for changes nothing here.
+	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	code := m.Run()
+	if root, err := shared(); err == nil {
+		os.RemoveAll(root)
+	}
+	os.Exit(code)
+}
+
+// shared is a repository whose images, for both platforms, are in dist/images. Tests leave it as it is.
+var shared = sync.OnceValues(func() (string, error) {
+	root, err := os.MkdirTemp("", "images-test-")
+	if err != nil {
+		return "", err
+	}
+	if err := writeRepository(root); err != nil {
+		return root, err
+	}
+	b, err := smallBuild(root)
+	if err != nil {
+		return root, err
+	}
+	_, err = b.run(context.Background(), filepath.Join(root, "dist", "images"))
+	return root, err
+})
+
+// built is the layout of the shared repository.
+func built(t *testing.T) (root string, l *imageLayout) {
+	t.Helper()
+	root, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root, &imageLayout{folder: filepath.Join(root, "dist", "images"), version: "v1.2.3"}
+}
+
+// repository is one of the test's own.
+func repository(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := writeRepository(root); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// writeRepository makes a small repository with two programs of two modules, one more that gets no image, and one commit.
+func writeRepository(root string) error {
+	program := func(name, about string) string {
+		return "// Command " + name + " " + about + "\npackage main\n\n" + `import (
+	"fmt"
+
+	"machinist.dev/machinist/internal/version"
+)
+
+func main() { fmt.Println("` + name + ` version " + version.String()) }
+`
+	}
+	for path, content := range map[string]string{
+		"LICENSE": "the licence\n",
+		"go.mod":  "module machinist.dev/machinist\n\ngo 1.26.0\n",
+		"internal/version/version.go": `package version
+
+var release, commit string
+
+func String() string { return release + " (commit " + commit[:12] + ")" }
+`,
+		"cmd/hello/main.go":          program("hello", "says hello. It does it once."),
+		"cmd/machinist-demo/main.go": program("machinist-demo", "has no image."),
+		"providers/acme/go.mod": "module machinist.dev/machinist/providers/acme\n\ngo 1.26.0\n\n" +
+			"require machinist.dev/machinist v0.0.0\n\nreplace machinist.dev/machinist => ../..\n",
+		"providers/acme/cmd/acme/main.go": program("acme", "is a provider."),
+		".gitignore":                      "/dist/\n",
+	} {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "."},
+		{"-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", "Begin"}} {
+		if _, err := git(context.Background(), root, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// smallBuild is one of a small repository, whose programs are linked with nothing else.
+func smallBuild(root string, platforms ...string) (*build, error) {
+	b, err := newBuild(context.Background(), root, "v1.2.3", platforms, nil)
+	if err != nil {
+		return nil, err
+	}
+	b.notices = func(context.Context) ([]byte, error) { return []byte("the notices\n"), nil }
+	b.roots, b.log = "", io.Discard
+	return b, nil
+}
+
+func newTestBuild(t *testing.T, root string, platforms ...string) *build {
+	t.Helper()
+	b, err := smallBuild(root, platforms...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func buildOf(t *testing.T, root string, platforms ...string) *imageLayout {
+	t.Helper()
+	l, err := newTestBuild(t, root, platforms...).run(t.Context(), filepath.Join(root, "dist", "images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func entriesOf(t *testing.T, l *imageLayout) []entry {
+	t.Helper()
+	entries, err := read(l.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func TestALayoutHasAnImageOfEachProgramForBothPlatforms(t *testing.T) {
+	_, l := built(t)
+	whole, err := layout.ImageIndexFromPath(l.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := whole.IndexManifest(); err != nil {
+		t.Fatal(err)
+	}
+	var programs []string
+	for _, e := range entriesOf(t, l) {
+		programs = append(programs, e.program+":"+e.tag)
+		if err := validate.Index(e.index); err != nil {
+			t.Errorf("%s: %v", e.program, err)
+		}
+		var platforms []string
+		for _, d := range e.platforms {
+			platforms = append(platforms, d.Platform.String())
+		}
+		if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
+			t.Errorf("%s has the platforms %v", e.program, platforms)
+		}
+	}
+	if !slices.Equal(programs, []string{"acme:v1.2.3", "hello:v1.2.3"}) {
+		t.Errorf("got %v", programs)
+	}
+}
+
+func TestAnImageRunsItsProgramAsAnUnprivilegedUser(t *testing.T) {
+	root, l := built(t)
+	e := entriesOf(t, l)[1]
+	image, err := e.index.Image(e.platforms[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit, err := git(t.Context(), root, "rev-parse", "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/hello"}) {
+		t.Errorf("it runs %v as %s", config.Config.Entrypoint, config.Config.User)
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := e.index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, got := range map[string]map[string]string{"label": config.Config.Labels,
+		"annotation": manifest.Annotations, "annotation of the index": index.Annotations} {
+		for key, want := range map[string]string{"title": "hello", "description": "Says hello", "version": "v1.2.3",
+			"revision": commit, "licenses": "Apache-2.0"} {
+			if got[keyPrefix+key] != want {
+				t.Errorf("the %s %s is %q, want %q", where, key, got[keyPrefix+key], want)
+			}
+		}
+	}
+	files, err := extract(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 3 || string(files["LICENSE"]) != "the licence\n" ||
+		string(files["THIRD_PARTY_NOTICES"]) != "the notices\n" {
+		t.Errorf("the image has %d files", len(files))
+	}
+}
+
+// The time of the build, the folder and what an earlier build left change nothing.
+func TestTheSameCommitHasTheSameDigests(t *testing.T) {
+	root, l := built(t)
+	clone := filepath.Join(t.TempDir(), "another", "folder")
+	if _, err := git(t.Context(), root, "clone", "--quiet", root, clone); err != nil {
+		t.Fatal(err)
+	}
+	again := buildOf(t, clone)
+	if err := l.sameAs(again); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
+	other := newTestBuild(t, clone)
+	if want := time.Unix(1000000000, 0); !other.source.time.Equal(want) {
+		t.Fatalf("the time is %s, want %s", other.source.time, want)
+	}
+	changed, err := other.run(t.Context(), again.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.sameAs(changed); err == nil || !strings.Contains(err.Error(), "acme, hello") {
+		t.Errorf("images of another time are the same: %v", err)
+	}
+}
+
+func TestABillOfMaterialsNamesTheMainModule(t *testing.T) {
+	_, l := built(t)
+	content, err := os.ReadFile(filepath.Join(l.folder, billFolder, "acme_linux_arm64.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(content), cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	main := bom.Metadata.Component
+	if main.Name != "machinist.dev/machinist/providers/acme" || main.Version != "v1.2.3" {
+		t.Errorf("the bill is about %s %s", main.Name, main.Version)
+	}
+	var names []string
+	for _, c := range *bom.Components {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, []string{"machinist.dev/machinist", "std"}) {
+		t.Errorf("the components are %v", names)
+	}
+	if bytes.Contains(content, []byte("../..")) {
+		t.Errorf("the bill names folders of the repository:\n%s", content)
+	}
+}
+
+// Whoever pulls gets what the layout has; a registry lists the bill of materials among the image's referrers.
+func TestAPushedImageIsPulledAgain(t *testing.T) {
+	_, l := built(t)
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), quiet()))
+	defer server.Close()
+	to, err := parsePrefix(strings.TrimPrefix(server.URL, "http://") + "/some/prefix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	if err := l.push(t.Context(), to, &printed); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(printed.String(), "/some/prefix/hello:v1.2.3@sha256:") {
+		t.Errorf("it prints %q", printed.String())
+	}
+	pulledIsSame(t, l, string(to))
+}
+
+func pulledIsSame(t *testing.T, l *imageLayout, prefix string) {
+	t.Helper()
+	for _, e := range entriesOf(t, l) {
+		repository, err := name.NewRepository(prefix + "/" + e.program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, err := remote.Index(repository.Tag(e.tag))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if digest, err := index.Digest(); err != nil || digest != e.digest {
+			t.Errorf("%s has the digest %s, want %s (%v)", repository, digest, e.digest, err)
+		}
+		if err := validate.Index(index); err != nil {
+			t.Errorf("%s: %v", repository, err)
+		}
+		for _, d := range e.platforms {
+			referrers, err := remote.Referrers(repository.Digest(d.Digest.String()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed, err := referrers.IndexManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("%s_linux_%s.cdx.json", e.program, d.Platform.Architecture)
+			if len(listed.Manifests) != 1 || listed.Manifests[0].Annotations[keyTitle] != want {
+				t.Errorf("%s@%s has the referrers %v", repository, d.Digest, listed.Manifests)
+			}
+		}
+	}
+}
+
+func TestALayoutIsServedAsARegistry(t *testing.T) {
+	_, l := built(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	address, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- serve(ctx, []string{l.folder}, "127.0.0.1:0", io.Discard, func(a string) error { address <- a; return nil })
+	}()
+	select {
+	case a := <-address:
+		pulledIsSame(t, l, a)
+		pushElsewhere(t, l, a+"/mirror")
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// pushElsewhere shows that the registry also takes images, and that the layout stays as it is.
+func pushElsewhere(t *testing.T, l *imageLayout, prefix string) {
+	t.Helper()
+	other := buildOf(t, repository(t), "linux/arm64")
+	to, err := parsePrefix(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := blobsOf(t, l)
+	if err := other.push(t.Context(), to, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	pulledIsSame(t, other, prefix)
+	if after := blobsOf(t, l); after != before {
+		t.Errorf("the layout has %d blobs after a push, it had %d", after, before)
+	}
+}
+
+func blobsOf(t *testing.T, l *imageLayout) int {
+	t.Helper()
+	blobs, err := filepath.Glob(filepath.Join(l.folder, "blobs", "sha256", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(blobs)
+}

@@ -1,0 +1,61 @@
+// Command images builds the container images of the project's programs, and serves them as a registry.
+//
+//	images build [--out dist/images] [--version v1.2.3] [--platforms linux/amd64,linux/arm64] [--push registry/prefix]
+//	images serve [--layout dist/images]... [--address-file FILE]
+//
+// build writes one OCI image layout with an image for each program and platform. An image contains the program, its
+// licence and those of what it is linked with, and nothing else: no shell, no user database, no temporary folder. The
+// same commit and the same version of Go give the same digests, because all times are those of the commit.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "images:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("name a command: build or serve")
+	}
+	switch args[0] {
+	case "build":
+		return buildCommand(ctx, args[1:])
+	case "serve":
+		return serveCommand(ctx, args[1:])
+	default:
+		return fmt.Errorf("%q is no command: use build or serve", args[0])
+	}
+}
+
+// listValue is a flag with values that are separated by commas; it may be given several times.
+type listValue []string
+
+func (l *listValue) String() string { return strings.Join(*l, ",") }
+
+func (l *listValue) Set(value string) error {
+	for _, v := range strings.Split(value, ",") {
+		if v = strings.TrimSpace(v); v != "" {
+			*l = append(*l, v)
+		}
+	}
+	return nil
+}

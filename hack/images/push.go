@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// prefix is where images are pushed to: a registry, and the part of repositories' names before the program's.
+type prefix string
+
+// parsePrefix checks a prefix before hours are spent on building. The empty one means: not pushed.
+func parsePrefix(text string) (prefix, error) {
+	if text == "" {
+		return "", nil
+	}
+	if _, err := name.NewRepository(text+"/machinist", name.StrictValidation); err != nil {
+		return "", fmt.Errorf("--push: %q is no registry and prefix such as registry.example.com/machinist: %w", text, err)
+	}
+	return prefix(text), nil
+}
+
+func (p prefix) repository(program string) (name.Repository, error) {
+	return name.NewRepository(string(p)+"/"+program, name.StrictValidation)
+}
+
+// push writes the images and their bills of materials to a registry, with the credentials that Docker and Podman use.
+// A registry on this machine is spoken to without TLS.
+func (l *imageLayout) push(ctx context.Context, to prefix, out io.Writer) error {
+	entries, err := read(l.folder)
+	if err != nil {
+		return err
+	}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	for _, e := range entries {
+		repository, err := to.repository(e.program)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(e.push(repository, options)); err != nil {
+			return fmt.Errorf("push %s: %w", repository, err)
+		}
+		fmt.Fprintf(out, "pushed %s:%s@%s\n", repository, e.tag, e.digest)
+	}
+	return nil
+}
+
+func (e entry) push(to name.Repository, options []remote.Option) error {
+	if err := remote.WriteIndex(to.Tag(e.tag), e.index, options...); err != nil {
+		return err
+	}
+	for _, artifact := range e.artifacts {
+		digest, err := artifact.Digest()
+		if err != nil {
+			return err
+		}
+		if err := remote.Write(to.Digest(digest.String()), artifact, options...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

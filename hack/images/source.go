@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// source is the commit that images are built from.
+type source struct {
+	// version is what the programs say their version is, and the tag of the images.
+	version string
+	commit  string
+	// time is in the images wherever there is a time: that of the commit, or SOURCE_DATE_EPOCH.
+	time time.Time
+	// modified: there are changes that are not committed.
+	modified bool
+}
+
+// stamp is the commit as the programs report it.
+func (s source) stamp() string {
+	if s.modified {
+		return s.commit + "-dirty"
+	}
+	return s.commit
+}
+
+// tag is a tag of an image.
+var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+
+// readSource returns what git knows about the folder.
+func readSource(ctx context.Context, root, version string) (source, error) {
+	var s source
+	var err error
+	if s.commit, err = git(ctx, root, "rev-parse", "HEAD"); err != nil {
+		return s, err
+	}
+	changes, err := git(ctx, root, "status", "--porcelain")
+	if err != nil {
+		return s, err
+	}
+	s.modified = changes != ""
+	seconds, where := os.Getenv("SOURCE_DATE_EPOCH"), "SOURCE_DATE_EPOCH"
+	if seconds == "" {
+		where = "time of the commit"
+		if seconds, err = git(ctx, root, "log", "-1", "--format=%ct"); err != nil {
+			return s, err
+		}
+	}
+	epoch, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return s, fmt.Errorf("%s: %q is no number of seconds since 1970", where, seconds)
+	}
+	s.time = time.Unix(epoch, 0).UTC()
+	if s.version = version; version == "" {
+		s.version = s.defaultVersion(ctx, root)
+	}
+	if !tag.MatchString(s.version) {
+		return s, fmt.Errorf("--version: %q cannot be the tag of an image: use letters, digits, '.', '_' and '-'", s.version)
+	}
+	return s, nil
+}
+
+// defaultVersion is the tag of the commit, if it or one before it has one.
+func (s source) defaultVersion(ctx context.Context, root string) string {
+	described, err := git(ctx, root, "describe", "--tags", "--match", "v[0-9]*", "--dirty")
+	if err == nil {
+		return described
+	}
+	version := "v0.0.0-" + s.commit[:min(12, len(s.commit))]
+	if s.modified {
+		version += "-dirty"
+	}
+	return version
+}
+
+func git(ctx context.Context, folder string, args ...string) (string, error) {
+	out, err := output(ctx, folder, nil, "git", args...)
+	return strings.TrimSpace(string(out)), err
+}
+
+// output runs a command in a folder and returns what it prints; its error has what the command says about it.
+func output(ctx context.Context, folder string, env []string, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return out, nil
+}
+
+// compareWithClone builds the commit a second time, in a folder of another name, and fails on a digest that differs.
+func (b *build) compareWithClone(ctx context.Context, first *imageLayout, platforms, only []string) error {
+	if b.source.modified {
+		return fmt.Errorf("--again compares two builds of a commit, but %s has changes that are not committed", b.root)
+	}
+	parent, err := os.MkdirTemp("", "images-again-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(parent)
+	clone := filepath.Join(parent, "clone")
+	root, err := filepath.Abs(b.root)
+	if err != nil {
+		return err
+	}
+	if _, err := git(ctx, parent, "clone", "--quiet", "--no-hardlinks", root, clone); err != nil {
+		return err
+	}
+	if _, err := git(ctx, clone, "checkout", "--quiet", "--detach", b.source.commit); err != nil {
+		return err
+	}
+	again, err := newBuild(ctx, clone, b.source.version, platforms, only)
+	if err != nil {
+		return err
+	}
+	second, err := again.run(ctx, filepath.Join(parent, "dist", "images"))
+	if err != nil {
+		return err
+	}
+	if err := first.sameAs(second); err != nil {
+		return err
+	}
+	fmt.Fprintln(b.log, "images: a second build from a clone has the same digests")
+	return nil
+}

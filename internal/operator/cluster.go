@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +45,10 @@ type Cluster struct {
 	loaded     *rest.Config
 	kubeconfig *kubeconfig
 
+	// denials are the rights that this process turned out to lack; reviews asks about them again.
+	denials *denials
+	reviews authorizationclient.SelfSubjectAccessReviewInterface
+
 	mapper    meta.RESTMapper
 	discovery *discovery.DiscoveryClient
 	kinds     kinds
@@ -51,6 +57,8 @@ type Cluster struct {
 }
 
 type clusterOptions struct {
+	// name is "control" or "target".
+	name string
 	// kubeconfig is nil where credentials need not be renewed.
 	kubeconfig  *kubeconfig
 	scheme      *runtime.Scheme
@@ -65,9 +73,12 @@ type clusterOptions struct {
 // newCluster makes no request.
 func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	unfenced, fenced := o.kubeconfig.renew(rest.CopyConfig(config)), o.kubeconfig.renew(rest.CopyConfig(config))
+	denials := newDenials(o.name, o.log)
+	unfenced.Wrap(denials.watch)
+	fenced.Wrap(denials.watch)
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
 	c := &Cluster{Config: fenced, unfenced: unfenced, loaded: config, kubeconfig: o.kubeconfig, namespace: o.namespace,
-		filled: make(chan struct{})}
+		denials: denials, filled: make(chan struct{})}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
 		return nil, err
@@ -80,6 +91,9 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	unlimited := rest.CopyConfig(config)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
 	if c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(unlimited, httpClient); err != nil {
+		return nil, err
+	}
+	if err := c.makeReviews(); err != nil {
 		return nil, err
 	}
 	lazy, err := apiutil.NewDynamicRESTMapper(fenced, httpClient)
@@ -120,6 +134,23 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
+// makeReviews makes the client that asks about rights, also where this process is not the leader.
+func (c *Cluster) makeReviews() error {
+	unlimited := rest.CopyConfig(c.unfenced)
+	unlimited.RateLimiter, unlimited.QPS = nil, -1
+	reviews, err := authorizationclient.NewForConfig(unlimited)
+	if err != nil {
+		return err
+	}
+	c.reviews = reviews.SelfSubjectAccessReviews()
+	return nil
+}
+
+// lacks returns a right that this process turned out to lack in the cluster, among those that count, and lacks still.
+func (c *Cluster) lacks(ctx context.Context, counts func(right) bool) (right, bool) {
+	return c.denials.first(ctx, c.reviews, counts)
+}
+
 // Synced reports whether the cache was filled. It stays filled, if stale, when the cluster becomes unreachable.
 func (c *Cluster) Synced() bool {
 	select {
@@ -152,7 +183,9 @@ func (c *Cluster) answers(ctx context.Context) error {
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsTooManyRequests(err):
 		return nil
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused, err)
+		return fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused, c.kubeconfig.explainUnauthorized(err))
+	case awaited(err) != nil:
+		return awaited(err) // Without the request, whose address says nothing.
 	case len(answer) > 0:
 		return fmt.Errorf("the API server is not ready: %s", failedChecks(string(answer)))
 	default:
@@ -184,7 +217,10 @@ func (c *Cluster) mayRead(ctx context.Context) error {
 			parts = append(parts, "namespaces", c.namespace)
 		}
 		request := c.discovery.RESTClient().Get().AbsPath(append(parts, mapping.Resource.Resource)...)
-		_, err = request.Param("limit", "1").SetHeader("Accept", acceptMetadataList).MaxRetries(0).Do(ctx).Raw()
+		answer, err := request.Param("limit", "1").SetHeader("Accept", acceptMetadataList).MaxRetries(0).Do(ctx).Raw()
+		if missing, user, ok := parseDenied(answer); ok {
+			return fmt.Errorf("%w: user %q may not %s", reachability.ErrCredentialsRefused, user, missing)
+		}
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 			return fmt.Errorf("%w: list %s: %w", reachability.ErrCredentialsRefused, mapping.Resource.Resource, err)
 		}
@@ -251,5 +287,9 @@ func (c *Cluster) missingObjects(ctx context.Context) error {
 		}
 	}
 	slices.Sort(missing)
-	return fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
+	text := "not listed yet: " + strings.Join(missing, ", ")
+	if lacked, found := c.lacks(ctx, essential); found {
+		text += "; this process may not " + lacked.String()
+	}
+	return errors.New(text)
 }

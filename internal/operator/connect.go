@@ -12,13 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	_ "machinist.dev/machinist/internal/roots" // For images, whose system has none.
 )
 
 // restConfig loads the access to a cluster that a kubeconfig flag names. There is no fallback. The file is nil where
 // there is none whose credentials may be renewed: client-go reads those of a pod again itself.
 func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.Logger) (*rest.Config,
 	*kubeconfig, error) {
-	config, file, err := load(path, log)
+	config, file, err := load(flag, path, log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--%s=%s: %w", flag, path, err)
 	}
@@ -33,16 +35,12 @@ func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.L
 	return config, file, nil
 }
 
-func load(path string, log logr.Logger) (*rest.Config, *kubeconfig, error) {
+func load(flag, path string, log logr.Logger) (*rest.Config, *kubeconfig, error) {
 	if path == InCluster {
 		config, err := rest.InClusterConfig()
 		return config, nil, err
 	}
-	file, err := readKubeconfig(path, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	return rest.CopyConfig(file.config), file, nil
+	return readKubeconfig(flag, path, log)
 }
 
 // leaseConfig returns how the lease is renewed: on a connection of its own and without a limit of rate, so that no

@@ -1,8 +1,6 @@
 package operator
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -114,20 +112,6 @@ func TestWithoutLeaderElectionItsTimesDoNotMatter(t *testing.T) {
 	if err := parsed(t, "--target-kubeconfig=none", "--leader-elect=false",
 		"--leader-election-lease-duration=0").Validate(); err != nil {
 		t.Error(err)
-	}
-}
-
-// Rule: bad-flags-end-process.
-func TestAKubeconfigThatCannotBeLoadedIsNamed(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{"/does/not/exist", empty} {
-		c := parsed(t, "--target-kubeconfig=none", "--control-kubeconfig="+path, "--health-probe-bind-address=0")
-		if _, err := New(c, testOptions()); err == nil || !strings.Contains(err.Error(), "--control-kubeconfig="+path) {
-			t.Errorf("New() = %v, want an error that names the flag and its value", err)
-		}
 	}
 }
 

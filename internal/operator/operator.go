@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -136,8 +137,9 @@ func (o *Operator) connect() error {
 		if err != nil {
 			return nil, err
 		}
+		name, _, _ := strings.Cut(flag, "-")
 		return newCluster(config, clusterOptions{
-			kubeconfig: file, scheme: o.options.Scheme, kinds: kinds, namespace: namespace,
+			name: name, kubeconfig: file, scheme: o.options.Scheme, kinds: kinds, namespace: namespace,
 			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence, log: o.log,
 		})
 	}
@@ -166,8 +168,9 @@ func (o *Operator) makeLock() error {
 	if err != nil {
 		return fmt.Errorf("find the host's name for the identity in the lease: %w", err)
 	}
-	leases, err := coordinationclient.NewForConfig(o.control.kubeconfig.renew(leaseConfig(o.control.loaded,
-		o.config.RenewDeadline)))
+	config := o.control.kubeconfig.renew(leaseConfig(o.control.loaded, o.config.RenewDeadline))
+	config.Wrap(o.control.denials.watch)
+	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("lease client: %w", err)
 	}
@@ -236,8 +239,24 @@ func (startedCache) Start(ctx context.Context) error {
 }
 
 func (o *Operator) addProbes() error {
-	control := &pinged{ping: func(ctx context.Context) error { return o.control.answers(ctx) }}
-	target := &pinged{ping: func(ctx context.Context) error { return o.target.answers(ctx) }}
+	control := &pinged{ping: func(ctx context.Context) error {
+		if err := o.control.answers(ctx); err != nil {
+			return err
+		}
+		if missing, found := o.control.lacks(ctx, essential); found {
+			return notReady("this process may not " + missing.String())
+		}
+		return nil
+	}}
+	target := &pinged{ping: func(ctx context.Context) error {
+		if err := o.target.answers(ctx); err != nil {
+			return err
+		}
+		if missing, found := o.target.lacks(ctx, func(right) bool { return true }); found {
+			return notReady("reachable, but this process may not " + missing.String())
+		}
+		return nil
+	}}
 	checks := []error{
 		o.probes.add(o.probes.health, "lease", func(*http.Request) error {
 			select {
@@ -254,13 +273,7 @@ func (o *Operator) addProbes() error {
 			return nil
 		}),
 		o.probes.add(o.probes.ready, "control", func(r *http.Request) error {
-			switch err := control.reachable(r.Context()); {
-			case errors.Is(err, reachability.ErrCredentialsRefused):
-				return errors.Join(notReady("it refuses the credentials of this process"), err)
-			case err != nil:
-				return errors.Join(notReady("not reachable"), err)
-			}
-			return nil
+			return forProbes(control.reachable(r.Context()))
 		}),
 	}
 	o.probes.note("target", func(r *http.Request) string {
@@ -268,10 +281,10 @@ func (o *Operator) addProbes() error {
 			return "none"
 		}
 		switch err := target.reachable(r.Context()); {
-		case errors.Is(err, reachability.ErrCredentialsRefused):
-			return "it refuses the credentials of this process"
 		case err != nil:
-			return "not reachable"
+			var shown notReady
+			errors.As(forProbes(err), &shown)
+			return string(shown)
 		case !o.target.Synced():
 			return "reachable, its cache is being filled"
 		default:
@@ -295,6 +308,21 @@ func (o *Operator) addProbes() error {
 		}
 	})
 	return errors.Join(append(checks, o.probes.listen(o.config.HealthProbeBindAddress))...)
+}
+
+// forProbes adds to the error of a check of a cluster the words that may be shown to anybody.
+func forProbes(err error) error {
+	var shown notReady
+	switch missing, awaited := errors.AsType[*noKubeconfigError](err); {
+	case err == nil || errors.As(err, &shown):
+		return err
+	case awaited:
+		return errors.Join(notReady(missing.forProbes()), err)
+	case errors.Is(err, reachability.ErrCredentialsRefused):
+		return errors.Join(notReady("it refuses the credentials of this process"), err)
+	default:
+		return errors.Join(notReady("not reachable"), err)
+	}
 }
 
 // makeWatch makes what looks whether the clusters answer.

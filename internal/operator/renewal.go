@@ -1,8 +1,10 @@
 package operator
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,37 +29,51 @@ const checkPeriod = time.Second
 // Everything is taken over from a file that has changed, except the address of the API server: at another address
 // there may be another cluster, and the caches, the lease and the recorded cluster ID are those of the first. The
 // methods of a nil *kubeconfig do nothing.
+//
+// A file that is not there yet, or cannot be used yet, is waited for: the Secret that it comes from may be made or
+// corrected later. Until then every request fails with noKubeconfigError.
 type kubeconfig struct {
-	path string
-	log  logr.Logger
+	flag, path string
+	log        logr.Logger
 
 	mu sync.Mutex
 	// hash is of the content that was read last, whether it could be used or not.
 	hash [sha256.Size]byte
-	// config is what the last content that could be used says, and generation how many came before it.
+	// config is what the last content that could be used says, nil if there was none; generation is how many came before
+	// it. Clients are made from the first generation, or from awaitedConfig.
 	config     *rest.Config
 	generation int
 	checked    time.Time
+	// unusable is why there is no config.
+	unusable error
 }
 
-// readKubeconfig reads a kubeconfig file for the first time.
-func readKubeconfig(path string, log logr.Logger) (*kubeconfig, error) {
+// readKubeconfig reads a kubeconfig file for the first time. It returns the configuration that clients are made from.
+func readKubeconfig(flag, path string, log logr.Logger) (*rest.Config, *kubeconfig, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, nil, errors.New("it is a folder, give the path of the file in it")
+	}
+	k := &kubeconfig{flag: flag, path: path, log: log}
 	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		k.hash = sha256.Sum256(content)
+		k.config, err = parseKubeconfig(path, content)
 	}
-	config, err := parseKubeconfig(path, content)
 	if err != nil {
-		return nil, err
+		k.config, k.unusable = nil, err
+		return awaitedConfig(), k, nil
 	}
-	return &kubeconfig{path: path, log: log, hash: sha256.Sum256(content), config: config}, nil
+	return rest.CopyConfig(k.config), k, nil
 }
 
-// parseKubeconfig does what clientcmd.LoadFromFile does, with content that was read already.
+// parseKubeconfig does what clientcmd.LoadFromFile does, with content that was read already. Its errors do not quote it.
 func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil, errors.New("it is empty")
+	}
 	file, err := clientcmd.Load(content)
 	if err != nil {
-		return nil, err
+		return nil, errors.New("it is no kubeconfig in YAML or JSON") // The parser's own error may quote a token.
 	}
 	for _, user := range file.AuthInfos {
 		user.LocationOfOrigin = path
@@ -68,7 +84,15 @@ func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if err := clientcmd.ResolveLocalPaths(file); err != nil {
 		return nil, err
 	}
-	return clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	// A certificate or key that is no such thing, or a file that the kubeconfig names and that is not there.
+	if _, err := rest.TransportFor(config); err != nil {
+		return nil, err
+	}
+	return config, nil
 }
 
 // check reads the file again. A file that cannot be used changes nothing: it may be half written, and is read again.
@@ -86,17 +110,26 @@ func (k *kubeconfig) check() {
 func (k *kubeconfig) renewedSince(generation int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.generation == generation && time.Since(k.checked) >= checkPeriod {
-		k.read()
+	if k.generation == generation {
+		k.readNowAndThen()
 	}
 	return k.generation > generation
+}
+
+func (k *kubeconfig) readNowAndThen() {
+	if time.Since(k.checked) >= checkPeriod {
+		k.read()
+	}
 }
 
 func (k *kubeconfig) read() {
 	k.checked = time.Now()
 	content, err := os.ReadFile(k.path)
 	if err != nil {
-		k.log.V(1).Info("The kubeconfig file cannot be read again", "path", k.path, "cause", err.Error())
+		if k.config == nil {
+			k.unusable = err
+		}
+		k.log.V(1).Info("The kubeconfig file cannot be read", "path", k.path, "cause", err.Error())
 		return
 	}
 	hash := sha256.Sum256(content)
@@ -105,6 +138,14 @@ func (k *kubeconfig) read() {
 	}
 	k.hash = hash
 	config, err := parseKubeconfig(k.path, content)
+	if k.config == nil {
+		if k.unusable = err; err == nil {
+			k.config = config
+			k.generation++
+			k.log.Info("The kubeconfig file is there", "path", k.path, "server", config.Host)
+		}
+		return
+	}
 	if err == nil && config.Host != k.config.Host {
 		err = fmt.Errorf("it names the server %s instead of %s, which needs a restart", config.Host, k.config.Host)
 	}
@@ -119,10 +160,17 @@ func (k *kubeconfig) read() {
 	k.log.Info("The kubeconfig file has changed: requests use the credentials in it from now on", "path", k.path)
 }
 
-func (k *kubeconfig) current() (*rest.Config, int) {
+// current returns what the file says, or why it says nothing yet.
+func (k *kubeconfig) current() (*rest.Config, int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.config, k.generation
+	if k.config == nil {
+		k.readNowAndThen()
+	}
+	if k.config == nil {
+		return nil, 0, &noKubeconfigError{flag: k.flag, path: k.path, cause: k.unusable}
+	}
+	return k.config, k.generation, nil
 }
 
 // renew has all clients made from a configuration use what the file says. It must be the first to wrap the transport,
@@ -185,7 +233,10 @@ func (t *renewedTransport) RoundTrip(request *http.Request) (*http.Response, err
 
 // current returns the transport for what the file says.
 func (t *renewedTransport) current() (http.RoundTripper, int, error) {
-	config, generation := t.file.current()
+	config, generation, err := t.file.current()
+	if err != nil {
+		return nil, 0, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if generation <= t.generation {
@@ -198,8 +249,8 @@ func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 		return nil, 0, fmt.Errorf("use the renewed credentials: %w", err)
 	}
 	utilnet.CloseIdleConnectionsFor(t.next)
-	t.next, t.generation = next, generation
-	return next, generation, nil
+	t.next, t.generation = toServer(next, config), generation
+	return t.next, generation, nil
 }
 
 // stripped returns the request without the credentials of the first generation, if there is a newer one: client-go adds

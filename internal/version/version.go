@@ -20,6 +20,15 @@ var release, commit string
 // API is the version of the API that the programs of this version serve and use.
 const API = v1beta1.GroupName + "/" + v1beta1.Version
 
+// Release returns the release that the running program is of, such as "v1.2.3", or "development".
+func Release() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return name(release, info)
+}
+
 // String returns the version of the running program, such as "v1.2.3 (commit 0123456789ab, API machinist.dev/v1beta1,
 // go1.26.1)".
 func String() string {
@@ -33,13 +42,6 @@ func String() string {
 // describe says what a program's build information tells. The Go command writes no commit into it where it builds
 // outside of a repository.
 func describe(release, commit string, info *debug.BuildInfo) string {
-	name := release
-	if name == "" {
-		name = info.Main.Version
-	}
-	if name == "" || name == "(devel)" {
-		name = "development"
-	}
 	var details []string
 	settings := map[string]string{}
 	for _, s := range info.Settings {
@@ -66,5 +68,16 @@ func describe(release, commit string, info *debug.BuildInfo) string {
 	if info.GoVersion != "" {
 		details = append(details, info.GoVersion)
 	}
-	return name + " (" + strings.Join(details, ", ") + ")"
+	return name(release, info) + " (" + strings.Join(details, ", ") + ")"
+}
+
+func name(release string, info *debug.BuildInfo) string {
+	switch {
+	case release != "":
+		return release
+	case info.Main.Version == "" || info.Main.Version == "(devel)":
+		return "development"
+	default:
+		return info.Main.Version
+	}
 }

@@ -11,8 +11,8 @@ func TestTheVersionIsWhatTheBuildTells(t *testing.T) {
 	changed := []debug.BuildSetting{checkout[0], {Key: "vcs.modified", Value: "true"}}
 	for _, test := range []struct {
 		name, release, commit string
-		info          debug.BuildInfo
-		want          string
+		info                  debug.BuildInfo
+		want                  string
 	}{
 		{"nothing is known", "", "", debug.BuildInfo{}, "development (API machinist.dev/v1beta1)"},
 		{"a release", "v1.2.3", "", debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"},

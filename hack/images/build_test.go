@@ -69,7 +69,8 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// writeRepository makes a small repository with two programs of two modules, one more that gets no image, and one commit.
+// writeRepository makes a small repository with two programs of two modules, one more that gets no image, and one
+// commit.
 func writeRepository(root string) error {
 	program := func(name, about string) string {
 		return "// Command " + name + " " + about + "\npackage main\n\n" + `import (

@@ -80,8 +80,8 @@ func (c *Cluster) versions(ctx context.Context, system string, view *installatio
 	return nil
 }
 
-// readKinds reads the CustomResourceDefinitions of the project's API group. Those of others, which may be many and large,
-// are asked for their names only.
+// readKinds reads the CustomResourceDefinitions of the project's API group. Those of others, which may be many and
+// large, are asked for their names only.
 func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Versions) (unread string, err error) {
 	unread = "You may not read CustomResourceDefinitions, so the versions of the kinds are not known."
 	names := &metav1.PartialObjectMetadataList{}
@@ -108,9 +108,10 @@ func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Ve
 	return "", nil
 }
 
-// readProcesses reads the pods of the project in all namespaces, or where that is not allowed in those of the processes,
-// and the leases there.
-func (c *Cluster) readProcesses(ctx context.Context, system string, view *installation.Versions) (unread string, err error) {
+// readProcesses reads the pods of the project in all namespaces, or where that is not allowed in those of the
+// processes, and the leases there.
+func (c *Cluster) readProcesses(ctx context.Context, system string, view *installation.Versions) (string,
+	error) {
 	spaces := systemNamespaces(system, c.Namespace)
 	pods, denied := &corev1.PodList{}, []string(nil)
 	labels := client.MatchingLabels{installation.LabelPartOf: installation.PartOf}

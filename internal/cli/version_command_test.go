@@ -20,7 +20,8 @@ func TestVersionShowsTheCommandTheKindsAndTheProcesses(t *testing.T) {
 	p.create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager-x", Labels: map[string]string{
 			installation.LabelPartOf: installation.PartOf, installation.LabelName: "machinist-manager"}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "machinist-manager", Image: "example.com/machinist-manager:v9.8.7"}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "machinist-manager",
+			Image: "example.com/machinist-manager:v9.8.7"}}},
 	})
 	p.lease("machinist-provider-sim", time.Second)
 	p.lease("machinist-provider-stopped", time.Hour)

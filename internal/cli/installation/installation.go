@@ -73,8 +73,8 @@ func KindOf(crd *apiextensionsv1.CustomResourceDefinition) Kind {
 type Process struct {
 	Program   string `json:"program"`
 	Namespace string `json:"namespace"`
-	// Version is empty where it is not known. VersionFrom is what reported it: "lease" is the process itself, "image" the tag
-	// of its image, "label" the chart.
+	// Version is empty where it is not known. VersionFrom is what reported it: "lease" is the process itself, "image" the
+	// tag of its image, "label" the chart.
 	Version     string `json:"version,omitempty"`
 	VersionFrom string `json:"versionFrom,omitempty"`
 	Image       string `json:"image,omitempty"`

@@ -111,8 +111,8 @@ func (v *Versions) warn(format string, args ...any) {
 	v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...))
 }
 
-// newer reports whether a version is surely newer than another: false where one of them cannot be compared, such as that
-// of a development build.
+// newer reports whether a version is surely newer than another: false where one of them cannot be compared, such as
+// that of a development build.
 func newer(a, b string) bool {
 	parsedA, errA := version.ParseSemantic(a)
 	parsedB, errB := version.ParseSemantic(b)

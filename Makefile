@@ -61,7 +61,7 @@ e2e-install: ## Install by Helm into a cluster with a real node, from images in 
 	$$(hack/tool.sh images .) build --root . --out dist/e2e-images --platforms linux/$$($(GO) env GOARCH) \
 		--version $$(sed -n 's/^appVersion: *//p' charts/machinist/Chart.yaml) \
 		--programs machinist-manager,machinist-operator,machinist-provider-sim,simcloud
-	HELM3=$$(hack/tool.sh helm3 helm.sh/helm/v3/cmd/helm) HELM4=$$(hack/tool.sh helm4 helm.sh/helm/v4/cmd/helm) \
+	$(if $(FULL),HELM3=$$(hack/tool.sh helm3 helm.sh/helm/v3/cmd/helm)) HELM4=$$(hack/tool.sh helm4 helm.sh/helm/v4/cmd/helm) \
 		INSTALL_IMAGES=$(CURDIR)/dist/e2e-images FULL=$(FULL) \
 		$(GOTESTSUM) -- -tags e2e -count=1 -p 1 -timeout $(if $(FULL),90m,15m) ./test/realnode ./test/install
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,8 +61,8 @@ func TestOperatorInstallsAProvider(t *testing.T) {
 	}
 	m.eventually("all pods of the provider are others", func() (bool, string) {
 		now := m.readyPods(providerRelease)
-		return len(now) == len(before) && !slices.ContainsFunc(now, func(p string) bool { return slices.Contains(before, p) }),
-			fmt.Sprint(now)
+		same := slices.ContainsFunc(now, func(p string) bool { return slices.Contains(before, p) })
+		return len(now) == len(before) && !same, fmt.Sprint(now)
 	})
 	m.untouched("an upgrade by the Provider", live, made)
 
@@ -87,7 +88,9 @@ func TestOperatorInstallsAProvider(t *testing.T) {
 // provider creates a Provider whose pods are real.
 func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	m.t.Helper()
-	values, err := json.Marshal(map[string]any{"nodeSelector": map[string]string{"kubernetes.io/hostname": realnode.NodeName}})
+	values, err := json.Marshal(map[string]any{
+		"nodeSelector": map[string]string{corev1.LabelHostname: realnode.NodeName},
+	})
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ import (
 // many is how large a fleet is upgraded under.
 const many = 1000
 
-// An upgrade of the processes over a large fleet writes to no Machine. One while the fleet grows, and one that is broken
-// off, lose and double nothing.
+// An upgrade of the processes over a large fleet writes to no Machine. One while the fleet grows, and one that is
+// broken off, lose and double nothing.
 func TestUpgradeOverManyMachines(t *testing.T) {
 	if !full() {
 		t.Skipf("only with %s=1", fullVariable)
@@ -127,8 +127,8 @@ func (m *machinist) upgradeMeanwhile(h *helm) {
 		[]string{"--set=log.level=info"})...)
 }
 
-// interruptedUpgrade kills Helm some time after the upgrade of the first chart began, and rolls back what it left, as its
-// documents say.
+// interruptedUpgrade kills Helm some time after the upgrade of the first chart began, and rolls back what it left, as
+// its documents say.
 func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), after)
@@ -142,6 +142,6 @@ func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	h.run(m.t, "rollback", coreRelease, "--namespace="+system, "--wait")
 	env.Await(m.t, m.api, &corev1.PodList{}, "two ready pods of the manager", func(*corev1.PodList) (bool, string) {
 		ready := m.readyPods(coreRelease + "-manager")
-		return len(ready) == 2, fmt.Sprint(ready)
+		return len(ready) == replicas, fmt.Sprint(ready)
 	}, client.InNamespace(system))
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -72,7 +71,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("start real node: %w", err)
 	}
 	// containerd finds its shim and runc there, and they what they call.
-	if err := os.Setenv("PATH", strings.Join([]string{filepath.Dir(programs.containerd), os.Getenv("PATH")}, ":")); err != nil {
+	if err := os.Setenv("PATH", filepath.Dir(programs.containerd)+":"+os.Getenv("PATH")); err != nil {
 		return nil, err
 	}
 	if err := c.start(ctx, o, programs); err != nil {

@@ -21,7 +21,7 @@ func (c *Cluster) prepareKubelet(path string) (*process.Process, error) {
 		return nil, err
 	}
 	err = c.write(map[string]string{
-		"kubelet.yaml": fmt.Sprintf(kubeletConfig, c.dir, nodeAddress, c.CAFile(), containerdSocket, filepath.Base(c.dir)),
+		"kubelet.yaml": fmt.Sprintf(kubeletConfig, c.dir, nodeAddress, c.CAFile(), containerdSocket),
 		"resolv.conf":  "",
 	})
 	if err != nil {
@@ -36,8 +36,8 @@ func (c *Cluster) prepareKubelet(path string) (*process.Process, error) {
 	), nil
 }
 
-// kubeletConfig has the folder of the run, the node's address, the authority of the cluster, the socket of containerd
-// and the name of the run.
+// kubeletConfig has the folder of the run, the node's address, the authority of the cluster and the socket of
+// containerd.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[2]s
@@ -53,7 +53,6 @@ volumePluginDir: %[1]s/volume-plugins
 # The machine is not the node's own, whatever version its cgroups have: nothing is reserved and nothing is evicted.
 failCgroupV1: false
 cgroupDriver: cgroupfs
-cgroupRoot: /%[5]s
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 localStorageCapacityIsolation: false

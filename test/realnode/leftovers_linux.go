@@ -2,11 +2,9 @@ package realnode
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 )
 
@@ -42,34 +40,8 @@ func removeAbandoned(folder string) error {
 
 // removeFolder removes what a run leaves when all its processes have ended.
 func removeFolder(folder string) error {
-	if err := removeCgroups(filepath.Base(folder)); err != nil {
+	if err := removeCgroups(folder); err != nil {
 		return err
 	}
 	return os.RemoveAll(folder)
-}
-
-// removeCgroups removes the cgroups named name, of every controller, with those in them.
-func removeCgroups(name string) error {
-	found, err := filepath.Glob(filepath.Join("/sys/fs/cgroup", "*", name))
-	if err != nil {
-		return err
-	}
-	for _, top := range append(found, filepath.Join("/sys/fs/cgroup", name)) {
-		var folders []string
-		err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				folders = append(folders, path)
-			}
-			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("list cgroups: %w", err)
-		}
-		for _, path := range slices.Backward(folders) {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("remove cgroup: %w", err)
-			}
-		}
-	}
-	return nil
 }

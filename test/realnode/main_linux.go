@@ -107,8 +107,13 @@ func runInNamespaces() (int, error) {
 // as the shims of containerd, and has to wait for them.
 func runInit() (int, error) {
 	folder := os.Getenv(folderVariable)
+	runtime.LockOSThread() // until the tests are started: they get the namespaces of this thread
+	defer runtime.UnlockOSThread()
 	if err := prepareMounts(folder); err != nil {
 		return 0, fmt.Errorf("prepare mounts: %w", err)
+	}
+	if err := ownCgroups(folder); err != nil {
+		return 0, fmt.Errorf("prepare cgroups: %w", err)
 	}
 	if err := prepareNetwork(); err != nil {
 		return 0, fmt.Errorf("prepare network: %w", err)

@@ -66,7 +66,7 @@ const (
 	ReasonApplyFailed = "ApplyFailed"
 )
 
-// Reasons of Deleting on a MachineClass and on a Provider.
+// Reasons of Deleting, on a MachineClass and on a Provider.
 const (
 	// ReasonInUse surfaces when a class that is being deleted waits for the Machines that use it, or a Provider for the
 	// Machines and the protected classes that need its process.

@@ -31,6 +31,7 @@ const (
 // programs are in the order of the document.
 var programs = []program{
 	{"machinist-manager", ".", process},
+	{"machinist-operator", ".", alone},
 	{"machinist-provider-sim", ".", provider},
 	{"machinist-provider-azure", "providers/azure", provider},
 	{"simcloud", ".", alone},

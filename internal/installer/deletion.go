@@ -16,6 +16,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
+// ReasonUninstalled surfaces in an event when all that was made for a Provider is removed.
+const ReasonUninstalled = "Uninstalled"
+
 // background lets the API server delete an object at once, and what it owns later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
@@ -47,10 +50,16 @@ func (r *Reconciler) release(ctx context.Context, provider *v1beta1.Provider) (t
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	r.Recorder.Eventf(provider, nil, corev1.EventTypeNormal, "Uninstalled", "Delete",
+	r.Recorder.Eventf(provider, nil, corev1.EventTypeNormal, ReasonUninstalled, "Delete",
 		"Removed %d objects of the process %s", len(before.Status.Installed), before.Status.Process)
 	return 0, nil
 }
+
+// Reasons of events on a Provider, beside those of its conditions.
+const (
+	// ReasonUninstalled surfaces when a Provider that was deleted has gone, with all that was made for it.
+	ReasonUninstalled = "Uninstalled"
+)
 
 // uninstall deletes what was installed, the last made first: the webhook before the process that serves it, and the
 // process before its rights. What is another's stays.

@@ -5,6 +5,7 @@ dict:
   name       the process, such as machinist-manager
   component  its short name, a label
   values     the settings of its Deployment
+  operator   set for the operator, which knows its own cluster only and serves no webhook
 This file is kept in charts/machinist; make generate copies it to the other charts.
 */ -}}
 
@@ -68,22 +69,23 @@ metadata:
   {{- end }}
 {{- end }}
 
-{{- /* The flags that say where the two clusters are, and those that all processes have. */ -}}
+{{- /* The flags that all processes have. */ -}}
 {{- define "machinist.flags" -}}
 - --control-kubeconfig={{ if .root.Values.control.kubeconfigSecret.name }}/etc/machinist/control/kubeconfig{{ else }}in-cluster{{ end }}
-- --target-kubeconfig={{ if .root.Values.target.none }}none{{ else if .root.Values.target.kubeconfigSecret.name }}/etc/machinist/target/kubeconfig{{ else }}in-cluster{{ end }}
 - --leader-election-namespace={{ .root.Release.Namespace }}
-{{- with .root.Values.watchNamespace }}
-- --namespace={{ . }}
-{{- end }}
-{{- with .root.Values.clusterID }}
-- --cluster-id={{ . }}
-{{- end }}
 - --log-level={{ .root.Values.log.level }}
 - --log-format={{ .root.Values.log.format }}
 - --metrics-bind-address={{ if .root.Values.metrics.enabled }}:8443{{ else }}0{{ end }}
 {{- if .root.Values.metrics.enabled }}
 - --metrics-secure={{ .root.Values.metrics.secure }}
+{{- end }}
+{{- if not .operator }}
+- --target-kubeconfig={{ if .root.Values.target.none }}none{{ else if .root.Values.target.kubeconfigSecret.name }}/etc/machinist/target/kubeconfig{{ else }}in-cluster{{ end }}
+{{- with .root.Values.watchNamespace }}
+- --namespace={{ . }}
+{{- end }}
+{{- with .root.Values.clusterID }}
+- --cluster-id={{ . }}
 {{- end }}
 {{- if .root.Values.webhook.enabled }}
 - --webhook-bind-address=:9443
@@ -92,17 +94,19 @@ metadata:
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
 
 {{- define "machinist.deployment" -}}
 {{- $secrets := list -}}
 {{- $kubeconfigs := dict "control" .root.Values.control.kubeconfigSecret "target" .root.Values.target.kubeconfigSecret -}}
-{{- if .root.Values.target.none }}{{ $kubeconfigs = omit $kubeconfigs "target" }}{{ end -}}
+{{- if or .operator .root.Values.target.none }}{{ $kubeconfigs = omit $kubeconfigs "target" }}{{ end -}}
 {{- range $cluster, $secret := $kubeconfigs }}
 {{- if $secret.name }}
 {{- $secrets = append $secrets (dict "name" $cluster "secret" $secret.name "key" $secret.key) }}
 {{- end }}
 {{- end }}
-{{- $certificate := and .root.Values.webhook.enabled .root.Values.webhook.certSecret -}}
+{{- $webhook := and .root.Values.webhook.enabled (not .operator) -}}
+{{- $certificate := and $webhook .root.Values.webhook.certSecret -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -183,7 +187,7 @@ spec:
             {{- if .root.Values.metrics.enabled }}
             - {name: metrics, containerPort: 8443}
             {{- end }}
-            {{- if .root.Values.webhook.enabled }}
+            {{- if $webhook }}
             - {name: webhook, containerPort: 9443}
             {{- end }}
           livenessProbe:
@@ -192,7 +196,7 @@ spec:
           readinessProbe:
             httpGet: {path: /readyz, port: probes}
             periodSeconds: 5
-          {{- if .root.Values.webhook.enabled }}
+          {{- if $webhook }}
           # API servers learn that this pod's webhook goes before it does.
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           {{- end }}
@@ -242,7 +246,7 @@ metadata:
 spec:
   selector: {{- include "machinist.selector" . | nindent 4 }}
   ports:
-    {{- if .root.Values.webhook.enabled }}
+    {{- if and .root.Values.webhook.enabled (not .operator) }}
     - {name: webhook, port: 443, targetPort: webhook}
     {{- end }}
     {{- if .root.Values.metrics.enabled }}
@@ -278,7 +282,7 @@ spec:
     # Kubelets' probes, and API servers that call the webhook, come from addresses that no selector knows.
     - ports:
         - {protocol: TCP, port: probes}
-        {{- if .root.Values.webhook.enabled }}
+        {{- if and .root.Values.webhook.enabled (not .operator) }}
         - {protocol: TCP, port: webhook}
         {{- end }}
     {{- if .root.Values.metrics.enabled }}
@@ -321,7 +325,7 @@ spec:
 {{- define "machinist.workload" -}}
 {{ include "machinist.deployment" . }}
 ---
-{{- if or .root.Values.webhook.enabled .root.Values.metrics.enabled }}
+{{- if or (and .root.Values.webhook.enabled (not .operator)) .root.Values.metrics.enabled }}
 {{ include "machinist.service" . }}
 ---
 {{- end }}
@@ -390,9 +394,8 @@ subjects:
 {{- /* All roles of a process, by the clusters that the release is for. */ -}}
 {{- define "machinist.allRoles" -}}
 {{- $scope := dict "root" .root "name" .name "component" .component }}
-{{- $role := .role | default .component }}
 {{- if include "machinist.installs" (dict "root" .root "cluster" "control") }}
-{{- $_ := set $scope "file" (printf "files/rbac/%s-control.yaml" $role) }}
+{{- $_ := set $scope "file" (printf "files/rbac/%s-control.yaml" .component) }}
 {{- $_ := set $scope "within" .root.Values.watchNamespace }}
 {{- $_ := set $scope "subjects" .root.Values.rbac.controlSubjects }}
 {{- include "machinist.roles" $scope }}
@@ -412,8 +415,8 @@ subjects:
   {{- end }}
 {{- end }}
 {{- end }}
-{{- if include "machinist.installs" (dict "root" .root "cluster" "target") }}
-{{- $_ := set $scope "file" (printf "files/rbac/%s-target.yaml" $role) }}
+{{- if and (not .operator) (include "machinist.installs" (dict "root" .root "cluster" "target")) }}
+{{- $_ := set $scope "file" (printf "files/rbac/%s-target.yaml" .component) }}
 {{- $_ := set $scope "within" "" }}
 {{- $_ := set $scope "subjects" .root.Values.rbac.targetSubjects }}
 {{ include "machinist.roles" $scope }}

@@ -21,7 +21,7 @@ func providerMeanings() map[string]Meaning {
 			Do: "The message says why: a quota or an admission policy may be in the way."},
 		v1beta1.ReasonUnschedulable: {Explanation: "No Node takes the pods of the provider process.",
 			Ends: "It goes on when a Node does.",
-			Do:   "The message is the scheduler's: add Nodes, or change spec.resources or spec.values."},
+			Do:   "The message is the scheduler's: add Nodes, or lower the resources in spec.values."},
 		v1beta1.ReasonNotReady: {Explanation: "A pod of the provider process runs and does not become ready.", Ends: retried,
 			Do: "Its log says what it waits for."},
 

@@ -1,0 +1,81 @@
+// Command machinist-operator installs the provider processes that Providers ask for.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/installer"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/version"
+)
+
+func main() {
+	if err := command().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	config := operator.DefaultConfig(installer.Name)
+	// The machines' clusters are the business of the processes that it installs.
+	config.TargetKubeconfig = operator.None
+	cmd := &cobra.Command{
+		Use:           installer.Name,
+		Version:       version.String(),
+		Short:         "Install the provider processes that Providers ask for",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			operator.SpareMemory()
+			ctx, stop := operator.SignalContext(cmd.Context(), nil)
+			defer stop()
+			return run(ctx, config)
+		},
+	}
+	config.AddProcessFlags(cmd.Flags())
+	return cmd
+}
+
+func run(ctx context.Context, config *operator.Config) error {
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	log, err := config.Logger()
+	if err != nil {
+		return err
+	}
+	op, err := operator.New(config, options(log))
+	if err != nil {
+		return err
+	}
+	return op.Run(ctx, func(context.Context) error {
+		return installer.New(installer.Options{
+			Client: op.Control().Client, Live: op.Control().Live, Render: render, Namespace: op.OwnNamespace(),
+			Recorder: op.Manager().GetEventRecorder(installer.Name), Clock: clock.RealClock{},
+		}).Register(op.Manager())
+	})
+}
+
+func options(log logr.Logger) operator.Options {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	kinds := []operator.Kind{{Object: &v1beta1.Provider{}}}
+	for _, object := range installer.Kinds() {
+		kinds = append(kinds, operator.Kind{Object: object, Transform: operator.TransformMetadata,
+			Labels: installer.Selector()})
+	}
+	return operator.Options{Scheme: scheme, ControlKinds: kinds, NoClusterID: true, Logger: log}
+}

@@ -1,0 +1,14 @@
+package main
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"machinist.dev/machinist/internal/installer"
+	"machinist.dev/machinist/internal/manifests"
+)
+
+// render renders the chart that the program has in it.
+func render(r installer.Release) ([]*unstructured.Unstructured, error) {
+	return manifests.RenderProvider(manifests.Release{Name: r.Name, Namespace: r.Namespace, Values: r.Values,
+		ManagedBy: installer.Name})
+}

@@ -41,6 +41,9 @@ func (b *build) bill(p program, platform v1.Platform, path string, image v1.Imag
 	if err := b.nameOwnModules(bom, path); err != nil {
 		return made, err
 	}
+	properties := append(*bom.Metadata.Properties, cyclonedx.Property{Name: "cdx:gomod:build:vcs:revision",
+		Value: b.source.stamp()})
+	bom.Metadata.Properties = &properties
 	bom.Metadata.Timestamp = b.source.time.Format(time.RFC3339)
 	bom.Metadata.Tools = &cyclonedx.ToolsChoice{Components: &[]cyclonedx.Component{{
 		Type: cyclonedx.ComponentTypeApplication, Name: "cyclonedx-gomod", Version: generatorVersion()}}}

@@ -69,7 +69,8 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// writeRepository makes a small repository with two programs of two modules, one more that gets no image, and one commit.
+// writeRepository makes a small repository with two programs of two modules, one more that gets no image, and one
+// commit.
 func writeRepository(root string) error {
 	program := func(name, about string) string {
 		return "// Command " + name + " " + about + "\npackage main\n\n" + `import (
@@ -86,19 +87,9 @@ func main() { fmt.Println("` + name + ` version " + version.String()) }
 		"go.mod":  "module machinist.dev/machinist\n\ngo 1.26.0\n",
 		"internal/version/version.go": `package version
 
-import "runtime/debug"
+var release, commit string
 
-var release string
-
-func String() string {
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return release + " (commit " + s.Value[:12] + ")"
-		}
-	}
-	return release
-}
+func String() string { return release + " (commit " + commit[:12] + ")" }
 `,
 		"cmd/hello/main.go":          program("hello", "says hello. It does it once."),
 		"cmd/machinist-demo/main.go": program("machinist-demo", "has no image."),

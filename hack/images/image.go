@@ -96,8 +96,8 @@ func (b *build) layer(files []file) (v1.Layer, error) {
 	if err := compressed.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil },
-		tarball.WithMediaType(types.OCILayer))
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 }
 
 // image is a program's for one platform.
@@ -107,7 +107,8 @@ func (b *build) image(p program, platform v1.Platform, path string, licences v1.
 		return nil, err
 	}
 	history := func(what string) v1.History {
-		return v1.History{CreatedBy: "machinist.dev/machinist/hack/images", Created: v1.Time{Time: b.source.time}, Comment: what}
+		return v1.History{CreatedBy: "machinist.dev/machinist/hack/images", Created: v1.Time{Time: b.source.time},
+			Comment: what}
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	// Most images of a release share the first layer, so that a node has it once.

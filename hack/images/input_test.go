@@ -85,12 +85,12 @@ func TestAProgramThatReportsAnotherVersionIsRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(source), "release", "other")), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Replace(string(source), "return release", `return "other"`, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	b := newTestBuild(t, root, hostPlatform())
 	_, err = b.run(t.Context(), filepath.Join(root, "dist", "images"))
-	if err == nil || !strings.Contains(err.Error(), `--version prints "acme version  (commit`) {
+	if err == nil || !strings.Contains(err.Error(), `--version prints "acme version other (commit`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -23,6 +23,14 @@ type source struct {
 	modified bool
 }
 
+// stamp is the commit as the programs report it.
+func (s source) stamp() string {
+	if s.modified {
+		return s.commit + "-dirty"
+	}
+	return s.commit
+}
+
 // tag is a tag of an image.
 var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 

@@ -26,10 +26,11 @@ func conditionsDocument(root string) ([]byte, error) {
 func renderConditions(blocks []block, meaningOf func(condition, reason string) why.Meaning) []byte {
 	var out bytes.Buffer
 	out.WriteString("# Phases, conditions and reasons\n\n")
-	out.WriteString("Generated from the constants in the code by `hack/generate.sh`. `machinist why KIND/NAME` says the ")
-	out.WriteString("same about an object that you have.\n\n")
-	out.WriteString("A reason stands in `status.conditions[].reason`. A problem that begins is also one event with the same ")
-	out.WriteString("reason; a problem that stays causes no further events. Reasons that only events have are listed apart.\n")
+	out.WriteString("Generated from the constants in the code by `hack/generate.sh`. ")
+	out.WriteString("`machinist why KIND/NAME` says the same about an object that you have.\n\n")
+	out.WriteString("A reason stands in `status.conditions[].reason`. A problem that begins is also one event with ")
+	out.WriteString("the same reason; a problem that stays causes no further events. ")
+	out.WriteString("Reasons that only events have are listed apart.\n")
 	kinds := slices.Clone(kindsInOrder)
 	for _, b := range blocks {
 		if !slices.Contains(kinds, b.kind) {

@@ -43,8 +43,8 @@ type reader struct {
 	blocks []block
 }
 
-// blocksOf reads the groups of constants of all files below root, those of the API first. What the command line finds by
-// itself is a condition of nothing.
+// blocksOf reads the groups of constants of all files below root, those of the API first. What the command line finds
+// by itself is a condition of nothing.
 func blocksOf(root string) ([]block, error) {
 	r := &reader{api: map[string]string{}}
 	api := filepath.Join(root, apiFolder)

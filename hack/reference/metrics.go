@@ -142,7 +142,8 @@ func (r registry) MustRegister(collectors ...prometheus.Collector) {
 func (r registry) Unregister(prometheus.Collector) bool { return false }
 
 // description is how a prometheus.Desc prints itself: it has no other way to give its parts.
-var description = regexp.MustCompile(`fqName: "([^"]*)", help: "(.*?)", (?:unit|constLabels): .*variableLabels: \{([^}]*)\}`)
+var description = regexp.MustCompile(
+	`fqName: "([^"]*)", help: "(.*?)", (?:unit|constLabels): .*variableLabels: \{([^}]*)\}`)
 
 func (r registry) Register(c prometheus.Collector) error {
 	descs := make(chan *prometheus.Desc, 100)

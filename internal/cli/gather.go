@@ -123,6 +123,9 @@ func providerOf(m *v1beta1.Machine) string {
 	return m.Spec.Provider
 }
 
+// systemNamespaceUsage is the text of the flag that names the namespace of the processes.
+const systemNamespaceUsage = "namespace of the processes' leases; by default machinist-system, kube-system and that of the machines are tried"
+
 // systemNamespaces are where the processes keep their leases and records: the one that a person names, or those that
 // are usual, and that of the objects, where a process for it alone keeps them.
 func systemNamespaces(system, namespace string) []string {

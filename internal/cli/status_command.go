@@ -29,8 +29,7 @@ func (s *scope) flags(cmd *cobra.Command) {
 }
 
 func (s *scope) systemFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.system, "system-namespace", "",
-		"namespace of the processes' leases; by default machinist-system, kube-system and that of the machines are tried")
+	cmd.Flags().StringVar(&s.system, "system-namespace", "", systemNamespaceUsage)
 }
 
 // namespace is the one to look in, empty for all.

@@ -129,7 +129,12 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 		KubeletVersion:   s.machine.Spec.Version,
 	}
 	if s.Target != nil {
-		values.APIEndpoint, values.CABundle = s.Target.APIEndpoint, s.Target.CABundle
+		api, err := s.Target.API()
+		if err != nil {
+			s.preparing("It is not known yet how the instance reaches the target cluster: " + err.Error())
+			return provider.Secret{}, wait, err
+		}
+		values.APIEndpoint, values.CABundle = api.URL, api.CABundle
 	}
 	if bootstrap.NeedsToken(inputs.UserData) && s.Target != nil {
 		life := tokenLife(s.machine.Spec.Timeouts.CreationOrDefault())

@@ -91,9 +91,15 @@ type Target struct {
 	Nodes client.Client
 	// Live reads and writes the cluster itself.
 	Live client.Client
-	// APIEndpoint and CABundle are how instances reach and verify its API server.
-	APIEndpoint string
-	CABundle    []byte
+	// API returns how instances reach and verify its API server. It fails while that is not known, because the kubeconfig
+	// that says it is not there yet.
+	API func() (Endpoint, error)
+}
+
+// Endpoint is how an API server is reached, by its URL, and verified.
+type Endpoint struct {
+	URL      string
+	CABundle []byte
 }
 
 // Reconciler brings the Machines of one provider to their desired state.

@@ -108,8 +108,9 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		Recorder: w.events, Clock: clock,
 	}
 	if !w.noTarget {
-		w.options.Target = &Target{Nodes: target, Live: target, APIEndpoint: "https://api.example:6443",
-			CABundle: []byte("PEM")}
+		w.options.Target = &Target{Nodes: target, Live: target, API: func() (Endpoint, error) {
+			return Endpoint{URL: "https://api.example:6443", CABundle: []byte("PEM")}, nil
+		}}
 	}
 	w.restart()
 	t.Cleanup(w.sweep)

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,5 +74,35 @@ func TestATokenIsGoodForHoursAndExtendedWhileTheMachineMayJoin(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 	if left := w.tokens(); len(left) > 0 {
 		t.Errorf("%d tokens are left", len(left))
+	}
+}
+
+// The kubeconfig of the target may come later than the provider's process. An instance that was made before could never
+// find the cluster.
+//
+// Rule: kubeconfig-file-awaited.
+func TestNoInstanceIsMadeBeforeItIsKnownHowItReachesTheTarget(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	api := w.options.Target.API
+	w.options.Target.API = func() (Endpoint, error) { return Endpoint{}, errors.New("there is no such file yet") }
+	w.restart()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	if _, err := w.pass("m"); err == nil || !strings.Contains(err.Error(), "there is no such file yet") {
+		t.Errorf("a pass ends with %v", err)
+	}
+	c := w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonProvisioning)
+	if !strings.Contains(c.Message, "there is no such file yet") {
+		t.Errorf("the message is %q", c.Message)
+	}
+	if id := w.get("m").Spec.ProviderID; id != "" {
+		t.Errorf("the instance %s was made", id)
+	}
+	w.options.Target.API = api
+	w.restart()
+	w.reconcile("m")
+	if w.get("m").Spec.ProviderID == "" {
+		t.Error("no instance was made")
 	}
 }

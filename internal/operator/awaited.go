@@ -72,8 +72,8 @@ func (e *noKubeconfigError) forProbes() string {
 	return "the file " + e.path + " cannot be used as a kubeconfig"
 }
 
-// awaited returns the error of a request that was not sent because there is no usable kubeconfig file yet; nil if err is
-// another one.
+// awaited returns the error of a request that was not sent because there is no usable kubeconfig file yet; nil if err
+// is another one.
 func awaited(err error) error {
 	if missing, ok := errors.AsType[*noKubeconfigError](err); ok {
 		return missing

@@ -94,7 +94,7 @@ func TestAFolderIsNoKubeconfig(t *testing.T) {
 	}
 }
 
-// A proxy in front of several clusters tells them apart by the path.
+// A proxy in front of several clusters finds the right one by the path.
 func TestAServerBelowAPathIsReachedWhenItsKubeconfigComes(t *testing.T) {
 	asked := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

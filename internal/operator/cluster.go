@@ -151,6 +151,15 @@ func (c *Cluster) lacks(ctx context.Context, counts func(right) bool) (right, bo
 	return c.denials.first(ctx, c.reviews, counts)
 }
 
+// Loaded returns what the kubeconfig of the cluster says now, or why it says nothing yet.
+func (c *Cluster) Loaded() (*rest.Config, error) {
+	if c.kubeconfig == nil {
+		return c.loaded, nil
+	}
+	config, _, err := c.kubeconfig.current()
+	return config, err
+}
+
 // Synced reports whether the cache was filled. It stays filled, if stale, when the cluster becomes unreachable.
 func (c *Cluster) Synced() bool {
 	select {

@@ -120,7 +120,8 @@ func (d *denials) add(missing right, user string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
-	// One that differs by the object only is the same right, unless a role is for single objects: the first one stands for all.
+	// One that differs by the object only is the same right, unless a role is for single objects: the first one stands for
+	// all.
 	for r, known := range d.known {
 		r.name = missing.name
 		if r == missing {
@@ -144,8 +145,8 @@ func (d *denials) report(missing right, user, message string) {
 		"remedy", "bind the roles of this process to that user")
 }
 
-// first returns the right that is missing for the longest time among those that count. It asks the cluster about each that
-// was not asked about lately, and forgets those that are granted by now.
+// first returns the right that is missing for the longest time among those that count. It asks the cluster about each
+// that was not asked about lately, and forgets those that are granted by now.
 func (d *denials) first(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface,
 	counts func(right) bool) (right, bool) {
 	d.mu.Lock()
@@ -197,8 +198,8 @@ func (d *denials) stillMissing(ctx context.Context, reviews authorizationclient.
 	return false
 }
 
-// essential reports whether a process that lacks a right in the control cluster is not ready. Without events it does its
-// work, and a Secret that it may not get is reported by the condition of the class that refers to it.
+// essential reports whether a process that lacks a right in the control cluster is not ready. Without events it does
+// its work, and a Secret that it may not get is reported by the condition of the class that refers to it.
 func essential(r right) bool {
 	return r.resource != "events" && !(r.resource == "secrets" && r.verb == "get")
 }

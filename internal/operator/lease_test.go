@@ -322,3 +322,22 @@ func TestWithoutLeaderElectionThereIsNoLeaseAndNoFence(t *testing.T) {
 		t.Errorf("Run() = %v", err)
 	}
 }
+
+// The command line reads from the lease which version leads. The label comes with the requests that there are anyway.
+func TestALeaseSaysWhichVersionHoldsIt(t *testing.T) {
+	c := testConfig(t)
+	start(t, c, testOptions(), nil).elected()
+	lease, err := clientset(t, planes.control.Config()).CoordinationV1().Leases(c.LeaderElectionNamespace).Get(t.Context(),
+		c.leaseName(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range leaseLabels("machinist-test") {
+		if lease.Labels[key] != want {
+			t.Errorf("the label %s is %q, want %q", key, lease.Labels[key], want)
+		}
+	}
+	if lease.Labels["app.kubernetes.io/version"] == "" {
+		t.Errorf("the lease has no version: %v", lease.Labels)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -37,6 +38,7 @@ import (
 
 	"machinist.dev/machinist/internal/operator/fence"
 	"machinist.dev/machinist/internal/reachability"
+	"machinist.dev/machinist/internal/version"
 )
 
 // Options are what a process brings itself.
@@ -180,9 +182,21 @@ func (o *Operator) makeLock() error {
 	o.lock = o.fence.Guard(&resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.namespace, Name: o.config.leaseName()},
 		Client:     leases,
+		Labels:     leaseLabels(o.config.Name),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	})
 	return nil
+}
+
+// leaseLabels say on a lease which program in which version holds it: the command line shows that. They are part of the
+// requests that take and renew the lease.
+func leaseLabels(program string) map[string]string {
+	labels := map[string]string{"app.kubernetes.io/part-of": "machinist", "app.kubernetes.io/name": program}
+	// A version such as v1.2.3+dirty is no value of a label.
+	if value := strings.ReplaceAll(version.Release(), "+", "_"); len(validation.IsValidLabelValue(value)) == 0 {
+		labels["app.kubernetes.io/version"] = value
+	}
+	return labels
 }
 
 // makeManager makes the manager of the control cluster. Its cache and probes are run by us.

@@ -66,7 +66,8 @@ func readKubeconfig(flag, path string, log logr.Logger) (*rest.Config, *kubeconf
 	return rest.CopyConfig(k.config), k, nil
 }
 
-// parseKubeconfig does what clientcmd.LoadFromFile does, with content that was read already. Its errors do not quote it.
+// parseKubeconfig does what clientcmd.LoadFromFile does, with content that was read already. Its errors do not quote
+// it.
 func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, errors.New("it is empty")

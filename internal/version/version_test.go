@@ -10,25 +10,28 @@ func TestTheVersionIsWhatTheBuildTells(t *testing.T) {
 		{Key: "vcs.modified", Value: "false"}}
 	changed := []debug.BuildSetting{checkout[0], {Key: "vcs.modified", Value: "true"}}
 	for _, test := range []struct {
-		name, release string
-		info          debug.BuildInfo
-		want          string
+		name, release, commit string
+		info                  debug.BuildInfo
+		want                  string
 	}{
-		{"nothing is known", "", debug.BuildInfo{}, "development (API machinist.dev/v1beta1)"},
-		{"a release", "v1.2.3", debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"},
+		{"nothing is known", "", "", debug.BuildInfo{}, "development (API machinist.dev/v1beta1)"},
+		{"a release", "v1.2.3", "", debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"},
 			Settings: checkout},
 			"v1.2.3 (commit 0123456789ab, API machinist.dev/v1beta1, go1.26.1)"},
-		{"a checkout with changes", "",
+		{"a checkout with changes", "", "",
 			debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Path: core, Version: "(devel)"}, Settings: changed},
 			"development (commit 0123456789ab, with local changes, API machinist.dev/v1beta1, go1.26.1)"},
-		{"installed as a module", "", debug.BuildInfo{Main: debug.Module{Path: core, Version: "v1.2.3"}}, "v1.2.3 (API machinist.dev/v1beta1)"},
-		{"a provider of somebody else", "",
+		{"an image", "v1.2.3", "fedcba9876543210", debug.BuildInfo{}, "v1.2.3 (commit fedcba987654, API machinist.dev/v1beta1)"},
+		{"an image of a checkout with changes", "v1.2.3", "fedcba9876543210-dirty", debug.BuildInfo{Settings: checkout},
+			"v1.2.3 (commit fedcba987654, with local changes, API machinist.dev/v1beta1)"},
+		{"installed as a module", "", "", debug.BuildInfo{Main: debug.Module{Path: core, Version: "v1.2.3"}}, "v1.2.3 (API machinist.dev/v1beta1)"},
+		{"a provider of somebody else", "", "",
 			debug.BuildInfo{Main: debug.Module{Path: "example.com/provider", Version: "v0.1.0"},
 				Deps: []*debug.Module{{Path: "example.com/other", Version: "v9.9.9"}, {Path: core, Version: "v1.2.3"}}},
 			"v0.1.0 (machinist v1.2.3, API machinist.dev/v1beta1)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := describe(test.release, &test.info); got != test.want {
+			if got := describe(test.release, test.commit, &test.info); got != test.want {
 				t.Errorf("describe() = %q, want %q", got, test.want)
 			}
 		})

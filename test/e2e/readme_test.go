@@ -251,7 +251,7 @@ func TestEveryProgramTellsItsVersion(t *testing.T) {
 			continue
 		}
 		out, err := exec.Command(path, "--version").CombinedOutput()
-		if err != nil || !regexp.MustCompile(`^`+program+` version \S+ \(.*go1\.`).Match(out) {
+		if err != nil || !regexp.MustCompile(`^`+program+` version \S+ \(.*API machinist\.dev/v1beta1, go1\.`).Match(out) {
 			t.Errorf("%s --version: %v: %s", program, err, out)
 		}
 	}

@@ -4,13 +4,14 @@ package install
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/test/realnode"
 )
 
 // describe says in a few lines what the machines of a namespace wait for, and what the pods of the system do.
@@ -54,29 +55,25 @@ func describePod(pod *corev1.Pod) string {
 	return b.String()
 }
 
-// log returns the log of a pod's only container.
-func (m *machinist) log(pod *corev1.Pod) string {
+// readLog returns the end of the log of a pod's only container.
+func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 	lines := int64(200)
-	stream, err := m.cluster.Kube().CoreV1().Pods(pod.Namespace).
-		GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: &lines}).Stream(m.t.Context())
-	if err != nil {
-		return fmt.Sprintf("(no log: %v)", err)
-	}
-	defer stream.Close()
-	text, err := io.ReadAll(stream)
-	if err != nil {
-		return fmt.Sprintf("(no log: %v)", err)
-	}
-	return string(text)
+	text, err := m.cluster.Kube().CoreV1().Pods(pod.Namespace).
+		GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: &lines}).DoRaw(m.t.Context())
+	return string(text), err
 }
 
 // explain prints of a failed test what a person would look at first. With E2E_LOGS, a folder gets all the logs.
 func (m *machinist) explain() {
 	for _, pod := range m.pods(metav1.NamespaceAll, "") {
-		if pod.Spec.NodeName != "" && pod.Spec.NodeName != "real" {
+		if pod.Spec.NodeName != "" && pod.Spec.NodeName != realnode.NodeName {
 			continue
 		}
-		lines := strings.Split(strings.TrimSpace(m.log(&pod)), "\n")
+		text, err := m.readLog(&pod)
+		if err != nil {
+			text = err.Error()
+		}
+		lines := strings.Split(strings.TrimSpace(text), "\n")
 		m.t.Logf("pod %s/%s\n%s", pod.Namespace, describePod(&pod), strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
 	events, err := m.cluster.Kube().CoreV1().Events(metav1.NamespaceAll).List(m.t.Context(), metav1.ListOptions{})

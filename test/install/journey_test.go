@@ -60,13 +60,24 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 				t.Errorf("%d Machines are left", n)
 			}
 
-			// Installed again, it goes on with the fleet.
 			m.install(h)
-			m.ready("default", fleetSize)
-			m.untouched("installing Machinist again", live, made)
+			m.goesOn("installing Machinist again", live, made)
 			m.end(h)
 		})
 	}
+}
+
+// goesOn proves that the fleet is kept as before: one machine more is one instance more, beside the others.
+func (m *machinist) goesOn(after string, live []string, made int) {
+	m.t.Helper()
+	n := len(live) + 1
+	m.scale("default", int32(n))
+	m.ready("default", n)
+	now, nowMade := m.instances()
+	if len(now) != n || nowMade != made+1 || slices.ContainsFunc(live, func(id string) bool { return !slices.Contains(now, id) }) {
+		m.t.Errorf("%s, and one machine more: the cloud had %v, %d made, and has %v, %d made", after, live, made, now, nowMade)
+	}
+	progress(m.t, "%s: the fleet grew by one instance, and all others are the same", after)
 }
 
 func versions() []string {

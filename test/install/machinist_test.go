@@ -117,6 +117,20 @@ func (m *machinist) fleet(namespace string) {
 	}
 }
 
+// scale sets the replicas of the example fleet.
+func (m *machinist) scale(namespace string, n int32) {
+	m.t.Helper()
+	d := &v1beta1.MachineDeployment{}
+	if err := m.api.Get(m.t.Context(), client.ObjectKey{Namespace: namespace, Name: examples.Deployment}, d); err != nil {
+		m.t.Fatal(err)
+	}
+	before := d.DeepCopy()
+	d.Spec.Replicas = &n
+	if err := m.api.Patch(m.t.Context(), d, client.MergeFrom(before)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 // ready waits until a deployment has n machines, each with a Ready Node.
 func (m *machinist) ready(namespace string, n int) []v1beta1.Machine {
 	m.t.Helper()

@@ -71,19 +71,6 @@ func (m *machinist) quickCloud() {
 	}
 }
 
-func (m *machinist) scale(namespace string, n int32) {
-	m.t.Helper()
-	d := &v1beta1.MachineDeployment{}
-	if err := m.api.Get(m.t.Context(), client.ObjectKey{Namespace: namespace, Name: examples.Deployment}, d); err != nil {
-		m.t.Fatal(err)
-	}
-	before := d.DeepCopy()
-	d.Spec.Replicas = &n
-	if err := m.api.Patch(m.t.Context(), d, client.MergeFrom(before)); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
 // readyWithin is ready for fleets that take longer.
 func (m *machinist) readyWithin(namespace string, n int, patience time.Duration) {
 	m.t.Helper()

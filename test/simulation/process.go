@@ -266,8 +266,9 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		Cloud: fenced, ClusterID: clusterID, Client: control, Live: controlLive, MachineCacheVersion: seen.version,
 		Classes: classes, Reach: p.outages(),
 		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: preserveTimeout,
-		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443",
-			CABundle: []byte("PEM")},
+		Target: &machine.Target{Nodes: target, Live: targetLive, API: func() (machine.Endpoint, error) {
+			return machine.Endpoint{URL: "https://target.example:6443", CABundle: []byte("PEM")}, nil
+		}},
 	}), origin.machines)
 	p.classes = successor(machineclass.New(machineclass.Options{
 		Driver: fenced, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,

@@ -118,7 +118,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		if err := index.RegisterTarget(ctx, target.Cache); err != nil {
 			return err
 		}
-		endpoint, ca, err := s.bootstrap(target.Config)
+		api, err := s.targetAPI(target.Loaded)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			return err
 		}
 		machines.Drainer = drains
-		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, APIEndpoint: endpoint, CABundle: ca}
+		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, API: api}
 		drainTriggers = drains.Triggers()
 		if s.approveKubeletCSRs {
 			if err := addApproval(ctx, op, guarded, resolver, targetEvents); err != nil {

@@ -158,27 +158,41 @@ func (s *settings) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(s.cloudQPS), s.cloudBurst)
 }
 
-// bootstrap returns how instances reach and verify the target cluster's API server.
-func (s *settings) bootstrap(target *rest.Config) (endpoint string, ca []byte, err error) {
-	endpoint = s.bootstrapEndpoint
-	if endpoint == "" {
-		u, _, err := rest.DefaultServerUrlFor(target)
+// targetAPI returns what says how instances reach and verify the target cluster's API server: by the flags, else as the
+// target's kubeconfig says at the time. A file that a flag names must be there.
+func (s *settings) targetAPI(kubeconfig func() (*rest.Config, error)) (func() (machine.Endpoint, error), error) {
+	var given []byte
+	if s.bootstrapCAFile != "" {
+		var err error
+		if given, err = os.ReadFile(s.bootstrapCAFile); err != nil {
+			return nil, fmt.Errorf("--bootstrap-ca-file: %w", err)
+		}
+	}
+	return func() (machine.Endpoint, error) {
+		api := machine.Endpoint{URL: s.bootstrapEndpoint, CABundle: given}
+		if api.URL != "" && given != nil {
+			return api, nil
+		}
+		target, err := kubeconfig()
 		if err != nil {
-			return "", nil, fmt.Errorf("the target kubeconfig's server: %w", err)
+			return machine.Endpoint{}, err
 		}
-		endpoint = u.Scheme + "://" + u.Host
-	}
-	switch {
-	case s.bootstrapCAFile != "":
-		if ca, err = os.ReadFile(s.bootstrapCAFile); err != nil {
-			return "", nil, fmt.Errorf("--bootstrap-ca-file: %w", err)
+		if api.URL == "" {
+			u, _, err := rest.DefaultServerUrlFor(target)
+			if err != nil {
+				return machine.Endpoint{}, fmt.Errorf("the target kubeconfig's server: %w", err)
+			}
+			api.URL = u.Scheme + "://" + u.Host
 		}
-	case len(target.CAData) > 0:
-		ca = target.CAData
-	case target.CAFile != "":
-		if ca, err = os.ReadFile(target.CAFile); err != nil {
-			return "", nil, fmt.Errorf("the target kubeconfig's certificate authority: %w", err)
+		switch {
+		case given != nil:
+		case len(target.CAData) > 0:
+			api.CABundle = target.CAData
+		case target.CAFile != "":
+			if api.CABundle, err = os.ReadFile(target.CAFile); err != nil {
+				return machine.Endpoint{}, fmt.Errorf("the target kubeconfig's certificate authority: %w", err)
+			}
 		}
-	}
-	return endpoint, ca, nil
+		return api, nil
+	}, nil
 }

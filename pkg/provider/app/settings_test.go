@@ -1,10 +1,14 @@
 package app
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 )
 
 // Rule: bad-flags-end-process.
@@ -35,5 +39,53 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
 			t.Errorf("%q: got %v, want an error that says %q", flag, err, refused)
 		}
+	}
+}
+
+// How instances reach the target is as its kubeconfig says when they are made: that may come, or change, later.
+//
+// Rules kubeconfig-file-awaited, renewed-kubeconfig-used.
+func TestInstancesReachTheTargetAsItsKubeconfigSays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, []byte("FILE"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var now *rest.Config
+	kubeconfig := func() (*rest.Config, error) {
+		if now == nil {
+			return nil, errors.New("no such file yet")
+		}
+		return now, nil
+	}
+	byKubeconfig, err := (&settings{}).targetAPI(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byFlags, err := (&settings{bootstrapEndpoint: "https://flag:1", bootstrapCAFile: file}).targetAPI(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&settings{bootstrapCAFile: file + ".none"}).targetAPI(kubeconfig); err == nil ||
+		!strings.Contains(err.Error(), "--bootstrap-ca-file") {
+		t.Errorf("a file that is missing: %v", err)
+	}
+	if _, err := byKubeconfig(); err == nil {
+		t.Error("there is no kubeconfig, and an address")
+	}
+	for _, test := range []struct {
+		config  *rest.Config
+		url, ca string
+	}{
+		{&rest.Config{Host: "https://one:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("DATA")}}, "https://one:6443", "DATA"},
+		{&rest.Config{Host: "https://two:6443", TLSClientConfig: rest.TLSClientConfig{CAFile: file}}, "https://two:6443", "FILE"},
+	} {
+		now = test.config
+		if api, err := byKubeconfig(); err != nil || api.URL != test.url || string(api.CABundle) != test.ca {
+			t.Errorf("got %s with %q (%v), want %s with %q", api.URL, api.CABundle, err, test.url, test.ca)
+		}
+	}
+	now = nil
+	if api, err := byFlags(); err != nil || api.URL != "https://flag:1" || string(api.CABundle) != "FILE" {
+		t.Errorf("by flags %s with %q (%v)", api.URL, api.CABundle, err)
 	}
 }

@@ -1,0 +1,151 @@
+// Command modules makes a module proxy out of the work tree: a folder with the project's Go modules as the go command
+// would download them once the version is tagged. It prints the version, which is the one that the modules require of
+// each other.
+//
+//	modules <root of the repository> <folder of the proxy>
+//
+// With GOPROXY=file://<folder of the proxy>, a module outside of this repository can be built against them.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+// folders are those of the modules that others may require, each after the ones that it requires.
+var folders = []string{"api", ".", "providers/azure"}
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: modules <root of the repository> <folder of the proxy>")
+		os.Exit(2)
+	}
+	version, err := run(os.Args[1], os.Args[2])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "modules:", err)
+		os.Exit(1)
+	}
+	fmt.Println(version)
+}
+
+func run(root, proxy string) (version string, err error) {
+	mods := make([]*modfile.File, len(folders))
+	ours := map[string]bool{}
+	for i, folder := range folders {
+		path := filepath.Join(root, folder, "go.mod")
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		if mods[i], err = modfile.Parse(path, content, nil); err != nil {
+			return "", err
+		}
+		ours[mods[i].Module.Mod.Path] = true
+	}
+	if version, err = versionOf(mods, ours); err != nil {
+		return "", err
+	}
+	for i, folder := range folders {
+		m := module.Version{Path: mods[i].Module.Mod.Path, Version: version}
+		if err := publish(root, folder, proxy, m); err != nil {
+			return "", fmt.Errorf("%s: %w", m, err)
+		}
+	}
+	return version, nil
+}
+
+// versionOf returns the version that the modules require of each other, which must be the same everywhere.
+func versionOf(mods []*modfile.File, ours map[string]bool) (version string, err error) {
+	for _, mod := range mods {
+		for _, r := range mod.Require {
+			switch {
+			case !ours[r.Mod.Path]:
+			case version == "":
+				version = r.Mod.Version
+			case r.Mod.Version != version:
+				err = errors.Join(err, fmt.Errorf("%s requires %s; another module requires %s of ours",
+					mod.Syntax.Name, r.Mod, version))
+			}
+		}
+	}
+	if module.IsPseudoVersion(version) {
+		err = errors.Join(err, fmt.Errorf("the modules require %s of each other, which can be no tag", version))
+	}
+	return version, err
+}
+
+// publish writes the files by which the go command downloads a version of a module.
+func publish(root, folder, proxy string, m module.Version) error {
+	files, err := filesOf(root, folder)
+	if err != nil {
+		return err
+	}
+	versions := filepath.Join(proxy, filepath.FromSlash(m.Path), "@v")
+	if err := os.MkdirAll(versions, 0o755); err != nil {
+		return err
+	}
+	archive, err := os.Create(filepath.Join(versions, m.Version+".zip"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(zip.Create(archive, m, files), archive.Close()); err != nil {
+		return err
+	}
+	mod, err := os.ReadFile(filepath.Join(root, folder, "go.mod"))
+	if err != nil {
+		return err
+	}
+	// The go command compares no times here; the same tree gives the same files.
+	info, err := json.Marshal(struct {
+		Version string
+		Time    time.Time
+	}{m.Version, time.Unix(0, 0).UTC()})
+	return errors.Join(err,
+		os.WriteFile(filepath.Join(versions, m.Version+".mod"), mod, 0o644),
+		os.WriteFile(filepath.Join(versions, m.Version+".info"), info, 0o644),
+		os.WriteFile(filepath.Join(versions, "list"), []byte(m.Version+"\n"), 0o644))
+}
+
+// filesOf returns what a tag would have of a module: all that git does not ignore. A module without a licence has the
+// repository's, as the go command adds it.
+func filesOf(root, folder string) (files []zip.File, err error) {
+	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = filepath.Join(root, folder)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	licensed := false
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		f := file{name, filepath.Join(root, folder, name)}
+		if _, err := f.Lstat(); errors.Is(err, fs.ErrNotExist) {
+			continue // It was deleted, and that is not committed yet.
+		}
+		files = append(files, f)
+		licensed = licensed || name == "LICENSE"
+	}
+	if !licensed {
+		files = append(files, file{"LICENSE", filepath.Join(root, "LICENSE")})
+	}
+	return files, nil
+}
+
+// file is one file of a module.
+type file struct{ name, path string }
+
+func (f file) Path() string                 { return f.name }
+func (f file) Lstat() (os.FileInfo, error)  { return os.Lstat(f.path) }
+func (f file) Open() (io.ReadCloser, error) { return os.Open(f.path) }

@@ -1,0 +1,60 @@
+package installation
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"machinist.dev/machinist/internal/cli/printer"
+)
+
+// Text writes it for people.
+func (v Versions) Text(w io.Writer, style printer.Style) error {
+	out := &strings.Builder{}
+	fmt.Fprintf(out, "Client: %s\n", v.Client.Build)
+	if len(v.Kinds) > 0 {
+		rows := make([][]string, len(v.Kinds))
+		for i, k := range v.Kinds {
+			rows[i] = []string{printer.Clean(k.Name), known(k.Release), strings.Join(k.Served, ","), strings.Join(k.Stored, ",")}
+		}
+		out.WriteString("\n")
+		_ = printer.Table(out, []string{"KIND", "RELEASE", "SERVED", "STORED"}, rows)
+	}
+	if len(v.Processes) > 0 {
+		head := []string{"PROCESS", "NAMESPACE", "VERSION", "READY", "LEADER"}
+		if style.Wide {
+			head = append(head, "IMAGE")
+		}
+		rows := make([][]string, len(v.Processes))
+		for i, p := range v.Processes {
+			ready := "-" // It runs elsewhere, and only its lease is known.
+			if p.Pods > 0 {
+				ready = fmt.Sprintf("%d/%d", p.Ready, p.Pods)
+				if p.Ready < p.Pods {
+					ready = style.Warn(ready)
+				}
+			}
+			rows[i] = []string{printer.Clean(p.Program), p.Namespace, known(p.Version), ready, known(p.Leader)}
+			if style.Wide {
+				rows[i] = append(rows[i], printer.Clean(p.Image))
+			}
+		}
+		out.WriteString("\n")
+		_ = printer.Table(out, head, rows)
+	}
+	if len(v.Warnings) > 0 {
+		out.WriteString("\n")
+	}
+	for _, warning := range v.Warnings {
+		fmt.Fprintf(out, "%s %s\n", style.Warn("Warning:"), printer.Clean(warning))
+	}
+	for _, u := range v.Unread {
+		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// known is a word that may be missing.
+func known(word string) string { return cmp.Or(printer.Clean(word), "-") }

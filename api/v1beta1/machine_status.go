@@ -142,7 +142,7 @@ const (
 // +kubebuilder:validation:Enum=CreateError;InsufficientResources;JoinClusterTimeout;InstanceVanished
 type MachineFailureReason string
 
-// Reasons in status.failureReason of a Machine that has the phase Failed.
+// Reasons of status.failureReason of a Machine, while its phase is Failed.
 const (
 	// FailureCreateError surfaces when there is no instance within timeouts.creation.
 	FailureCreateError MachineFailureReason = "CreateError"

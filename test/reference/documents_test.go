@@ -1,0 +1,155 @@
+package reference
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"machinist.dev/machinist/internal/cli"
+)
+
+const root = "../.."
+
+// documents returns all Markdown files of the repository by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "bin" || name == "dist" || strings.HasPrefix(d.Name(), ".") && name != "." && name != ".github"):
+			return fs.SkipDir
+		case d.IsDir() || path.Ext(name) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		all[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d documents were found", len(all))
+	}
+	return all
+}
+
+var (
+	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	// code is what has no links: blocks between fences, and spans.
+	code    = regexp.MustCompile("(?s)(?m:^ *```.*?^ *```$)|`[^`\n]*`")
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+// Every link within the repository leads to a file that there is, and to a heading of it.
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	all := documents(t)
+	for name, text := range all {
+		for _, found := range link.FindAllStringSubmatch(code.ReplaceAllString(text, "``"), -1) {
+			if strings.Contains(found[1], "://") || strings.HasPrefix(found[1], "mailto:") {
+				continue
+			}
+			target, fragment, _ := strings.Cut(found[1], "#")
+			file := path.Join(path.Dir(name), target)
+			if target == "" {
+				file = name
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s: there is no %s", name, found[1])
+			} else if fragment != "" && !slices.Contains(anchors(all[file]), fragment) {
+				t.Errorf("%s: %s has no heading for #%s", name, file, fragment)
+			}
+		}
+	}
+}
+
+// anchors are the fragments of the headings of a document, as GitHub makes them.
+func anchors(text string) (fragments []string) {
+	// Lines of code that begin with # are no headings.
+	text = regexp.MustCompile("(?sm)^ *```.*?^ *```$").ReplaceAllString(text, "")
+	drop := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	for _, found := range heading.FindAllStringSubmatch(text, -1) {
+		words := link.ReplaceAllString(found[1], "]")
+		fragments = append(fragments, strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(words), ""), " ", "-"))
+	}
+	return fragments
+}
+
+// command is a line that begins with a call of the command line, or a span that is one.
+var command = regexp.MustCompile("(?m)(?:^(?:\\$ )?(?:bin/)?|`)(?:kubectl )?machinist ([a-z][^`\n|]*)")
+
+// Every call of machinist that a document shows is of a command that there is, with flags that it has.
+func TestEveryCommandOfTheDocumentsExists(t *testing.T) {
+	root, env := &cobra.Command{Use: "machinist"}, cli.NewEnv(os.Stdout, os.Stderr)
+	root.AddCommand(cli.Commands(env)...)
+	root.AddCommand(cli.ProviderCommand(env))
+	root.InitDefaultCompletionCmd("bash")
+	shown := 0
+	all := documents(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, found := range command.FindAllStringSubmatch(all[name], -1) {
+			line, _, _ := strings.Cut(found[1], "#")
+			words := strings.Fields(line)
+			cmd, rest, err := root.Find(words)
+			if err != nil || cmd == root {
+				t.Errorf("%s: there is no command machinist %s", name, line)
+				continue
+			}
+			if cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+				t.Errorf("%s: machinist %s has no command %s", name, cmd.Name(), rest[0])
+			}
+			shown++
+			for _, word := range rest {
+				flag, isFlag := strings.CutPrefix(word, "--")
+				flag, _, _ = strings.Cut(strings.TrimRight(flag, ".,;:)`"), "=")
+				if isFlag && cmd.Flags().Lookup(flag) == nil && cmd.InheritedFlags().Lookup(flag) == nil {
+					t.Errorf("%s: machinist %s has no flag --%s", name, cmd.CommandPath(), flag)
+				}
+			}
+		}
+	}
+	if shown < 10 {
+		t.Errorf("only %d commands were found", shown)
+	}
+}
+
+// reason is one that a document names as such: alone in a span.
+var reason = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z][A-Za-z]+)+)`")
+
+// A person who looks for the reason of a condition finds the spelling that the API has.
+func TestTheReasonsOfTroubleshootingExist(t *testing.T) {
+	all := documents(t)
+	known := all["docs/reference/conditions.md"] + all["docs/reference/api.md"]
+	for _, name := range []string{"docs/troubleshooting.md", "docs/concepts.md"} {
+		for _, found := range reason.FindAllStringSubmatch(all[name], -1) {
+			if !strings.Contains(known, "`"+found[1]+"`") && !strings.Contains(known, `"`+found[1]+`"`) {
+				t.Errorf("%s: %s is in no reference", name, found[1])
+			}
+		}
+	}
+}
+
+var metricName = regexp.MustCompile(`\bmachinist_[a-z_]+[a-z]`)
+
+func TestTheMetricsOfTheDocumentsExist(t *testing.T) {
+	all := documents(t)
+	_, table, _ := strings.Cut(all["docs/reference/metrics.md"], "| Name | Type |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for name, text := range all {
+		for _, metric := range metricName.FindAllString(text, -1) {
+			if !strings.Contains(table, "`"+metric+"`") {
+				t.Errorf("%s: there is no metric %s", name, metric)
+			}
+		}
+	}
+}

@@ -78,6 +78,7 @@ func (m *machinist) readyWithin(namespace string, n int, patience time.Duration)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
+	printed := int32(-1)
 	for {
 		d := &v1beta1.MachineDeployment{}
 		err := m.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.Deployment}, d)
@@ -86,7 +87,10 @@ func (m *machinist) readyWithin(namespace string, n int, patience time.Duration)
 		}
 		select {
 		case <-tick.C:
-			progress(m.t, "%d of %d machines are Ready", d.Status.ReadyReplicas, n)
+			if d.Status.ReadyReplicas != printed {
+				progress(m.t, "%d of %d machines are Ready", d.Status.ReadyReplicas, n)
+				printed = d.Status.ReadyReplicas
+			}
 		case <-ctx.Done():
 			m.t.Fatalf("waited %s for %d ready machines (%v); %s", patience, n, err, m.describe(namespace))
 		}

@@ -59,6 +59,8 @@ func TestUpgradeOverManyMachines(t *testing.T) {
 	}
 	m.upgrade(h)
 	m.untouched("interrupted upgrades", live, made)
+	m.scale("default", 0)
+	m.readyWithin("default", 0, 10*time.Minute)
 	m.end(h)
 }
 

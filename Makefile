@@ -54,6 +54,17 @@ e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leade
 	cd providers/azure && $(GOTESTSUM) -- -tags e2e -count=1 -timeout 20m ./e2e
 	$(GOTESTSUM) -- -tags e2e -count=1 ./test/chaos
 
+# The images have the version that the charts ask for, and are for this machine only.
+.PHONY: e2e-install
+e2e-install: ## Install by Helm into a cluster with a real node, from images in a registry; needs root; FULL=1 runs all of it
+	hack/node/build.sh
+	$$(hack/tool.sh images .) build --root . --out dist/e2e-images --platforms linux/$$($(GO) env GOARCH) \
+		--version $$(sed -n 's/^appVersion: *//p' charts/machinist/Chart.yaml) \
+		--programs machinist-manager,machinist-operator,machinist-provider-sim,simcloud
+	HELM3=$$(hack/tool.sh helm3 helm.sh/helm/v3/cmd/helm) HELM4=$$(hack/tool.sh helm4 helm.sh/helm/v4/cmd/helm) \
+		INSTALL_IMAGES=$(CURDIR)/dist/e2e-images FULL=$(FULL) \
+		$(GOTESTSUM) -- -tags e2e -count=1 -p 1 -timeout $(if $(FULL),90m,15m) ./test/realnode ./test/install
+
 .PHONY: chaos
 chaos: controlplane build ## Beat the real processes up for DURATION while people use them, under judges; ARGS="--seed 7" chooses
 	$(GO) run ./test/chaos --duration $(DURATION) $(ARGS)

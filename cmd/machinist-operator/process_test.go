@@ -177,6 +177,28 @@ func TestTheOperatorInstallsTheChartWithItsOwnRights(t *testing.T) {
 			}
 		})
 	}
+	requireNothingDenied(t)
+}
+
+// requireNothingDenied fails the test if the operator asked for something that its roles do not allow.
+func requireNothingDenied(t *testing.T) {
+	t.Helper()
+	log, err := auditlog.Open(env.ControlPlane().AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, err := log.Requests(auditlog.Filter{Users: []string{installer.Name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(requests) < 100 {
+		t.Errorf("the log has %d requests of the operator only", len(requests))
+	}
+	for _, r := range requests {
+		if r.Denied {
+			t.Errorf("denied: %s %s/%s %s/%s", r.Verb, r.Group, r.Resource, r.Namespace, r.Name)
+		}
+	}
 }
 
 // A value that the chart does not know is refused with its path.

@@ -95,8 +95,12 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	more *metav1.Condition) (time.Duration, error) {
 	status := provider.Status.DeepCopy()
 	trouble, err := r.bring(ctx, provider, status)
-	if err != nil && trouble == nil {
+	switch {
+	case err == nil || trouble != nil:
+	case apierrors.IsConflict(err):
 		return 0, err
+	default:
+		trouble = applyFailed(err) // A right is missing, perhaps: people must see it.
 	}
 	observed, observeErr := r.observe(ctx, provider, status)
 	if observeErr != nil {
@@ -120,7 +124,7 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 }
 
 // bring applies what the spec asks for, and records in status what it comes to. It returns what is in the way, if
-// anything, and the error that it came with, for which the pass is repeated.
+// anything; an error has the pass repeated.
 func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, status *v1beta1.ProviderStatus) (*trouble,
 	error) {
 	if t, err := r.resolveType(ctx, provider, status); t != nil || err != nil {
@@ -137,7 +141,7 @@ func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, stat
 	status.DesiredVersion = desiredVersion(desired)
 	present, err := r.present(ctx, desired, status.Installed)
 	if err != nil {
-		return applyFailed(err), err
+		return nil, err
 	}
 	steps := planOf(desired, present, status.Installed, provider.UID)
 	if len(steps.Conflicts) > 0 {
@@ -151,7 +155,7 @@ func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, stat
 		}
 	}
 	if err := r.carryOut(ctx, steps); err != nil {
-		return applyFailed(err), err
+		return nil, err
 	}
 	status.Installed = steps.installed()
 	return nil, nil

@@ -55,12 +55,6 @@ func (r *Reconciler) release(ctx context.Context, provider *v1beta1.Provider) (t
 	return 0, nil
 }
 
-// Reasons of events on a Provider, beside those of its conditions.
-const (
-	// ReasonUninstalled surfaces when a Provider that was deleted has gone, with all that was made for it.
-	ReasonUninstalled = "Uninstalled"
-)
-
 // uninstall deletes what was installed, the last made first: the webhook before the process that serves it, and the
 // process before its rights. What is another's stays.
 func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) error {

@@ -103,11 +103,11 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	m.eventually(fmt.Sprintf("all have had %s to restart", restartTime), func() (bool, string) {
-		pods := m.pods("bad", "machinist-provider-")
+		pods := m.pods("bad", "machinist-provider")
 		young := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return time.Since(p.CreationTimestamp.Time) > restartTime })
 		return len(young) == 0, fmt.Sprintf("%d pods are younger", len(young))
 	})
-	for _, pod := range m.pods("bad", "machinist-provider-") {
+	for _, pod := range m.pods("bad", "machinist-provider") {
 		if podReady(&pod) {
 			t.Errorf("pod %s is ready", pod.Name)
 		}

@@ -3,6 +3,7 @@
 package install
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/test/realnode"
 )
 
@@ -29,6 +31,12 @@ func (m *machinist) describe(namespace string) string {
 	}
 	for _, pod := range m.pods(system, "") {
 		fmt.Fprintf(&b, "\n  pod %s", describePod(&pod))
+	}
+	providers := &v1beta1.ProviderList{}
+	if err := m.api.List(context.Background(), providers); err == nil { // without an error there is the kind
+		for _, p := range providers.Items {
+			fmt.Fprintf(&b, "\n  provider %s: %+v", p.Name, p.Status.Conditions)
+		}
 	}
 	return b.String()
 }
@@ -59,7 +67,7 @@ func describePod(pod *corev1.Pod) string {
 func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 	lines := int64(200)
 	text, err := m.cluster.Kube().CoreV1().Pods(pod.Namespace).
-		GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: &lines}).DoRaw(m.t.Context())
+		GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: &lines}).DoRaw(context.Background())
 	return string(text), err
 }
 
@@ -76,7 +84,7 @@ func (m *machinist) explain() {
 		lines := strings.Split(strings.TrimSpace(text), "\n")
 		m.t.Logf("pod %s/%s\n%s", pod.Namespace, describePod(&pod), strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
-	events, err := m.cluster.Kube().CoreV1().Events(metav1.NamespaceAll).List(m.t.Context(), metav1.ListOptions{})
+	events, err := m.cluster.Kube().CoreV1().Events(metav1.NamespaceAll).List(context.Background(), metav1.ListOptions{})
 	if err == nil {
 		for _, e := range events.Items {
 			if e.Type == corev1.EventTypeWarning {

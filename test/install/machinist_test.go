@@ -3,6 +3,7 @@
 package install
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -204,14 +205,17 @@ func (m *machinist) untouched(what string, live []string, made int) {
 	progress(m.t, "%s: %d instances untouched, %d ever made", what, len(now), nowMade)
 }
 
-// pods returns the pods of a program, such as machinist-manager.
+// pods returns the pods of a program, such as machinist-manager, or of all for "".
 func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	m.t.Helper()
 	list := &corev1.PodList{}
-	if err := m.api.List(m.t.Context(), list, client.InNamespace(namespace)); err != nil {
+	// Not the test's context: explain asks when that has ended.
+	if err := m.api.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
 		m.t.Fatal(err)
 	}
-	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !strings.HasPrefix(p.Name, program+"-") })
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+		return program != "" && !strings.HasPrefix(p.Name, program+"-")
+	})
 }
 
 // eventually asks until the answer is yes, for what no watch announces.

@@ -145,6 +145,20 @@ func TestWhatIsWrongWithASpecIsADegradedProvider(t *testing.T) {
 	w.condition("values", degraded, no, v1beta1.ReasonAsDesired)
 }
 
+// Rule: refused-objects-are-reported.
+func TestAnObjectThatTheAPIServerRefusesIsReported(t *testing.T) {
+	w := newWorld(t)
+	w.provider("acme", func(s *v1beta1.ProviderSpec) { s.Values = raw(`{"port":1e6}`) })
+	p := w.condition("acme", degraded, yes, v1beta1.ReasonApplyFailed)
+	if message := messageOf(p, degraded); !strings.Contains(message, "apply Service "+w.namespace+"/"+process) ||
+		!strings.Contains(message, "spec.ports[0].port") {
+		t.Errorf("the message is %q", message)
+	}
+	w.change("acme", `{"spec":{"values":null}}`)
+	w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
+	w.deployment(process)
+}
+
 // Rule: missing-secret-is-named.
 func TestASecretThatIsMissingIsNamed(t *testing.T) {
 	w := newWorld(t)

@@ -104,6 +104,7 @@ func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error
 		return value
 	}
 	replicas, _, _ := unstructured.NestedInt64(r.Values, "replicas")
+	port, _, _ := unstructured.NestedFloat64(r.Values, "port")
 	args, _, _ := unstructured.NestedSlice(r.Values, "extraArgs")
 	labels := map[string]any{"app": r.Name}
 	object := func(apiVersion, kind, namespace string, more map[string]any) *unstructured.Unstructured {
@@ -125,7 +126,7 @@ func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error
 		object(rbac, "ClusterRole", "", rules),
 		object(rbac, "Role", "kube-system", rules),
 		object("v1", "Service", r.Namespace, map[string]any{"spec": map[string]any{"selector": labels,
-			"ports": []any{map[string]any{"name": "webhook", "port": int64(443), "targetPort": int64(9443)}}}}),
+			"ports": []any{map[string]any{"name": "webhook", "port": int64(port) + 443, "targetPort": int64(9443)}}}}),
 		object("apps/v1", "Deployment", r.Namespace, map[string]any{"spec": map[string]any{
 			"replicas": replicas, "selector": map[string]any{"matchLabels": labels},
 			"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{

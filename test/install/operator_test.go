@@ -1,0 +1,151 @@
+//go:build e2e && linux
+
+package install
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/realnode"
+)
+
+// The same by the operator: one chart, and a Provider.
+func TestOperatorInstallsAProvider(t *testing.T) {
+	m := newMachinist(t)
+	h := helmOf(t, m.cluster, "4")
+	begun := time.Now()
+	m.installCloud(h)
+	core := slices.Concat(coreValues(), []string{"--set=operator.enabled=true", onRealNode("operator.")})
+	h.run(t, slices.Concat([]string{"install", coreRelease, chart("machinist")}, core)...)
+	m.provider("sim", "sim", nil)
+	m.fleet("default")
+	m.ready("default", fleetSize)
+	took := time.Since(begun)
+	progress(t, "by the operator the fleet is Ready %.1f s after the first helm command", took.Seconds())
+	if took > fleetDeadline {
+		t.Errorf("the fleet was Ready after %s, want at most %s", took.Round(time.Second), fleetDeadline)
+	}
+	m.condition("sim", v1beta1.ConditionAvailable, metav1.ConditionTrue, "")
+	live, made := m.instances()
+
+	m.killLeader(providerRelease)
+	m.untouched("killing the leading pod", live, made)
+
+	// A second one, of a type that nobody knows, names the known ones; one whose image is missing has the kubelet's words.
+	m.provider("wrong", "nowhere", nil)
+	m.condition("wrong", v1beta1.ConditionDegraded, metav1.ConditionTrue, "sim")
+	m.provider("noimage", "other", &v1beta1.ProviderImage{Repository: "machinist-provider-sim", Tag: "v9.9.9"})
+	m.condition("noimage", v1beta1.ConditionProgressing, metav1.ConditionFalse, "v9.9.9")
+	m.deleteProvider("wrong")
+	m.deleteProvider("noimage")
+
+	// An upgrade of the processes by the Provider.
+	restart := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"extraArgs":["--cloud-endpoint=http://`+cloudRelease+
+		`:8080","--log-level=debug"]}}`))
+	provider := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: "sim"}}
+	before := m.readyPods(providerRelease)
+	if err := m.api.Patch(t.Context(), provider, restart); err != nil {
+		t.Fatal(err)
+	}
+	m.eventually("all pods of the provider are others", func() (bool, string) {
+		now := m.readyPods(providerRelease)
+		return len(now) == len(before) && !slices.ContainsFunc(now, func(p string) bool { return slices.Contains(before, p) }),
+			fmt.Sprint(now)
+	})
+	m.untouched("an upgrade by the Provider", live, made)
+
+	// Without the operator all goes on; the Provider waits for its Machines, and then goes.
+	h.run(t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, core,
+		[]string{"--set=operator.enabled=false"})...)
+	m.untouched("removing the operator", live, made)
+	h.run(t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, core)...)
+	m.goesOn("without the operator for a while", live, made)
+	if err := m.api.Delete(t.Context(), provider); err != nil {
+		t.Fatal(err)
+	}
+	m.condition("sim", v1beta1.ConditionDeleting, metav1.ConditionTrue, "Machines")
+	m.deleteFleet("default")
+	m.awaitNoProvider("sim")
+	if live, _ := m.instances(); len(live) > 0 {
+		t.Errorf("deleting the fleet left the instances %v", live)
+	}
+	h.run(t, "uninstall", coreRelease, "--namespace="+system)
+	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
+}
+
+// provider creates a Provider whose pods are real.
+func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
+	m.t.Helper()
+	values, err := json.Marshal(map[string]any{"nodeSelector": map[string]string{"kubernetes.io/hostname": realnode.NodeName}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	provider := &v1beta1.Provider{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1beta1.ProviderSpec{
+			Type:      kind,
+			ExtraArgs: []string{"--cloud-endpoint=http://" + cloudRelease + ":8080"},
+			Values:    &runtime.RawExtension{Raw: values},
+		},
+	}
+	if image != nil {
+		provider.Spec.Image = *image
+	}
+	// The API server serves the kind a moment after Helm created it.
+	m.eventually("Provider "+name+" is accepted", func() (bool, string) {
+		err := m.api.Create(m.t.Context(), provider)
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// condition waits until a Provider has a condition whose message contains a text.
+func (m *machinist) condition(name, kind string, status metav1.ConditionStatus, text string) {
+	m.t.Helper()
+	env.Await(m.t, m.api, &v1beta1.ProviderList{}, fmt.Sprintf("Provider %s %s=%s %q", name, kind, status, text),
+		func(list *v1beta1.ProviderList) (bool, string) {
+			for _, p := range list.Items {
+				if p.Name != name {
+					continue
+				}
+				for _, c := range p.Status.Conditions {
+					if c.Type == kind && c.Status == status && strings.Contains(c.Message, text) {
+						progress(m.t, "Provider %s: %s=%s (%s: %s)", name, kind, status, c.Reason, c.Message)
+						return true, ""
+					}
+				}
+				return false, fmt.Sprintf("%+v", p.Status.Conditions)
+			}
+			return false, "no such Provider"
+		})
+}
+
+func (m *machinist) deleteProvider(name string) {
+	m.t.Helper()
+	if err := m.api.Delete(m.t.Context(), &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		m.t.Fatal(err)
+	}
+	m.awaitNoProvider(name)
+}
+
+func (m *machinist) awaitNoProvider(name string) {
+	m.t.Helper()
+	env.Await(m.t, m.api, &v1beta1.ProviderList{}, "the end of Provider "+name,
+		func(list *v1beta1.ProviderList) (bool, string) {
+			i := slices.IndexFunc(list.Items, func(p v1beta1.Provider) bool { return p.Name == name })
+			if i < 0 {
+				return true, ""
+			}
+			return false, fmt.Sprintf("%+v", list.Items[i].Status.Conditions)
+		})
+}

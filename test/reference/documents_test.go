@@ -26,7 +26,8 @@ func documents(t *testing.T) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (name == "bin" || name == "dist" || strings.HasPrefix(d.Name(), ".") && name != "." && name != ".github"):
+		case d.IsDir() && (name == "bin" || name == "dist" ||
+			strings.HasPrefix(d.Name(), ".") && name != "." && name != ".github"):
 			return fs.SkipDir
 		case d.IsDir() || path.Ext(name) != ".md":
 			return nil

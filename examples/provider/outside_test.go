@@ -36,6 +36,12 @@ func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
 	if commands == nil {
 		t.Fatal("the guide has no commands that begin with go mod init")
 	}
+	// The go command reads these below: read here too, they are known to the cache of test results.
+	for _, name := range []string{"go.mod", "api/go.mod", "providers/azure/go.mod", "hack/modules/main.go"} {
+		if _, err := os.ReadFile(filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	published, version := proxy(t, root)
 	if !strings.Contains(commands[1], "machinist.dev/machinist@"+version+"\n") {
 		t.Errorf("the modules require %s of each other; the guide says\n%s", version, commands[1])

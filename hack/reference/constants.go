@@ -120,6 +120,9 @@ func (r *reader) rows(group *ast.GenDecl, ofAPI, isDocumented bool) (rows []row,
 			r.api[name] = value
 		}
 		doc := text(constant.Doc)
+		if !group.Lparen.IsValid() {
+			doc = text(group.Doc)
+		}
 		at := r.files.Position(constant.Pos())
 		if !isDocumented {
 			isReason := surfaces.MatchString(doc) && strings.HasPrefix(doc, name+" ")

@@ -87,6 +87,7 @@ func TestEveryReasonOfTheAPIIsInTheReference(t *testing.T) {
 func TestAReasonThatTheReferenceWouldLackIsAnError(t *testing.T) {
 	for name, code := range map[string]string{
 		"no comment of the group":    "const (\n\t// ReasonA surfaces when a.\n\tReasonA = \"A\"\n)",
+		"no group":                   "// Alone surfaces when a.\nconst Alone = \"A\"",
 		"no comment of the constant": "// Conditions of a Machine.\nconst (\n\tConditionA = \"A\"\n)",
 		"no kind":                    "// Reasons of A.\nconst (\n\t// ReasonA surfaces when a.\n\tReasonA = \"A\"\n)",
 		"an event with a literal":    "func f() { r.Eventf(nil, nil, \"Normal\", \"Scaled\", \"Scale\", \"\") }",

@@ -16,8 +16,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ReasonUninstalled surfaces in an event when all that was made for a Provider is removed.
-const ReasonUninstalled = "Uninstalled"
+// Reasons of events on a Provider, beside those of its conditions.
+const (
+	// ReasonUninstalled surfaces when a Provider that was deleted has gone, with all that was made for it.
+	ReasonUninstalled = "Uninstalled"
+)
 
 // background lets the API server delete an object at once, and what it owns later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)

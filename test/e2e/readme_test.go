@@ -27,23 +27,22 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// notRun are the blocks for a shell of README.md that the test below leaves out, by their first lines, and why.
-var notRun = map[string]string{
-	"make demo    # a real control plane": "the demo is run by the tests of its tours and stories, and `make test` is the suite that this one goes with",
-}
+// byHand is the page of which the test below runs every block for a shell.
+const byHand = "docs/by-hand.md"
 
-// whileRunning are the programs whose blocks README.md gives terminals of their own: they run until somebody ends them.
+// whileRunning are the programs whose blocks the page gives terminals of their own: they run until somebody ends them.
 var whileRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machinist-provider-sim "}
 
-// Every command of README.md is run by a real bash, as it is written and in its order, all on this host. What a
-// reader brings is there: two clusters and their kubeconfigs in the folder of the repository, which is a copy of this
-// one, and a PATH with kubectl and the bin/ that `make build` fills. Two things differ: the console's commands on the
-// fleet come when there is one, and name a machine that exists.
+// Every command of the page is run by a real bash, as it is written and in its order, all on this host; then those of
+// README.md's consoles, on the fleet that is there now, with the name of a machine that exists. What a reader brings is
+// there: two clusters and their kubeconfigs in the folder of the repository, which is a copy of this one, and a PATH
+// with kubectl, helm and the bin/ that `make build` fills. README.md's block for helm is run by test/install, and the
+// one for make by the tests of the demo.
 //
 // Rule: namespace-error-names-flag.
-func TestRunningByHandAsTheREADMESays(t *testing.T) {
+func TestRunningByHandAsThePageSays(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../" + byHand)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	controlPlane(t, filepath.Join(folder, "target.yaml"))
 	c := clientFor(t, control.Kubeconfig())
 	environment := []string{"PATH=" +
-		strings.Join([]string{filepath.Join(folder, "bin"), filepath.Dir(kubectlPath(t)), os.Getenv("PATH")}, ":"),
+		strings.Join([]string{filepath.Join(folder, "bin"), filepath.Dir(kubectlPath(t)), filepath.Dir(helmPath(t)), os.Getenv("PATH")}, ":"),
 		"KUBECONFIG="}
 	terminal := newTerminal(t, folder, environment)
 
@@ -63,14 +62,12 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 		switch {
 		case slices.ContainsFunc(whileRunning, func(program string) bool { return strings.HasPrefix(block, program) }):
 			processes = append(processes, newShell(t, folder, block, environment))
-		case reasonNotToRun(block) != "":
-			t.Logf("not run, because %s:\n%s", reasonNotToRun(block), block)
 		default:
 			out = terminal.run(block)
 		}
 	}
 	if len(processes) != len(whileRunning) {
-		t.Fatalf("README.md starts %d processes, want %q", len(processes), whileRunning)
+		t.Fatalf("%s starts %d processes, want %q", byHand, len(processes), whileRunning)
 	}
 	// The last block lists the nodes of the fleet and asks the manager how it is.
 	if n := strings.Count(out, " Ready "); n != 3 || !strings.Contains(out, "[+]control ok") {
@@ -79,6 +76,9 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 
 	commands := 0
 	name := regexp.MustCompile(`machine/workers-\S+`)
+	if page, err = os.ReadFile("../../README.md"); err != nil {
+		t.Fatal(err)
+	}
 	for _, block := range fenced(string(page), "console") {
 		for line := range strings.Lines(block) {
 			command, ok := strings.CutPrefix(line, "$ ")
@@ -94,7 +94,7 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	}
 
 	for _, page := range []struct{ path, begins, message string }{
-		{"docs/reference/metrics.md", "kubectl apply -f config/rbac/metrics-reader.yaml", "machinist_frozen{"},
+		{"docs/reference/metrics.md", "kubectl create serviceaccount metrics", "machinist_frozen{"},
 		{"docs/admission.md", "kubectl annotate crd", "annotated"},
 		{"docs/health-and-safety.md", "kubectl annotate machineclass small", "annotated"},
 		{"docs/security.md", "kubectl label secret sim-credentials", "sim-credentials"},
@@ -260,7 +260,7 @@ func portsAreFree(t *testing.T, page string) {
 	for _, address := range slices.Compact(slices.Sorted(slices.Values(regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindAllString(page, -1)))) {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
-			t.Fatalf("README.md names %s, which something else on this host has taken: %v", address, err)
+			t.Fatalf("the page names %s, which something else on this host has taken: %v", address, err)
 		}
 		_ = listener.Close()
 	}
@@ -275,13 +275,14 @@ func fenced(page, language string) []string {
 	return all
 }
 
-func reasonNotToRun(block string) string {
-	for first, reason := range notRun {
-		if strings.HasPrefix(block, first) {
-			return reason
-		}
+// helmPath returns the path of the pinned helm, which is built if it is not there.
+func helmPath(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("../../hack/tool.sh", "helm4", "helm.sh/helm/v4/cmd/helm").Output()
+	if err != nil {
+		t.Fatalf("build helm: %v", err)
 	}
-	return ""
+	return strings.TrimSpace(string(out))
 }
 
 // checkout copies the repository, without what is built in it, into a folder of the test's.

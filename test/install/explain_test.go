@@ -71,7 +71,7 @@ func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 	return string(text), err
 }
 
-// explain prints of a failed test what a person needs first. With E2E_LOGS, a folder gets all the logs.
+// explain prints of a failed test what a person would check first. With E2E_LOGS, a folder gets all the logs.
 func (m *machinist) explain() {
 	for _, pod := range m.pods(metav1.NamespaceAll, "") {
 		if pod.Spec.NodeName != "" && pod.Spec.NodeName != realnode.NodeName {

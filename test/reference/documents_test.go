@@ -26,7 +26,8 @@ func documents(t *testing.T) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (name == "bin" || name == "dist" || strings.HasPrefix(d.Name(), ".") && name != "." && name != ".github"):
+		case d.IsDir() && (name == "bin" || name == "dist" ||
+			strings.HasPrefix(d.Name(), ".") && name != "." && name != ".github"):
 			return fs.SkipDir
 		case d.IsDir() || path.Ext(name) != ".md":
 			return nil
@@ -151,5 +152,35 @@ func TestTheMetricsOfTheDocumentsExist(t *testing.T) {
 				t.Errorf("%s: there is no metric %s", name, metric)
 			}
 		}
+	}
+}
+
+// Whoever searches the page for the words of a log finds them as the processes write them.
+func TestTheMessagesOfTroubleshootingAreTheProcesses(t *testing.T) {
+	_, section, _ := strings.Cut(documents(t)["docs/troubleshooting.md"], "\n## A pod of Machinist is not ready\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	sources, err := filepath.Glob(filepath.Join(root, "internal/operator/*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	messages := regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(section, -1)
+	for _, message := range messages {
+		for part := range strings.SplitSeq(message[1], "…") {
+			part = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(part), "--target-kubeconfig="))
+			if !strings.Contains(code.String(), part) {
+				t.Errorf("no process writes %q", part)
+			}
+		}
+	}
+	if len(messages) < 4 {
+		t.Errorf("only %d messages were found", len(messages))
 	}
 }

@@ -200,6 +200,8 @@ spec:
           # API servers learn that this pod's webhook goes before it does.
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           {{- end }}
+          # Why a process ended is in its last lines.
+          terminationMessagePolicy: FallbackToLogsOnError
           {{- with .values.resources }}
           resources: {{- toYaml . | nindent 12 }}
           {{- end }}

@@ -3,9 +3,12 @@ package stack
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -48,7 +51,10 @@ func (s *Stack) install(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := install.Apply(ctx, at.cp.Config(), append(manager, provider...)...); err != nil {
+		namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}
+		all := slices.Concat([]client.Object{namespace}, manager, provider)
+		if err := install.Apply(ctx, at.cp.Config(), all...); err != nil {
 			return err
 		}
 	}

@@ -11,11 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/simcloud"
@@ -33,7 +32,7 @@ const (
 )
 
 // SystemNamespace holds the leases and the record of the cluster's identity.
-const SystemNamespace = "machinist-system"
+const SystemNamespace = manifests.Namespace
 
 // stopGrace is a little more than what the processes take for themselves at most.
 const stopGrace = 15 * time.Second
@@ -83,13 +82,6 @@ func (s *Stack) start(ctx context.Context) error {
 		return err
 	}
 	s.printf("%s serves on %s", s.backend.Cloud(), s.cloudURL)
-	control, err := s.ControlClient()
-	if err != nil {
-		return err
-	}
-	if err := control.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}); err != nil {
-		return fmt.Errorf("make the namespace of the leases: %w", err)
-	}
 	if s.Manager, err = s.newProcess(Manager, Manager, s.options.ManagerArgs); err != nil {
 		return err
 	}

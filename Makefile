@@ -96,6 +96,7 @@ generate: ## Generate CRDs, deepcopy functions, RBAC and reference documentation
 .PHONY: verify
 verify: ## Fail where generated files differ from their sources, a rule has no test, a text uses a private word, or a module does not build alone
 	hack/generate.sh --verify
+	hack/charts.sh
 	$(GO) run ./hack/rules
 	$(GO) run ./hack/words
 	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) build ./...) || exit 1; done

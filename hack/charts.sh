@@ -1,0 +1,30 @@
+#!/bin/sh
+# Checks the charts with tools that others wrote: Helm 4 lints them strictly and renders them, and kubeconform holds what
+# they render to the schemas of the pinned control plane's API, which that publishes itself.
+#
+#   hack/charts.sh <folder of JSON schemas>
+#
+# Without a folder, what is rendered is linted only.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+helm=$("$root/hack/tool.sh" helm4 helm.sh/helm/v4/cmd/helm)
+cd "$root"
+lint() { # <chart> <flags>
+	chart=$1; shift
+	"$helm" lint --strict --quiet "charts/$chart" "$@"
+}
+lint machinist
+lint machinist --set operator.enabled=true,networkPolicy.enabled=true,policies.restrictNodeLabels=true
+lint machinist-provider --set provider.name=sim
+lint simcloud --set persistence.enabled=true
+[ $# -gt 0 ] || exit 0
+kubeconform=$("$root/hack/tool.sh" kubeconform github.com/yannh/kubeconform/cmd/kubeconform)
+{
+	"$helm" template machinist charts/machinist --namespace machinist-system \
+		--set operator.enabled=true,networkPolicy.enabled=true,policies.restrictNodeLabels=true
+	echo ---
+	"$helm" template machinist-provider-sim charts/machinist-provider --namespace machinist-system \
+		--set provider.name=sim,networkPolicy.enabled=true
+	echo ---
+	"$helm" template simcloud charts/simcloud --namespace machinist-system --set persistence.enabled=true
+} | "$kubeconform" -strict -summary -schema-location "$1/{{ .ResourceKind }}-{{ .Group }}-{{ .ResourceAPIVersion }}.json"

@@ -13,7 +13,9 @@ func TestPermissionsArePrintedForTheCloud(t *testing.T) {
 	}{
 		"azure": {args: []string{"azure", "--subscription=s", "--resource-group=g"},
 			reports: `"/subscriptions/s/resourceGroups/g"`},
-		"azure with a field":   {args: []string{"azure", "--subscription=s", "--with=scaleSetID"}, reports: "virtualMachineScaleSets/write"},
+		"azure with a field": {
+			args: []string{"azure", "--subscription=s", "--with=scaleSetID"}, reports: "virtualMachineScaleSets/write",
+		},
 		"azure under a name":   {args: []string{"azure", "--subscription=s", "--role-name=Mine"}, reports: `"Name": "Mine"`},
 		"the simulated cloud":  {args: []string{"sim"}, reports: "has no roles"},
 		"without subscription": {args: []string{"azure"}, fails: "--subscription is not set"},

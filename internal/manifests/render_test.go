@@ -47,7 +47,9 @@ flowControl: {enabled: false}
 image: {registry: registry.example, digest: "sha256:` + strings.Repeat("0", 64) + `"}
 imagePullSecrets: [{name: pull}]
 policies: {restrictNodeLabels: true}
-metrics: {serviceMonitor: {enabled: true, labels: {release: prometheus}}, readers: [{kind: ServiceAccount, name: p, namespace: monitoring}]}
+metrics:
+  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  readers: [{kind: ServiceAccount, name: p, namespace: monitoring}]
 networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {}}], egress: [{}]}
 manager:
   image: {registry: other.example, repository: manager, tag: v1, digest: ""}

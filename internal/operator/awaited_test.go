@@ -89,7 +89,8 @@ func TestAMissingKubeconfigOfTheTargetDelaysNothing(t *testing.T) {
 func TestAFolderIsNoKubeconfig(t *testing.T) {
 	folder := t.TempDir()
 	c := parsed(t, "--target-kubeconfig=none", "--control-kubeconfig="+folder, "--health-probe-bind-address=0")
-	if _, err := New(c, testOptions()); err == nil || !strings.Contains(err.Error(), "--control-kubeconfig="+folder+": it is a folder") {
+	want := "--control-kubeconfig=" + folder + ": it is a folder"
+	if _, err := New(c, testOptions()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("New() = %v", err)
 	}
 }

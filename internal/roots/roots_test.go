@@ -24,7 +24,7 @@ func TestAProgramHasRootCertificatesWhereTheSystemHasNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(pool.Subjects()); n < 100 { //nolint:staticcheck // The pool is not the system's.
+	if n := len(pool.Subjects()); n < 100 {
 		t.Errorf("the pool has %d certificates, want those of the public authorities", n)
 	}
 }

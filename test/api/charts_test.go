@@ -92,7 +92,9 @@ func TestAnAPIServerTakesWhatTheChartsRender(t *testing.T) {
 	c := env.Client(t)
 	namespace := env.Namespace(t)
 	all, err := manifests.RenderMachinist(manifests.Release{Name: "machinist", Namespace: namespace,
-		Values: map[string]any{"operator": map[string]any{"enabled": true}, "networkPolicy": map[string]any{"enabled": true}}})
+		Values: map[string]any{
+			"operator": map[string]any{"enabled": true}, "networkPolicy": map[string]any{"enabled": true},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,7 +175,8 @@ func TestTheVersionOfAPodIsWhatKnowsItBest(t *testing.T) {
 }
 
 func TestAKindSaysWhatItServes(t *testing.T) {
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelVersion: "1.2.3"}}}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	crd.Labels = map[string]string{LabelVersion: "1.2.3"}
 	crd.Spec.Names.Kind, crd.Status.StoredVersions = "Machine", []string{"v1beta1", "v1"}
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1"},
 		{Name: "v1beta1", Served: true}, {Name: "v1", Served: true, Storage: true}}

@@ -16,7 +16,8 @@
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list
 //
-// What else it makes is in its own namespace. Roles of providers are in kube-system and in the namespaces they work in, too.
+// What else it makes is in its own namespace. Roles of providers are in kube-system and in the namespaces they work
+// in, too.
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=services;serviceaccounts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=apps,namespace=machinist-system,resources=deployments,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=policy,namespace=machinist-system,resources=poddisruptionbudgets,verbs=create;patch;delete

@@ -27,9 +27,7 @@ func main() {
 }
 
 func command() *cobra.Command {
-	config := operator.DefaultConfig(installer.Name)
-	// The machines' clusters are the business of the processes that it installs.
-	config.TargetKubeconfig = operator.None
+	config := defaultConfig()
 	cmd := &cobra.Command{
 		Use:           installer.Name,
 		Version:       version.String(),
@@ -41,21 +39,28 @@ func command() *cobra.Command {
 			operator.SpareMemory()
 			ctx, stop := operator.SignalContext(cmd.Context(), nil)
 			defer stop()
-			return run(ctx, config)
+			if err := config.Validate(); err != nil {
+				return err
+			}
+			log, err := config.Logger()
+			if err != nil {
+				return err
+			}
+			return run(ctx, config, log)
 		},
 	}
 	config.AddProcessFlags(cmd.Flags())
 	return cmd
 }
 
-func run(ctx context.Context, config *operator.Config) error {
-	if err := config.Validate(); err != nil {
-		return err
-	}
-	log, err := config.Logger()
-	if err != nil {
-		return err
-	}
+func defaultConfig() *operator.Config {
+	config := operator.DefaultConfig(installer.Name)
+	// The machines' clusters are the business of the processes that it installs.
+	config.TargetKubeconfig = operator.None
+	return config
+}
+
+func run(ctx context.Context, config *operator.Config, log logr.Logger) error {
 	op, err := operator.New(config, options(log))
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,11 +52,11 @@ func operate(t *testing.T, c client.WithWatch) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	cmd := command()
-	cmd.SetArgs([]string{"--control-kubeconfig=" + kubeconfig, "--leader-election-namespace=" + namespace,
-		"--health-probe-bind-address=0", "--metrics-bind-address=0", "--log-level=error"})
+	process := defaultConfig()
+	process.ControlKubeconfig, process.LeaderElectionNamespace = kubeconfig, namespace
+	process.HealthProbeBindAddress, process.MetricsBindAddress = "0", "0"
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	go func() { ended <- run(ctx, process, logr.Discard()) }()
 	t.Cleanup(func() {
 		stop()
 		select {

@@ -148,7 +148,8 @@ const (
 	// tells how many machines in a row were replaced before it, and the last of them.
 	AnnotationRemediationRetry = "machinist.dev/remediation-retry"
 
-	// AnnotationAppliedHash on what machinist-operator made is a hash of what it applied, so that it applies nothing twice.
+	// AnnotationAppliedHash on what machinist-operator made is a hash of what it applied, so that it applies nothing
+	// twice.
 	AnnotationAppliedHash = "machinist.dev/applied-hash"
 
 	// AnnotationLastAppliedTemplate on a Machine lists the keys that its set's template put there, so that a key which

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -209,6 +210,8 @@ func TestOnlyWhatMayBeCachedIsAccepted(t *testing.T) {
 		"ConfigMaps":        {[]Kind{{Object: &corev1.ConfigMap{}}}, false},
 		"Pods":              {[]Kind{{Object: &corev1.Pod{}}}, false},
 		"Pods' metadata":    {[]Kind{{Object: metadataOf("Pod")}}, false},
+		"one's own Pods": {[]Kind{{Object: metadataOf("Pod"),
+			Labels: labels.SelectorFromSet(labels.Set{"a": "b"})}}, true},
 		"two forms of one":  {[]Kind{{Object: &corev1.Node{}}, {Object: metadataOf("Node")}}, false},
 		"unstructured": {[]Kind{{Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
 			"kind": "Node"}}}}, false},

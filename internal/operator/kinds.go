@@ -98,6 +98,9 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 			return kinds{}, fmt.Errorf("cache %s: cannot be cached unstructured", f.GroupVersionKind)
 		case f.of == asTyped && f.Group == corev1.GroupName && (f.Kind == "Secret" || f.Kind == "ConfigMap"):
 			return kinds{}, fmt.Errorf("cache %s: may only be cached as metadata", f.GroupVersionKind)
+		case f.Group == corev1.GroupName && f.Kind == "Pod" && (f.of == asTyped || kind.Labels == nil):
+			// All Pods of a cluster fit into no budget of memory.
+			return kinds{}, fmt.Errorf("cache %s: may only be cached as metadata selected by labels", f.GroupVersionKind)
 		case k.declared[f.GroupVersionKind] != "":
 			return kinds{}, fmt.Errorf("cache %s: declared twice", f.GroupVersionKind)
 		}

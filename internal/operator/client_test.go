@@ -212,7 +212,7 @@ func TestOnlyWhatMayBeCachedIsAccepted(t *testing.T) {
 		"Pods' metadata":    {[]Kind{{Object: metadataOf("Pod")}}, false},
 		"one's own Pods": {[]Kind{{Object: metadataOf("Pod"),
 			Labels: labels.SelectorFromSet(labels.Set{"a": "b"})}}, true},
-		"two forms of one":  {[]Kind{{Object: &corev1.Node{}}, {Object: metadataOf("Node")}}, false},
+		"two forms of one": {[]Kind{{Object: &corev1.Node{}}, {Object: metadataOf("Node")}}, false},
 		"unstructured": {[]Kind{{Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
 			"kind": "Node"}}}}, false},
 		"metadata of no one": {[]Kind{{Object: &metav1.PartialObjectMetadata{}}}, false},

@@ -102,7 +102,7 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 		NodeAnnotationUpdateRequested, NodeAnnotationUpdateResult, NodeTaintUninitialized, NodeTaintOutdated,
 		AutoscalerMinSizeAnnotation, AutoscalerMaxSizeAnnotation, AutoscalerCPUAnnotation, AutoscalerMemoryAnnotation,
 		AutoscalerEphemeralDiskAnnotation, AutoscalerMaxPodsAnnotation, AutoscalerGPUTypeAnnotation,
-		AutoscalerGPUCountAnnotation,
+		AutoscalerGPUCountAnnotation, AutoscalerDRADriverAnnotation, AutoscalerCSIDriverAnnotation,
 		AutoscalerLabelsAnnotation, AutoscalerTaintsAnnotation, AutoscalerDeploymentNameLabel, AutoscalerRevisionAnnotation,
 		NodeAnnotationScaleDownDisabled, NodeLabelExcludeFromLoadBalancers,
 	} {

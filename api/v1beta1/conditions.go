@@ -50,6 +50,26 @@ const (
 
 	// ConditionMachinesReady is True while all machines are Ready.
 	ConditionMachinesReady = "MachinesReady"
+
+	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines, because
+	// it is not known what one of its Nodes offers. It is missing until that is so for the first time, and on what is no
+	// node group.
+	ConditionScalableFromZero = "ScalableFromZero"
+)
+
+// Reasons of ScalableFromZero, beside ClassNotFound.
+const (
+	// ReasonCapacityKnown surfaces when the annotations of the node group state the CPUs and the memory of its Nodes.
+	ReasonCapacityKnown = "CapacityKnown"
+
+	// ReasonCapacityUnknown surfaces when neither the class nor its provider states CPUs and memory.
+	ReasonCapacityUnknown = "CapacityUnknown"
+
+	// ReasonNoClass surfaces when the template has an inline providerSpec, for which no provider states a capacity.
+	ReasonNoClass = "NoClass"
+
+	// ReasonMalformedCapacity surfaces when an autoscaler cannot read a capacity annotation that a person wrote.
+	ReasonMalformedCapacity = "MalformedCapacity"
 )
 
 // Reasons of ScalingUp and ScalingDown.

@@ -88,6 +88,50 @@ type ClassCapacity struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Architecture string `json:"architecture,omitempty"`
+
+	// draDriver is the driver through which pods claim the devices of the Node by dynamic resource allocation. An
+	// autoscaler then expects devices of this driver and no extended resource.
+	// +optional
+	DRADriver *DRADriver `json:"draDriver,omitempty"`
+
+	// csiDrivers are the volume drivers on the Node, so that an autoscaler counts the volumes that a pod needs.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	CSIDrivers []CSIDriver `json:"csiDrivers,omitempty"`
+}
+
+// DRADriver describes devices that pods claim by dynamic resource allocation.
+type DRADriver struct {
+	// name of the driver, such as gpu.nvidia.com.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+
+	// devices is how many devices a Node has. Defaults to the number of GPUs in the resources of the class.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1024
+	Devices int32 `json:"devices,omitempty"`
+}
+
+// CSIDriver describes a volume driver on a Node.
+type CSIDriver struct {
+	// name of the driver, such as disk.csi.azure.com.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*$`
+	Name string `json:"name"`
+
+	// volumeLimit is how many volumes of the driver a Node can attach; 0, the default, is without a limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	VolumeLimit int32 `json:"volumeLimit,omitempty"`
 }
 
 // NodeInfo is what the provider knows about the Node that an instance of a class becomes.

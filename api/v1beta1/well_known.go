@@ -234,6 +234,8 @@ const (
 	AutoscalerGPUCountAnnotation      = AutoscalerCapacityPrefix + "gpu-count"
 	AutoscalerLabelsAnnotation        = AutoscalerCapacityPrefix + "labels"
 	AutoscalerTaintsAnnotation        = AutoscalerCapacityPrefix + "taints"
+	AutoscalerDRADriverAnnotation     = AutoscalerCapacityPrefix + "dra-driver"
+	AutoscalerCSIDriverAnnotation     = AutoscalerCapacityPrefix + "csi-driver"
 
 	// AutoscalerDeploymentNameLabel names, on a MachineSet, the MachineDeployment that owns it.
 	AutoscalerDeploymentNameLabel = "cluster.x-k8s.io/deployment-name"

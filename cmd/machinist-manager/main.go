@@ -18,6 +18,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/admission"
+	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment"
@@ -148,6 +149,13 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 		}
 	}
 	if err := addOvershoot(op, s); err != nil {
+		return err
+	}
+	if err := autoscaling.RegisterIndexes(ctx, control.Cache); err != nil {
+		return fmt.Errorf("add the indexes of node groups: %w", err)
+	}
+	groups := autoscaling.New(autoscaling.Options{Client: control.Client})
+	if err := groups.Wiring().Add(mgr, nil); err != nil {
 		return err
 	}
 	return addHealth(op, s, healthMetrics)

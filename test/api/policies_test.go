@@ -251,3 +251,37 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 		apply(t, there, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll),
 		"spec.node.labels")
 }
+
+// A server-side apply that takes away the last entry of annotations or labels which somebody else began leaves null in
+// their place, and null is no empty map to a policy.
+//
+// Rule: malformed-annotations-refused.
+func TestPoliciesAdmitWhatServerSideApplyLeaves(t *testing.T) {
+	namespace, c := env.Namespace(t), env.Client(t)
+	awaitPolicies(t, true)
+	for _, text := range []string{machine, set, deployment} {
+		object := create(t, apply(t, parse(t, namespace, text), change{"metadata/annotations/example.com~1mine", ""},
+			change{"metadata/labels/example.com~1mine", ""}))
+		sendApply := func(changes ...change) {
+			t.Helper()
+			o := &unstructured.Unstructured{Object: map[string]any{}}
+			o.SetGroupVersionKind(object.GroupVersionKind())
+			o.SetNamespace(namespace)
+			o.SetName(object.GetName())
+			if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(apply(t, o, changes...)),
+				client.FieldOwner("gitops")); err != nil {
+				t.Errorf("%s: %v", object.GetKind(), err)
+			}
+		}
+		sendApply(change{"metadata/annotations/example.com~1theirs", ""}, change{"metadata/labels/example.com~1theirs", ""})
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Fatal(err)
+		}
+		object.SetAnnotations(map[string]string{"example.com/theirs": ""})
+		object.SetLabels(map[string]string{"example.com/theirs": ""})
+		if err := c.Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		sendApply()
+	}
+}

@@ -1,0 +1,187 @@
+package autoscaling
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// capacityKeys returns the annotations that this package writes.
+func capacityKeys() []string {
+	return []string{
+		v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation, v1beta1.AutoscalerEphemeralDiskAnnotation,
+		v1beta1.AutoscalerMaxPodsAnnotation, v1beta1.AutoscalerGPUTypeAnnotation, v1beta1.AutoscalerGPUCountAnnotation,
+		v1beta1.AutoscalerLabelsAnnotation, v1beta1.AutoscalerTaintsAnnotation, v1beta1.AutoscalerDRADriverAnnotation,
+		v1beta1.AutoscalerCSIDriverAnnotation,
+	}
+}
+
+// Capacity returns the annotations that describe a Node of the class with the template; what is not known has none.
+// Values of the class's spec win over those that its provider resolved. Startup taints are not part of it: they are
+// gone by the time that pods are scheduled.
+func Capacity(class *v1beta1.MachineClass, template *v1beta1.MachineSpec) map[string]string {
+	annotations := map[string]string{}
+	put := func(key, value string) {
+		if value != "" {
+			annotations[key] = value
+		}
+	}
+	resources := maps.Clone(class.Status.Capacity)
+	stated := class.Spec.Capacity
+	if stated == nil {
+		stated = &v1beta1.ClassCapacity{}
+	}
+	if resources == nil {
+		resources = corev1.ResourceList{}
+	}
+	maps.Copy(resources, stated.Resources)
+
+	put(v1beta1.AutoscalerCPUAnnotation, quantity(resources, corev1.ResourceCPU))
+	put(v1beta1.AutoscalerMemoryAnnotation, quantity(resources, corev1.ResourceMemory))
+	put(v1beta1.AutoscalerEphemeralDiskAnnotation, quantity(resources, corev1.ResourceEphemeralStorage))
+	put(v1beta1.AutoscalerMaxPodsAnnotation, number(resources[corev1.ResourcePods]))
+	gpu := gpuOf(resources)
+	gpus := number(resources[gpu])
+	switch dra := stated.DRADriver; {
+	case dra != nil:
+		if dra.Devices > 0 {
+			gpus = strconv.Itoa(int(dra.Devices))
+		}
+		put(v1beta1.AutoscalerDRADriverAnnotation, dra.Name)
+		put(v1beta1.AutoscalerGPUCountAnnotation, gpus)
+	case gpus != "":
+		put(v1beta1.AutoscalerGPUTypeAnnotation, string(gpu))
+		put(v1beta1.AutoscalerGPUCountAnnotation, gpus)
+	}
+	put(v1beta1.AutoscalerCSIDriverAnnotation, csiDrivers(stated.CSIDrivers))
+	put(v1beta1.AutoscalerLabelsAnnotation, labels(class.Status.NodeInfo, stated, template.Node.Labels))
+	put(v1beta1.AutoscalerTaintsAnnotation, taints(template.Node.Taints))
+	return annotations
+}
+
+// quantity returns the quantity of a resource, empty if there is none of it.
+func quantity(resources corev1.ResourceList, name corev1.ResourceName) string {
+	q := resources[name]
+	if q.Sign() <= 0 {
+		return ""
+	}
+	return q.String()
+}
+
+// number returns a quantity as a whole number, empty if there is none. The autoscaler reads no units in counts.
+func number(q resource.Quantity) string {
+	if q.Value() <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(q.Value(), 10)
+}
+
+// gpuOf returns the extended resource that the autoscaler plans with, empty if there is none: it knows one for each
+// node group. The first by name whose last part begins with gpu wins, as in nvidia.com/gpu; otherwise a resource that is
+// the only extended one.
+func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
+	var extended []corev1.ResourceName
+	for name, q := range resources {
+		domain, _, isExtended := strings.Cut(string(name), "/")
+		if isExtended && q.Sign() > 0 && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") {
+			extended = append(extended, name)
+		}
+	}
+	slices.Sort(extended)
+	for _, name := range extended {
+		if _, device, _ := strings.Cut(string(name), "/"); strings.HasPrefix(device, "gpu") {
+			return name
+		}
+	}
+	if len(extended) == 1 {
+		return extended[0]
+	}
+	return ""
+}
+
+// csiDrivers returns driver=limit pairs. The autoscaler takes 0 as no limit.
+func csiDrivers(drivers []v1beta1.CSIDriver) string {
+	pairs := make([]string, len(drivers))
+	for i, d := range drivers {
+		pairs[i] = fmt.Sprintf("%s=%d", d.Name, d.VolumeLimit)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+
+// labels returns key=value pairs of the labels that the kubelet, the cloud's controller and the template put on a Node.
+// A value that cannot be one of a label is left out, because no Node will have it.
+func labels(info *v1beta1.NodeInfo, stated *v1beta1.ClassCapacity, template map[string]string) string {
+	if info == nil {
+		info = &v1beta1.NodeInfo{}
+	}
+	all := map[string]string{
+		corev1.LabelArchStable:         cmp.Or(stated.Architecture, info.Architecture),
+		corev1.LabelOSStable:           info.OperatingSystem,
+		corev1.LabelInstanceTypeStable: cmp.Or(stated.InstanceType, info.InstanceType),
+		corev1.LabelTopologyRegion:     cmp.Or(stated.Region, info.Region),
+		corev1.LabelTopologyZone:       cmp.Or(stated.Zone, info.Zone),
+	}
+	maps.DeleteFunc(all, func(_, value string) bool {
+		return value == "" || len(validation.IsValidLabelValue(value)) > 0
+	})
+	maps.Copy(all, template)
+	pairs := make([]string, 0, len(all))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		pairs = append(pairs, key+"="+all[key])
+	}
+	return strings.Join(pairs, ",")
+}
+
+// taints returns key=value:effect triples.
+func taints(all []corev1.Taint) string {
+	texts := make([]string, len(all))
+	for i, t := range all {
+		texts[i] = t.ToString()
+	}
+	return strings.Join(texts, ",")
+}
+
+// Problem says why an autoscaler cannot scale a node group up from zero machines; an empty reason means that it can.
+type Problem struct{ Reason, Message string }
+
+// fromZero judges the annotations of a node group as the autoscaler does, whoever wrote them. why is what is known to
+// be missing where they state no capacity.
+func fromZero(annotations map[string]string, why Problem) Problem {
+	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation,
+		v1beta1.AutoscalerEphemeralDiskAnnotation} {
+		if value := annotations[key]; value != "" {
+			if _, err := resource.ParseQuantity(value); err != nil {
+				return malformed(key, value, "a quantity such as 4 or 16Gi")
+			}
+		}
+	}
+	for _, key := range []string{v1beta1.AutoscalerMaxPodsAnnotation, v1beta1.AutoscalerGPUCountAnnotation} {
+		if value := annotations[key]; value != "" {
+			if _, err := strconv.ParseInt(value, 10, 0); err != nil {
+				return malformed(key, value, "a whole number")
+			}
+		}
+	}
+	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation} {
+		if q, err := resource.ParseQuantity(annotations[key]); err != nil || q.IsZero() {
+			return why
+		}
+	}
+	return Problem{}
+}
+
+func malformed(key, value, wanted string) Problem {
+	return Problem{v1beta1.ReasonMalformedCapacity, fmt.Sprintf(
+		"The group cannot be scaled from zero because an autoscaler cannot read metadata.annotations[%s]: %q is not %s. "+
+			"Correct it, or remove it to have it filled in.", key, value, wanted)}
+}

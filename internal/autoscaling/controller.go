@@ -1,0 +1,120 @@
+package autoscaling
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Client reads the control cluster from the cache, and writes to it.
+	Client client.Client
+	Clock  clock.PassiveClock
+}
+
+// Reconciler keeps the annotations of node groups that say what their Nodes offer, and the condition ScalableFromZero.
+type Reconciler struct {
+	Options
+
+	mu sync.Mutex
+	// others are the annotations of each group that are not ours, and are written again only if they change.
+	others map[types.NamespacedName]othersOf
+}
+
+// othersOf has the values of the capacity annotations of one object that the API server says are not ours.
+type othersOf struct {
+	uid    types.UID
+	values map[string]string
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Reconciler{Options: o, others: map[types.NamespacedName]othersOf{}}
+}
+
+// Reconcile brings the annotations and the condition of one node group up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	group, err := r.get(ctx, request.NamespacedName)
+	if err != nil || group == nil || group.GetDeletionTimestamp() != nil {
+		r.forget(request.NamespacedName)
+		return reconcile.Result{}, err
+	}
+	wanted, why, err := r.capacity(ctx, group)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	group, err = r.annotate(ctx, request.NamespacedName, group, wanted)
+	if err == nil {
+		err = r.report(ctx, group, why)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil // It was deleted meanwhile.
+	case apierrors.IsConflict(err):
+		// Somebody else wrote first. The event of their write may have been before this pass.
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// get returns a MachineDeployment or MachineSet, nil if it does not exist.
+func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	kind, name := split(key)
+	var group client.Object = &v1beta1.MachineDeployment{}
+	if kind == kindSet {
+		group = &v1beta1.MachineSet{}
+	}
+	if err := r.Client.Get(ctx, name, group); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get %s %s: %w", kind, name, err)
+	}
+	return group, nil
+}
+
+// capacity returns the wanted annotations of a group, and what to report if they do not suffice. What is no node group
+// has none.
+func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[string]string, Problem, error) {
+	if !IsNodeGroup(group.GetAnnotations()) {
+		return nil, Problem{}, nil
+	}
+	template := templateOf(group)
+	if template.ClassRef == nil {
+		return Capacity(&v1beta1.MachineClass{}, template), Problem{v1beta1.ReasonNoClass,
+			"The group cannot be scaled from zero because its template has no classRef: no provider states what an inline " +
+				"providerSpec offers. Move it into a MachineClass, or " + writeThem}, nil
+	}
+	class := &v1beta1.MachineClass{}
+	key := types.NamespacedName{Namespace: group.GetNamespace(), Name: template.ClassRef.Name}
+	if err := r.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		return nil, Problem{v1beta1.ReasonClassNotFound, fmt.Sprintf(
+			"The group cannot be scaled from zero because MachineClass %s does not exist. Create it.", key.Name)}, nil
+	} else if err != nil {
+		return nil, Problem{}, fmt.Errorf("get the class %s: %w", key, err)
+	}
+	message := fmt.Sprintf("The group cannot be scaled from zero because neither spec.capacity nor status.capacity of "+
+		"MachineClass %s states both cpu and memory. ", class.Name)
+	if ready := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady); ready != nil &&
+		ready.Status != metav1.ConditionTrue {
+		message += fmt.Sprintf("The class is not Ready: %s. ", ready.Reason)
+	}
+	return Capacity(class, template), Problem{v1beta1.ReasonCapacityUnknown,
+		message + "Set spec.capacity.resources of the class, or " + writeThem}, nil
+}
+
+const writeThem = "write the annotations " + v1beta1.AutoscalerCPUAnnotation + " and " +
+	v1beta1.AutoscalerMemoryAnnotation + " on the group."

@@ -1,0 +1,63 @@
+package autoscaling
+
+import (
+	"fmt"
+	"strconv"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// IsNodeGroup reports whether a MachineDeployment or MachineSet is meant to be sized by an autoscaler: it has an
+// annotation of a smallest or largest size.
+func IsNodeGroup(annotations map[string]string) bool {
+	_, hasMin := annotations[v1beta1.AutoscalerMinSizeAnnotation]
+	_, hasMax := annotations[v1beta1.AutoscalerMaxSizeAnnotation]
+	return hasMin || hasMax
+}
+
+// Bounds returns the smallest and largest size of a node group. A missing annotation is 0. The error names the
+// annotation that cluster-autoscaler cannot read: it then sees none of its groups.
+func Bounds(annotations map[string]string) (smallest, largest int, err error) {
+	if smallest, err = bound(annotations, v1beta1.AutoscalerMinSizeAnnotation); err != nil {
+		return 0, 0, err
+	}
+	if largest, err = bound(annotations, v1beta1.AutoscalerMaxSizeAnnotation); err != nil {
+		return 0, 0, err
+	}
+	if smallest > largest {
+		return 0, 0, fmt.Errorf("metadata.annotations[%s]: %d is less than the smallest size, %d",
+			v1beta1.AutoscalerMaxSizeAnnotation, largest, smallest)
+	}
+	return smallest, largest, nil
+}
+
+func bound(annotations map[string]string, key string) (int, error) {
+	value, found := annotations[key]
+	if !found {
+		return 0, nil
+	}
+	size, err := strconv.Atoi(value)
+	if err != nil || size < 0 {
+		return 0, fmt.Errorf("metadata.annotations[%s]: %q is not a number of machines", key, value)
+	}
+	return size, nil
+}
+
+// templateOf returns the template of a MachineDeployment or MachineSet.
+func templateOf(o client.Object) *v1beta1.MachineSpec {
+	if d, ok := o.(*v1beta1.MachineDeployment); ok {
+		return &d.Spec.Template.Spec
+	}
+	return &o.(*v1beta1.MachineSet).Spec.Template.Spec
+}
+
+// ClassOf returns the name of the class of a node group, empty if it has none or o is no node group. It is the index
+// by which a class finds its groups.
+func ClassOf(o client.Object) string {
+	if ref := templateOf(o).ClassRef; ref != nil && IsNodeGroup(o.GetAnnotations()) {
+		return ref.Name
+	}
+	return ""
+}

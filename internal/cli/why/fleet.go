@@ -43,6 +43,9 @@ func ExplainFleet(f FleetFacts) []Finding {
 	if len(findings) == 0 {
 		findings = append(findings, settled(about, f.Deployment, conditions))
 	}
+	if deleted == nil {
+		findings = append(findings, autoscaled(about, f, conditions)...)
+	}
 	return findings
 }
 
@@ -82,12 +85,20 @@ func stops(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condi
 
 func fleetFinding(about string, c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
-	_, name, _ := strings.Cut(about, "/")
 	return Finding{
 		About: about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message,
 		Since: at(c.LastTransitionTime.Time),
-		Ends:  m.Ends, Do: strings.ReplaceAll(m.Do, "md/NAME", "md/"+name),
+		Ends:  m.Ends, Do: strings.ReplaceAll(m.Do, "md/NAME", argument(about)),
 	}
+}
+
+// argument returns how kubectl is told of an owner of machines.
+func argument(about string) string {
+	kind, name, _ := strings.Cut(about, "/")
+	if kind == "machineset" {
+		return "ms/" + name
+	}
+	return "md/" + name
 }
 
 func groupFinding(g Group) Finding {

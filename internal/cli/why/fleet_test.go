@@ -77,7 +77,12 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 			"3 machines of an old revision."))},
 		"refused": {Deployment: deployment(said(v1beta1.ConditionReplicaFailure, on, v1beta1.ReasonMachineCreateFailed,
 			`quota "machines" exceeded`))},
-		"set-alone": {Set: alone},
+		"set-alone":          {Set: alone},
+		"group-unknown":      {Deployment: group("0", "4", 0, v1beta1.ReasonCapacityUnknown)},
+		"group-malformed":    {Deployment: group("0", "four", 2, "")},
+		"group-without-size": {Deployment: group("0", "", 2, "")},
+		"group-outside":      {Deployment: group("1", "4", 7, "")},
+		"group-in-order":     {Deployment: group("1", "4", 2, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.Now = now
@@ -89,6 +94,21 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 				printer.Style{})
 		})
 	}
+}
+
+// group is a node group of cluster-autoscaler. A reason is why it cannot be scaled from zero.
+func group(smallest, largest string, replicas int32, reason string) *v1beta1.MachineDeployment {
+	d := deployment(said(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
+	if reason != "" {
+		d.Status.Conditions = append(d.Status.Conditions, said(v1beta1.ConditionScalableFromZero, metav1.ConditionFalse, reason,
+			"Nobody states the capacity."))
+	}
+	d.Spec.Replicas = &replicas
+	d.Annotations = map[string]string{v1beta1.AutoscalerMinSizeAnnotation: smallest}
+	if largest != "" {
+		d.Annotations[v1beta1.AutoscalerMaxSizeAnnotation] = largest
+	}
+	return d
 }
 
 func TestGroupsAreOrderedBySize(t *testing.T) {

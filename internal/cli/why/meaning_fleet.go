@@ -2,6 +2,9 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
+// annotateCapacity is the least that lets an autoscaler plan with a node group without Nodes.
+const annotateCapacity = v1beta1.AutoscalerCPUAnnotation + "=4 " + v1beta1.AutoscalerMemoryAnnotation + "=16Gi"
+
 // fleetMeanings are the reasons of sets and deployments.
 func fleetMeanings() map[string]Meaning {
 	return map[string]Meaning{
@@ -29,6 +32,26 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonNothingToAdopt:   {Explanation: "There is nothing to adopt."},
 		v1beta1.ReasonAllMachinesReady: {Explanation: "All machines are Ready."},
 		v1beta1.ReasonMachinesNotReady: {Explanation: "Some machines are not Ready.", Ends: "See what each waits for."},
+
+		v1beta1.ReasonCapacityKnown: {Explanation: "An autoscaler can scale the group up from zero machines."},
+		v1beta1.ReasonCapacityUnknown: {
+			Explanation: "An autoscaler cannot scale the group up from zero machines: nobody states the CPUs and the memory of its Nodes.",
+			Ends:        "It can when the provider states them in the status of the class.",
+			Do:          "Set spec.capacity.resources of the class, or annotate the group: kubectl annotate md/NAME " + annotateCapacity,
+		},
+		v1beta1.ReasonNoClass: {
+			Explanation: "An autoscaler cannot scale the group up from zero machines: a template without a class has no capacity.",
+			Do:          "Move providerSpec into a MachineClass, or annotate the group: kubectl annotate md/NAME " + annotateCapacity,
+		},
+		v1beta1.ReasonMalformedCapacity: {
+			Explanation: "An autoscaler cannot scale the group up from zero machines: it cannot read a capacity that a person wrote on it.",
+			Do:          "Correct the annotation that the message names, or remove it to have it filled in.",
+		},
+		v1beta1.ConditionScalableFromZero + "/" + v1beta1.ReasonClassNotFound: {
+			Explanation: "An autoscaler cannot scale the group up from zero machines: its MachineClass does not exist.",
+			Ends:        "It can when the class is there and its capacity is known.",
+			Do:          "Make the class, or name another one in the template.",
+		},
 
 		v1beta1.ReasonOvershoot: {
 			Explanation: "It is frozen: there are more machines than there may be. No machines are made; too many are deleted as ever.",

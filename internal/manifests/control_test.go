@@ -50,7 +50,8 @@ func TestTheChartInstallsTheGeneratedCRDs(t *testing.T) {
 
 // The rules that the charts give are those of config/rbac, with names filled in.
 func TestTheChartsGiveTheGeneratedRoles(t *testing.T) {
-	for _, role := range []Role{ManagerControl, ManagerTarget, ProviderControl, ProviderTarget, MetricsReader} {
+	for _, role := range []Role{ManagerControl, ManagerTarget, ProviderControl, ProviderTarget, MetricsReader,
+		ClusterAutoscaler} {
 		text, err := os.ReadFile("../../config/rbac/" + string(role) + ".yaml")
 		if err != nil {
 			t.Fatal(err)

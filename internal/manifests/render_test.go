@@ -50,6 +50,8 @@ policies: {restrictNodeLabels: true}
 metrics:
   serviceMonitor: {enabled: true, labels: {release: prometheus}}
   readers: [{kind: ServiceAccount, name: p, namespace: monitoring}]
+clusterAutoscaler:
+  subjects: [{kind: ServiceAccount, name: cluster-autoscaler, namespace: kube-system}]
 networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {}}], egress: [{}]}
 manager:
   image: {registry: other.example, repository: manager, tag: v1, digest: ""}

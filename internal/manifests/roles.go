@@ -13,13 +13,15 @@ import (
 // Role is what one process may do in one cluster: a ClusterRole, and Roles for single namespaces, all of one name.
 type Role string
 
-// The roles of machinist-manager and of a provider process, and of those who read the metrics of both.
+// The roles of machinist-manager and of a provider process, of those who read the metrics of both, and of
+// cluster-autoscaler in the control cluster.
 const (
-	ManagerControl  Role = "manager-control"
-	ManagerTarget   Role = "manager-target"
-	ProviderControl Role = "provider-control"
-	ProviderTarget  Role = "provider-target"
-	MetricsReader   Role = "metrics-reader"
+	ManagerControl    Role = "manager-control"
+	ManagerTarget     Role = "manager-target"
+	ProviderControl   Role = "provider-control"
+	ProviderTarget    Role = "provider-target"
+	MetricsReader     Role = "metrics-reader"
+	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
 // For returns the ClusterRole and the Roles of a process for the provider of that name, which works in one namespace

@@ -15,14 +15,21 @@ import (
 // kubectl runs kubectl as a user of the control cluster would.
 func (m *machinist) kubectl(args ...string) string {
 	m.t.Helper()
-	cmd := exec.Command(m.Control.Kubectl(), append([]string{"--kubeconfig", m.Control.Kubeconfig(), "-n", namespace},
-		args...)...)
-	out, err := cmd.CombinedOutput()
+	out, err := m.tryKubectl(args...)
 	if err != nil {
 		m.t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	m.t.Logf("kubectl %s\n%s", strings.Join(args, " "), out)
-	return string(out)
+	return out
+}
+
+// tryKubectl is kubectl where an error may be right.
+func (m *machinist) tryKubectl(args ...string) (string, error) {
+	m.t.Helper()
+	cmd := exec.Command(m.Control.Kubectl(), append([]string{"--kubeconfig", m.Control.Kubeconfig(), "-n", namespace},
+		args...)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 func contains(t *testing.T, text string, wanted ...string) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -28,15 +29,8 @@ func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfi
 	if err != nil {
 		return fmt.Errorf("encode what must be applied: %w", err)
 	}
-	var content map[string]any
-	if err := utiljson.Unmarshal(data, &content); err != nil {
-		return fmt.Errorf("decode what must be applied: %w", err)
-	}
-	k, err := c.kindOf(ctx, &unstructured.Unstructured{Object: content})
-	if err != nil {
-		return err
-	}
-	r, err := c.server.apply(k, c.request("apply", sub, opts.DryRun), opts.FieldManager, content)
+	k, r, err := c.sendApply(ctx, data, c.request("apply", sub, opts.DryRun),
+		manager{opts.FieldManager, opts.Force != nil && *opts.Force})
 	if err != nil {
 		return err
 	}
@@ -50,18 +44,58 @@ func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfi
 	return json.Unmarshal(data, configuration)
 }
 
-// apply merges a configuration into an object, or makes the object from it. It knows nothing of the owners of fields:
-// there are no conflicts with other managers, and what a manager no longer applies stays. A manager's first and each
-// different configuration is a write even if it changes no field, as it changes managedFields at the real server.
-func (s *Server) apply(k *kind, req request, manager string, content map[string]any) (*record, error) {
-	if manager == "" {
+// applyPatch sends a configuration as a patch and puts the answer into o.
+func (c *liveClient) applyPatch(ctx context.Context, o client.Object, patch client.Patch,
+	opts client.PatchOptions) error {
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	k, r, err := c.sendApply(ctx, data, c.request("apply", "", opts.DryRun),
+		manager{opts.FieldManager, opts.Force != nil && *opts.Force})
+	if err != nil {
+		return err
+	}
+	defer restoreKind(o, o.GetObjectKind().GroupVersionKind())
+	return c.answer(k, r, o)
+}
+
+func (c *liveClient) sendApply(ctx context.Context, data []byte, req request, by manager) (*kind, *record, error) {
+	var content map[string]any
+	if err := utiljson.Unmarshal(data, &content); err != nil {
+		return nil, nil, fmt.Errorf("decode what must be applied: %w", err)
+	}
+	k, err := c.kindOf(ctx, &unstructured.Unstructured{Object: content})
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := c.server.apply(k, req, by, content)
+	return k, r, err
+}
+
+// manager is who applies.
+type manager struct {
+	name  string
+	force bool
+}
+
+// apply merges a configuration into an object, or makes the object from it. A manager's first and each different
+// configuration is a write even if it changes no field, as it changes managedFields at the real server.
+func (s *Server) apply(k *kind, req request, by manager, content map[string]any) (*record, error) {
+	if by.name == "" {
 		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")
 	}
 	dropKind(content)
 	metadata, _ := content["metadata"].(map[string]any)
 	key := client.ObjectKey{Namespace: textAt(metadata, "namespace"), Name: textAt(metadata, "name")}
+	uid := textAt(metadata, "uid")
+	delete(metadata, "uid")
 	old := s.get(k, key)
+	who := by.name + "/" + req.sub
 	if old == nil {
+		if uid != "" {
+			return nil, conflict(k, key.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+		}
 		if req.sub != "" {
 			return nil, apierrors.NewNotFound(k.resource(), key.Name)
 		}
@@ -69,22 +103,26 @@ func (s *Server) apply(k *kind, req request, manager string, content map[string]
 		if err != nil {
 			return nil, err
 		}
-		return s.insert(k, req, meta, body, map[string]map[string]any{manager + "/": content})
+		return s.insert(k, req, meta, body, managed{}.applied(who, content))
+	}
+	if conflicts := old.managed.conflicts(who, old.meta, content); len(conflicts) > 0 && !by.force {
+		return nil, apierrors.NewApplyConflict(conflicts, fmt.Sprintf("Apply failed with %d conflicts", len(conflicts)))
+	}
+	if uid != "" && uid != string(old.meta.UID) {
+		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), key.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable")})
 	}
 	before, err := old.content(k)
 	if err != nil {
 		return nil, err
 	}
-	meta, body, err := k.split(overlay(before, content))
+	after := overlay(before, content)
+	old.managed.drop(who, content, after)
+	meta, body, err := k.split(after)
 	if err != nil {
 		return nil, err
 	}
-	applied := maps.Clone(old.applied)
-	if applied == nil {
-		applied = map[string]map[string]any{}
-	}
-	applied[manager+"/"+req.sub] = content
-	return s.update(k, req, old, meta, body, applied)
+	return s.update(k, req, old, meta, body, old.managed.shared(old.meta, content).applied(who, content))
 }
 
 func dropKind(content map[string]any) {

@@ -78,7 +78,7 @@ func (s *Server) run(p step, r *record) (string, error) {
 	change := func(mutate func(*metav1.ObjectMeta)) error {
 		meta := *r.meta
 		mutate(&meta)
-		_, err := s.replace(p.kind, collector("patch"), r, &meta, r.body, r.applied)
+		_, err := s.replace(p.kind, collector("patch"), r, &meta, r.body, r.managed)
 		return err
 	}
 	switch p.do {

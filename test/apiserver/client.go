@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -149,7 +150,7 @@ func (c *liveClient) update(ctx context.Context, o client.Object, req request) e
 		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
 			meta.UID, old.meta.UID))
 	}
-	r, err := c.server.update(k, req, old, meta, body, old.applied)
+	r, err := c.server.update(k, req, old, meta, body, old.managed)
 	if err != nil {
 		return err
 	}
@@ -161,6 +162,9 @@ func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Pa
 	options ...client.PatchOption) error {
 	var opts client.PatchOptions
 	opts.ApplyOptions(options)
+	if patch.Type() == types.ApplyPatchType {
+		return c.applyPatch(ctx, o, patch, opts)
+	}
 	return c.patch(ctx, o, o, patch, c.request("patch", "", opts.DryRun))
 }
 

@@ -63,7 +63,7 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 
 // withMeta returns a copy of a record that differs in the metadata.
 func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
-	r := &record{key: old.key, object: k.shallow(old.object), body: old.body, applied: old.applied}
+	r := &record{key: old.key, object: k.shallow(old.object), body: old.body, managed: old.managed}
 	r.meta = metaOf(r.object)
 	*r.meta = meta
 	return r

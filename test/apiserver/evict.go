@@ -152,7 +152,7 @@ func (s *Server) setStatus(k *kind, req request, old *record, status map[string]
 	body["status"] = status
 	req.sub = "status"
 	meta := *old.meta
-	return s.replace(k, req, old, &meta, body, old.applied)
+	return s.replace(k, req, old, &meta, body, old.managed)
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -42,7 +42,7 @@ func (s *Server) terminate(k *kind, req request, old *record) (done bool, err er
 	meta.DeletionTimestamp = &now
 	marked := k.withMeta(old, meta)
 	status := map[string]any{"phase": string(corev1.NamespaceTerminating)}
-	r := &record{key: old.key, applied: old.applied}
+	r := &record{key: old.key, managed: old.managed}
 	if err := k.build(r, marked, meta, merge(old.body, map[string]any{"status": status})); err != nil {
 		return true, err
 	}

@@ -45,7 +45,7 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 			apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the URL (%s)",
 				meta.Namespace, key.Namespace))
 	}
-	return s.update(k, req, old, meta, body, old.applied)
+	return s.update(k, req, old, meta, body, old.managed)
 }
 
 // patched returns what the patch makes of a stored object. What it does not touch is shared.

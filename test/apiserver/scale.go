@@ -48,7 +48,7 @@ func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1
 	}
 	meta := *old.meta
 	replicas := map[string]any{"spec": map[string]any{"replicas": int64(scale.Spec.Replicas)}}
-	r, err := s.update(k, req, old, &meta, merge(old.body, replicas), old.applied)
+	r, err := s.update(k, req, old, &meta, merge(old.body, replicas), old.managed)
 	if err != nil {
 		return err
 	}

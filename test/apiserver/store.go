@@ -9,7 +9,8 @@
 // client gets in each case.
 //
 // What it leaves out: namespaces need not exist, though one that does refuses what is new when it is being deleted;
-// managedFields are never shown, and server-side apply knows a field's owner only by what each manager last applied;
+// managedFields are never shown, and server-side apply knows owners of single labels and annotations only: what else a
+// manager applies is merged without conflicts, and stays when it is no longer applied;
 // lists are never paged; admission policies do not run; built-in kinds get no more of their defaults and validation
 // than builtin.go names; a response replaces the caller's object wholly, where a real client leaves fields that the
 // response lacks as they were.
@@ -78,8 +79,8 @@ type record struct {
 	meta   *metav1.ObjectMeta
 	// body is the object's JSON without apiVersion, kind and metadata.
 	body map[string]any
-	// applied is what each field manager last applied.
-	applied map[string]map[string]any
+	// managed is what the server knows of the field managers.
+	managed managed
 }
 
 // owner is an object that others may name as theirs.

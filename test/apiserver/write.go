@@ -19,12 +19,12 @@ func (s *Server) create(k *kind, req request, o client.Object) (*record, error) 
 	if err != nil {
 		return nil, err
 	}
-	return s.insert(k, req, meta, body, nil)
+	return s.insert(k, req, meta, body, managed{})
 }
 
 // insert stores a new object of this metadata and content, both of which it may change.
 func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[string]any,
-	applied map[string]map[string]any) (*record, error) {
+	by managed) (*record, error) {
 	if !k.namespaced && meta.Namespace != "" {
 		return nil,
 			apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
@@ -49,7 +49,7 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 		return nil, apierrors.FromObject(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
 			Message: "resourceVersion should not be set on objects to be created"})
 	}
-	r := &record{key: client.ObjectKey{Namespace: meta.Namespace, Name: meta.Name}, applied: applied}
+	r := &record{key: client.ObjectKey{Namespace: meta.Namespace, Name: meta.Name}, managed: by}
 	if s.get(k, r.key) != nil {
 		return nil, apierrors.NewAlreadyExists(k.resource(), meta.Name)
 	}
@@ -67,7 +67,7 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 
 // update replaces a stored object, or what the subresource covers of it, by this metadata and content.
 func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
-	applied map[string]map[string]any) (*record, error) {
+	by managed) (*record, error) {
 	switch {
 	case meta.ResourceVersion == "" && !k.strategy.unconditionally():
 		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), old.key.Name, field.ErrorList{
@@ -75,12 +75,12 @@ func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMe
 	case meta.ResourceVersion != "" && meta.ResourceVersion != old.meta.ResourceVersion:
 		return nil, modified(k, old)
 	}
-	return s.replace(k, req, old, meta, body, applied)
+	return s.replace(k, req, old, meta, body, by)
 }
 
 // replace does an update whose resource version was checked.
 func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
-	applied map[string]map[string]any) (*record, error) {
+	by managed) (*record, error) {
 	now := s.timestamp()
 	meta.ResourceVersion, meta.Generation = old.meta.ResourceVersion, old.meta.Generation
 	meta.ManagedFields, meta.SelfLink = nil, ""
@@ -96,7 +96,8 @@ func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectM
 	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), old.key.Name, errs)
 	}
-	r := &record{key: old.key, applied: applied}
+	by = by.after(old.meta, meta)
+	r := &record{key: old.key, managed: by}
 	if err := k.build(r, old, *meta, body); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectM
 		}
 		return r, nil
 	}
-	if sameMeta(r.meta, old.meta) && sameJSON(r.body, old.body) && sameApplied(applied, old.applied) {
+	if sameMeta(r.meta, old.meta) && sameJSON(r.body, old.body) && by.equal(old.managed) {
 		return old, nil
 	}
 	if !req.dry {
@@ -147,10 +148,6 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 
 func samePointed[T comparable](a, b *T) bool {
 	return a == b || (a != nil && b != nil && *a == *b)
-}
-
-func sameApplied(a, b map[string]map[string]any) bool {
-	return maps.EqualFunc(a, b, func(a, b map[string]any) bool { return sameJSON(a, b) })
 }
 
 func zeroOrNil(n *int64) bool { return n == nil || *n == 0 }

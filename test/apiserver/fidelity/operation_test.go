@@ -1,6 +1,7 @@
 package fidelity
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -39,6 +40,7 @@ var ops = []func(*operation) string{
 	(*operation).delete, (*operation).delete, (*operation).finalizers, (*operation).finalizers, (*operation).owner,
 	(*operation).raw, (*operation).raw,
 	(*operation).rescale, (*operation).jsonPatch, (*operation).evict, (*operation).reread,
+	(*operation).applyEntries, (*operation).applyEntries,
 }
 
 func (o *operation) key() client.ObjectKey {
@@ -321,6 +323,44 @@ func (o *operation) owner() string {
 	}
 	patch := o.from(before)
 	return o.done(object, o.Patch(background, object, patch))
+}
+
+// applyEntries applies some of the labels and annotations that other operations write, as one of two managers.
+func (o *operation) applyEntries() string {
+	object := o.mine()
+	if object.GetUID() == "" {
+		return o.reread()
+	}
+	entries := func(names ...string) map[string]string {
+		some := map[string]string{}
+		for _, name := range names {
+			if o.IntN(2) == 0 {
+				some[name] = fmt.Sprint(o.IntN(2))
+			}
+		}
+		return some
+	}
+	applied := o.metadataOnly()
+	applied.UID = object.GetUID()
+	applied.Labels, applied.Annotations = entries("l"), entries("a", "b", "c")
+	metadata := map[string]any{"name": applied.Name, "namespace": applied.Namespace, "uid": applied.UID}
+	// An empty map is a field of its own that somebody owns.
+	if len(applied.Labels) > 0 {
+		metadata["labels"] = applied.Labels
+	}
+	if len(applied.Annotations) > 0 {
+		metadata["annotations"] = applied.Annotations
+	}
+	data, err := json.Marshal(map[string]any{"apiVersion": applied.APIVersion, "kind": applied.Kind, "metadata": metadata})
+	if err != nil {
+		panic(err)
+	}
+	options := []client.PatchOption{client.FieldOwner(fmt.Sprint("manager-", o.IntN(2)))}
+	if o.IntN(4) == 0 {
+		options = append(options, client.ForceOwnership)
+	}
+	o.what = fmt.Sprint("apply ", applied.Labels, applied.Annotations, " as ", options)
+	return o.done(object, o.Patch(background, object, client.RawPatch(types.ApplyPatchType, data), options...))
 }
 
 func (o *operation) raw() string {

@@ -46,8 +46,11 @@ func (w *world) outcome(err error, objects ...client.Object) string {
 			var causes []string
 			if status, ok := err.(apierrors.APIStatus); ok && status.Status().Details != nil {
 				for _, c := range status.Status().Details.Causes {
-					if c.Type == "DisruptionBudget" {
+					switch c.Type {
+					case "DisruptionBudget":
 						causes = append(causes, string(c.Type))
+					case metav1.CauseTypeFieldManagerConflict:
+						causes = append(causes, c.Field)
 					}
 				}
 			}

@@ -116,6 +116,17 @@ var mutants = []mutant{
 		scenario: "autoscaler-roll", finds: "autoscaler: the manager deleted",
 	},
 	{
+		name: "capacity-forced", file: "internal/autoscaling/write.go",
+		from: "client.FieldOwner(FieldManager)); err", to: "client.FieldOwner(FieldManager), client.ForceOwnership); err",
+		scenario: "autoscaler-from-zero", finds: "which a person set",
+	},
+	{
+		name: "capacity-of-the-first-class", file: "internal/autoscaling/wiring.go",
+		from:     "!equality.Semantic.DeepEqual(templateOf(was).ClassRef, templateOf(is).ClassRef) ||",
+		to:       "",
+		scenario: "autoscaler-from-zero", finds: "the capacity of web is",
+	},
+	{
 		name: "selection-ignored", file: "internal/machineset/handover.go",
 		from: "	if onlySelected {", to: "	if onlySelected && n < 0 {",
 		scenario: "in-place-by-selection", finds: "selection: ",

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/test/apiserver"
 )
@@ -18,7 +19,7 @@ import (
 // Autoscaler is the actor of the autoscaler's writes.
 const Autoscaler = "autoscaler"
 
-// The bounds of the deployment as a node group.
+// The bounds of the deployment as a node group that never gets empty; of others minSize is 0.
 const minSize, maxSize = 1, 6
 
 // autoscaler acts as cluster-autoscaler with its clusterapi provider does, request by request: what it decides upon are
@@ -35,7 +36,10 @@ type autoscaler struct {
 	// call is what it is about; nil between decisions.
 	call *call
 
-	ledger ledger
+	ledger   ledger
+	capacity capacityLedger
+	// smallest is the least size that it may choose.
+	smallest int
 }
 
 // newAutoscaler returns one that takes a number of decisions.
@@ -51,6 +55,14 @@ func newAutoscaler(w *World, decisions int) (*autoscaler, error) {
 		}
 	}
 	a.ledger.begin(w)
+	a.capacity.begin(w)
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		smallest, _, err := autoscaling.Bounds(o.GetAnnotations())
+		if err != nil {
+			return nil, err
+		}
+		a.smallest = smallest
+	}
 	return a, nil
 }
 
@@ -71,7 +83,8 @@ func (a *autoscaler) clone(w *World) (*autoscaler, error) {
 	if a == nil {
 		return nil, nil
 	}
-	f := &autoscaler{world: w, laziness: a.laziness, left: a.left, due: a.due, ledger: a.ledger.clone(w)}
+	f := &autoscaler{world: w, laziness: a.laziness, left: a.left, due: a.due, ledger: a.ledger.clone(w),
+		capacity: a.capacity.clone(w), smallest: a.smallest}
 	if a.call != nil {
 		c := *a.call
 		c.victims = slices.Clone(c.victims)
@@ -212,7 +225,7 @@ func (a *autoscaler) missing() []string {
 	if a == nil {
 		return nil
 	}
-	missing := a.ledger.missing()
+	missing := append(a.ledger.missing(), a.capacity.missing()...)
 	if !a.done() {
 		missing = append(missing, fmt.Sprintf("the autoscaler has %d decisions to take", a.left))
 	}
@@ -223,13 +236,16 @@ func (a *autoscaler) missing() []string {
 func (a *autoscaler) check(c apiserver.Change) {
 	if a != nil {
 		a.ledger.check(c, a.victim())
+		a.capacity.check(c)
 	}
 }
 
-// nodeGroup makes a deployment a node group.
-func nodeGroup(d *v1beta1.MachineDeployment) {
-	d.Annotations = map[string]string{
-		v1beta1.AutoscalerMinSizeAnnotation: fmt.Sprint(minSize), v1beta1.AutoscalerMaxSizeAnnotation: fmt.Sprint(maxSize),
+// nodeGroup makes a deployment a node group of at least so many machines.
+func nodeGroup(smallest int) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) {
+		d.Annotations = map[string]string{
+			v1beta1.AutoscalerMinSizeAnnotation: fmt.Sprint(smallest), v1beta1.AutoscalerMaxSizeAnnotation: fmt.Sprint(maxSize),
+		}
 	}
 }
 

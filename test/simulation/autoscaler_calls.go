@@ -53,6 +53,10 @@ func standingOf(m *v1beta1.Machine) standing {
 // decide decides what to do, by what the caches show.
 func (a *autoscaler) decide() *call {
 	r := a.world.random
+	if a.ignores() {
+		a.logf("does not know what a node would offer")
+		return nil
+	}
 	switch r.IntN(8) {
 	case 0, 1:
 		return &call{delta: 1 + r.IntN(2), next: (*autoscaler).readSize}
@@ -129,8 +133,8 @@ func (a *autoscaler) readSize() error {
 	c.size = int(scale.Spec.Replicas)
 	a.logf("the size is %d", c.size)
 	if len(c.victims) > 0 {
-		if c.size-len(c.victims) < minSize {
-			return fmt.Errorf("%d fewer than %d are fewer than %d", len(c.victims), c.size, minSize)
+		if c.size-len(c.victims) < a.smallest {
+			return fmt.Errorf("%d fewer than %d are fewer than %d", len(c.victims), c.size, a.smallest)
 		}
 		return a.beginVictim()
 	}
@@ -226,8 +230,8 @@ func (a *autoscaler) writeSize() error {
 	if len(c.victims) > 0 {
 		size = c.size - 1
 	}
-	if size < minSize || size > maxSize {
-		return fmt.Errorf("%d is not between %d and %d", size, minSize, maxSize)
+	if size < a.smallest || size > maxSize {
+		return fmt.Errorf("%d is not between %d and %d", size, a.smallest, maxSize)
 	}
 	d := &v1beta1.MachineDeployment{}
 	d.Namespace, d.Name = groupKey.Namespace, groupKey.Name

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -295,8 +296,18 @@ func (d driver) CreateSettle() time.Duration { return d.Settle }
 func (d driver) Validate(context.Context, provider.ValidateRequest) error { return nil }
 
 // Capacity implements provider.Driver.
-func (d driver) Capacity(_ context.Context, _ provider.CapacityRequest) (provider.Capacity, error) {
-	return provider.Capacity{InstanceType: "small", Architecture: "amd64"}, nil
+func (d driver) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
+	// The image of a class is its name: each has another capacity, so that a rollout changes it.
+	cpus := int64(len(req.Class.Spec)%4) + 1
+	for i, name := range []string{"a", "b", "c"} {
+		if strings.Contains(string(req.Class.Spec), fmt.Sprintf("%q:%q", "image", name)) {
+			cpus = int64(i) + 1
+		}
+	}
+	return provider.Capacity{InstanceType: "small", Architecture: "amd64", Resources: corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(cpus, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(cpus<<32, resource.BinarySI),
+	}}, nil
 }
 
 // Create implements provider.Driver.

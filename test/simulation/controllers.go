@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/bootstrap/approval"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/machine"
@@ -36,6 +37,8 @@ const (
 	OutdatedTaints
 	Orphans
 	Approval
+	// NodeGroups tells an autoscaler what the Nodes of an empty deployment offer. It is not one of AllControllers.
+	NodeGroups
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
 )
@@ -63,6 +66,7 @@ type optionalReconcilers struct {
 	// orphanDrains are the drains of Nodes that no Machine has.
 	orphanDrains *drain.Controller
 	approval     *approval.Reconciler
+	groups       *autoscaling.Reconciler
 }
 
 // probe is when a process checks a cluster, and how.
@@ -199,6 +203,13 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: oneByOne,
 		}), origin.marker)
 		tables = append(tables, p.marker.Wiring())
+	}
+	if w.safety.optionalReconcilers.has(NodeGroups) {
+		if err := autoscaling.RegisterIndexes(context.Background(), p.control); err != nil {
+			return nil, err
+		}
+		p.groups = successor(autoscaling.New(autoscaling.Options{Client: control, Clock: p.clock}), origin.groups)
+		tables = append(tables, p.groups.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(Overshoot) {
 		p.overshoot = successor(overshoot.New(overshoot.Options{

@@ -122,7 +122,10 @@ func (w *World) startAll() error {
 }
 
 // hand is a client of somebody outside: a person, a test.
-func (w *World) hand(s *apiserver.Server) client.Client { return s.Client("person") }
+func (w *World) hand(s *apiserver.Server) client.Client { return s.Client(person) }
+
+// person is the actor of what people do.
+const person = "person"
 
 func (w *World) kubelet() client.Client { return w.target.Client("kubelet") }
 

@@ -82,7 +82,7 @@ func TestCapacity(t *testing.T) {
 			want:   map[string]string{"gpu-type": "habana.ai/gaudi", "gpu-count": "8"},
 		},
 		{
-			name:   "devices of which none is a GPU",
+			name:   "two devices and no GPU",
 			status: v1beta1.MachineClassStatus{Capacity: resources("a.com/x", "1", "b.com/y", "1")},
 			want:   map[string]string{},
 		},

@@ -1,7 +1,7 @@
 // Package autoscaling tells cluster-autoscaler what the Nodes of an empty node group will offer.
 //
 // A node group is a MachineDeployment or a MachineSet with the annotations of the autoscaler's smallest and largest
-// size. While it has Nodes, the autoscaler looks at one of them. While it has none, the autoscaler reads annotations
+// size. While it has Nodes, the autoscaler takes one as a model. While it has none, the autoscaler reads annotations
 // under capacity.cluster-autoscaler.kubernetes.io, which this package keeps on the group: Capacity computes them from
 // the MachineClass and the template, the Reconciler writes them.
 //

@@ -68,10 +68,10 @@ func (m managed) conflicts(who string, meta *metav1.ObjectMeta, content map[stri
 
 // drop removes from an object what who applied before, does not any more and nobody else owns.
 func (m managed) drop(who string, content, object map[string]any) {
-	kept := appliedKeys(content)
+	still := appliedKeys(content)
 	metadata, _ := object["metadata"].(map[string]any)
 	for key := range m.owned[who] {
-		if _, keeps := kept[key]; keeps {
+		if _, keeps := still[key]; keeps {
 			continue
 		}
 		only := !slices.ContainsFunc(slices.Collect(maps.Keys(m.owned)), func(manager string) bool {

@@ -58,7 +58,7 @@ func (l *capacityLedger) check(c apiserver.Change) {
 	before, now := capacityOf(c.Old), capacityOf(after)
 	if c.Actor == person {
 		for key := range before {
-			if _, kept := now[key]; !kept {
+			if _, found := now[key]; !found {
 				delete(l.theirs, key)
 			}
 		}

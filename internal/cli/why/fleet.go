@@ -92,7 +92,7 @@ func fleetFinding(about string, c *metav1.Condition) Finding {
 	}
 }
 
-// argument returns how kubectl is told of an owner of machines.
+// argument returns what names an owner of machines to kubectl.
 func argument(about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	if kind == "machineset" {

@@ -23,8 +23,14 @@ import (
 
 // The same by the operator: one chart, and a Provider.
 func TestOperatorInstallsAProvider(t *testing.T) {
+	for _, version := range versions() {
+		t.Run("helm"+version, func(t *testing.T) { operatorJourney(t, version) })
+	}
+}
+
+func operatorJourney(t *testing.T, version string) {
 	m := newMachinist(t)
-	h := helmOf(t, m.cluster, "4")
+	h := helmOf(t, m.cluster, version)
 	begun := time.Now()
 	m.installCloud(h)
 	core := slices.Concat(coreValues(), []string{"--set=operator.enabled=true", onRealNode("operator.")})

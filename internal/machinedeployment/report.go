@@ -73,8 +73,9 @@ func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentRevision != after.CurrentRevision {
 		return true
 	}
-	for _, kind := range []string{v1beta1.ConditionAvailable, v1beta1.ConditionProgressing, v1beta1.ConditionRollingOut,
-		v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure} {
+	for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionStalled, v1beta1.ConditionAvailable,
+		v1beta1.ConditionProgressing, v1beta1.ConditionRollingOut, v1beta1.ConditionPaused, v1beta1.ConditionFrozen,
+		v1beta1.ConditionReplicaFailure} {
 		if statusOfCondition(before, kind) != statusOfCondition(after, kind) {
 			return true
 		}

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -340,6 +341,8 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 				t.Errorf("looks again in %s", result.RequeueAfter)
 			}
 			b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, test.reason)
+			b.wantCondition(v1beta1.ConditionStalled, metav1.ConditionTrue, test.reason)
+			b.wantCondition(v1beta1.ConditionReady, metav1.ConditionFalse, test.reason)
 			if events := b.events.took(); !slices.Equal(events, []string{test.reason}) {
 				t.Errorf("events are %v", events)
 			}
@@ -348,6 +351,26 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 			b.wantReplicas(map[string]int32{"a": 3})
 		})
 	}
+}
+
+// kstatus takes an object without status.observedGeneration and conditions for one that is done. (rule
+// ready-when-rolled-out)
+func TestADeploymentThatNothingHasActedUponIsNotDone(t *testing.T) {
+	b := newBench(t)
+	b.create(3)
+	raw := &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineDeployment"))
+	b.must(b.api.Get(b.ctx, types.NamespacedName{Namespace: b.namespace, Name: "web"}, raw))
+	observed, found, err := unstructured.NestedInt64(raw.Object, "status", "observedGeneration")
+	if err != nil || !found || observed == raw.GetGeneration() {
+		t.Errorf("the observed generation is %d (found: %t, error: %v) of %d", observed, found, err, raw.GetGeneration())
+	}
+	b.reconcile()
+	b.wantCondition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonNewMachineSetCreated)
+	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionTrue, v1beta1.ReasonNewMachineSetCreated)
+	b.settle()
+	b.wantCondition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonRolloutComplete)
+	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete)
 }
 
 func TestASetThatTheAPIRefusesIsReported(t *testing.T) {

@@ -242,7 +242,7 @@ type MachineDeploymentStatus struct {
 	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
 
 	// versions counts the machines that are not being deleted by the version of the kubelet that was observed. A machine
-	// without a node counts for none. Of more than 32 versions the most frequent are listed.
+	// without a node counts for none. Of more than 32 versions the most frequent are listed. It may be 30 seconds late.
 	// +optional
 	// +listType=map
 	// +listMapKey=version

@@ -373,6 +373,39 @@ func TestADeploymentThatNothingHasActedUponIsNotDone(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete)
 }
 
+// The machine that changes its version changes other numbers too, before or after that.
+func TestVersionsAloneWaitForAWriteOfOtherNumbers(t *testing.T) {
+	b := newBench(t)
+	b.create(1)
+	b.settle()
+	upgraded := func(version string) {
+		list := &v1beta1.MachineList{}
+		b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace)))
+		for i := range list.Items {
+			was := list.Items[i].DeepCopy()
+			list.Items[i].Status.Version = version
+			b.must(b.api.Status().Patch(b.ctx, &list.Items[i], client.MergeFrom(was)))
+		}
+	}
+	upgraded("v1.36.3")
+	b.pass(time.Minute)
+	b.took()
+	b.reconcile()
+	b.wantCalls(patchStatus) // Nothing was written for long.
+	upgraded("v1.37.0")
+	if result := b.reconcile(); result.RequeueAfter <= time.Second {
+		t.Errorf("reconciles again in %s", result.RequeueAfter)
+	}
+	b.wantCalls()
+	b.pass(time.Minute)
+	b.reconcile()
+	b.wantCalls(patchStatus)
+	want := []v1beta1.VersionCount{{Version: "v1.37.0", Count: 1}}
+	if got := b.deployment().Status.Versions; !slices.Equal(got, want) {
+		t.Errorf("the versions are %v, expected %v", got, want)
+	}
+}
+
 func TestASetThatTheAPIRefusesIsReported(t *testing.T) {
 	b := newBench(t)
 	b.create(3)

@@ -167,6 +167,23 @@ const (
 	// ConditionRollingOut is True while not all machines are of the newest revision. Its message is the plan's reason
 	// for what it does or does not do.
 	ConditionRollingOut = "RollingOut"
+
+	// ConditionReconciling is True while the deployment is neither Ready nor Stalled: it is not as specified yet. Its
+	// reason and message are those of Ready.
+	ConditionReconciling = "Reconciling"
+
+	// ConditionStalled is True while the deployment is not Ready and Progressing is False: it does not get on by itself.
+	// Its reason and message are those of Ready.
+	ConditionStalled = "Stalled"
+)
+
+// Reasons of Ready on a MachineDeployment, beside those of Progressing, RollingOut, ScalingUp and ScalingDown. It is
+// True exactly when the last change of the deployment was carried out and all machines that it wants, and no others,
+// are of the newest revision and available; with strategy InPlace up to date too.
+const (
+	// ReasonMachinesNotAvailable surfaces when all machines are there and of the newest revision, and some are not
+	// available.
+	ReasonMachinesNotAvailable = "MachinesNotAvailable"
 )
 
 // Reasons of Available, as in apps/v1.

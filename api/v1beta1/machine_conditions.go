@@ -24,8 +24,8 @@ const (
 	// ConditionVolumesDetached follows the detachment of volumes after the drain.
 	ConditionVolumesDetached = "VolumesDetached"
 
-	// ConditionReady sums the others up. A MachineClass has it too, see there. While it is False, its reason and
-	// message are those of the condition that is in the way.
+	// ConditionReady sums the others up. A MachineClass and a MachineDeployment have it too, see there. While it is
+	// False, its reason and message are those of the condition that is in the way.
 	ConditionReady = "Ready"
 
 	// ConditionDeleting is True while the machine is being deleted; its reason is the step that is waited for.

@@ -171,8 +171,10 @@ type MachineRemediation struct {
 
 // MachineDeploymentStatus is what was observed of a deployment.
 type MachineDeploymentStatus struct {
-	// observedGeneration is the generation of the deployment that was last acted upon.
+	// observedGeneration is the generation of the deployment that was last acted upon. It is 0 before the first one, and
+	// not missing: without it kstatus takes an object that nothing has acted upon for one that is done.
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -195,6 +197,12 @@ type MachineDeploymentStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpToDateReplicas int32 `json:"upToDateReplicas"`
+
+	// upToDateReadyReplicas is the number of machines of the newest revision that are Ready and whose instance is what
+	// their spec asks for.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UpToDateReadyReplicas int32 `json:"upToDateReadyReplicas"`
 
 	// readyReplicas is the number of machines that are Ready.
 	// +optional
@@ -233,13 +241,35 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
 
-	// conditions of the deployment: Available, Progressing, RollingOut, Frozen, Paused, and those of its sets:
-	// ScalingUp, ScalingDown, ReplicaFailure, MachinesReady.
+	// versions counts the machines that are not being deleted by the version of the kubelet that was observed. A machine
+	// without a node counts for none. Of more than 32 versions the most frequent are listed. It may be 30 seconds late.
+	// +optional
+	// +listType=map
+	// +listMapKey=version
+	// +kubebuilder:validation:MaxItems=32
+	Versions []VersionCount `json:"versions,omitempty"`
+
+	// conditions of the deployment: Ready, Reconciling and Stalled sum it up; Available, Progressing, RollingOut, Frozen,
+	// Paused, and those of its sets: ScalingUp, ScalingDown, ReplicaFailure, MachinesReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// VersionCount is how many machines have a version.
+type VersionCount struct {
+	// version of the kubelet.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version"`
+
+	// count of machines.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Count int32 `json:"count"`
 }
 
 // MachineDeployment keeps a number of equal machines and rolls changes of their template out.
@@ -272,6 +302,7 @@ type MachineDeployment struct {
 
 	// status is what was observed of the deployment.
 	// +optional
+	// +kubebuilder:default={}
 	Status MachineDeploymentStatus `json:"status,omitempty"`
 }
 

@@ -113,7 +113,11 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 	if err := index.RegisterSets(ctx, control.Cache); err != nil {
 		return err
 	}
-	healthMetrics, err := healthcheck.NewMetrics(metrics.Registry)
+	healthMetrics, err := healthcheck.NewMetrics(metrics.Registry, control.Cache)
+	if err != nil {
+		return err
+	}
+	setMetrics, err := machineset.NewMetrics(metrics.Registry, control.Cache)
 	if err != nil {
 		return err
 	}
@@ -121,12 +125,12 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
 		Stopped:    func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
-		Remediated: healthMetrics.Replaced,
+		Remediated: healthMetrics.Replaced, Metrics: setMetrics,
 	})
 	if err := sets.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine set controller: %w", err)
 	}
-	deploymentMetrics, err := machinedeployment.NewMetrics(metrics.Registry)
+	deploymentMetrics, err := machinedeployment.NewMetrics(metrics.Registry, control.Cache)
 	if err != nil {
 		return err
 	}

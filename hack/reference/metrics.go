@@ -25,6 +25,7 @@ import (
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/safety/orphans"
 )
@@ -81,9 +82,10 @@ func registered() (map[string]metric, error) {
 }
 
 func managerMetrics(r prometheus.Registerer) error {
-	_, deployments := machinedeployment.NewMetrics(r)
-	_, health := healthcheck.NewMetrics(r)
-	return errors.Join(deployments, health)
+	_, deployments := machinedeployment.NewMetrics(r, nil)
+	_, sets := machineset.NewMetrics(r, nil)
+	_, health := healthcheck.NewMetrics(r, nil)
+	return errors.Join(deployments, sets, health)
 }
 
 func providerMetrics(r prometheus.Registerer) error {

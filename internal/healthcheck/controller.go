@@ -79,6 +79,7 @@ func New(o Options) *Reconciler {
 
 // Reconcile makes one pass over all machines. There is one key.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	r.Metrics.lead()
 	p := &pass{Reconciler: r, now: r.Clock.Now(), frozenSets: map[types.NamespacedName]bool{}}
 	if r.state.began.IsZero() {
 		r.state.began = p.now
@@ -124,6 +125,7 @@ func (p *pass) run(ctx context.Context) error {
 
 	var errs []error
 	groups := p.groups()
+	p.Metrics.grouped(groups)
 	errs = append(errs, p.recordRows(ctx, groups))
 	wishes := map[types.UID]wanted{}
 	for _, g := range groups {

@@ -1,19 +1,16 @@
 package machine
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/objectmetrics"
 )
 
 // The phases of a machine's life that have a duration metric.
@@ -42,7 +39,7 @@ type Metrics struct {
 	joins  prometheus.Histogram
 	// interruptions counts Machines with an announced interruption, by the reason of the condition.
 	interruptions *prometheus.CounterVec
-	census        *census
+	census        *objectmetrics.Collector
 }
 
 // NewMetrics registers the metrics. The numbers of Machines are counted in the cache whenever they are asked for.
@@ -62,15 +59,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 			Name: "machinist_interruptions_total",
 			Help: "Machines whose instances the cloud announced to reclaim, by reason.",
 		}, []string{"reason"}),
-		census: &census{
-			provider: provider,
-			cache:    cache,
-			machines: prometheus.NewDesc("machinist_machines",
-				"Machines by phase, deployment and class (both namespace/name, empty for none).",
-				[]string{"phase", "deployment", "class"}, nil),
-			skipped: prometheus.NewDesc("machinist_machines_skipped",
-				"Machines that are neither launched nor changed, by reason.", []string{"reason"}, nil),
-		},
+		census: newCensus(provider, cache),
 	}
 	for _, phase := range []string{phaseLaunch, phaseRegistration, phaseDrain, phaseVolumeDetach, phaseTermination,
 		phaseUpdate} {
@@ -87,11 +76,10 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead says that this process works on Machines. Another one that waits for its election has the same cache, and would
-// count the same Machines once more.
+// lead reports that this process works on Machines.
 func (m *Metrics) lead() {
 	if m != nil {
-		m.census.leads.Store(true)
+		m.census.Lead()
 	}
 }
 
@@ -110,85 +98,6 @@ func (m *Metrics) observe(s span) {
 	default:
 		m.phases.WithLabelValues(s.phase).Observe(s.took.Seconds())
 	}
-}
-
-// census counts the Machines of the cache when it is collected, so that no series outlives its last Machine.
-type census struct {
-	provider          string
-	cache             client.Reader
-	leads             atomic.Bool
-	machines, skipped *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c *census) Describe(descs chan<- *prometheus.Desc) {
-	descs <- c.machines
-	descs <- c.skipped
-}
-
-// Collect implements prometheus.Collector.
-func (c *census) Collect(metrics chan<- prometheus.Metric) {
-	if !c.leads.Load() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	list := &v1beta1.MachineList{}
-	if err := c.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		logf.Log.WithName("metrics").Error(err, "Cannot count the machines")
-		return
-	}
-	machines, skipped := c.count(list.Items)
-	for is, n := range machines {
-		metrics <- prometheus.MustNewConstMetric(c.machines, prometheus.GaugeValue, float64(n), is.phase,
-			is.deployment, is.class)
-	}
-	for reason, n := range skipped {
-		metrics <- prometheus.MustNewConstMetric(c.skipped, prometheus.GaugeValue, float64(n), reason)
-	}
-}
-
-// censusKey is what Machines are counted by.
-type censusKey struct{ phase, deployment, class string }
-
-// count counts the provider's Machines, and those without a provider, which every provider reports.
-func (c *census) count(all []v1beta1.Machine) (machines map[censusKey]int, skipped map[string]int) {
-	machines, skipped = map[censusKey]int{}, map[string]int{}
-	for i := range all {
-		m := &all[i]
-		switch provider := recordedProvider(m); {
-		case provider == "" && m.DeletionTimestamp.IsZero() && m.Status.ObservedGeneration != 0:
-			skipped[skippedWithoutProvider]++ // Reconciled, and not claimed.
-			continue
-		case provider != c.provider:
-			continue
-		}
-		machines[censusKeyOf(m)]++
-		switch {
-		case machinestate.Paused(m):
-			skipped[v1beta1.ReasonPausedByAnnotation]++
-		case m.DeletionTimestamp.IsZero() && unsupportedSchema(m) != "":
-			skipped[v1beta1.ReasonUnknownTypeVersion]++
-		}
-	}
-	return machines, skipped
-}
-
-func censusKeyOf(m *v1beta1.Machine) censusKey {
-	is := censusKey{phase: string(m.Status.Phase)}
-	switch {
-	case !m.DeletionTimestamp.IsZero():
-		is.phase = string(v1beta1.MachineDeleting)
-	case is.phase == "":
-		is.phase = string(v1beta1.MachinePending)
-	}
-	if name := m.Labels[v1beta1.LabelMachineDeployment]; name != "" {
-		is.deployment = m.Namespace + "/" + name
-	}
-	if m.Spec.ClassRef != nil {
-		is.class = m.Namespace + "/" + m.Spec.ClassRef.Name
-	}
-	return is
 }
 
 // span is a phase of a machine's life that ended, and how long it took.

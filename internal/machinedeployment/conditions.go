@@ -119,6 +119,51 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
+// ready sums the deployment up, or says what it waits for. A pause or a freeze that stops nothing changes nothing about
+// a deployment that is as specified.
+func (c conditions) ready(v *view, r rollout) {
+	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
+	isRolling := rolling.Status == metav1.ConditionTrue
+	carriedOut := c.status.ObservedGeneration == c.generation && r.rejected == nil
+	because := progress
+	switch {
+	case carriedOut && r.complete:
+		because = &metav1.Condition{Reason: v1beta1.ReasonRolloutComplete, Message: fmt.Sprintf(
+			"%s of revision %d, all available.", wording.Count(c.status.Replicas, "machine"), c.status.CurrentRevision)}
+	case progress.Status == metav1.ConditionFalse, r.frozen, isRolling && r.paused:
+	case isRolling:
+		because = rolling
+	case r.began != "":
+	case !carriedOut:
+		because = &metav1.Condition{Reason: v1beta1.ReasonRolloutBlocked,
+			Message: "The last change of the deployment was not carried out yet."}
+	case c.status.Replicas < v.state.Replicas:
+		because = c.find(v1beta1.ConditionScalingUp)
+	case c.status.Replicas > v.state.Replicas:
+		because = c.find(v1beta1.ConditionScalingDown)
+	default:
+		because = &metav1.Condition{Reason: v1beta1.ReasonMachinesNotAvailable, Message: fmt.Sprintf(
+			"%d of %s are available.", c.status.AvailableReplicas, wording.Count(c.status.Replicas, "machine"))}
+		if m := c.find(v1beta1.ConditionMachinesReady); m.Status == metav1.ConditionFalse {
+			because.Message += " " + m.Message
+		}
+	}
+	message := because.Message
+	if message == "" { // The sets carry out what was decided before.
+		message = fmt.Sprintf("%d of %s are of the newest revision.", c.status.UpdatedReplicas,
+			wording.Count(c.status.Replicas, "machine"))
+	}
+	c.sumUp(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
+}
+
+// sumUp writes the conditions that kstatus understands, so that GitOps tools see whether the deployment is done.
+// Exactly one of the three is True.
+func (c conditions) sumUp(ready, stuck bool, reason, message string) {
+	c.set(v1beta1.ConditionReady, ready, reason, reason, message)
+	c.setOnce(v1beta1.ConditionReconciling, !ready && !stuck, reason, reason, message, "")
+	c.setOnce(v1beta1.ConditionStalled, !ready && stuck, reason, reason, message, "")
+}
+
 // olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if
 // there are none. With the strategy InPlace the machines move to the new revision, but it asks the provider for no
 // change. A user who asked for new instances must know that there will be none.

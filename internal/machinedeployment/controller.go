@@ -95,6 +95,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 
 // Reconcile makes one pass over a MachineDeployment.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.Metrics.lead()
 	d := &v1beta1.MachineDeployment{}
 	switch err := r.Client.Get(ctx, req.NamespacedName, d); {
 	case apierrors.IsNotFound(err):

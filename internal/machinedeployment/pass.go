@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -198,10 +197,10 @@ func (p *pass) reportInvalid(ctx context.Context, reason, message string) error 
 	status := p.deployment.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	status.ObservedGeneration = p.deployment.Generation
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-		ObservedGeneration: p.deployment.Generation, LastTransitionTime: metav1.NewTime(p.now),
-	})
+	c := conditions{status: status, generation: p.deployment.Generation, now: p.now}
+	c.put(metav1.Condition{Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason,
+		Message: message})
+	c.sumUp(false, true, reason, message)
 	return p.writeStatus(ctx, status)
 }
 

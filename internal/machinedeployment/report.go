@@ -18,6 +18,10 @@ import (
 // betweenReports is the least time between two writes of a status in which only numbers and messages changed.
 const betweenReports = time.Second
 
+// betweenVersions is the same for a status in which only the versions of kubelets changed. A machine that is updated or
+// joins changes other numbers soon, and the versions are written with them.
+const betweenVersions = 30 * time.Second
+
 // Reasons of events on a MachineDeployment, beside those of its conditions.
 const (
 	// reasonRevisionCreated surfaces when the MachineSet of a new revision was created.
@@ -34,7 +38,8 @@ func (p *pass) report(ctx context.Context, v *view, selector string) error {
 	return p.writeStatus(ctx, status)
 }
 
-// writeStatus writes the status if it changed: an urgent change at once, others no more often than betweenReports.
+// writeStatus writes the status if it changed: an urgent change at once, others no more often than betweenReports and
+// betweenVersions.
 func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymentStatus) error {
 	d := p.deployment
 	stuck := ""
@@ -47,7 +52,11 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	if equality.Semantic.DeepEqual(&d.Status, status) {
 		return nil
 	}
-	if rest := betweenReports - p.now.Sub(p.known.reportedAt); rest > 0 && !urgent(&d.Status, status) {
+	interval := betweenReports
+	if onlyVersions(&d.Status, status) {
+		interval = betweenVersions
+	}
+	if rest := interval - p.now.Sub(p.known.reportedAt); rest > 0 && !urgent(&d.Status, status) {
 		p.requeueIn(rest)
 		return nil
 	}
@@ -73,13 +82,21 @@ func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentRevision != after.CurrentRevision {
 		return true
 	}
-	for _, kind := range []string{v1beta1.ConditionAvailable, v1beta1.ConditionProgressing, v1beta1.ConditionRollingOut,
-		v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure} {
+	for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionStalled, v1beta1.ConditionAvailable,
+		v1beta1.ConditionProgressing, v1beta1.ConditionRollingOut, v1beta1.ConditionPaused, v1beta1.ConditionFrozen,
+		v1beta1.ConditionReplicaFailure} {
 		if statusOfCondition(before, kind) != statusOfCondition(after, kind) {
 			return true
 		}
 	}
 	return false
+}
+
+// onlyVersions reports whether nothing but the versions of kubelets changed.
+func onlyVersions(before, after *v1beta1.MachineDeploymentStatus) bool {
+	same := *before
+	same.Versions = after.Versions
+	return equality.Semantic.DeepEqual(&same, after)
 }
 
 func statusOfCondition(status *v1beta1.MachineDeploymentStatus, kind string) metav1.ConditionStatus {

@@ -13,10 +13,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/rollout/handover"
 )
 
 // mostFailedMachines is how many failed machines a status describes.
 const mostFailedMachines = 10
+
+// mostVersions is how many versions of kubelets a status lists.
+const mostVersions = 32
 
 // statusOf computes the status after a pass. requeueAfter is the time until the progress deadline, 0 if there is none.
 func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
@@ -45,6 +49,7 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 		"spec.paused stops rollouts.", "Rollouts may go on.")
 	c.frozen(v)
 	c.ofSets(v, status)
+	c.ready(v, r)
 	if restart {
 		r.still = 0
 	}
@@ -74,7 +79,8 @@ func (v *view) revisionNow() int64 {
 func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
 	status.UpdatedReplicas, status.UpToDateReplicas, status.FullyLabeledReplicas = 0, 0, 0
-	status.FailedMachines = nil
+	status.UpToDateReadyReplicas, status.FailedMachines = 0, nil
+	versions := map[string]int32{}
 	for i, set := range v.sets {
 		counted := v.state.Sets[i]
 		status.Replicas += counted.Live
@@ -90,6 +96,12 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 			if machinestate.UpToDate(m) {
 				status.UpToDateReplicas++
 			}
+			if i == v.current && v.upToDateReady(m) {
+				status.UpToDateReadyReplicas++
+			}
+			if m.Status.Version != "" {
+				versions[m.Status.Version]++
+			}
 			if carries(m.Labels, set.Spec.Template.ObjectMeta.Labels) {
 				status.FullyLabeledReplicas++
 			}
@@ -100,6 +112,29 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 	}
 	status.UnavailableReplicas = max(0, v.state.Replicas-status.AvailableReplicas)
 	status.FailedMachines = described(status.FailedMachines, v.replaced)
+	status.Versions = versionCounts(versions)
+}
+
+// upToDateReady reports whether a machine of the newest revision is Ready and its instance is what its spec asks for.
+// Only a rollout in place changes the specification of an instance, and then what the provider reported before is no
+// proof.
+func (v *view) upToDateReady(m *v1beta1.Machine) bool {
+	return machinestate.Ready(m) && machinestate.UpToDate(m) && !(v.state.updatesInPlace() && handover.Updating(m))
+}
+
+// versionCounts returns the most frequent versions, sorted by their names.
+func versionCounts(versions map[string]int32) []v1beta1.VersionCount {
+	var counts []v1beta1.VersionCount
+	for version, n := range versions {
+		counts = append(counts, v1beta1.VersionCount{Version: version, Count: n})
+	}
+	byName := func(a, b v1beta1.VersionCount) int { return cmp.Compare(a.Version, b.Version) }
+	slices.SortFunc(counts, func(a, b v1beta1.VersionCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), byName(a, b))
+	})
+	counts = counts[:min(len(counts), mostVersions)]
+	slices.SortFunc(counts, byName)
+	return counts
 }
 
 // described returns as many failed machines as a status lists. Those that were replaced take precedence: after a

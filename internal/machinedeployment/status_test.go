@@ -39,6 +39,7 @@ func TestStatusCounts(t *testing.T) {
 	labelled := func(set *v1beta1.MachineSet, change func(*v1beta1.Machine)) func(*v1beta1.Machine) {
 		return func(m *v1beta1.Machine) {
 			change(m)
+			m.Status.Version = "v1.36.3"
 			m.Labels = set.Spec.Template.ObjectMeta.Labels
 			condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)(m)
 		}
@@ -51,7 +52,7 @@ func TestStatusCounts(t *testing.T) {
 	at := metav1.NewTime(noon.Add(time.Minute))
 	want := &v1beta1.MachineDeploymentStatus{
 		ObservedGeneration: 1, Replicas: 3, FullyLabeledReplicas: 1, UpdatedReplicas: 1, UpToDateReplicas: 2,
-		ReadyReplicas: 2, AvailableReplicas: 2,
+		ReadyReplicas: 2, AvailableReplicas: 2, Versions: []v1beta1.VersionCount{{Version: "v1.36.3", Count: 2}},
 		UnavailableReplicas: 1, CurrentRevision: 2, Selector: "app=web",
 		FailedMachines: []v1beta1.FailedMachine{{Name: "b1", Reason: "CreateError", Time: &at}},
 	}
@@ -144,7 +145,8 @@ func TestConditionsThatComeAndGo(t *testing.T) {
 func TestUrgent(t *testing.T) {
 	base := v1beta1.MachineDeploymentStatus{ObservedGeneration: 1, CurrentRevision: 1, Conditions: []metav1.Condition{
 		{Type: v1beta1.ConditionAvailable, Status: "True"}, {Type: v1beta1.ConditionScalingUp, Status: "True"},
-		{Type: v1beta1.ConditionProgressing, Status: "True", Reason: "X"}}}
+		{Type: v1beta1.ConditionProgressing, Status: "True", Reason: "X"}, {Type: v1beta1.ConditionReady, Status: "True"},
+		{Type: v1beta1.ConditionStalled, Status: "False"}}}
 	for name, test := range map[string]struct {
 		change func(*v1beta1.MachineDeploymentStatus)
 		want   bool
@@ -157,6 +159,8 @@ func TestUrgent(t *testing.T) {
 		"scaling, which comes often": {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[1].Status = "False" }, false},
 		"availability":               {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[0].Status = "False" }, true},
 		"progress":                   {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Status = "False" }, true},
+		"readiness":                  {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[3].Status = "False" }, true},
+		"it stalls":                  {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[4].Status = "True" }, true},
 		"generation":                 {func(s *v1beta1.MachineDeploymentStatus) { s.ObservedGeneration = 2 }, true},
 		"revision":                   {func(s *v1beta1.MachineDeploymentStatus) { s.CurrentRevision = 2 }, true},
 	} {

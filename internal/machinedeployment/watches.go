@@ -126,6 +126,8 @@ type machineFields struct {
 	refused                bool
 	marked, preserved      bool
 	priority               string
+	// version is empty until the machine is Ready: its first version is reported with that, and needs no pass of its own.
+	version string
 }
 
 func fieldsOf(m *v1beta1.Machine) machineFields {
@@ -147,6 +149,9 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 	}
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
 		g.ready, g.readySince = ready.Status, ready.LastTransitionTime.UTC()
+		if ready.Status == metav1.ConditionTrue {
+			g.version = m.Status.Version
+		}
 	}
 	return g
 }

@@ -26,6 +26,28 @@ func TestAScaledDeploymentGoesAheadOfNewOnes(t *testing.T) {
 	}
 }
 
+func TestAVersionIsReportedOnceTheMachineIsReady(t *testing.T) {
+	of := func(version string, change func(*v1beta1.Machine)) *v1beta1.Machine {
+		m := machine("a", 1, change)
+		m.Status.Version = version
+		return m
+	}
+	for _, test := range []struct {
+		name    string
+		was, is *v1beta1.Machine
+		want    bool
+	}{
+		{"joins, and is not Ready", of("", notReady), of("v1.36.3", notReady), false},
+		{"becomes Ready", of("v1.36.3", notReady), of("v1.36.3", isReady), true},
+		{"its kubelet is upgraded", of("v1.36.3", isReady), of("v1.37.0", isReady), true},
+		{"nothing changes", of("v1.36.3", isReady), of("v1.36.3", isReady), false},
+	} {
+		if got := machineChanged().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
+			t.Errorf("%s: a pass is triggered: %t", test.name, got)
+		}
+	}
+}
+
 func sameKind(object any) bool {
 	_, ok := object.(*v1beta1.MachineDeployment)
 	return ok

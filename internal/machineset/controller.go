@@ -65,6 +65,8 @@ type Options struct {
 	// Remediated is called for each machine that was deleted in order to replace it, for a metric. The reason is the
 	// machine's failure or the policy that found it unhealthy. Default: not called.
 	Remediated func(reason string)
+	// Metrics may be nil.
+	Metrics *Metrics
 }
 
 // Reconciler keeps the number of machines of MachineSets.
@@ -93,6 +95,7 @@ func New(o Options) *Reconciler {
 
 // Reconcile makes one pass over a set.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.Metrics.lead()
 	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), notAdoptable: map[types.UID]bool{}}
 	err := p.run(ctx)
 	if p.known != nil {

@@ -81,6 +81,9 @@ type record struct {
 	body map[string]any
 	// managed is what the server knows of the field managers.
 	managed managed
+	// defaultStatus says that the status is the schema's default. A creation stores none, and readers get the default, so
+	// the next write stores something new even if it changes nothing.
+	defaultStatus bool
 }
 
 // owner is an object that others may name as theirs.

@@ -61,6 +61,8 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 		return r, nil
 	}
 	r.meta.UID = s.nextUID()
+	_, r.defaultStatus = body["status"]
+	r.defaultStatus = r.defaultStatus && k.strategy.custom()
 	s.put(k, req, nil, r)
 	return r, nil
 }
@@ -107,7 +109,7 @@ func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectM
 		}
 		return r, nil
 	}
-	if sameMeta(r.meta, old.meta) && sameJSON(r.body, old.body) && by.equal(old.managed) {
+	if !old.defaultStatus && sameMeta(r.meta, old.meta) && sameJSON(r.body, old.body) && by.equal(old.managed) {
 		return old, nil
 	}
 	if !req.dry {

@@ -32,6 +32,8 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonNothingToAdopt:   {Explanation: "There is nothing to adopt."},
 		v1beta1.ReasonAllMachinesReady: {Explanation: "All machines are Ready."},
 		v1beta1.ReasonMachinesNotReady: {Explanation: "Some machines are not Ready.", Ends: "See what each waits for."},
+		v1beta1.ReasonMachinesNotAvailable: {Explanation: "All machines are there, and some are not available.",
+			Ends: "See what each waits for. One that is Ready becomes available after minReadySeconds."},
 
 		v1beta1.ReasonCapacityKnown: {Explanation: "An autoscaler can scale the group up from zero machines."},
 		v1beta1.ReasonCapacityUnknown: {

@@ -48,7 +48,7 @@ func newBench(t testing.TB) *bench {
 		events: events.NewFakeRecorder(1000)}
 	// What the API server stamps is by the real clock; times in status are ours.
 	b.clock = testclock.NewFakeClock(time.Now().Truncate(time.Second))
-	metrics, err := healthcheck.NewMetrics(b.registry)
+	metrics, err := healthcheck.NewMetrics(b.registry, client.NewNamespacedClient(b.c, b.namespace))
 	if err != nil {
 		t.Fatal(err)
 	}

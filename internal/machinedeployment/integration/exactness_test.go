@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -340,6 +341,8 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 				t.Errorf("looks again in %s", result.RequeueAfter)
 			}
 			b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, test.reason)
+			b.wantCondition(v1beta1.ConditionStalled, metav1.ConditionTrue, test.reason)
+			b.wantCondition(v1beta1.ConditionReady, metav1.ConditionFalse, test.reason)
 			if events := b.events.took(); !slices.Equal(events, []string{test.reason}) {
 				t.Errorf("events are %v", events)
 			}
@@ -347,6 +350,59 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 			b.wantCalls(patchStatus)
 			b.wantReplicas(map[string]int32{"a": 3})
 		})
+	}
+}
+
+// kstatus takes an object without status.observedGeneration and conditions for one that is done. (rule
+// ready-when-rolled-out)
+func TestADeploymentThatNothingHasActedUponIsNotDone(t *testing.T) {
+	b := newBench(t)
+	b.create(3)
+	raw := &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineDeployment"))
+	b.must(b.api.Get(b.ctx, types.NamespacedName{Namespace: b.namespace, Name: "web"}, raw))
+	observed, found, err := unstructured.NestedInt64(raw.Object, "status", "observedGeneration")
+	if err != nil || !found || observed == raw.GetGeneration() {
+		t.Errorf("the observed generation is %d (found: %t, error: %v) of %d", observed, found, err, raw.GetGeneration())
+	}
+	b.reconcile()
+	b.wantCondition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonNewMachineSetCreated)
+	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionTrue, v1beta1.ReasonNewMachineSetCreated)
+	b.settle()
+	b.wantCondition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonRolloutComplete)
+	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete)
+}
+
+// The machine that changes its version changes other numbers too, before or after that.
+func TestVersionsAloneWaitForAWriteOfOtherNumbers(t *testing.T) {
+	b := newBench(t)
+	b.create(1)
+	b.settle()
+	upgraded := func(version string) {
+		list := &v1beta1.MachineList{}
+		b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace)))
+		for i := range list.Items {
+			was := list.Items[i].DeepCopy()
+			list.Items[i].Status.Version = version
+			b.must(b.api.Status().Patch(b.ctx, &list.Items[i], client.MergeFrom(was)))
+		}
+	}
+	upgraded("v1.36.3")
+	b.pass(time.Minute)
+	b.took()
+	b.reconcile()
+	b.wantCalls(patchStatus) // Nothing was written for long.
+	upgraded("v1.37.0")
+	if result := b.reconcile(); result.RequeueAfter <= time.Second {
+		t.Errorf("reconciles again in %s", result.RequeueAfter)
+	}
+	b.wantCalls()
+	b.pass(time.Minute)
+	b.reconcile()
+	b.wantCalls(patchStatus)
+	want := []v1beta1.VersionCount{{Version: "v1.37.0", Count: 1}}
+	if got := b.deployment().Status.Versions; !slices.Equal(got, want) {
+		t.Errorf("the versions are %v, expected %v", got, want)
 	}
 }
 

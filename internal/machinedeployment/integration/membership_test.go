@@ -245,7 +245,7 @@ func TestAProcessThatIsStoppedAddsAndExchangesNothing(t *testing.T) {
 func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	b := newBench(t)
 	registry := prometheus.NewRegistry()
-	metrics, err := machinedeployment.NewMetrics(registry)
+	metrics, err := machinedeployment.NewMetrics(registry, client.NewNamespacedClient(b.api, b.namespace))
 	b.must(err)
 	b.options.Metrics = metrics
 	b.restart()
@@ -290,6 +290,9 @@ func stuck(t *testing.T, registry *prometheus.Registry) []string {
 	}
 	var found []string
 	for _, family := range families {
+		if family.GetName() != "machinist_rollout_stuck" {
+			continue
+		}
 		for _, m := range family.Metric {
 			found = append(found, m.Label[0].GetValue()+" "+m.Label[1].GetValue())
 		}

@@ -1,0 +1,110 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/objectmetrics"
+)
+
+// census counts the Machines of one provider.
+type census struct {
+	provider string
+	machines map[machinesKey]int
+	skipped  map[string]int
+	blocked  map[blockedKey]int
+}
+
+type (
+	machinesKey struct{ phase, deployment, class string }
+	blockedKey  struct{ deployment, reason string }
+)
+
+// newCensus returns the metrics that are counted over the Machines of the cache.
+func newCensus(provider string, cache client.Reader) *objectmetrics.Collector {
+	machines := prometheus.NewDesc("machinist_machines",
+		"Machines by phase, deployment and class (both namespace/name, empty for none).",
+		[]string{"phase", "deployment", "class"}, nil)
+	skipped := prometheus.NewDesc("machinist_machines_skipped",
+		"Machines that are neither launched nor changed, by reason.", []string{"reason"}, nil)
+	blocked := prometheus.NewDesc("machinist_drains_blocked",
+		"Machines whose drain does not get on by itself, by deployment (namespace/name, empty for none) and the reason of the condition Drained.",
+		[]string{"deployment", "reason"}, nil)
+	return objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
+		list := &v1beta1.MachineList{}
+		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list machines: %w", err)
+		}
+		c := census{provider: provider, machines: map[machinesKey]int{}, skipped: map[string]int{},
+			blocked: map[blockedKey]int{}}
+		for i := range list.Items {
+			c.add(&list.Items[i])
+		}
+		for is, n := range c.machines {
+			export(machines, float64(n), is.phase, is.deployment, is.class)
+		}
+		for reason, n := range c.skipped {
+			export(skipped, float64(n), reason)
+		}
+		for is, n := range c.blocked {
+			export(blocked, float64(n), is.deployment, is.reason)
+		}
+		return nil
+	}, machines, skipped, blocked)
+}
+
+// add counts a Machine of the provider, or one without a provider, which every provider reports.
+func (c *census) add(m *v1beta1.Machine) {
+	switch provider := recordedProvider(m); {
+	case provider == "" && m.DeletionTimestamp.IsZero() && m.Status.ObservedGeneration != 0:
+		c.skipped[skippedWithoutProvider]++ // Reconciled, and not claimed.
+		return
+	case provider != c.provider:
+		return
+	}
+	is := machinesKey{phase: string(m.Status.Phase)}
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		is.phase = string(v1beta1.MachineDeleting)
+	case is.phase == "":
+		is.phase = string(v1beta1.MachinePending)
+	}
+	if name := m.Labels[v1beta1.LabelMachineDeployment]; name != "" {
+		is.deployment = m.Namespace + "/" + name
+	}
+	if m.Spec.ClassRef != nil {
+		is.class = m.Namespace + "/" + m.Spec.ClassRef.Name
+	}
+	c.machines[is]++
+	switch {
+	case machinestate.Paused(m):
+		c.skipped[v1beta1.ReasonPausedByAnnotation]++
+	case m.DeletionTimestamp.IsZero() && unsupportedSchema(m) != "":
+		c.skipped[v1beta1.ReasonUnknownTypeVersion]++
+	default:
+		if reason := drainBlockedBy(m); reason != "" {
+			c.blocked[blockedKey{is.deployment, reason}]++
+		}
+	}
+}
+
+// drainBlockedBy returns the reason of Drained if the drain waits for a person, an application or an API server, and
+// not just for pods to end; "" if it does not.
+func drainBlockedBy(m *v1beta1.Machine) string {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return ""
+	}
+	switch c.Reason {
+	case v1beta1.ReasonBlockedByDisruptionBudget, v1beta1.ReasonDrainError:
+		return c.Reason
+	}
+	return ""
+}

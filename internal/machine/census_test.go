@@ -1,0 +1,81 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func TestBlockedDrainsAreCountedUntilTheyGetOn(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cache := fake.NewClientBuilder().WithScheme(scheme).Build()
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry, fakeProvider, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(name, deployment string, status metav1.ConditionStatus, reason string,
+		change ...func(*v1beta1.Machine)) *v1beta1.Machine {
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{
+			v1beta1.LabelProvider: fakeProvider}}}
+		if deployment != "" {
+			m.Labels[v1beta1.LabelMachineDeployment] = deployment
+		}
+		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionDrained, Status: status, Reason: reason}}
+		for _, f := range change {
+			f(m)
+		}
+		if err := cache.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	const blocked, failed = v1beta1.ReasonBlockedByDisruptionBudget, v1beta1.ReasonDrainError
+	a := add("a", "web", metav1.ConditionFalse, blocked)
+	b := add("b", "web", metav1.ConditionFalse, blocked)
+	add("c", "", metav1.ConditionFalse, failed)
+	add("waits-for-pods-to-end", "web", metav1.ConditionFalse, v1beta1.ReasonDraining)
+	add("past-its-deadline", "web", metav1.ConditionFalse, v1beta1.ReasonDrainForced)
+	add("drained", "web", metav1.ConditionTrue, v1beta1.ReasonDrained)
+	add("paused", "web", metav1.ConditionFalse, blocked, func(m *v1beta1.Machine) {
+		m.Annotations = map[string]string{v1beta1.AnnotationPaused: ""}
+	})
+	add("another-providers", "web", metav1.ConditionFalse, blocked, func(m *v1beta1.Machine) {
+		m.Labels[v1beta1.LabelProvider] = "other"
+	})
+	want := func(series ...string) {
+		t.Helper()
+		text := ""
+		if len(series) > 0 {
+			text = "# HELP machinist_drains_blocked Machines whose drain does not get on by itself, by deployment " +
+				"(namespace/name, empty for none) and the reason of the condition Drained.\n" +
+				"# TYPE machinist_drains_blocked gauge\n" + strings.Join(series, "\n") + "\n"
+		}
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(text), "machinist_drains_blocked"); err != nil {
+			t.Error(err)
+		}
+	}
+	const ofNone = `machinist_drains_blocked{deployment="",reason="DrainError"} 1`
+	want() // Another process may be the one that leads.
+	metrics.lead()
+	want(ofNone, `machinist_drains_blocked{deployment="ns/web",reason="BlockedByDisruptionBudget"} 2`)
+	a.Status.Conditions[0].Reason = v1beta1.ReasonDraining
+	if err := cache.Update(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	want(ofNone, `machinist_drains_blocked{deployment="ns/web",reason="BlockedByDisruptionBudget"} 1`)
+	if err := cache.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	want(ofNone)
+}

@@ -90,7 +90,7 @@ func managerMetrics(r prometheus.Registerer) error {
 
 func providerMetrics(r prometheus.Registerer) error {
 	_, calls := cloud.NewMetrics(r)
-	_, machines := machine.NewMetrics(r, "any", nil)
+	_, machines := machine.NewMetrics(r, "any", nil, false)
 	_, instances := orphans.NewMetrics(r)
 	if err := errors.Join(calls, machines, instances); err != nil {
 		return err

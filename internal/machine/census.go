@@ -17,9 +17,11 @@ import (
 // census counts the Machines of one provider.
 type census struct {
 	provider string
-	machines map[machinesKey]int
-	skipped  map[string]int
-	blocked  map[blockedKey]int
+	// requireTypeVersion is that of the Options.
+	requireTypeVersion bool
+	machines           map[machinesKey]int
+	skipped            map[string]int
+	blocked            map[blockedKey]int
 }
 
 type (
@@ -28,7 +30,7 @@ type (
 )
 
 // newCensus returns the metrics that are counted over the Machines of the cache.
-func newCensus(provider string, cache client.Reader) *objectmetrics.Collector {
+func newCensus(provider string, cache client.Reader, requireTypeVersion bool) *objectmetrics.Collector {
 	machines := prometheus.NewDesc("machinist_machines",
 		"Machines by phase, deployment and class (both namespace/name, empty for none).",
 		[]string{"phase", "deployment", "class"}, nil)
@@ -42,7 +44,7 @@ func newCensus(provider string, cache client.Reader) *objectmetrics.Collector {
 		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list machines: %w", err)
 		}
-		c := census{provider: provider, machines: map[machinesKey]int{}, skipped: map[string]int{},
+		c := census{provider: provider, requireTypeVersion: requireTypeVersion, machines: map[machinesKey]int{}, skipped: map[string]int{},
 			blocked: map[blockedKey]int{}}
 		for i := range list.Items {
 			c.add(&list.Items[i])
@@ -86,7 +88,7 @@ func (c *census) add(m *v1beta1.Machine) {
 	switch {
 	case machinestate.Paused(m):
 		c.skipped[v1beta1.ReasonPausedByAnnotation]++
-	case m.DeletionTimestamp.IsZero() && unsupportedSchema(m) != "":
+	case m.DeletionTimestamp.IsZero() && unsupportedSchema(m, c.requireTypeVersion) != "":
 		c.skipped[v1beta1.ReasonUnknownTypeVersion]++
 	default:
 		if reason := drainBlockedBy(m); reason != "" {

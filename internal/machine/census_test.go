@@ -20,7 +20,7 @@ func TestBlockedDrainsAreCountedUntilTheyGetOn(t *testing.T) {
 	}
 	cache := fake.NewClientBuilder().WithScheme(scheme).Build()
 	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry, fakeProvider, cache)
+	metrics, err := NewMetrics(registry, fakeProvider, cache, false)
 	if err != nil {
 		t.Fatal(err)
 	}

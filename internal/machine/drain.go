@@ -179,7 +179,7 @@ func (s *drainStep) suspend() {
 // uncordon ends the disruption of an update once the node is Ready again. One that was drained for a change that is
 // still to be made stays out of service.
 func (s *drainStep) uncordon(ctx context.Context) error {
-	if machinestate.Paused(s.machine) || unsupportedSchema(s.machine) != "" || isUpdating(s.machine) ||
+	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" || isUpdating(s.machine) ||
 		machinestate.Interrupted(s.machine) ||
 		s.interruption.withdrawn ||
 		meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {

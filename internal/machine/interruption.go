@@ -122,7 +122,7 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 	s.observe()
 	m := s.machine
 	if !machinestate.Interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || s.node == nil ||
-		machinestate.Paused(m) || unsupportedSchema(m) != "" || preservation.Preserved(m) || s.outage() {
+		machinestate.Paused(m) || s.unsupportedSchema(m) != "" || preservation.Preserved(m) || s.outage() {
 		return next, nil
 	}
 	if s.noticed != "" {

@@ -254,7 +254,7 @@ func messageOf(err error) string {
 
 // resolveInputs finds what the Machine is made from, or says what is in the way.
 func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
-	if why := unsupportedSchema(s.machine); why != "" {
+	if why := s.unsupportedSchema(s.machine); why != "" {
 		s.refused(v1beta1.ReasonUnknownTypeVersion, why)
 		return resolve.Resolved{}, wait, nil
 	}

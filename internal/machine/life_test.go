@@ -175,6 +175,25 @@ func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// While a fleet of another system is taken over, what was not written for this API must wait.
+//
+// Rule: unsupported-schema-only-deletable.
+func TestAMachineWithoutALabelOfItsSchemaWaitsWhereThatIsRequired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.process.RequireTypeVersion = true
+	w.class("small", "")
+	w.born("m", func(m *v1beta1.Machine) { delete(m.Labels, v1beta1.LabelTypeVersion) })
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonUnknownTypeVersion)
+	w.wantRest("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = v1beta1.TypeVersion })
+	w.reconcile("m")
+	if m := w.get("m"); m.Spec.ProviderID == "" && m.Status.Launch == nil {
+		t.Errorf("the machine is not launched: %v", m.Status.Conditions)
+	}
+}
+
 // Rule: unsupported-schema-only-deletable.
 func TestAMachineOfAnotherSchemaIsNotLaunchedAndCanBeDeleted(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,8 @@ type Metrics struct {
 }
 
 // NewMetrics registers the metrics. The numbers of Machines are counted in the cache whenever they are asked for.
-func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
+func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader,
+	requireTypeVersion bool) (*Metrics, error) {
 	m := &Metrics{
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "machinist_machine_phase_duration_seconds",
@@ -59,7 +60,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 			Name: "machinist_interruptions_total",
 			Help: "Machines whose instances the cloud announced to reclaim, by reason.",
 		}, []string{"reason"}),
-		census: newCensus(provider, cache),
+		census: newCensus(provider, cache, requireTypeVersion),
 	}
 	for _, phase := range []string{phaseLaunch, phaseRegistration, phaseDrain, phaseVolumeDetach, phaseTermination,
 		phaseUpdate} {

@@ -19,7 +19,7 @@ import (
 func measured(t *testing.T) (*world, *prometheus.Registry) {
 	t.Helper()
 	w, registry := newWorld(t), prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry, fakeProvider, ofNamespace{w.api, w.namespace})
+	metrics, err := NewMetrics(registry, fakeProvider, ofNamespace{w.api, w.namespace}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

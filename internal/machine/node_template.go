@@ -226,7 +226,7 @@ func (s *nodeTemplateStep) startupTaint() string {
 // apply applies the node template to the Node in one patch, if it has to. It returns why the API server
 // refuses that, as it does with labels that are none.
 func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refused string, err error) {
-	if machinestate.Paused(s.machine) || unsupportedSchema(s.machine) != "" {
+	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" {
 		return "", nil
 	}
 	if refused := reservedKeys(s.machine); refused != "" {

@@ -33,7 +33,7 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
 	switch {
 	case preservation.Preserved(m):
-		if machinestate.Paused(m) || unsupportedSchema(m) != "" {
+		if machinestate.Paused(m) || s.unsupportedSchema(m) != "" {
 			return next, nil
 		}
 	case preservation.Due(m):

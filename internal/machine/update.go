@@ -26,7 +26,7 @@ type updateStep struct {
 // under the same Machine. Who changed the specification need not know which.
 func (s *updateStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
-	if machinestate.Paused(m) || unsupportedSchema(m) != "" {
+	if machinestate.Paused(m) || s.unsupportedSchema(m) != "" {
 		s.drain.suspend()
 	}
 	if m.Replacing() {
@@ -38,7 +38,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 	if m.Status.Applied == nil {
 		return next, nil // Nothing to compare with: it was launched before this was recorded.
 	}
-	if why := unsupportedSchema(m); why != "" {
+	if why := s.unsupportedSchema(m); why != "" {
 		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
 		return next, nil
 	}

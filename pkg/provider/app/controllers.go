@@ -78,7 +78,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	}
 	guarded := cloud.New(cloudOptions)
 	resolver := &resolve.Resolver{Classes: control.Client, Secrets: resolve.Shared(control.Live)}
-	machineMetrics, err := machine.NewMetrics(metrics.Registry, driver.Name(), control.Cache)
+	machineMetrics, err := machine.NewMetrics(metrics.Registry, driver.Name(), control.Cache, s.requireTypeVersion)
 	if err != nil {
 		return err
 	}
@@ -102,6 +102,8 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		PreserveTimeout: s.preserveTimeout,
 		PreserveLimit:   s.preserveLimit,
 		Signals:         signals,
+
+		RequireTypeVersion: s.requireTypeVersion,
 	}
 	if s.maxInFlightCreates > 0 {
 		machines.Slots = queueing.NewSlots(s.maxInFlightCreates)

@@ -32,6 +32,7 @@ type settings struct {
 	approveKubeletCSRs  bool
 	preserveTimeout     time.Duration
 	preserveLimit       int
+	requireTypeVersion  bool
 	interruptions       interruption.Flags
 	orphans             orphans.Rules
 	orphansAction       string
@@ -79,6 +80,8 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"time for which a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
 	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit,
 		"how many machines of one MachineDeployment, or of one MachineSet alone, are preserved at a time because they failed (machinist.dev/preserve=when-failed); others are replaced as usual")
+	fs.BoolVar(&s.requireTypeVersion, "require-type-version", s.requireTypeVersion,
+		"neither launch nor change machines without the label machinist.dev/type-version; those that a MachineSet makes have it")
 	s.interruptions.AddFlags(fs)
 	fs.DurationVar(&s.orphans.Period, "orphan-check-period", s.orphans.Period,
 		"time between two checks for instances that have no Machine; one is removed if two checks in a row find it; after an outage nothing is removed for as long")

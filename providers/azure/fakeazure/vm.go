@@ -2,6 +2,7 @@ package fakeazure
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -244,9 +245,16 @@ func (c *call) patchVM() Answer {
 		return refuse(f)
 	}
 	properties := child(c.body, "properties")
-	for key := range properties {
-		if key != "hardwareProfile" {
-			return refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", key))
+	options := clone(r.properties())
+	for key, wanted := range properties {
+		switch key {
+		case "hardwareProfile":
+		case "storageProfile", "networkProfile":
+			if f := changeDeleteOptions(options[key], wanted, key); f != nil {
+				return refuse(f)
+			}
+		default:
+			return refuse(notChanged(key))
 		}
 	}
 	wanted := text(properties, "hardwareProfile", "vmSize")
@@ -264,6 +272,9 @@ func (c *call) patchVM() Answer {
 	if tags, given := c.body["tags"].(object); given {
 		r.body["tags"] = tags
 	}
+	for _, key := range []string{"storageProfile", "networkProfile"} {
+		r.properties()[key] = options[key]
+	}
 	if resized {
 		child(r.properties(), "hardwareProfile")["vmSize"] = wanted
 	}
@@ -277,6 +288,49 @@ func (c *call) patchVM() Answer {
 		}
 		return c.asyncFailure
 	}).accepted(http.StatusOK, r.show())
+}
+
+func notChanged(path string) *failure {
+	return fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", path)
+}
+
+// changeDeleteOptions puts the delete options of wanted into a part of a virtual machine. Nothing else of its disks and
+// interfaces can change without detaching them, and a list must name them all.
+// https://learn.microsoft.com/azure/virtual-machines/delete
+func changeDeleteOptions(has, wanted any, path string) *failure {
+	switch wanted := wanted.(type) {
+	case object:
+		has, ok := has.(object)
+		if !ok {
+			return notChanged(path)
+		}
+		for key, value := range wanted {
+			if _, nested := value.(object); nested && has[key] == nil {
+				has[key] = object{}
+			}
+			if key == "deleteOption" {
+				has[key] = value
+			} else if f := changeDeleteOptions(has[key], value, path+"."+key); f != nil {
+				return f
+			}
+		}
+		return nil
+	case []any:
+		has, _ := has.([]any)
+		if len(has) != len(wanted) {
+			return notChanged(path)
+		}
+		for i := range wanted {
+			if f := changeDeleteOptions(has[i], wanted[i], fmt.Sprintf("%s[%d]", path, i)); f != nil {
+				return f
+			}
+		}
+		return nil
+	}
+	if !strings.EqualFold(fmt.Sprint(has), fmt.Sprint(wanted)) {
+		return notChanged(path)
+	}
+	return nil
 }
 
 // deleteVM removes a virtual machine, and with it what it was asked to.

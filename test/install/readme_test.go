@@ -4,10 +4,13 @@ package install
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The journey installs by the commands of README's section, with what only a test needs beside: tokens, and a node for
@@ -38,7 +41,49 @@ func TestTheJourneyRunsTheCommandsOfREADME(t *testing.T) {
 	if found != len(run) {
 		t.Errorf("README has %d commands of helm install, want %d", found, len(run))
 	}
+	appVersion, err := os.ReadFile("../../charts/machinist/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^appVersion: *(\S+)$`).FindSubmatch(appVersion)
+	if version == nil || !strings.Contains(joined, "make images VERSION="+string(version[1])+" PUSH=") {
+		t.Errorf("README does not build the images of the version that the charts ask for, %s", version)
+	}
 	if !strings.Contains(joined, "\nkubectl apply -f examples/sim\n") {
 		t.Error("README does not apply the fleet of examples/sim")
 	}
+}
+
+// A newcomer types the commands of README's section as they stand.
+func TestREADMEInstallsAFleet(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## Install\n")
+	_, script, foundToo := strings.Cut(section, "\n```sh\n")
+	script, _, closed := strings.Cut(script, "\n```")
+	if !found || !foundToo || !closed || !strings.Contains(script, "helm install") {
+		t.Fatal("README has no commands under Install")
+	}
+	m := newMachinist(t)
+	h := helmOf(t, m.cluster, "4")
+	bin := t.TempDir()
+	for name, program := range map[string]string{"helm": h.path, "kubectl": m.cluster.Kubectl()} {
+		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun := time.Now()
+	command := exec.Command("bash", "-euo", "pipefail", "-c", script)
+	command.Dir = "../.."
+	command.Env = append(slices.Clone(h.environment), "PATH="+bin+":"+os.Getenv("PATH"))
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	m.ready("default", fleetSize)
+	progress(t, "by the commands of README the fleet is Ready %.1f s after the first", time.Since(begun).Seconds())
+	m.deleteFleet("default")
+	m.uninstall(h)
+	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -97,6 +98,9 @@ func (g generator) value(s apiextensionsv1.JSONSchemaProps) any {
 		for range g.r.IntN(4) {
 			list = append(list, g.value(*s.Items.Schema))
 		}
+		if len(s.XListMapKeys) > 0 && !g.odds(g.hostility) {
+			list = withoutDuplicates(list, s.XListMapKeys)
+		}
 		return list
 	case s.AdditionalProperties != nil:
 		return g.dictionary(s)
@@ -106,6 +110,24 @@ func (g generator) value(s apiextensionsv1.JSONSchemaProps) any {
 	default:
 		return g.properties(s)
 	}
+}
+
+// withoutDuplicates drops the items of a list that have the keys of one before.
+func withoutDuplicates(list []any, keys []string) []any {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(item any) bool {
+		object, ok := item.(map[string]any)
+		if !ok {
+			return false
+		}
+		id := ""
+		for _, key := range keys {
+			id += fmt.Sprintf("%v\n", object[key])
+		}
+		was := seen[id]
+		seen[id] = true
+		return was
+	})
 }
 
 func (g generator) properties(s apiextensionsv1.JSONSchemaProps) any {

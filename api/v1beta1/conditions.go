@@ -31,6 +31,9 @@ const (
 // MaxOrphanRemoval is how far ahead AnnotationRemoveOrphansUntil may be at most.
 const MaxOrphanRemoval = 24 * time.Hour
 
+// MaxAdoptionFromCluster is how far ahead AnnotationAdoptFromClusterUntil may be at most.
+const MaxAdoptionFromCluster = 24 * time.Hour
+
 // Conditions of a MachineSet. A MachineDeployment shows them for all its sets.
 const (
 	// ConditionScalingUp is True while there are fewer machines than replicas.

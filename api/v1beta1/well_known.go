@@ -117,6 +117,16 @@ const (
 	// without a Machine that are found with the class be removed until then, although OrphanRemovalBlocked is True.
 	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
 
+	// AnnotationAdoptFromCluster, a cluster id, on a MachineClass lets its Machines take over instances with the tags of
+	// that cluster and of a Machine with the same namespace and name: those of a control cluster that was lost or moved.
+	// It counts until AnnotationAdoptFromClusterUntil. The former cluster must not run any more, or two of them would
+	// work on one instance.
+	AnnotationAdoptFromCluster = "machinist.dev/adopt-from-cluster"
+
+	// AnnotationAdoptFromClusterUntil is the time (RFC 3339), at most MaxAdoptionFromCluster ahead, until which
+	// AnnotationAdoptFromCluster counts.
+	AnnotationAdoptFromClusterUntil = "machinist.dev/adopt-from-cluster-until"
+
 	// AnnotationRevision is the number of a MachineSet's or MachineDeployment's revision.
 	AnnotationRevision = "machinist.dev/revision"
 

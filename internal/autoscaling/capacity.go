@@ -86,8 +86,8 @@ func number(q resource.Quantity) string {
 }
 
 // gpuOf returns the extended resource that the autoscaler plans with, empty if there is none: it knows one for each
-// node group. The first by name whose last part begins with gpu wins, as in nvidia.com/gpu; otherwise a resource that is
-// the only extended one.
+// node group. The first by name whose last part begins with gpu wins, as in nvidia.com/gpu; otherwise the only extended
+// one.
 func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 	var extended []corev1.ResourceName
 	for name, q := range resources {

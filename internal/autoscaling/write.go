@@ -169,7 +169,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	delete(r.others, key)
 }
 
-// report sets the condition ScalableFromZero, which is missing until there is a problem. What is no node group loses it.
+// report sets the condition ScalableFromZero, which is missing until there is a problem. An object that is no node
+// group loses it.
 func (r *Reconciler) report(ctx context.Context, group client.Object, why Problem) error {
 	was := group
 	group = group.DeepCopyObject().(client.Object)

@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/permitted"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -104,14 +105,16 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 		s.adopted(inputs, instance)
 		return next, nil
 	}
-	if why := s.notAdoptable(instance); why != "" {
+	former := s.former(inputs, instance)
+	if why := s.notAdoptable(inputs, instance, former); why != "" {
 		s.refused(why)
 		return wait, nil
 	}
-	if !s.allowed(inputs) {
+	if former == nil && inputs.Adoption != v1beta1.AdoptionAllow {
+		s.forbidden(inputs)
 		return wait, nil
 	}
-	return s.tag(ctx, inputs)
+	return s.tag(ctx, inputs, former)
 }
 
 // refusedByDriver reports whether a driver said that it will not do what is asked, as of a provider ID that is none
@@ -123,7 +126,7 @@ func refusedByDriver(err error) bool {
 
 // tag makes the instance ours. That it may have been asked for is durable before it is: should the answer be lost and
 // the Machine be deleted, the tags may still appear on the instance.
-func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved) (progress, error) {
+func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved, former *provider.Identity) (progress, error) {
 	if err := s.confirm(ctx, "it adopts its instance"); err != nil {
 		return wait, err
 	}
@@ -139,7 +142,7 @@ func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved) (progre
 	attempt := s.launch.attempt()
 	instance, err := s.Cloud.Adopt(ctx, provider.AdoptRequest{
 		Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID, ProviderID: s.machine.Spec.ProviderID,
-		Tags: s.launch.tags(attempt),
+		Tags: s.launch.tags(attempt), Former: former,
 	})
 	if err == nil {
 		err = instance.OwnedBy(s.ClusterID, identity(s.machine))
@@ -173,34 +176,78 @@ func (s *adoptionStep) adopted(inputs resolve.Resolved, instance *provider.Insta
 	s.instance.launched(inputs, instance)
 }
 
-// allowed reports whether the class lets its machines take instances over, and sets the condition Launched if
-// it does not.
+// allowed reports whether the class lets its machines take instances over, those of a former cluster at least, and sets
+// the condition Launched if it does not.
 func (s *adoptionStep) allowed(inputs resolve.Resolved) bool {
-	if inputs.Adoption == v1beta1.AdoptionAllow {
+	if inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.fromFormer(inputs) == "" {
 		return true
 	}
+	s.forbidden(inputs)
+	return false
+}
+
+// fromFormer says why the class does not let its machines take over instances of a former cluster now; empty if it
+// does.
+func (s *adoptionStep) fromFormer(inputs resolve.Resolved) (problem string) {
+	return permitted.Until(inputs.AdoptFromUntil, s.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
+}
+
+// former returns the identity of the Machine in the cluster that was lost or moved, if the instance carries it and the
+// class permits it; else nil. In one cluster no two Machines have the same namespace and name, so that the instance
+// belongs to no other Machine of this cluster, whatever UID it is tagged with.
+func (s *adoptionStep) former(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
+	if inputs.AdoptFrom == "" || in.ClusterID != inputs.AdoptFrom || in.MachineUID == "" ||
+		in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || s.fromFormer(inputs) != "" {
+		return nil
+	}
+	return &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
+}
+
+// forbidden reports that the class does not let its machines take instances over.
+func (s *adoptionStep) forbidden(inputs resolve.Resolved) {
 	why := "A machine without a class cannot take over an existing instance."
 	if inputs.ClassName != "" {
 		why = fmt.Sprintf("MachineClass %s does not allow its machines to take over existing instances: spec.adoption is %s.",
 			inputs.ClassName, inputs.Adoption)
 	}
+	if inputs.AdoptFrom != "" {
+		why += fmt.Sprintf(" Its permission to take over those of cluster %.128q does not count: %s: %s.", inputs.AdoptFrom,
+			v1beta1.AnnotationAdoptFromClusterUntil, s.fromFormer(inputs))
+	}
 	s.launch.refused(v1beta1.ReasonAdoptionForbidden, why)
-	return false
 }
 
-// notAdoptable says why an instance that is not the Machine's cannot become so.
-func (s *adoptionStep) notAdoptable(in *provider.Instance) string {
+// notAdoptable says why an instance that is not the Machine's cannot become so. former is the identity of the Machine
+// whose tags may be replaced, nil if none may.
+func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
+	former *provider.Identity) string {
 	switch {
 	case in.ProviderID != s.machine.Spec.ProviderID:
 		return fmt.Sprintf("The provider spells the instance's ID %.1024q; the machine must be made with exactly that.",
 			in.ProviderID)
-	case in.ClusterID != "" && in.ClusterID != s.ClusterID || in.MachineUID != "" && in.MachineUID != s.machine.UID:
-		return fmt.Sprintf("Instance %s carries the tags of machine %.128q of cluster %.128q.", in.ProviderID, in.MachineUID,
-			in.ClusterID)
+	case former == nil && (in.ClusterID != "" && in.ClusterID != s.ClusterID ||
+		in.MachineUID != "" && in.MachineUID != s.machine.UID):
+		return fmt.Sprintf("Instance %s carries the tags of machine %.128q of cluster %.128q.%s", in.ProviderID, in.MachineUID,
+			in.ClusterID, s.afterLoss(inputs, in))
 	case in.State == provider.StateTerminating || in.State == provider.StateFailed:
 		return fmt.Sprintf("Instance %s is %s.", in.ProviderID, in.State)
 	}
 	return ""
+}
+
+// afterLoss says how the Machine comes to an instance that was its own in a cluster that was lost or moved; empty if it
+// was not, or is not known to have been.
+func (s *adoptionStep) afterLoss(inputs resolve.Resolved, in *provider.Instance) string {
+	switch {
+	case in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || inputs.ClassName == "":
+		return ""
+	case inputs.AdoptFrom == in.ClusterID:
+		return fmt.Sprintf(" The permission of MachineClass %s to take it over does not count: %s: %s.", inputs.ClassName,
+			v1beta1.AnnotationAdoptFromClusterUntil, s.fromFormer(inputs))
+	}
+	return fmt.Sprintf(" If that cluster is lost or was moved here, let MachineClass %s take its instances over by the "+
+		"annotations %s=%.128s and %s, a time at most %s ahead.", inputs.ClassName, v1beta1.AnnotationAdoptFromCluster,
+		in.ClusterID, v1beta1.AnnotationAdoptFromClusterUntil, v1beta1.MaxAdoptionFromCluster)
 }
 
 // firstWithProviderID returns an older Machine with the same provider ID, nil if there is none. The cache only

@@ -44,8 +44,8 @@ func newCensus(provider string, cache client.Reader, requireTypeVersion bool) *o
 		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list machines: %w", err)
 		}
-		c := census{provider: provider, requireTypeVersion: requireTypeVersion, machines: map[machinesKey]int{}, skipped: map[string]int{},
-			blocked: map[blockedKey]int{}}
+		c := census{provider: provider, requireTypeVersion: requireTypeVersion, machines: map[machinesKey]int{},
+			skipped: map[string]int{}, blocked: map[blockedKey]int{}}
 		for i := range list.Items {
 			c.add(&list.Items[i])
 		}

@@ -96,7 +96,8 @@ type Settler interface {
 // machines created with the providerID of an existing instance.
 type Adopter interface {
 	// Adopt tags the instance with req.Tags. It fails with FailedPrecondition when the instance carries tags of another
-	// cluster or machine. If its answer is lost, the tags show within CreateSettle or never.
+	// cluster or machine, unless they are exactly those of req.Former (AdoptRequest.Replaces): those are replaced. If its
+	// answer is lost, the tags show within CreateSettle or never.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 

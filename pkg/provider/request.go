@@ -154,6 +154,21 @@ type AdoptRequest struct {
 	ClusterID  string
 	ProviderID string
 	Tags       map[string]string
+	// Former is the identity whose tags are replaced, if the instance carries exactly those: that of the Machine before
+	// its control cluster was lost or moved. Nil: no tags of others are replaced.
+	Former *Identity
+}
+
+// Identity is whose an instance is by its tags.
+type Identity struct {
+	ClusterID  string
+	MachineUID types.UID
+}
+
+// Replaces reports whether the tags of an instance are those of Former, which the request's own replace.
+func (r AdoptRequest) Replaces(in *Instance) bool {
+	return r.Former != nil && r.Former.ClusterID != "" && r.Former.MachineUID != "" &&
+		in.ClusterID == r.Former.ClusterID && in.MachineUID == r.Former.MachineUID
 }
 
 // ListRequest asks for the instances of one cluster.

@@ -146,9 +146,11 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 			return nil, provider.Errorf(provider.NotFound, "instance %s is terminated", req.ProviderID)
 		}
 	}
-	for key, want := range own.tags() {
-		if got, tagged := in.Tags[key]; tagged && got != want {
-			return nil, own.owns(in)
+	if !req.Replaces(convert(in, endpoint)) {
+		for key, want := range own.tags() {
+			if got, tagged := in.Tags[key]; tagged && got != want {
+				return nil, own.owns(in)
+			}
 		}
 	}
 	if own.owns(in) != nil {

@@ -166,7 +166,8 @@ func (m managed) after(before, after *metav1.ObjectMeta) managed {
 }
 
 func (m managed) equal(other managed) bool {
-	return maps.EqualFunc(m.configurations, other.configurations, func(a, b map[string]any) bool { return sameJSON(a, b) }) &&
+	sameConfiguration := func(a, b map[string]any) bool { return sameJSON(a, b) }
+	return maps.EqualFunc(m.configurations, other.configurations, sameConfiguration) &&
 		maps.EqualFunc(m.owned, other.owned, maps.Equal[map[mapKey]bool, map[mapKey]bool])
 }
 

@@ -31,8 +31,9 @@ import (
 	"machinist.dev/machinist/internal/manifests"
 )
 
-// autoscaler sends the requests of cluster-autoscaler 1.36 with its provider clusterapi and CAPI_GROUP=machinist.dev, as
-// a user that has the role of the chart and nothing else. What it knows of Machinist is what it reads by those names.
+// autoscaler sends the requests of cluster-autoscaler 1.36 with its provider clusterapi and CAPI_GROUP=machinist.dev.
+// It is a user that has the role of the chart and nothing else. It knows of Machinist only what it reads by those
+// names.
 type autoscaler struct {
 	t       *testing.T
 	objects dynamic.Interface

@@ -216,7 +216,8 @@ func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 		if in == nil {
 			return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
 		}
-		if in.MachineUID != "" && in.MachineUID != req.Machine.UID || in.ClusterID != "" && in.ClusterID != req.ClusterID {
+		if !req.Replaces(&in.Instance) && (in.MachineUID != "" && in.MachineUID != req.Machine.UID ||
+			in.ClusterID != "" && in.ClusterID != req.ClusterID) {
 			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID,
 				in.MachineKey)
 		}

@@ -60,6 +60,10 @@ func newMachinist(t *testing.T) *machinist {
 			m.explain()
 		}
 	})
+	// Those of the test before may be on their way out, and the Services of this one would lead to them.
+	env.Await(t, m.api, &corev1.PodList{}, "the end of other pods", func(list *corev1.PodList) (bool, string) {
+		return len(list.Items) == 0, fmt.Sprintf("%d are left", len(list.Items))
+	}, client.InNamespace(system))
 	return m
 }
 

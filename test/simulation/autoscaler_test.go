@@ -12,7 +12,8 @@ import (
 
 // An autoscaler that marks machines and lowers the size, whenever it wants and in the middle of rollouts, loses no
 // machine that is available, of the wanted revision and not marked, and gets rid of those that it named. A deployment
-// that was emptied is filled again, by what its annotations say and people wrote there. Many more runs are for the command: go run ./test/simulate --scenario autoscaler-roll --runs 1000.
+// that was emptied is filled again, by what its annotations say and people wrote there. Many more runs are for the
+// command: go run ./test/simulate --scenario autoscaler-roll --runs 1000.
 //
 // Rules: deletion-order-of-machines, victims-from-fresh-view, surge-and-unavailable-kept,
 // scale-during-rollout-in-proportion, capacity-of-empty-node-groups, capacity-annotations-of-people-stay.

@@ -114,6 +114,8 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
 spec:
+  # The Service leads to a pod a moment after it is ready; until then its webhook refuses connections.
+  minReadySeconds: 3
   replicas: {{ .values.replicas }}
   revisionHistoryLimit: 3
   selector:

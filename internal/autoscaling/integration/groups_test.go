@@ -49,7 +49,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) restart() {
 	count := func() { w.writes++ }
 	w.reconciler = autoscaling.New(autoscaling.Options{Client: interceptor.NewClient(env.Client(w.T), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			count()
 			return c.Patch(ctx, o, p, opts...)
 		},
@@ -282,7 +283,6 @@ func TestAPersonTakesOver(t *testing.T) {
 	applied.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineDeployment"))
 	applied.Namespace, applied.Name = w.group.Namespace, w.group.Name
 	applied.Annotations = map[string]string{v1beta1.AutoscalerMemoryAnnotation: "8Gi"}
-	//nolint:staticcheck // The metadata of an object has no apply configuration.
 	w.must(w.admin.Patch(w.Context(), applied, client.Apply, client.FieldOwner("gitops")))
 	w.edit(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
 	d, _ = w.pass()
@@ -379,7 +379,8 @@ func TestADeletedGroupIsNotMadeAgain(t *testing.T) {
 	w.deployment("small", bounds())
 	admin := env.Client(t)
 	r := autoscaling.New(autoscaling.Options{Client: interceptor.NewClient(admin, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			w.must(client.IgnoreNotFound(c.Delete(ctx, o.DeepCopyObject().(client.Object))))
 			return c.Patch(ctx, o, p, opts...)
 		},

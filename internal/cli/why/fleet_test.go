@@ -100,8 +100,8 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 func group(smallest, largest string, replicas int32, reason string) *v1beta1.MachineDeployment {
 	d := deployment(said(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
 	if reason != "" {
-		d.Status.Conditions = append(d.Status.Conditions, said(v1beta1.ConditionScalableFromZero, metav1.ConditionFalse, reason,
-			"Nobody states the capacity."))
+		d.Status.Conditions = append(d.Status.Conditions, said(v1beta1.ConditionScalableFromZero, metav1.ConditionFalse,
+			reason, "Nobody states the capacity."))
 	}
 	d.Spec.Replicas = &replicas
 	d.Annotations = map[string]string{v1beta1.AutoscalerMinSizeAnnotation: smallest}

@@ -26,6 +26,9 @@ type Resolved struct {
 	ProviderSpec []byte
 	// Adoption is the class's; the inline form always forbids.
 	Adoption v1beta1.AdoptionPolicy
+	// AdoptFrom is the former cluster from which the class lets its Machines take instances over until AdoptFromUntil, as
+	// its annotations say.
+	AdoptFrom, AdoptFromUntil string
 	// CredentialsRef is where Credentials came from; nil where the driver uses those of its own environment.
 	CredentialsRef *v1beta1.LocalRef
 	Credentials    provider.Credentials

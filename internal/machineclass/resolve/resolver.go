@@ -150,6 +150,8 @@ func OfClass(class *v1beta1.MachineClass) Resolved {
 		ClassUID:       class.UID,
 		Provider:       class.Spec.Provider,
 		Adoption:       class.Spec.Adoption,
+		AdoptFrom:      class.Annotations[v1beta1.AnnotationAdoptFromCluster],
+		AdoptFromUntil: class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil],
 		CredentialsRef: class.Spec.CredentialsRef,
 	}
 	if out.Adoption == "" {

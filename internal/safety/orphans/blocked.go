@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/permitted"
 	"machinist.dev/machinist/internal/wording"
 )
 
@@ -108,7 +109,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 // empty where none does.
 func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To have them removed, annotate the class with %s=<time such as %s, at most %s ahead>.",
-		v1beta1.AnnotationRemoveOrphansUntil, exampleTime, v1beta1.MaxOrphanRemoval)
+		v1beta1.AnnotationRemoveOrphansUntil, permitted.ExampleTime, v1beta1.MaxOrphanRemoval)
 	if _, invalid := confirmation(class, now); invalid != "" {
 		how += " The annotation that is there does not do that: " + invalid + "."
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/permitted"
 )
 
 // confirmLive finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of
@@ -53,9 +54,6 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 	return nil
 }
 
-// exampleTime is always the same, so that a message does not change by itself.
-const exampleTime = "2026-01-31T15:00:00Z"
-
 // confirmation reports whether a person lets orphans that were found with an object be removed now. invalid says what
 // is wrong with what the person wrote.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
@@ -63,14 +61,6 @@ func confirmation(source client.Object, now time.Time) (confirmed bool, invalid 
 	if !set {
 		return false, ""
 	}
-	until, err := time.Parse(time.RFC3339, value)
-	switch {
-	case err != nil:
-		return false, fmt.Sprintf("its value %.40q is no time such as %s", value, exampleTime)
-	case until.Sub(now) > v1beta1.MaxOrphanRemoval:
-		return false, fmt.Sprintf("its value %s is more than %s ahead", value, v1beta1.MaxOrphanRemoval)
-	case !until.After(now):
-		return false, fmt.Sprintf("its value %s is past", value)
-	}
-	return true, ""
+	invalid = permitted.Until(value, now, v1beta1.MaxOrphanRemoval)
+	return invalid == "", invalid
 }

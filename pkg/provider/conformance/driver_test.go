@@ -361,14 +361,16 @@ func (d *correct) Adopt(ctx context.Context, req provider.AdoptRequest) (*provid
 	var out server
 	refused := false
 	err = d.cloud.change(ctx, token, id, func(s *server) {
+		tags := maps.Clone(req.Tags)
+		maps.Copy(tags, s.tags)
+		replaces := req.Replaces(d.convert(*s))
 		for key, want := range ownerTags(req.ClusterID, req.Machine) {
-			if got := s.tags[key]; got != "" && got != want {
+			if got := s.tags[key]; got != "" && got != want && !replaces {
 				refused = true
 				return
 			}
+			tags[key] = want
 		}
-		tags := maps.Clone(req.Tags)
-		maps.Copy(tags, s.tags)
 		s.tags = tags
 		out = *s
 	})

@@ -127,6 +127,21 @@ func deleteAndUpdateFlaws() []flaw {
 				return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})
 			}
 		}},
+		{of: "AdoptReplacesFormer", name: "knows no former identity", rule: "Adopt with the former identity", with: func(b *broken) {
+			b.adopt = func(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
+				req.Former = nil
+				return b.correct.Adopt(ctx, req)
+			}
+		}},
+		{of: "AdoptReplacesFormer", name: "takes whatever has a former identity", rule: "that names another former", with: func(b *broken) {
+			b.adopt = func(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
+				in, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})
+				if err == nil && req.Former != nil {
+					req.Former = &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
+				}
+				return b.correct.Adopt(ctx, req)
+			}
+		}},
 		{of: "AdoptRefusesOthers", name: "takes what it likes", rule: "Adopt by", with: func(b *broken) {
 			b.adopt = func(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 				id, _ := idOf(req.ProviderID)

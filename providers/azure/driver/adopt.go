@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
@@ -42,7 +43,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	wanted[tagSpec] = specHash(spec)
 	const checks = 3 // Anything that happens to the machine in between makes the look worthless.
 	for check := 1; ; check++ {
-		in, err := c.adopt(ctx, at, own, wanted, groupOf(req.Class.Spec))
+		in, err := c.adopt(ctx, at, own, wanted, req)
 		if codeOf(err) == "PreconditionFailed" && check < checks {
 			continue
 		}
@@ -50,9 +51,10 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	}
 }
 
-// adopt checks a virtual machine and puts the tags on it. group is the resource group of the class.
+// adopt checks a virtual machine and puts the wanted tags on it.
 func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[string]string,
-	group string) (*provider.Instance, error) {
+	req provider.AdoptRequest) (*provider.Instance, error) {
+	group := groupOf(req.Class.Spec)
 	vm, err := c.get(ctx, at)
 	if err != nil {
 		return nil, err
@@ -61,8 +63,10 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{provider.TagCluster, provider.TagMachineUID, provider.TagMachine} {
-		if got := vm.Tags[key]; got != nil && *got != wanted[key] {
+	identity := []string{provider.TagCluster, provider.TagMachineUID, provider.TagMachine}
+	replaces := req.Replaces(in)
+	for _, key := range identity {
+		if got := vm.Tags[key]; got != nil && *got != wanted[key] && !replaces {
 			if err := in.OwnedBy(own.cluster, own.machine); err != nil {
 				return nil, err
 			}
@@ -81,7 +85,7 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 	}
 	changed := false
 	for key, text := range wanted {
-		if tags[key] == nil {
+		if tags[key] == nil || replaces && slices.Contains(identity, key) {
 			tags[key], changed = ref(text), true
 		}
 	}

@@ -12,7 +12,8 @@ import (
 //
 // Rule: azure-adopted-parts-go.
 func TestAttachedDisksStay(t *testing.T) {
-	disk := func(lun int32, made armcompute.DiskCreateOptionTypes, option armcompute.DiskDeleteOptionTypes) *armcompute.DataDisk {
+	disk := func(lun int32, made armcompute.DiskCreateOptionTypes,
+		option armcompute.DiskDeleteOptionTypes) *armcompute.DataDisk {
 		return &armcompute.DataDisk{Lun: &lun, CreateOption: &made, DeleteOption: ref(option)}
 	}
 	const attach, empty = armcompute.DiskCreateOptionTypesAttach, armcompute.DiskCreateOptionTypesEmpty

@@ -1,0 +1,24 @@
+package permitted
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestUntil(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for value, problem := range map[string]string{
+		"2026-01-01T13:00:00Z": "",
+		"2026-01-02T12:00:00Z": "",
+		"2026-01-02T12:00:01Z": "more than 24h0m0s ahead",
+		"2026-01-01T12:00:00Z": "is past",
+		"2025-12-31T12:00:00Z": "is past",
+		"tomorrow":             `"tomorrow" is no time such as`,
+		"":                     `"" is no time such as`,
+	} {
+		if got := Until(value, now, 24*time.Hour); (got == "") != (problem == "") || !strings.Contains(got, problem) {
+			t.Errorf("%q: %q, want %q", value, got, problem)
+		}
+	}
+}

@@ -94,7 +94,9 @@ func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)
 	class := v.classExists(spec, &m.Spec, s)
-	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow {
+	// Whether a permission for a former cluster counts is judged when it is used.
+	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow &&
+		class.Annotations[v1beta1.AnnotationAdoptFromCluster] == "" {
 		v.refuse(field.Forbidden(spec.Child("providerID"), "the MachineClass "+class.Name+
 			" does not allow the adoption of existing instances (spec.adoption)"))
 	}

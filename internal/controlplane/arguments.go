@@ -15,6 +15,9 @@ const (
 	etcdPeerSocket = "etcd-peer.sock:0"
 )
 
+// etcdData is the folder with all that etcd stores, in the control plane's folder.
+const etcdData = "etcd"
+
 // ServiceRange is where services have their addresses, and serviceAddress the
 // first of them, which is the one of the service kubernetes.
 const ServiceRange = "10.96.0.0/16"
@@ -24,7 +27,7 @@ var serviceAddress = net.IPv4(10, 96, 0, 1)
 func etcdArgs() []string {
 	return []string{
 		"--name=etcd",
-		"--data-dir=etcd",
+		"--data-dir=" + etcdData,
 		"--listen-client-urls=unix://" + etcdSocket,
 		"--advertise-client-urls=unix://" + etcdSocket,
 		"--listen-peer-urls=unix://" + etcdPeerSocket,

@@ -174,6 +174,29 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	return nil
 }
 
+// LoseData ends the API server and etcd, removes all that they stored, and starts both anew and empty, on the same
+// addresses and with the same certificates. kube-controller-manager, if there is one, is started anew as well.
+func (cp *ControlPlane) LoseData(ctx context.Context) error {
+	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd()); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(cp.Dir(), etcdData)); err != nil {
+		return err
+	}
+	if err := cp.StartEtcd(ctx); err != nil {
+		return err
+	}
+	if err := cp.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	if cp.options.WithControllerManager {
+		if err := cp.RestartControllerManager(ctx); err != nil {
+			return err
+		}
+	}
+	return cp.setUp(ctx)
+}
+
 // RestartControllerManager ends the kube-controller-manager as a crash would, and starts it again. After an outage of
 // the API server its informers would check again only once or twice a minute; one that begins checks once.
 func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// identityRecord is the ConfigMap that remembers the cluster id.
-	identityRecord = "machinist-cluster-id"
-	// identityOfAll is the key in it of an installation for all namespaces; one for a single namespace has that as its
+	// IdentityRecord is the ConfigMap that remembers the cluster id.
+	IdentityRecord = "machinist-cluster-id"
+	// IdentityOfAll is the key in it of an installation for all namespaces; one for a single namespace has that as its
 	// key, which can contain no dot.
-	identityOfAll = "all.namespaces"
+	IdentityOfAll = "all.namespaces"
 )
 
 // identity is who this installation is at the cloud.
@@ -33,7 +33,7 @@ func (i identity) mismatch() error {
 	if i.id == i.recorded {
 		return nil
 	}
-	return fmt.Errorf("the cluster id is %q, but Machinist first ran here as %q: set --cluster-id to the latter, or delete the ConfigMap %s if no instance of it is left", i.id, i.recorded, identityRecord)
+	return fmt.Errorf("the cluster id is %q, but Machinist first ran here as %q: set --cluster-id to the latter, or delete the ConfigMap %s if no instance of it is left", i.id, i.recorded, IdentityRecord)
 }
 
 // identify finds out the cluster id and records it the first time. It writes before the process is the leader, which is
@@ -51,21 +51,21 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 			id += "/" + c.Namespace
 		}
 	}
-	key := identityOfAll
+	key := IdentityOfAll
 	if c.Namespace != "" {
 		key = c.Namespace
 	}
-	record, err := core.ConfigMaps(namespace).Get(ctx, identityRecord, metav1.GetOptions{})
+	record, err := core.ConfigMaps(namespace).Get(ctx, IdentityRecord, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		record = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: identityRecord, Namespace: namespace},
+		record = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: IdentityRecord, Namespace: namespace},
 			Data: map[string]string{key: id}}
 		if record, err = core.ConfigMaps(namespace).Create(ctx, record, metav1.CreateOptions{}); err != nil {
-			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord,
+			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, IdentityRecord,
 				c.explainNamespace(err, namespace))
 		}
 	case err != nil:
-		return identity{}, fmt.Errorf("read the recorded cluster id in ConfigMap %s/%s: %w", namespace, identityRecord,
+		return identity{}, fmt.Errorf("read the recorded cluster id in ConfigMap %s/%s: %w", namespace, IdentityRecord,
 			c.explainNamespace(err, namespace))
 	case record.Data[key] == "":
 		if record.Data == nil {
@@ -73,7 +73,7 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 		}
 		record.Data[key] = id
 		if _, err := core.ConfigMaps(namespace).Update(ctx, record, metav1.UpdateOptions{}); err != nil {
-			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord,
+			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, IdentityRecord,
 				c.explainNamespace(err, namespace))
 		}
 	}

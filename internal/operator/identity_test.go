@@ -147,9 +147,9 @@ func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	p := start(t, c, testOptions(), nil)
 	p.elected()
 	for _, spoil := range []func() error{
-		func() error { return records.Delete(t.Context(), identityRecord, metav1.DeleteOptions{}) },
+		func() error { return records.Delete(t.Context(), IdentityRecord, metav1.DeleteOptions{}) },
 		func() error {
-			_, err := records.Patch(t.Context(), identityRecord, types.MergePatchType, []byte(`{"data":null}`),
+			_, err := records.Patch(t.Context(), IdentityRecord, types.MergePatchType, []byte(`{"data":null}`),
 				metav1.PatchOptions{})
 			return err
 		},
@@ -159,8 +159,8 @@ func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 		}
 		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
 			func(ctx context.Context) (bool, error) {
-				record, err := records.Get(ctx, identityRecord, metav1.GetOptions{})
-				return err == nil && record.Data[identityOfAll] == p.ClusterID(), client.IgnoreNotFound(err)
+				record, err := records.Get(ctx, IdentityRecord, metav1.GetOptions{})
+				return err == nil && record.Data[IdentityOfAll] == p.ClusterID(), client.IgnoreNotFound(err)
 			})
 		if err != nil {
 			t.Fatalf("the cluster id %s was not recorded again: %v", p.ClusterID(), err)
@@ -183,7 +183,7 @@ func TestARecordOfAnotherIDIsSeenWithoutARestart(t *testing.T) {
 	records := clientset(t, planes.control.Config()).CoreV1().ConfigMaps(c.LeaderElectionNamespace)
 	p := start(t, c, testOptions(), nil)
 	p.elected()
-	if _, err := records.Patch(t.Context(), identityRecord, types.MergePatchType,
+	if _, err := records.Patch(t.Context(), IdentityRecord, types.MergePatchType,
 		[]byte(`{"data":{"all.namespaces":"another"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestAProcessWithoutInstancesRecordsNoClusterID(t *testing.T) {
 	p.elected()
 	p.probeReports("/readyz?verbose", http.StatusOK, "cluster id: not needed")
 	_, err := clientset(t, planes.control.Config()).CoreV1().ConfigMaps(c.LeaderElectionNamespace).Get(t.Context(),
-		identityRecord, metav1.GetOptions{})
+		IdentityRecord, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the record: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/install"
 	"machinist.dev/machinist/internal/manifests"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
@@ -106,6 +107,11 @@ func (s *Stack) start(ctx context.Context) error {
 	if s.options.Bare {
 		return nil
 	}
+	return s.startProcesses(ctx)
+}
+
+// startProcesses starts the manager and the provider, and returns when they lead.
+func (s *Stack) startProcesses(ctx context.Context) error {
 	for _, p := range []*process.Process{s.Manager, s.Provider} {
 		if err := p.Start(); err != nil {
 			return err
@@ -123,6 +129,27 @@ func (s *Stack) start(ctx context.Context) error {
 	}
 	s.printf("manager and provider lead")
 	return nil
+}
+
+// LoseControlCluster ends the processes as a crash would, removes all data of the control cluster, and brings it and
+// Machinist up anew: nothing is known of what was there. It needs a separate target cluster.
+func (s *Stack) LoseControlCluster(ctx context.Context) error {
+	for _, p := range []*process.Process{s.Manager, s.Provider} {
+		if err := p.Kill(); err != nil {
+			return err
+		}
+	}
+	if err := s.Control.LoseData(ctx); err != nil {
+		return err
+	}
+	s.printf("the control cluster lost all its data")
+	if err := install.CRDs(ctx, s.Control.Config()); err != nil {
+		return err
+	}
+	if err := s.install(ctx); err != nil {
+		return err
+	}
+	return s.startProcesses(ctx)
 }
 
 // prepare makes the folder and the secrets.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,7 +60,7 @@ func TestAnAutoscalerScalesFromZeroAndBack(t *testing.T) {
 	m.apply(groupManifest("lost", "nowhere", "0", "4"))
 
 	m.kubectl("wait", "md/lost", "--for=condition=ScalableFromZero=False", "--timeout=30s")
-	contains(t, m.explained("md/lost"), "cannot scale the group up from zero", "MachineClass nowhere does not exist")
+	contains(t, m.command("why", "md/lost"), "cannot scale the group up from zero", "MachineClass nowhere does not exist")
 	a.await("the groups whose class has a capacity, and no other", func(groups map[string]*nodeGroup) bool {
 		return len(groups) == 2 && groups["batch"] != nil && groups["gpus"] != nil
 	})
@@ -137,7 +136,7 @@ func TestAnAutoscalerScalesFromZeroAndBack(t *testing.T) {
 	if _, err := a.groups(); err == nil {
 		t.Error("the autoscaler of this test is kinder than the real one: it reads groups beside a malformed one")
 	}
-	contains(t, m.explained("md/bad"), "scales none of its groups because of that", `"four" is not a number`)
+	contains(t, m.command("why", "md/bad"), "scales none of its groups because of that", `"four" is not a number`)
 	m.kubectl("patch", "md/batch", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"small"}}}}}`)
 	m.kubectl("delete", "md/bad")
 	a.await("the capacity of the first class", func(groups map[string]*nodeGroup) bool {
@@ -183,17 +182,6 @@ func (m *machinist) nodesOf(pool string) []corev1.Node {
 		m.t.Fatal(err)
 	}
 	return list.Items
-}
-
-// explained returns what machinist why prints.
-func (m *machinist) explained(object string) string {
-	m.t.Helper()
-	out, err := exec.Command(filepath.Join(binDir(m.t), "machinist"), "why", object, "-n", namespace,
-		"--kubeconfig", m.Control.Kubeconfig()).CombinedOutput()
-	if err != nil {
-		m.t.Errorf("machinist why %s: %v\n%s", object, err, out)
-	}
-	return string(out)
 }
 
 // withoutFleetPolicy has the API server accept sizes that no autoscaler can read.

@@ -53,6 +53,8 @@ type Keeper struct {
 	reader  client.Reader // The cache.
 	writes  *rate.Limiter
 	serving atomic.Pointer[tls.Certificate]
+	// trusted is set once the configuration was seen to name the authority of the certificate.
+	trusted atomic.Bool
 	// next is the authority that named is about: since when all bundles were seen to name it.
 	next  string
 	named time.Time
@@ -215,10 +217,45 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, fmt.Errorf("there is no certificate in the Secret %s yet", k.Secret)
 }
 
-// Ready is a probe: nil once there is a certificate to present.
-func (k *Keeper) Ready(*http.Request) error {
-	_, err := k.GetCertificate(nil)
-	return err
+// Ready is a probe: nil once there is a certificate to present, and the API server was told to trust it. Before that it
+// would refuse what the webhooks are for. Later the leader mends what others change.
+func (k *Keeper) Ready(r *http.Request) error {
+	if _, err := k.GetCertificate(nil); err != nil {
+		return err
+	}
+	if k.trusted.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	if err := k.checkTrust(ctx); err != nil {
+		return err
+	}
+	k.trusted.Store(true)
+	return nil
+}
+
+// checkTrust returns an error while a webhook of the configuration does not trust the certificate. Where there is no
+// configuration, no webhook is asked.
+func (k *Keeper) checkTrust(ctx context.Context) error {
+	secret, configuration := &corev1.Secret{}, &admissionv1.ValidatingWebhookConfiguration{}
+	if err := k.reader.Get(ctx, k.Secret, secret); err != nil {
+		return err
+	}
+	authority, err := parse(secret.Data[caCert])
+	if err != nil {
+		return fmt.Errorf("%s of the Secret %s: %w", caCert, k.Secret, err)
+	}
+	if err := k.reader.Get(ctx, client.ObjectKey{Name: k.Configuration}, configuration); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	for _, webhook := range configuration.Webhooks {
+		if !slices.ContainsFunc(authorities(webhook.ClientConfig.CABundle), authority.Equal) {
+			return fmt.Errorf("the webhook %s of the configuration %s does not trust the certificate yet", webhook.Name,
+				k.Configuration)
+		}
+	}
+	return nil
 }
 
 // presenter runs the cache and follows the Secret, in every replica.
@@ -237,6 +274,10 @@ func (p presenter) Start(ctx context.Context) error {
 		UpdateFunc: func(_, object any) { p.present(object) },
 	}); err != nil {
 		return fmt.Errorf("follow the certificate of webhooks: %w", err)
+	}
+	if _, err := p.cache.GetInformer(ctx, &admissionv1.ValidatingWebhookConfiguration{},
+		cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("follow the configuration of webhooks: %w", err)
 	}
 	return p.cache.Start(ctx)
 }

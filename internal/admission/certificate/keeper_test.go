@@ -1,10 +1,14 @@
 package certificate
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
@@ -43,5 +47,50 @@ func TestACertificateThatSomebodyUndoesIsMendedNowAndThen(t *testing.T) {
 	}
 	if most := writeBurst + int(time.Minute/writePeriod); writes < writeBurst || writes > most {
 		t.Errorf("the certificate was made %d times within a minute, want %d to %d", writes, writeBurst, most)
+	}
+}
+
+// Whoever waits for the pods to be ready, such as helm --wait, applies the first class right after that. An API server
+// that does not trust the webhook by then refuses it.
+//
+// Rule: webhook-certificate-maintained.
+func TestAProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "machinist-system", Name: "webhook"}}
+	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist"},
+		Webhooks: []admissionv1.ValidatingWebhook{{Name: "a.machinist.dev"}, {Name: "b.machinist.dev"}}}
+	c := fake.NewClientBuilder().WithObjects(secret, configuration).Build()
+	k := New(Options{
+		Secret: client.ObjectKeyFromObject(secret), Configuration: configuration.Name, Hosts: []string{"machinist.example"},
+		Writer: c, Clock: testingclock.NewFakeClock(time.Now()), Log: logr.Discard(),
+	})
+	k.reader = c
+	ready := func() error { return k.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil)) }
+	if err := ready(); err == nil || !strings.Contains(err.Error(), "no certificate") {
+		t.Errorf("without a certificate: %v", err)
+	}
+	step := func() {
+		if _, err := k.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), k.Secret, secret); err != nil {
+			t.Fatal(err)
+		}
+		presenter{k}.present(secret)
+	}
+	step()
+	if err := ready(); err == nil || !strings.Contains(err.Error(), "a.machinist.dev") {
+		t.Errorf("with a certificate that nobody trusts: %v", err)
+	}
+	step()
+	if err := ready(); err != nil {
+		t.Errorf("trusted: %v", err)
+	}
+	// The leader mends what others change; pods that are not ready would not help.
+	configuration.ResourceVersion = ""
+	if err := c.Update(t.Context(), configuration); err != nil {
+		t.Fatal(err)
+	}
+	if err := ready(); err != nil {
+		t.Errorf("after somebody changed the configuration: %v", err)
 	}
 }

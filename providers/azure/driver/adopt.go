@@ -39,7 +39,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		return nil, err
 	}
 	// The machine counts as made from what the class says now. Of another class that a machine comes to have later,
-	// Update must tell that it needs another machine.
+	// Update must answer that it needs another machine.
 	wanted[tagSpec] = specHash(spec)
 	const checks = 3 // Anything that happens to the machine in between makes the look worthless.
 	for check := 1; ; check++ {

@@ -1,0 +1,213 @@
+// Package backup writes down what makes a fleet, and makes it again in a control cluster that knows nothing of it: one
+// that was lost and built anew, or another one.
+//
+// A backup has the objects without what is only true of the cluster that they were in: UIDs, versions, owners,
+// finalizers and status. Owners find what is theirs by labels. A Machine finds its instance by the provider ID in its
+// specification, and takes it over because the MachineClass permits that for a time.
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Fleet is the content of a backup.
+type Fleet struct {
+	// ClusterID is the one that the instances are tagged with.
+	ClusterID string
+	// Taken is when the backup was made.
+	Taken time.Time
+	// Objects are in the order in which they are made again.
+	Objects []*unstructured.Unstructured
+}
+
+// kinds are what a backup has, in the order in which it is made again: what a Machine needs comes before it, and who
+// would make a Machine that is missing comes after all that exist.
+func kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Secret"),
+		v1beta1.GroupVersion.WithKind("MachineClass"),
+		v1beta1.GroupVersion.WithKind("Machine"),
+		v1beta1.GroupVersion.WithKind("MachineSet"),
+		v1beta1.GroupVersion.WithKind("MachineDeployment"),
+		v1beta1.GroupVersion.WithKind("MachineHealthCheck"),
+	}
+}
+
+// Kinds returns the names of what a backup has, in the order in which it is made again.
+func Kinds() (names []string) {
+	for _, kind := range kinds() {
+		names = append(names, kind.Kind)
+	}
+	return names
+}
+
+// Take reads a fleet: all of it, or what is in one namespace. Without secrets the Secrets are left out. left names what
+// is being deleted, which a backup does not have.
+func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, left []string,
+	err error) {
+	for _, kind := range kinds() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		options := []client.ListOption{client.InNamespace(namespace)}
+		if kind.Kind == "Secret" {
+			if !secrets {
+				continue
+			}
+			options = append(options, client.HasLabels{v1beta1.LabelSecretUse})
+		}
+		if err := cluster.List(ctx, list, options...); err != nil {
+			return Fleet{}, nil, fmt.Errorf("list what is of kind %s: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			if object.GetDeletionTimestamp() != nil {
+				left = append(left, fmt.Sprintf("%s %s/%s", kind.Kind, object.GetNamespace(), object.GetName()))
+				continue
+			}
+			f.Objects = append(f.Objects, bare(object))
+		}
+	}
+	return f, left, nil
+}
+
+// bare returns an object without what is only true of its cluster.
+func bare(object *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	for key, value := range object.Object {
+		if key != "metadata" && key != "status" {
+			out.Object[key] = value
+		}
+	}
+	out.SetGroupVersionKind(object.GroupVersionKind())
+	out.SetName(object.GetName())
+	out.SetNamespace(object.GetNamespace())
+	out.SetLabels(object.GetLabels())
+	annotations := object.GetAnnotations()
+	// A permission is given anew, and what kubectl applied before says nothing of the object made again.
+	for _, key := range []string{v1beta1.AnnotationAdoptFromCluster, v1beta1.AnnotationAdoptFromClusterUntil,
+		v1beta1.AnnotationRemoveOrphansUntil, corev1.LastAppliedConfigAnnotation} {
+		delete(annotations, key)
+	}
+	out.SetAnnotations(annotations)
+	if object.GetKind() == "MachineSet" {
+		// Only a set that a deployment owns may have these in its template. It gets them when the deployment adopts it.
+		for _, key := range []string{v1beta1.LabelProvider, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment} {
+			unstructured.RemoveNestedField(out.Object, "spec", "template", "metadata", "labels", key)
+		}
+	}
+	return out
+}
+
+// The first document of a backup says of what it is one.
+const (
+	headName  = "machinist-backup"
+	clusterID = "clusterID"
+	taken     = "taken"
+)
+
+// Write writes a backup as YAML.
+func (f Fleet) Write(w io.Writer) error {
+	head := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: headName},
+		Data:       map[string]string{clusterID: f.ClusterID, taken: f.Taken.UTC().Format(time.RFC3339)},
+	}
+	documents := []any{head}
+	for _, object := range f.Objects {
+		documents = append(documents, object.Object)
+	}
+	for _, document := range documents {
+		text, err := sigsyaml.Marshal(document)
+		if err != nil {
+			return fmt.Errorf("encode the backup: %w", err)
+		}
+		if _, err := fmt.Fprintf(w, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read reads what Write wrote. Its errors name the document and what is wrong with it.
+func Read(text []byte) (f Fleet, err error) {
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for n := 1; ; n++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Fleet{}, fmt.Errorf("document %d: %w", n, err)
+		}
+		if len(bytes.TrimSpace(document)) == 0 {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		if err := sigsyaml.UnmarshalStrict(document, &object.Object); err != nil {
+			return Fleet{}, fmt.Errorf("document %d: %w", n, err)
+		}
+		if err := f.add(object); err != nil {
+			return Fleet{}, fmt.Errorf("document %d: %w", n, err)
+		}
+	}
+	if f.ClusterID == "" {
+		return Fleet{}, fmt.Errorf("this is no backup by machinist backup: there is no ConfigMap %s with data.%s", headName,
+			clusterID)
+	}
+	rank := func(o *unstructured.Unstructured) int { return slices.Index(kinds(), o.GroupVersionKind()) }
+	slices.SortStableFunc(f.Objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
+	return f, nil
+}
+
+func (f *Fleet) add(object *unstructured.Unstructured) error {
+	switch kind := object.GroupVersionKind(); {
+	case kind.Kind == "ConfigMap" && object.GetName() == headName:
+		f.ClusterID, _, _ = unstructured.NestedString(object.Object, "data", clusterID)
+		text, _, _ := unstructured.NestedString(object.Object, "data", taken)
+		var err error
+		if f.Taken, err = time.Parse(time.RFC3339, text); err != nil {
+			return fmt.Errorf("ConfigMap %s: data.%s: %q is no time", headName, taken, text)
+		}
+		return nil
+	case !slices.Contains(kinds(), kind):
+		return fmt.Errorf("%s %q is not of a kind that a backup has", kind, object.GetName())
+	case object.GetName() == "" || object.GetNamespace() == "":
+		return fmt.Errorf("%s: metadata.name and metadata.namespace must be set, not %q and %q", kind.Kind, object.GetName(),
+			object.GetNamespace())
+	}
+	f.Objects = append(f.Objects, bare(object))
+	return nil
+}
+
+// Count returns how many objects of a kind a backup has.
+func (f Fleet) Count(kind string) (n int) {
+	for _, object := range f.Objects {
+		if object.GetKind() == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// providerID returns the provider ID of a Machine, empty for others.
+func providerID(object *unstructured.Unstructured) string {
+	id, _, _ := unstructured.NestedString(object.Object, "spec", "providerID")
+	return id
+}

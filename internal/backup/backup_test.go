@@ -1,0 +1,114 @@
+package backup
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict([]byte(text), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+const machine = `
+apiVersion: machinist.dev/v1beta1
+kind: Machine
+metadata:
+  name: web-1
+  namespace: prod
+  uid: 6c1a6a3e
+  resourceVersion: "7"
+  generation: 3
+  creationTimestamp: "2026-01-01T00:00:00Z"
+  finalizers: [machinist.dev/machine]
+  ownerReferences: [{apiVersion: machinist.dev/v1beta1, kind: MachineSet, name: web, uid: x}]
+  labels: {pool: web, machinist.dev/machine-set: web}
+  annotations: {mine: "yes", kubectl.kubernetes.io/last-applied-configuration: "{}"}
+spec: {classRef: {name: small}, providerID: "sim://a/b/c"}
+status: {phase: Running}
+`
+
+func TestABackupHasNothingThatIsTrueOfItsClusterOnly(t *testing.T) {
+	want := object(t, `
+apiVersion: machinist.dev/v1beta1
+kind: Machine
+metadata:
+  name: web-1
+  namespace: prod
+  labels: {pool: web, machinist.dev/machine-set: web}
+  annotations: {mine: "yes"}
+spec: {classRef: {name: small}, providerID: "sim://a/b/c"}
+`)
+	if diff := cmp.Diff(want.Object, bare(object(t, machine)).Object); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatIsWrittenIsReadInTheOrderInWhichItIsMadeAgain(t *testing.T) {
+	kind := func(kind string) *unstructured.Unstructured {
+		return object(t, strings.Replace(machine, "kind: Machine\n", "kind: "+kind+"\n", 1))
+	}
+	f := Fleet{ClusterID: "the-cluster", Taken: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	for _, name := range []string{"MachineDeployment", "MachineSet", "Machine", "MachineClass"} {
+		f.Objects = append(f.Objects, bare(kind(name)))
+	}
+	var text bytes.Buffer
+	if err := f.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(text.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, o := range got.Objects {
+		kinds = append(kinds, o.GetKind())
+	}
+	if diff := cmp.Diff([]string{"MachineClass", "Machine", "MachineSet", "MachineDeployment"}, kinds); diff != "" {
+		t.Error(diff)
+	}
+	if got.ClusterID != f.ClusterID || !got.Taken.Equal(f.Taken) || got.Count("Machine") != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Rule: bad-input-names-field.
+func TestWhatIsNoBackupIsRefusedWithWhatIsWrong(t *testing.T) {
+	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: machinist-backup}\n"
+	good := head + "data: {clusterID: c, taken: \"2026-01-01T00:00:00Z\"}\n"
+	for name, test := range map[string]struct{ text, mentions string }{
+		"empty":                  {"", "there is no ConfigMap machinist-backup"},
+		"without its head":       {machine, "there is no ConfigMap machinist-backup"},
+		"without a cluster id":   {head + "data: {taken: \"2026-01-01T00:00:00Z\"}\n", "data.clusterID"},
+		"without a time":         {head + "data: {clusterID: c, taken: soon}\n", `data.taken: "soon"`},
+		"something else":         {good + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\n", `document 2: /v1, Kind=Pod "p"`},
+		"without a namespace":    {good + "---\napiVersion: machinist.dev/v1beta1\nkind: Machine\nmetadata: {name: m}\n", "metadata.namespace"},
+		"a key that comes twice": {good + "---\nkind: Machine\nkind: Machine\n", "document 2"},
+		"no YAML":                {"{", "document 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Read([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.mentions) {
+				t.Errorf("got %v, want %q", err, test.mentions)
+			}
+		})
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(machine))
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		if fleet, err := Read(text); err == nil {
+			_ = fleet.Write(&bytes.Buffer{})
+		}
+	})
+}

@@ -217,8 +217,8 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, fmt.Errorf("there is no certificate in the Secret %s yet", k.Secret)
 }
 
-// Ready is a probe: nil once there is a certificate to present and the webhook configuration names its authority. Before
-// that the API server would refuse what the webhooks are for. Later the leader mends what others change.
+// Ready is a probe: nil once there is a certificate to present and the webhook configuration names its authority.
+// Before that the API server would refuse what the webhooks are for. Later the leader mends what others change.
 func (k *Keeper) Ready(r *http.Request) error {
 	if _, err := k.GetCertificate(nil); err != nil {
 		return err

@@ -482,8 +482,14 @@ func (w *world) permit(class, cluster string, until time.Time) {
 //
 // Rule: adoption-by-former-identity.
 func TestAMachineTakesOverTheInstanceThatItHadBeforeItsClusterWasLost(t *testing.T) {
+	for name, lost := range map[string]string{"under another cluster id": "the-lost-cluster",
+		"under the same cluster id": newWorld(t).process.ClusterID} {
+		t.Run(name, func(t *testing.T) { takesOverAfterLoss(t, lost) })
+	}
+}
+
+func takesOverAfterLoss(t *testing.T, lost string) {
 	t.Parallel()
-	const lost = "the-lost-cluster"
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	id := "fake://" + w.namespace + "/m-1"
@@ -525,7 +531,7 @@ func TestAMachineTakesOverTheInstanceThatItHadBeforeItsClusterWasLost(t *testing
 	}
 	m := w.get("m")
 	w.wantCondition(m, v1beta1.ConditionLaunched, "True", v1beta1.ReasonInstanceAdopted)
-	if in := w.instance(id); in == nil || in.ClusterID == lost || in.MachineUID != m.UID {
+	if in := w.instance(id); in == nil || in.ClusterID != w.process.ClusterID || in.MachineUID != m.UID {
 		t.Errorf("the instance is %+v", in)
 	}
 	if made := len(w.cloud.Live()); made != 1 {

@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Driver provider.Driver
 	// Fence returns an error when this process must not change anything any more. It is asked immediately before each
-	// Create, Update, Delete and Adopt.
+	// Create, Update, Delete, Adopt, Release and Disown.
 	Fence func() error
 	// Limiter delays calls to keep within the rate that the user allows; nil means no limit.
 	Limiter Limiter
@@ -37,7 +37,10 @@ type Cloud struct {
 	timeout time.Duration
 }
 
-var _ provider.Driver = (*Cloud)(nil)
+var (
+	_ provider.Driver   = (*Cloud)(nil)
+	_ provider.Importer = (*Cloud)(nil)
+)
 
 // New returns the guarded driver.
 func New(o Options) *Cloud {
@@ -120,6 +123,64 @@ func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsReq
 	return call(ctx, c, "Interruptions", reads, func(ctx context.Context) ([]provider.Interruption, error) {
 		return interrupter.Interruptions(ctx, req)
 	})
+}
+
+// importer returns the driver as one that takes over the instances of other systems.
+func (c *Cloud) importer() (provider.Importer, error) {
+	importer, ok := c.Driver.(provider.Importer)
+	if !ok {
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot take over instances of other systems", c.Name())
+	}
+	return importer, nil
+}
+
+// Locate implements provider.Importer; like the others it fails with Unimplemented when the driver does not.
+func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+	importer, err := c.importer()
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c, "Locate", reads, func(ctx context.Context) ([]provider.Located, error) {
+		return importer.Locate(ctx, req)
+	})
+}
+
+// Import implements provider.Importer. It makes no call to the cloud and is not limited.
+func (c *Cloud) Import(ctx context.Context, req provider.ImportRequest) (imported provider.Imported, err error) {
+	importer, err := c.importer()
+	if err != nil {
+		return provider.Imported{}, err
+	}
+	defer func() {
+		if recover() != nil {
+			err = provider.Errorf(provider.Internal, "the driver panicked in Import")
+		}
+	}()
+	return importer.Import(ctx, req)
+}
+
+// Release implements provider.Importer.
+func (c *Cloud) Release(ctx context.Context, req provider.ReleaseRequest) error {
+	importer, err := c.importer()
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, c, "Release", changes, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, importer.Release(ctx, req)
+	})
+	return err
+}
+
+// Disown implements provider.Importer.
+func (c *Cloud) Disown(ctx context.Context, req provider.DisownRequest) error {
+	importer, err := c.importer()
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, c, "Disown", changes, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, importer.Disown(ctx, req)
+	})
+	return err
 }
 
 // ListScope implements provider.Scoper with the driver's name of the scope; it is empty when the driver names none.

@@ -58,7 +58,8 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
 		if strings.HasPrefix(key, ownTags) {
 			delete(spec.Tags, key)
-			old.Object("tags").Report(provider.FindingLoss, "ReservedTag", key, "tags of this name are the driver's own")
+			old.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag", Path: old.Path("tags." + key),
+				Message: "tags of this name are the driver's own"})
 		}
 	}
 	token := old.Object("credentials").String(credentialsKey)
@@ -80,8 +81,8 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	}
 	// What is missing was said above; here it is about the form of what is there.
 	if e, invalid := errors.AsType[*provider.Error](d.check(spec)); invalid && e.Message != isRequired {
-		old.Report(provider.FindingBlocker, provider.FindingInvalidField, cmp.Or(map[string]string{
-			"instanceType": "size"}[e.Field], e.Field), e.Message)
+		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField,
+			Path: cmp.Or(map[string]string{"instanceType": "size"}[e.Field], e.Field), Message: e.Message})
 	}
 	out.Findings = old.Findings()
 	return out, nil

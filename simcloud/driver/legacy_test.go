@@ -47,8 +47,8 @@ func TestImportTranslatesOrReportsEveryField(t *testing.T) {
 		"unknown": {source: provider.SourceClusterK8s, old: `{"region":"sim-1","size":"small","image":"sim-os-1","disk":{"size":1},"Region":"x",` +
 			`"credentials":{"token":"t","user":"u"},"gone":null}`, want: spec + `}`,
 			findings: "Loss UnknownField Region\nLoss UnknownField credentials.user\nLoss UnknownField disk"},
-		"reserved tag": {source: provider.SourceClusterK8s, want: spec + `}`, findings: "Loss ReservedTag tags.machinist-cluster",
-			old: `{"region":"sim-1","size":"small","image":"sim-os-1","tags":{"machinist-cluster":"x"}}`},
+		"reserved tag": {source: provider.SourceClusterK8s, want: spec + `,"tags":{"team":"blue"}}`, findings: "Loss ReservedTag tags.machinist-cluster",
+			old: `{"region":"sim-1","size":"small","image":"sim-os-1","tags":{"machinist-cluster":"x","team":"blue"}}`},
 		"missing and of another form": {source: provider.SourceClusterK8s, old: `{"size":7,"image":"Sim OS"}`,
 			want:     `{"apiVersion":"sim.machinist.dev/v1beta1","kind":"SimMachine","region":"","instanceType":"","image":"Sim OS"}`,
 			findings: "Blocker RequiredField region\nBlocker InvalidField size"},

@@ -49,8 +49,8 @@ type Config struct {
 	// Never are the kinds of faults that this cloud cannot have, such as OtherCase where ids are numbers. Their cases are
 	// skipped, with Full too.
 	Never []FaultKind
-	// Legacies are descriptions in old systems of the very instance that Class describes, with the same account, one for
-	// each system that fleets come from. Each has a nested object where its system has any. Used where the driver
+	// Legacies are descriptions in old systems, one for each system that fleets come from, of instances that the account
+	// of Class has where List of Class looks. They have nothing that cannot be translated. Used where the driver
 	// implements provider.Importer.
 	Legacies []provider.Legacy
 	// CollectorTags are the tags by which the systems of Legacies would collect instances, as Cloud.Tags names them.

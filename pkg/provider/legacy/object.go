@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,6 +134,25 @@ func (o *Object) Int(name string) int64 {
 	return number
 }
 
+// Number returns a number, also one that is written as a text, nil where there is none.
+func (o *Object) Number(name string) *float64 {
+	text := ""
+	switch value := unwrapped(o.take(name)).(type) {
+	case nil:
+		return nil
+	case json.Number:
+		text = value.String()
+	case string:
+		text = value
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
+		o.mistyped(name, "a number")
+		return nil
+	}
+	return &number
+}
+
 // Strings returns a list of texts.
 func (o *Object) Strings(name string) []string {
 	value := o.take(name)
@@ -210,6 +230,10 @@ func (o *Object) Report(level provider.FindingLevel, code, name, message string)
 	o.take(name)
 	*o.all = append(*o.all, provider.Finding{Level: level, Code: code, Path: o.Path(name), Message: message})
 }
+
+// Add adds a finding whose path is not that of a field to be read, such as one of a key in a map. No field counts as read
+// by it.
+func (o *Object) Add(f provider.Finding) { *o.all = append(*o.all, f) }
 
 // Findings returns all that were reported in the description, and a Loss for each field that was not read, sorted by
 // path. It is called once, at the top and at the end.

@@ -31,7 +31,7 @@ type Config struct {
 	MalformedCredentials []provider.Credentials
 	// RejectedCredentials are well-formed, and the cloud does not accept them.
 	RejectedCredentials provider.Credentials
-	// PublicCredentials are the keys of the credentials whose values are no secrets and may be shown, such as the name of
+	// PublicCredentials are the keys of the credentials, those of Legacies too, whose values are no secrets and may be shown, such as the name of
 	// an account.
 	PublicCredentials []string
 

@@ -93,11 +93,11 @@ func TestImportTranslatesOrReportsEveryField(t *testing.T) {
 func TestTagsOfTheClassAreOnNewInstances(t *testing.T) {
 	s := newSim(t)
 	req := createRequest("a")
-	req.Class.Spec = []byte(withTags(`{"team":"red","floor":"2"}`))
+	req.Class.Spec = []byte(withTags(`{"team":"red","rack":"2"}`))
 	in, err := s.driver.Create(t.Context(), req)
 	must(t, err)
 	// What Machinist asks for is stronger.
-	if tags := s.raw(in.ProviderID).Tags; tags["floor"] != "2" || tags["team"] != "blue" || tags[provider.TagCluster] != cluster {
+	if tags := s.raw(in.ProviderID).Tags; tags["rack"] != "2" || tags["team"] != "blue" || tags[provider.TagCluster] != cluster {
 		t.Errorf("tags %v", tags)
 	}
 }

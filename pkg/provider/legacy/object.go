@@ -1,5 +1,5 @@
 // Package legacy reads the descriptions of old systems for provider.Importer. An Object remembers which of its fields
-// were read, so that all others are reported and none is left out silently:
+// were read, so that all others are reported:
 //
 //	old, err := legacy.Parse(req.Legacy.Spec)
 //	spec.Region = old.Required("region")
@@ -282,7 +282,7 @@ func unwrapped(value any) any {
 	return value
 }
 
-// reported tells whether something about the path was found already.
+// reported is true where something about the path was found already.
 func reported(findings []provider.Finding, path string) bool {
 	return slices.ContainsFunc(findings, func(f provider.Finding) bool { return f.Path == path })
 }

@@ -75,7 +75,7 @@ func newTranslation(old provider.Legacy, known []byte) (*translation, error) {
 	t := &translation{source: old.Source, old: object, spec: machine.Spec{APIVersion: machine.APIVersion,
 		Kind: machine.Kind}}
 	if len(known) > 0 && json.Unmarshal(known, &t.facts) != nil {
-		return nil, provider.Errorf(provider.InvalidArgument, "the facts are not those that Locate has told")
+		return nil, provider.Errorf(provider.InvalidArgument, "the facts are not those that Locate returns")
 	}
 	t.readCredentials(old.Credentials)
 	return t, nil

@@ -49,7 +49,7 @@ func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error
 }
 
 // releaseParts takes the collector's tags off the interfaces and disks of a machine, volumes of pods excepted: those
-// are none of the old system's. Azure has no condition for a change of their tags, so it follows the look at once.
+// are none of the old system's. Azure has no condition for a change of their tags, so it follows the read at once.
 func (c *clients) releaseParts(ctx context.Context, vm *armcompute.VirtualMachine) error {
 	for _, id := range interfacesOf(vm) {
 		n, err := c.interfaces.Get(ctx, id.ResourceGroupName, id.Name, nil)

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/simcloud/driver"
 )
 
@@ -152,6 +154,52 @@ func TestATakenOverInstanceIsReleasedAndDisownedAndKeepsAllElse(t *testing.T) {
 	wantCode(t, s.driver.Release(t.Context(), release), provider.NotFound)
 	disown.ProviderID = "sim://sim-1/sim-1a/i-0"
 	must(t, s.driver.Disown(t.Context(), disown))
+}
+
+// meanwhile is a transport that does something before the second change of tags goes out: the first one only reads.
+type meanwhile struct {
+	changes int
+	do      func()
+}
+
+func (m *meanwhile) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut {
+		if m.changes++; m.changes == 2 {
+			m.do()
+		}
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Between the check and the change an instance can become another's.
+func TestAnInstanceThatBecomesAnothersMeanwhileIsNeitherReleasedNorDisowned(t *testing.T) {
+	for name, change := range map[string]func(d provider.Importer, id string) error{
+		"Release": func(d provider.Importer, id string) error {
+			return d.Release(t.Context(), provider.ReleaseRequest{Machine: machine("a"), Class: class(), ClusterID: cluster,
+				ProviderID: id})
+		},
+		"Disown": func(d provider.Importer, id string) error {
+			return d.Disown(t.Context(), provider.DisownRequest{Machine: machine("a"), Class: class(), ClusterID: cluster,
+				ProviderID: id})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t)
+			in := s.others(map[string]string{driver.LegacyTagRole: "node", provider.TagCluster: cluster,
+				provider.TagMachineUID: "uid-of-a"})
+			others := map[string]string{provider.TagCluster: "another", provider.TagMachineUID: "another"}
+			between := &meanwhile{do: func() {
+				_, err := s.client.UpdateTags(t.Context(), in.ID, simcloud.UpdateTagsRequest{Set: others})
+				must(t, err)
+			}}
+			d := newDriver(t, driver.Options{Endpoints: []string{s.url}, HTTPClient: &http.Client{Transport: between}})
+			wantCode(t, change(d, in.ProviderID), provider.Aborted)
+			wantCode(t, change(d, in.ProviderID), provider.FailedPrecondition)
+			if tags := s.raw(in.ProviderID).Tags; tags[driver.LegacyTagRole] != "node" || tags[provider.TagCluster] != "another" {
+				t.Errorf("tags %v", tags)
+			}
+		})
+	}
 }
 
 func FuzzImport(f *testing.F) {

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Tags that an old system's controller puts on its instances at the simulated cloud. By LegacyTagRole it would find, and
-// delete, those without a Machine of its own.
+// Tags that an old system's controller puts on its instances at the simulated cloud. By LegacyTagRole it would find,
+// and delete, those without a Machine of its own.
 const (
 	LegacyTagMachine    = "legacy-machine"
 	LegacyTagMachineUID = "legacy-machine-uid"

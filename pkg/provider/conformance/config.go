@@ -31,8 +31,8 @@ type Config struct {
 	MalformedCredentials []provider.Credentials
 	// RejectedCredentials are well-formed, and the cloud does not accept them.
 	RejectedCredentials provider.Credentials
-	// PublicCredentials are the keys of the credentials, those of Legacies too, whose values are no secrets and may be shown, such as the name of
-	// an account.
+	// PublicCredentials are the keys of the credentials, those of Legacies too, whose values are no secrets and may be
+	// shown, such as the name of an account.
 	PublicCredentials []string
 
 	// Version is the kubelet version to ask for. Default: none.

@@ -231,8 +231,8 @@ func (o *Object) Report(level provider.FindingLevel, code, name, message string)
 	*o.all = append(*o.all, provider.Finding{Level: level, Code: code, Path: o.Path(name), Message: message})
 }
 
-// Add adds a finding whose path is not that of a field to be read, such as one of a key in a map. No field counts as read
-// by it.
+// Add adds a finding whose path is not that of a field to be read, such as one of a key in a map. No field counts as
+// read by it.
 func (o *Object) Add(f provider.Finding) { *o.all = append(*o.all, f) }
 
 // Findings returns all that were reported in the description, and a Loss for each field that was not read, sorted by

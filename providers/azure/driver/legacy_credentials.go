@@ -17,8 +17,8 @@ func oldKeys(key string) []string {
 }
 
 // readCredentials takes them from the old system's Secret, and from the description where that has them: those of
-// machine.k8s.io do. A Secret with the token of a workload identity has no secret of its own: what lets a process use its
-// identity are flags.
+// machine.k8s.io do. A Secret with the token of a workload identity has no secret of its own: flags let a process use
+// its identity.
 func (t *translation) readCredentials(secret provider.Credentials) {
 	t.credentials = map[string][]byte{}
 	inSpec := t.source != provider.SourceGardener && t.source != provider.SourceOpenShift

@@ -40,8 +40,8 @@ type facts struct {
 // maxFactsBytes is the contract's.
 const maxFactsBytes = 8 << 10
 
-// Locate implements provider.Importer. It goes through the resource group of the description: machines have the names of
-// old Machines. Those of another cluster in the same group are left out where tags tell.
+// Locate implements provider.Importer. It goes through the resource group of the description: machines have the names
+// of old Machines. Those of another cluster in the same group are left out where tags tell.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	t, err := newTranslation(req.Legacy, nil)
 	if err != nil {

@@ -57,8 +57,9 @@ func TestImportMakesTheClassesOfTheGoldens(t *testing.T) {
 				if err != nil || !bytes.Equal(want, shown.Bytes()) {
 					t.Errorf("%s (%v) has another answer than:\n%s", path, err, shown.Bytes())
 				}
-				blocked := slices.ContainsFunc(imported.Findings, func(f provider.Finding) bool { return f.Level == provider.FindingBlocker })
-				if blocked {
+				if slices.ContainsFunc(imported.Findings, func(f provider.Finding) bool {
+					return f.Level == provider.FindingBlocker
+				}) {
 					return
 				}
 				class := provider.Class{Spec: imported.Spec, Credentials: provider.NewCredentials(imported.Credentials)}

@@ -94,7 +94,7 @@ func (c *Client) UpdateInstance(ctx context.Context, id string, req UpdateInstan
 }
 
 // UpdateTags merges and removes tags. A terminated instance gives
-// CodeConflict.
+// CodeConflict, and so does one that does not meet the request's condition.
 func (c *Client) UpdateTags(ctx context.Context, id string, req UpdateTagsRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{

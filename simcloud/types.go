@@ -144,6 +144,9 @@ type UpdateInstanceRequest struct {
 type UpdateTagsRequest struct {
 	Set    map[string]string `json:"set,omitempty"`
 	Remove []string          `json:"remove,omitempty"`
+	// If guards the change: where a tag of it is missing or has another value,
+	// nothing changes and the answer is CodeConflict. Default: no condition.
+	If map[string]string `json:"if,omitempty"`
 }
 
 // ListInstancesOptions narrows a list. All conditions given must hold.

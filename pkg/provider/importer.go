@@ -13,7 +13,7 @@ import (
 type Importer interface {
 	// Locate returns the instances that the old system has made with one description and account. It lists by what the
 	// old system left at the cloud: tags, names, or both. It returns those of other clusters of the same old system as
-	// well where nothing at the cloud tells them apart; the caller takes only those that an old Machine names.
+	// well where nothing at the cloud distinguishes them; the caller takes only those that an old Machine names.
 	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
 
 	// Import translates a description of the old system into a providerSpec that Validate accepts, with all that the
@@ -24,7 +24,8 @@ type Importer interface {
 
 	// Release removes, from an instance of the Machine's and from its parts, the tags by which the old system would
 	// collect it. All other tags stay. It fails with FailedPrecondition when the instance does not carry the tags of
-	// the cluster and the Machine, and succeeds when there is nothing to remove.
+	// the cluster and the Machine, with NotFound when there is no such instance, and succeeds when there is nothing to
+	// remove.
 	Release(ctx context.Context, req ReleaseRequest) error
 
 	// Disown removes Machinist's tags, and nothing else, from an instance that carries exactly those of the cluster and
@@ -45,6 +46,11 @@ const (
 	// SourceOpenShift has Machines, MachineSets and MachineHealthChecks.
 	SourceOpenShift = "machine.openshift.io"
 )
+
+// Sources are all of them.
+func Sources() []string {
+	return []string{SourceMachineK8s, SourceMachinesK8s, SourceClusterK8s, SourceGardener, SourceOpenShift}
+}
 
 // Legacy is the description of instances in an old system.
 type Legacy struct {
@@ -101,12 +107,24 @@ type Imported struct {
 type FindingLevel string
 
 const (
-	// FindingBlocker: the migration cannot begin.
+	// FindingBlocker: the migration cannot begin. Imported.Spec then has all that could be translated.
 	FindingBlocker FindingLevel = "Blocker"
 	// FindingLoss: something of the old system does not come over. A person has to accept it.
 	FindingLoss FindingLevel = "Loss"
 	// FindingNote: something is different afterwards; nobody has to decide.
 	FindingNote FindingLevel = "Note"
+)
+
+// Codes that all drivers use. Others are the driver's own.
+const (
+	// FindingUnknownField: a Loss, the driver does not know the field.
+	FindingUnknownField = "UnknownField"
+	// FindingRequiredField: a Blocker, the description lacks what providerSpec needs. It is settled when an override of
+	// the converted class gives it, so that Validate accepts the result.
+	FindingRequiredField = "RequiredField"
+	// FindingInvalidField: a Blocker, the value is of a type or form that the driver cannot translate. It is settled as
+	// FindingRequiredField is.
+	FindingInvalidField = "InvalidField"
 )
 
 // Finding is what a person has to know about the translation of a field.

@@ -171,6 +171,11 @@ func (c *Cloud) UpdateTags(accountName, id string, req simcloud.UpdateTagsReques
 		if !next.live() {
 			return fail(simcloud.CodeConflict, "instance %s is terminated", id)
 		}
+		for key, want := range req.If {
+			if got, tagged := next.Instance.Tags[key]; !tagged || got != want {
+				return fail(simcloud.CodeConflict, "if: tag %q of instance %s is not %q", key, id, want)
+			}
+		}
 		tags := maps.Clone(next.Instance.Tags)
 		if tags == nil {
 			tags = map[string]string{}

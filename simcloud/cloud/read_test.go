@@ -224,6 +224,16 @@ func TestTags(t *testing.T) {
 	wantCode(t, err, simcloud.CodeInvalidParameter, "x")
 	_, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"a=": "1"}})
 	wantCode(t, err, simcloud.CodeInvalidParameter, "a=")
+	for name, condition := range map[string]map[string]string{
+		"another value": {"keep": "1", "change": "1"}, "no such tag": {"drop": "1"}, "empty, and missing": {"drop": ""},
+	} {
+		_, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"keep": name}, If: condition})
+		wantCode(t, err, simcloud.CodeConflict, "if: tag")
+	}
+	if got, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Remove: []string{"absent"},
+		If: map[string]string{"keep": "1", "new": ""}}); err != nil || fmt.Sprint(got.Tags) != "map[change:2 keep:1 new:]" {
+		t.Errorf("a condition that holds: %v %v", got, err)
+	}
 	if fmt.Sprint(inst.Tags) != "map[change:1 drop:1 keep:1]" {
 		t.Errorf("an answer given before changed to %v", inst.Tags)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/conformance"
 	"machinist.dev/machinist/simcloud"
@@ -55,8 +57,11 @@ func TestTheDriverConforms(t *testing.T) {
 				Timeout:             time.Minute,
 				Full:                true,
 				// An address goes with its instance at the latest, and by unassigned hand before.
-				Never: []conformance.FaultKind{conformance.PartsGoneFirst},
-				Cloud: conformance.Cloud{Resources: s.resources, Launch: s.launch, LaunchNamed: s.launchNamed, Inject: s.inject},
+				Never:         []conformance.FaultKind{conformance.PartsGoneFirst},
+				Legacies:      simLegacies(),
+				CollectorTags: []string{driver.LegacyTagRole},
+				Cloud: conformance.Cloud{Resources: s.resources, Launch: s.launch, LaunchNamed: s.launchNamed, Inject: s.inject,
+					LaunchLegacy: s.launchLegacy, Tags: s.tagsOf},
 			})
 		})
 	}
@@ -149,6 +154,44 @@ func (s *sim) launchNamed(ctx context.Context, gone provider.Instance, tags map[
 			}
 		}
 	}, nil
+}
+
+// simLegacies have the account's token in the description where the old system has it there.
+func simLegacies() (all []provider.Legacy) {
+	for _, source := range provider.Sources() {
+		old := legacyOf(source, oldSpec)
+		if source == provider.SourceOpenShift {
+			old = legacyOf(source, `{"apiVersion":"v1","kind":"Old",`+oldSpec[1:])
+		}
+		if source == provider.SourceMachineK8s {
+			old = legacyOf(source, `{"credentials":{"token":"`+token+`"},`+oldSpec[1:])
+			old.Credentials = provider.Credentials{}
+		}
+		all = append(all, old)
+	}
+	return all
+}
+
+func (s *sim) launchLegacy(ctx context.Context, old provider.Legacy, name string, uid types.UID) (string,
+	func(context.Context) error, error) {
+	tags := map[string]string{driver.LegacyTagMachine: name, driver.LegacyTagMachineUID: string(uid), "team": "blue"}
+	if old.Source == provider.SourceGardener {
+		tags[driver.LegacyTagRole] = "node"
+	}
+	return s.launch(ctx, tags)
+}
+
+func (s *sim) tagsOf(ctx context.Context, providerID string) (map[string]string, error) {
+	dump, err := s.admin.Dump(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range dump.Records {
+		if strings.EqualFold(r.ProviderID, providerID) {
+			return r.Tags, nil
+		}
+	}
+	return nil, fmt.Errorf("no instance %s", providerID)
 }
 
 func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,11 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 			return nil, err
 		}
 	}
-	tags := own.complete(req.Tags)
+	tags := maps.Clone(spec.Tags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	maps.Copy(tags, own.complete(req.Tags))
 	if req.Version != "" {
 		tags[tagVersion] = req.Version
 	}

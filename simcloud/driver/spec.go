@@ -3,13 +3,17 @@ package driver
 import (
 	stdjson "encoding/json"
 	"errors"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"sigs.k8s.io/json"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
 )
 
 // What a providerSpec says that it is.
@@ -31,7 +35,16 @@ type Spec struct {
 	Zone string `json:"zone,omitempty"`
 	// Endpoint chooses among the endpoints that the provider process may use. Default: the first of them.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Tags are on instances beside Machinist's own, from their creation; those of an existing one stay as they are. Keys
+	// that begin with "machinist-" are refused. Default: none.
+	Tags map[string]string `json:"tags,omitempty"`
 }
+
+// ownTags is how the keys of all tags begin that this driver sets itself.
+const ownTags = "machinist-"
+
+// maxTags leaves room for those of the driver.
+const maxTags = simcloud.MaxTags - 10
 
 // maxSpecBytes is far above any providerSpec that means something.
 const maxSpecBytes = 64 << 10
@@ -61,11 +74,19 @@ func (d *Driver) parse(raw []byte) (Spec, error) {
 	case spec.Kind != Kind:
 		return spec, provider.InvalidField("kind", "must be %q, not %.64q", Kind, spec.Kind)
 	case isWrongType:
-		return spec, provider.InvalidField(wrongType.Field, "must be a string, not of JSON type %s",
-			jsonType(wrongType.Value))
+		return spec, provider.InvalidField(shorten(wrongType.Field), "must be %s, not of JSON type %s",
+			typeOf(wrongType.Field), jsonType(wrongType.Value))
 	case len(strict) > 0:
 		return spec, strictError(strict[0])
 	}
+	spec.Endpoint = strings.TrimRight(spec.Endpoint, "/")
+	return spec, d.check(spec)
+}
+
+const isRequired = "is required"
+
+// check says at which path a value cannot be right.
+func (d *Driver) check(spec Spec) error {
 	for _, field := range []struct {
 		path, value string
 		optional    bool
@@ -77,20 +98,32 @@ func (d *Driver) parse(raw []byte) (Spec, error) {
 	} {
 		switch {
 		case field.value == "" && !field.optional:
-			return spec, provider.InvalidField(field.path, "is required")
+			return provider.InvalidField(field.path, isRequired)
 		case field.value != "" && !name.MatchString(field.value):
-			return spec, provider.InvalidField(field.path,
+			return provider.InvalidField(field.path,
 				"%.64q must be lower case letters, digits and '-', at most 63 characters", field.value)
 		}
 	}
-	if spec.Endpoint != "" {
-		spec.Endpoint = strings.TrimRight(spec.Endpoint, "/")
-		if !slices.Contains(d.endpoints, spec.Endpoint) {
-			return spec, provider.InvalidField("endpoint", "%.128q is not one of those that this provider may use",
-				spec.Endpoint)
+	if len(spec.Tags) > maxTags {
+		return provider.InvalidField("tags", "are %d, more than %d", len(spec.Tags), maxTags)
+	}
+	for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
+		path := shorten("tags." + key)
+		switch value := spec.Tags[key]; {
+		case key == "" || len(key) > simcloud.MaxTagKeyLength || strings.Contains(key, "=") || !printable(key):
+			return provider.InvalidField(path, "the key must be 1 to %d bytes of printable text without '='",
+				simcloud.MaxTagKeyLength)
+		case strings.HasPrefix(key, ownTags):
+			return provider.InvalidField(path, "keys that begin with %q are the driver's own", ownTags)
+		case len(value) > simcloud.MaxTagValueLength || !printable(value):
+			return provider.InvalidField(path, "the value must be at most %d bytes of printable text",
+				simcloud.MaxTagValueLength)
 		}
 	}
-	return spec, nil
+	if spec.Endpoint != "" && !slices.Contains(d.endpoints, spec.Endpoint) {
+		return provider.InvalidField("endpoint", "%.128q is not one of those that this provider may use", spec.Endpoint)
+	}
+	return nil
 }
 
 // strictError names the field that is unknown or there twice.
@@ -104,6 +137,18 @@ func strictError(err error) error {
 		path = shorten(field.FieldPath())
 	}
 	return provider.InvalidField(path, "%s", what)
+}
+
+// typeOf is what a field must be.
+func typeOf(field string) string {
+	if field == "tags" {
+		return "an object of strings"
+	}
+	return "a string"
+}
+
+func printable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 // jsonType drops what the decoder adds of the value: "number -5" is a number.

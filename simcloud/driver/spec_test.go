@@ -45,6 +45,10 @@ func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
 		"long name":              {string(spec("image", long)), "image"},
 		"another endpoint":       {string(spec("endpoint", "http://169.254.169.254")), "endpoint"},
 		"endpoint and more":      {string(spec("endpoint", s.url+"@evil")), "endpoint"},
+		"our own tag":            {withTags(`{"machinist-cluster":"other"}`), "tags.machinist-cluster"},
+		"line break in a tag":    {withTags(`{"team":"a\nb"}`), "tags.team"},
+		"equal sign in a tag":    {withTags(`{"a=b":"c"}`), "tags.a=b"},
+		"text for tags":          {withTags(`"blue"`), "tags"},
 		"file for an endpoint":   {string(spec("endpoint", "file:///etc/passwd")), "endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,10 +76,16 @@ func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
 	}
 }
 
+// withTags is a good providerSpec with tags, as JSON.
+func withTags(tags string) string {
+	return strings.Replace(string(spec()), `{`, `{"tags":`+tags+`,`, 1)
+}
+
 func TestGoodProviderSpecsAreAccepted(t *testing.T) {
 	s := newSim(t)
 	for name, raw := range map[string][]byte{
 		"all fields": spec("endpoint", s.url), "trailing slash": spec("endpoint", s.url+"/"), "no zone": spec("zone", ""),
+		"tags":        []byte(withTags(`{"team":"blue","empty":""}`)),
 		"white space": []byte(" \n" + string(spec()) + "\n"),
 	} {
 		if err := s.driver.Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: raw}}); err != nil {

@@ -440,6 +440,20 @@ func (c *fakeCloud) hooks() Cloud {
 			func(context.Context) error, error) {
 			return c.launch(ctx, gone.NodeName, tags)
 		},
+		LaunchLegacy: c.launchLegacy,
+		Tags: func(_ context.Context, providerID string) (map[string]string, error) {
+			id, err := idOf(providerID)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			out := map[string]string{}
+			if s := c.find(id); s != nil {
+				maps.Copy(out, s.tags)
+			}
+			for key, value := range c.parts["disk/"+id] {
+				out["disk/"+key] = value
+			}
+			return out, err
+		},
 		Announce: func(_ context.Context, providerID string, at time.Time) (func(context.Context) error, error) {
 			id, err := idOf(providerID)
 			c.mu.Lock()

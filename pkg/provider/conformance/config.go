@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -29,8 +31,8 @@ type Config struct {
 	MalformedCredentials []provider.Credentials
 	// RejectedCredentials are well-formed, and the cloud does not accept them.
 	RejectedCredentials provider.Credentials
-	// PublicCredentials are the keys of the credentials whose values are no secrets and may be shown, such as the name of
-	// an account.
+	// PublicCredentials are the keys of the credentials, those of Legacies too, whose values are no secrets and may be
+	// shown, such as the name of an account.
 	PublicCredentials []string
 
 	// Version is the kubelet version to ask for. Default: none.
@@ -47,6 +49,12 @@ type Config struct {
 	// Never are the kinds of faults that this cloud cannot have, such as OtherCase where ids are numbers. Their cases are
 	// skipped, with Full too.
 	Never []FaultKind
+	// Legacies are descriptions in old systems, one for each system that fleets come from, of instances that the account
+	// of Class has where List of Class looks. They have nothing that cannot be translated. Used where the driver
+	// implements provider.Importer.
+	Legacies []provider.Legacy
+	// CollectorTags are the tags by which the systems of Legacies would collect instances, as Cloud.Tags names them.
+	CollectorTags []string
 	// Cloud reaches the cloud past the driver.
 	Cloud Cloud
 }
@@ -74,6 +82,13 @@ type Cloud struct {
 	// instance that the driver made and that is gone.
 	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
+	// LaunchLegacy makes an instance as the old system of one of Config.Legacies makes it for its Machine of this name and
+	// UID, with all that it leaves at the cloud. All else is as of Launch.
+	LaunchLegacy func(ctx context.Context, old provider.Legacy, machine string, uid types.UID) (providerID string,
+		remove func(context.Context) error, err error)
+	// Tags are those of an instance and of its parts, whatever their origin, and what else Adopt changes, by part and
+	// name, such as "disk/team". It must not lag behind.
+	Tags func(ctx context.Context, providerID string) (map[string]string, error)
 	// Announce makes the cloud announce that it removes an instance at a time, until withdraw is called. Used where the
 	// driver implements provider.Interrupter.
 	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)

@@ -31,6 +31,8 @@ func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 		RejectedCredentials: credentials("token-of-nobody"),
 		Timeout:             time.Minute,
 		Full:                true,
+		Legacies:            fakeLegacies(c.account),
+		CollectorTags:       []string{oldCollector, "disk/" + oldCollector},
 		Cloud:               c.hooks(),
 	}
 }
@@ -108,6 +110,7 @@ func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
 	c := newFakeCloud()
 	config := configOf(c, func() provider.Driver { return struct{ provider.Driver }{newCorrect(c)} })
 	config.Cloud, config.RejectedCredentials, config.MalformedCredentials, config.OtherSpec = Cloud{}, provider.Credentials{}, nil, nil
+	config.Legacies = nil
 	for _, tc := range cases() {
 		config.Full = false
 		lenient := record(t, config, tc.name)
@@ -116,7 +119,7 @@ func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
 		}
 		config.Full = true
 		full := record(t, config, tc.name)
-		optional := slices.Contains([]need{needsAdopter, needsScoper, needsInterrupter},
+		optional := slices.Contains([]need{needsAdopter, needsScoper, needsInterrupter, needsImporter},
 			slices.Concat(tc.needs, []need{""})[0])
 		if want := len(tc.needs) > 0 && !optional; full.failed != want {
 			t.Errorf("%s, which needs %v, with Full: failures %v", tc.name, tc.needs, full.failures)

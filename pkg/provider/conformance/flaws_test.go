@@ -27,6 +27,10 @@ type broken struct {
 	adopt    func(context.Context, provider.AdoptRequest) (*provider.Instance, error)
 	scope    func(provider.Class) (string, error)
 	ending   func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error)
+	locate   func(context.Context, provider.LocateRequest) ([]provider.Located, error)
+	imports  func(context.Context, provider.ImportRequest) (provider.Imported, error)
+	release  func(context.Context, provider.ReleaseRequest) error
+	disown   func(context.Context, provider.DisownRequest) error
 }
 
 func (b *broken) Name() string { return b.name }
@@ -81,7 +85,24 @@ func whole(c *fakeCloud) *broken {
 		validate: d.Validate, capacity: d.Capacity, create: d.Create, get: d.Get, list: d.List, delete: d.Delete,
 		update: d.Update, adopt: d.Adopt,
 		scope: d.ListScope, ending: d.Interruptions,
+		locate: d.Locate, imports: d.Import, release: d.Release, disown: d.Disown,
 	}
+}
+
+func (b *broken) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+	return b.locate(ctx, req)
+}
+
+func (b *broken) Import(ctx context.Context, req provider.ImportRequest) (provider.Imported, error) {
+	return b.imports(ctx, req)
+}
+
+func (b *broken) Release(ctx context.Context, req provider.ReleaseRequest) error {
+	return b.release(ctx, req)
+}
+
+func (b *broken) Disown(ctx context.Context, req provider.DisownRequest) error {
+	return b.disown(ctx, req)
 }
 
 // flaw is a way in which a driver breaks the contract.
@@ -138,7 +159,7 @@ func meeting() func() {
 // flaws are all. Every case has at least one.
 func flaws() []flaw {
 	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
-		lateFlaws(), answerFlaws(), partFlaws(), optionalFlaws())
+		lateFlaws(), answerFlaws(), partFlaws(), optionalFlaws(), importFlaws())
 }
 
 func TestEveryCaseFindsItsFlaw(t *testing.T) {

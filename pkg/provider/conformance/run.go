@@ -55,18 +55,22 @@ type testCase struct {
 type need string
 
 const (
-	needsResources need = "Cloud.Resources"
-	needsLaunch    need = "Cloud.Launch"
-	needsMalformed need = "MalformedCredentials"
-	needsRejected  need = "RejectedCredentials"
-	needsOtherSpec need = "OtherSpec"
-	needsNamed     need = "Cloud.LaunchNamed"
-	needsAnnounce  need = "Cloud.Announce"
+	needsResources    need = "Cloud.Resources"
+	needsLaunch       need = "Cloud.Launch"
+	needsMalformed    need = "MalformedCredentials"
+	needsRejected     need = "RejectedCredentials"
+	needsOtherSpec    need = "OtherSpec"
+	needsNamed        need = "Cloud.LaunchNamed"
+	needsAnnounce     need = "Cloud.Announce"
+	needsLegacies     need = "Legacies"
+	needsLaunchLegacy need = "Cloud.LaunchLegacy"
+	needsTags         need = "Cloud.Tags"
 
 	// A driver may do without these.
 	needsAdopter     need = "provider.Adopter"
 	needsScoper      need = "provider.Scoper"
 	needsInterrupter need = "provider.Interrupter"
+	needsImporter    need = "provider.Importer"
 )
 
 // implementedBy reports whether the need is for an optional interface, and whether the driver implements it.
@@ -78,6 +82,8 @@ func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
 		_, implemented = d.(provider.Scoper)
 	case needsInterrupter:
 		_, implemented = d.(provider.Interrupter)
+	case needsImporter:
+		_, implemented = d.(provider.Importer)
 	default:
 		return false, false
 	}
@@ -90,6 +96,7 @@ func injecting(kind FaultKind) need { return need("Cloud.Inject: " + string(kind
 // cases are all, in the order in which they run.
 func cases() []testCase {
 	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
+		importCases(),
 		conductCases(), faultCases(), cutCases(), lateCases(), answerCases(),
 		partCases(), optionalCases(), lastCases())
 }
@@ -154,6 +161,12 @@ func (t *trial) require(n need) {
 		missing = t.Cloud.LaunchNamed == nil
 	case needsAnnounce:
 		missing = t.Cloud.Announce == nil
+	case needsLegacies:
+		missing = len(t.Legacies) == 0
+	case needsLaunchLegacy:
+		missing = t.Cloud.LaunchLegacy == nil
+	case needsTags:
+		missing = t.Cloud.Tags == nil
 	default:
 		missing = t.Cloud.Inject == nil
 	}

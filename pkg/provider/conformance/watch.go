@@ -100,6 +100,53 @@ func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsR
 	})
 }
 
+// Locate, like the three after it, must only be called where the driver implements it.
+func (w *watched) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+	return watch(ctx, w, "Locate", legacyClass(req.Legacy), func(operation string, all []provider.Located) error {
+		for i := range all {
+			_ = w.whole(operation, &all[i].Instance) // It is there.
+			w.hush(operation+"'s facts", string(all[i].Facts), legacyClass(req.Legacy))
+		}
+		return nil
+	}, func(ctx context.Context) ([]provider.Located, error) {
+		return w.driver.(provider.Importer).Locate(ctx, req)
+	})
+}
+
+// Import returns the credentials beside the rest, which holds none.
+func (w *watched) Import(ctx context.Context, req provider.ImportRequest) (out provider.Imported, err error) {
+	secret, err := watch(ctx, w, "Import", legacyClass(req.Legacy), nil, func(ctx context.Context) (provider.Imported,
+		error) {
+		var err error
+		out, err = w.driver.(provider.Importer).Import(ctx, req)
+		public := out
+		public.Credentials = nil
+		w.hush("Import's providerSpec", string(out.Spec), legacyClass(req.Legacy))
+		return public, err
+	})
+	secret.Credentials = out.Credentials
+	return secret, err
+}
+
+func (w *watched) Release(ctx context.Context, req provider.ReleaseRequest) error {
+	_, err := watch(ctx, w, "Release", req.Class, nil, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, w.driver.(provider.Importer).Release(ctx, req)
+	})
+	return err
+}
+
+func (w *watched) Disown(ctx context.Context, req provider.DisownRequest) error {
+	_, err := watch(ctx, w, "Disown", req.Class, nil, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, w.driver.(provider.Importer).Disown(ctx, req)
+	})
+	return err
+}
+
+// legacyClass has what must not be shown of an old description. Its Spec may hold secrets too, with much that is none.
+func legacyClass(old provider.Legacy) provider.Class {
+	return provider.Class{Credentials: old.Credentials}
+}
+
 // watch makes a call and checks its outcome. It may run in many goroutines, so it never ends the case.
 func watch[T any](ctx context.Context, w *watched, operation string, class provider.Class, check func(string, T) error,
 	do func(context.Context) (T, error)) (out T, err error) {

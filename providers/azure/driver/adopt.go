@@ -18,8 +18,8 @@ const tagAdoptable = "machinist-adoptable"
 
 // Adopt implements provider.Adopter. A virtual machine is adopted if it is in the resource group of the class or has
 // the tag machinist-adoptable: the credentials may reach all of a subscription, and who may create a Machine must not
-// be able to delete whatever is in it. Only tags change: what becomes of an adopted machine's disks, interfaces and
-// addresses when it is deleted is up to the delete options that it was made with.
+// be able to delete whatever is in it. Beside tags, the delete options of disks and interfaces change, so that they go
+// with the machine; a tag keeps which did, for Disown.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -83,13 +83,18 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 	if tags == nil {
 		tags = map[string]*string{}
 	}
+	parts := withParts(vm.Properties)
+	if parts != nil && tags[tagDetached] == nil {
+		if written := detachedIn(vm.Properties); written != "" {
+			tags[tagDetached] = ref(written) // Disown puts them back.
+		}
+	}
 	changed := false
 	for key, text := range wanted {
 		if tags[key] == nil || replaces && slices.Contains(identity, key) {
 			tags[key], changed = ref(text), true
 		}
 	}
-	parts := withParts(vm.Properties)
 	if changed || parts != nil {
 		// What changed between the check and this must not be lost, nor another's tags be put over.
 		if _, err := c.vms.BeginUpdate(ctx, at.group, at.name,

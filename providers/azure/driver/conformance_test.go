@@ -56,13 +56,18 @@ func TestTheDriverConforms(t *testing.T) {
 					credentials("clientCertificate", "-----BEGIN NOTHING-----"), credentials("password", "what is this"),
 				},
 				RejectedCredentials: credentials("clientSecret", "not~the~secret"),
-				PublicCredentials:   []string{"tenantID", "subscriptionID", "clientID"},
-				Version:             "v1.36.3",
-				Timeout:             time.Minute,
-				Full:                true,
+				PublicCredentials: []string{"tenantID", "subscriptionID", "clientID", "azureTenantId", "azure_tenant_id",
+					"azure_subscription_id", "azure_client_id", "azure_region", "userData"},
+				Version:       "v1.36.3",
+				Timeout:       time.Minute,
+				Full:          true,
+				Legacies:      legacies(),
+				CollectorTags: collectorTags(),
 				Cloud: conformance.Cloud{
-					Resources: func(context.Context) ([]string, error) { return c.Resources(), nil },
-					Launch:    c.launch,
+					LaunchLegacy: c.launchLegacy,
+					Tags:         c.tagsAndOptions,
+					Resources:    func(context.Context) ([]string, error) { return c.Resources(), nil },
+					Launch:       c.launch,
 					LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string,
 						func(context.Context) error, error) {
 						return c.launchNamed(ctx, path.Base(gone.ProviderID), tags)
@@ -223,6 +228,15 @@ func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags m
 
 // call sends a request as somebody without the SDK does.
 func (c *cloud) call(ctx context.Context, method, path string, body any) error {
+	return c.answered(ctx, method, path, body, nil)
+}
+
+// read is call for what is only read, into out.
+func (c *cloud) read(ctx context.Context, path string, out any) error {
+	return c.answered(ctx, http.MethodGet, path, nil, out)
+}
+
+func (c *cloud) answered(ctx context.Context, method, path string, body, out any) error {
 	client := &http.Client{Transport: c.transport}
 	form := "grant_type=client_credentials&client_id=" + application + "&client_secret=" + secret + "&scope=x/.default"
 	response, err := client.Post(c.url+"/"+tenant+"/oauth2/v2.0/token", "application/x-www-form-urlencoded",
@@ -256,5 +270,8 @@ func (c *cloud) call(ctx context.Context, method, path string, body any) error {
 		text, _ := io.ReadAll(response.Body)
 		return fmt.Errorf("%s %s: %s %s", method, path, response.Status, text)
 	}
-	return nil
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(out)
 }

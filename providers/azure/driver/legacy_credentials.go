@@ -1,0 +1,48 @@
+package driver
+
+import (
+	"bytes"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// oldKeys are the names that old systems give to ours, the newest first.
+func oldKeys(key string) []string {
+	return map[string][]string{
+		keyTenant:       {"tenantID", "azureTenantId", "azure_tenant_id"},
+		keySubscription: {"subscriptionID", "azureSubscriptionId", "azure_subscription_id"},
+		keyClient:       {"clientID", "azureClientId", "azure_client_id"},
+		keySecret:       {"clientSecret", "azureClientSecret", "azure_client_secret"},
+	}[key]
+}
+
+// readCredentials takes them from the old system's Secret, and from the description where that has them: those of
+// machine.k8s.io do. A Secret with the token of a workload identity has no secret of its own: flags let a process use
+// its identity.
+func (t *translation) readCredentials(secret provider.Credentials) {
+	t.credentials = map[string][]byte{}
+	inSpec := t.source != provider.SourceGardener && t.source != provider.SourceOpenShift
+	for _, key := range []string{keyTenant, keySubscription, keyClient, keySecret} {
+		if inSpec {
+			if text := t.old.String(key); text != "" {
+				t.credentials[key] = []byte(text)
+			}
+		}
+		for _, name := range oldKeys(key) {
+			value, _ := secret.Get(name)
+			if text := bytes.TrimSpace(value.Reveal()); len(t.credentials[key]) == 0 && len(text) > 0 {
+				t.credentials[key] = text
+			}
+		}
+		switch {
+		case len(t.credentials[key]) > 0:
+		case key == keySecret:
+			t.old.Add(provider.Finding{Level: provider.FindingNote, Code: "WorkloadIdentity", Path: "credentials." + key,
+				Message: "there is no secret of an application: the provider signs in with its own workload identity, which " +
+					"the flag --azure-workload-identity-for has to allow"})
+		default:
+			t.old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingRequiredField,
+				Path: "credentials." + key, Message: "the credentials of the old system do not have it"})
+		}
+	}
+}

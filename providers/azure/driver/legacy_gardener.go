@@ -1,0 +1,105 @@
+package driver
+
+import (
+	"strconv"
+	"strings"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/legacy"
+	"machinist.dev/machinist/providers/azure/machine"
+)
+
+// gardener translates the providerSpec of a MachineClass of machine.sapcloud.io.
+// https://github.com/gardener/machine-controller-manager-provider-azure
+func (t *translation) gardener() {
+	s, old := &t.spec, t.old
+	s.Location, s.ResourceGroup, s.Tags = old.Required("location"), old.Required("resourceGroup"), t.tags(old)
+	p := old.Object("properties")
+	s.VMSize = p.Object("hardwareProfile").Required("vmSize")
+	if zone := p.Int("zone"); zone != 0 {
+		s.Zone = strconv.FormatInt(zone, 10)
+	}
+	if id := p.String("identityID"); id != "" {
+		s.Identity.UserAssignedIDs = []string{id}
+	}
+	s.AvailabilitySetID = p.Object("availabilitySet").String("id")
+	s.ScaleSetID = p.Object("virtualMachineScaleSet").String("id")
+	if set := p.Object("machineSet"); p.Has("machineSet") {
+		switch id := set.String("id"); set.String("kind") {
+		case "availabilityset":
+			s.AvailabilitySetID = id
+		case "vmo":
+			s.ScaleSetID = id
+		default:
+			set.Report(provider.FindingBlocker, provider.FindingInvalidField, "kind", "is neither availabilityset nor vmo")
+		}
+	}
+	s.CapacityReservationGroupID = p.Object("capacityReservation").String("capacityReservationGroupID")
+	if diagnostics := p.Object("diagnosticsProfile"); diagnostics.Bool("enabled") {
+		s.BootDiagnostics = &machine.BootDiagnostics{StorageURI: diagnostics.String("storageURI")}
+	} else {
+		diagnostics.Known("storageURI")
+	}
+	if p.Has("securityProfile") {
+		p.Report(provider.FindingLoss, "SecurityProfile", "securityProfile", "new machines have no security profile")
+	}
+	t.gardenerStorage(p.Object("storageProfile"))
+	t.gardenerLogin(p.Object("osProfile"))
+	network, subnet := p.Object("networkProfile"), old.Object("subnetInfo")
+	network.Known("networkInterfaces") // It is not used.
+	group := subnet.String("vnetResourceGroup")
+	if group == "" {
+		group = s.ResourceGroup
+	}
+	// That system lets all interfaces forward.
+	s.NetworkInterfaces = []machine.NetworkInterface{{IPForwarding: true,
+		AcceleratedNetworking: network.Bool("acceleratedNetworking"),
+		SubnetID: t.id(group, "Microsoft.Network/virtualNetworks/subnets", subnet.Required("vnetName"),
+			subnet.Required("subnetName"))}}
+	if old.Has("cloudConfiguration") {
+		old.Report(provider.FindingNote, "Cloud", "cloudConfiguration", "the flag --azure-cloud says which Azure it is")
+	}
+}
+
+func (t *translation) gardenerStorage(storage *legacy.Object) {
+	image := storage.Object("imageReference")
+	t.spec.Image = machine.Image{GalleryImageID: image.String("id"),
+		CommunityGalleryImageID: image.String("communityGalleryImageID"),
+		SharedGalleryImageID:    image.String("sharedGalleryImageID")}
+	image.Known("skipMarketplaceAgreement")
+	if urn := image.String("urn"); urn != "" {
+		parts := strings.Split(urn, ":")
+		if len(parts) != 4 {
+			image.Report(provider.FindingBlocker, provider.FindingInvalidField, "urn", "is not publisher:offer:sku:version")
+		} else {
+			t.spec.Image.Marketplace = &machine.MarketplaceImage{Publisher: parts[0], Offer: parts[1], SKU: parts[2],
+				Version: parts[3]}
+		}
+	}
+	disk := storage.Object("osDisk")
+	disk.Known("name", "createOption") // Ours have names of their own, and are made from the image.
+	t.spec.OSDisk = machine.OSDisk{SizeGiB: int32Of(disk, "diskSizeGB"), Caching: disk.String("caching"),
+		StorageAccountType: disk.Object("managedDisk").String("storageAccountType")}
+	if managed := disk.Object("managedDisk"); managed.Has("securityProfile") {
+		managed.Report(provider.FindingLoss, "ConfidentialDisk", "securityProfile", "new disks are not confidential")
+	}
+	for _, data := range storage.Objects("dataDisks") {
+		data.Known("name")
+		lun := int32Of(data, "lun")
+		t.spec.DataDisks = append(t.spec.DataDisks, machine.DataDisk{LUN: &lun, SizeGiB: int32Of(data, "diskSizeGB"),
+			StorageAccountType: data.String("storageAccountType"), Caching: data.String("caching")})
+		if data.Has("imageRef") {
+			data.Report(provider.FindingLoss, "DataDiskImage", "imageRef", "new data disks are empty")
+		}
+	}
+}
+
+func (t *translation) gardenerLogin(login *legacy.Object) {
+	login.Known("computerName", "adminPassword", "customData") // The Secret has the user data, and the password is not used.
+	t.spec.AdminUsername = login.String("adminUsername")
+	linux := login.Object("linuxConfiguration")
+	linux.Known("disablePasswordAuthentication")
+	keys := linux.Object("ssh").Object("publicKeys")
+	keys.Known("path")
+	t.spec.SSHPublicKey = keys.String("keyData")
+}

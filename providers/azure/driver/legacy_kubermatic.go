@@ -1,0 +1,82 @@
+package driver
+
+import (
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/azure/machine"
+)
+
+// kubermatic translates the cloudProviderSpec of machine.k8s.io, machines.k8s.io and cluster.k8s.io.
+// https://github.com/kubermatic/machine-controller
+func (t *translation) kubermatic() {
+	s, old := &t.spec, t.old
+	s.Location, s.ResourceGroup, s.VMSize = old.Required("location"), old.Required("resourceGroup"), old.Required("vmSize")
+	s.Tags = t.tags(old)
+	// Public addresses of ours are Standard ones.
+	old.Known("loadBalancerSku")
+	zones := old.Strings("zones")
+	if len(zones) > 0 {
+		s.Zone = zones[0]
+	}
+	if len(zones) > 1 {
+		old.Report(provider.FindingNote, "FirstZone", "zones", "the old system uses the first one only")
+	}
+	if keys := old.Strings("sshPublicKeys"); len(keys) > 0 {
+		s.SSHPublicKey = keys[0]
+		if len(keys) > 1 {
+			old.Report(provider.FindingLoss, "MoreSSHKeys", "sshPublicKeys", "new machines have the first key only")
+		}
+	}
+	t.kubermaticImage()
+	s.OSDisk = machine.OSDisk{SizeGiB: int32Of(old, "osDiskSize"), StorageAccountType: old.String("osDiskSKU")}
+	if size := int32Of(old, "dataDiskSize"); size > 0 {
+		lun := int32(0)
+		s.DataDisks = []machine.DataDisk{{LUN: &lun, SizeGiB: size, StorageAccountType: old.String("dataDiskSKU")}}
+	} else {
+		old.Known("dataDiskSKU")
+	}
+	group := old.String("vnetResourceGroup")
+	if group == "" {
+		group = s.ResourceGroup
+	}
+	s.NetworkInterfaces = []machine.NetworkInterface{{
+		SubnetID: t.id(group, "Microsoft.Network/virtualNetworks/subnets", old.Required("vnetName"),
+			old.Required("subnetName")),
+		PublicIP:              old.Bool("assignPublicIP"),
+		AcceleratedNetworking: old.Bool("enableAcceleratedNetworking"),
+		SecurityGroupID:       t.id(s.ResourceGroup, "Microsoft.Network/networkSecurityGroups", old.String("securityGroupName")),
+	}}
+	if set, assigned := old.String("availabilitySet"), old.Bool("assignAvailabilitySet"); set != "" &&
+		(assigned || !old.Has("assignAvailabilitySet")) {
+		s.AvailabilitySetID = t.id(s.ResourceGroup, "Microsoft.Compute/availabilitySets", set)
+	}
+	if old.Bool("enableBootDiagnostics") {
+		s.BootDiagnostics = &machine.BootDiagnostics{}
+	}
+	if old.String("routeTableName") != "" {
+		old.Report(provider.FindingLoss, "RouteTable", "routeTableName",
+			"nobody puts the routes of nodes into it but Kubernetes' cloud provider")
+	}
+	if old.Has("securityProfile") {
+		old.Report(provider.FindingLoss, "SecurityProfile", "securityProfile", "new machines have no security profile")
+	}
+}
+
+func (t *translation) kubermaticImage() {
+	old := t.old
+	t.spec.Image.GalleryImageID = old.String("imageID")
+	if reference := old.Object("imageReference"); old.Has("imageReference") {
+		m := &machine.MarketplaceImage{Publisher: reference.String("publisher"), Offer: reference.String("offer"),
+			SKU: reference.String("sku"), Version: reference.String("version")}
+		if t.spec.Image.GalleryImageID == "" {
+			t.spec.Image.Marketplace = m
+		}
+	}
+	if plan := old.Object("imagePlan"); old.Has("imagePlan") {
+		t.spec.Image.Plan = &machine.Plan{Name: plan.String("name"), Product: plan.String("product"),
+			Publisher: plan.String("publisher")}
+	}
+	if t.spec.Image.GalleryImageID == "" && t.spec.Image.Marketplace == nil && t.facts.Image == nil {
+		old.Report(provider.FindingBlocker, provider.FindingRequiredField, "imageReference",
+			"the old system chooses the image, and no instance shows which; give image by an override")
+	}
+}

@@ -1,0 +1,215 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/legacy"
+	"machinist.dev/machinist/simcloud"
+)
+
+// Tags that an old system's controller puts on its instances at the simulated cloud. By LegacyTagRole it would find,
+// and delete, those without a Machine of its own.
+const (
+	LegacyTagMachine    = "legacy-machine"
+	LegacyTagMachineUID = "legacy-machine-uid"
+	LegacyTagRole       = "legacy-role"
+)
+
+// LegacySpec is the description of an instance in an old system, the same for all of them; machine.openshift.io's also
+// has apiVersion and kind.
+type LegacySpec struct {
+	Region string            `json:"region"`
+	Size   string            `json:"size"`
+	Image  string            `json:"image"`
+	Tags   map[string]string `json:"tags,omitempty"`
+	// Credentials are those of the systems that keep them in the description. Others have them in a Secret.
+	Credentials *LegacyCredentials `json:"credentials,omitempty"`
+}
+
+// LegacyCredentials are the account's. In a Secret of an old system the key is the same.
+type LegacyCredentials struct {
+	Token string `json:"token"`
+}
+
+var _ provider.Importer = (*Driver)(nil)
+
+// Import implements provider.Importer. The zone of an instance is not taken over: the class is that of instances in
+// several, and Update leaves an instance where it is while the class names no zone.
+func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
+	old, err := readLegacy(req.Legacy)
+	if err != nil {
+		return provider.Imported{}, err
+	}
+	spec := Spec{APIVersion: APIVersion, Kind: Kind, Region: old.Required("region"), InstanceType: old.Required("size"),
+		Image: old.Required("image"), Tags: old.Map("tags")}
+	for _, key := range []string{LegacyTagMachine, LegacyTagMachineUID, LegacyTagRole} {
+		// An old controller that came back would delete a new instance with its tags.
+		delete(spec.Tags, key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
+		if strings.HasPrefix(key, ownTags) {
+			delete(spec.Tags, key)
+			old.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag", Path: old.Path("tags." + key),
+				Message: "tags of this name are the driver's own"})
+		}
+	}
+	token := old.Object("credentials").String(credentialsKey)
+	if req.Legacy.Source == provider.SourceOpenShift {
+		old.Known("apiVersion", "kind")
+	}
+	if secret, found := req.Legacy.Credentials.Get(credentialsKey); found {
+		token = string(secret.Reveal())
+	}
+	out := provider.Imported{}
+	if token == "" {
+		old.Object("credentials").Report(provider.FindingBlocker, provider.FindingRequiredField, credentialsKey,
+			"the account's token is missing, also in the Secret of the old system")
+	} else {
+		out.Credentials = map[string][]byte{credentialsKey: []byte(token)}
+	}
+	if out.Spec, err = json.Marshal(spec); err != nil {
+		return provider.Imported{}, provider.Errorf(provider.Internal, "write the providerSpec")
+	}
+	// What is missing was said above; here it is about the form of what is there.
+	if e, invalid := errors.AsType[*provider.Error](d.check(spec)); invalid && e.Message != isRequired {
+		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField,
+			Path: cmp.Or(map[string]string{"instanceType": "size"}[e.Field], e.Field), Message: e.Message})
+	}
+	out.Findings = old.Findings()
+	return out, nil
+}
+
+// readLegacy refuses what is not about this cloud.
+func readLegacy(old provider.Legacy) (*legacy.Object, error) {
+	if old.Provider != Name {
+		return nil, provider.Errorf(provider.InvalidArgument, "the old description is for the provider %.64q, not for %q",
+			old.Provider, Name)
+	}
+	if !slices.Contains(provider.Sources(), old.Source) {
+		return nil, provider.Errorf(provider.InvalidArgument, "the old system %.64q is unknown", old.Source)
+	}
+	return legacy.Parse(old.Spec)
+}
+
+// Locate implements provider.Importer. It lists the region of the description: an instance may have got another size
+// since.
+func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+	imported, err := d.Import(ctx, provider.ImportRequest{Legacy: req.Legacy})
+	if err != nil {
+		return nil, err
+	}
+	var spec Spec
+	if err := json.Unmarshal(imported.Spec, &spec); err != nil || spec.Region == "" {
+		return nil, provider.Errorf(provider.InvalidArgument, "the old description names no region")
+	}
+	client, err := d.client("", provider.NewCredentials(imported.Credentials))
+	if err != nil {
+		return nil, err
+	}
+	var found []provider.Located
+	seen := map[string]bool{}
+	for in, err := range client.Instances(ctx, simcloud.ListInstancesOptions{Region: spec.Region,
+		HasTags: []string{LegacyTagMachine}, States: liveStates(), Limit: d.pageSize}) {
+		if err != nil {
+			return nil, translate(err, "list the instances of the old system")
+		}
+		// Two pages may share one.
+		if seen[in.ID] || in.State == simcloud.StateTerminated || in.Tags[LegacyTagMachine] == "" {
+			continue
+		}
+		seen[in.ID] = true
+		_, collected := in.Tags[LegacyTagRole]
+		found = append(found, provider.Located{Instance: *convert(in, ""), Machine: in.Tags[LegacyTagMachine],
+			MachineUID: types.UID(in.Tags[LegacyTagMachineUID]), Collected: collected})
+	}
+	return found, nil
+}
+
+// Release implements provider.Importer. An address has the tags of its instance.
+func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error {
+	own, err := ownerOf(req.ClusterID, req.Machine)
+	if err != nil {
+		return err
+	}
+	client, err := d.client(d.endpointOf(req.Scope, req.Class.Spec), req.Class.Credentials)
+	if err != nil {
+		return err
+	}
+	in, err := client.located(ctx, req.ProviderID)
+	switch {
+	case err != nil:
+		return err
+	case in == nil:
+		return provider.Errorf(provider.NotFound, "release instance %s: there is none", req.ProviderID)
+	}
+	if err := own.owns(in); err != nil {
+		return err
+	}
+	if _, collected := in.Tags[LegacyTagRole]; !collected {
+		return nil
+	}
+	_, err = client.UpdateTags(ctx, in.ID, simcloud.UpdateTagsRequest{Remove: []string{LegacyTagRole}, If: own.tags()})
+	if err != nil {
+		return translate(err, "remove tag "+LegacyTagRole+" of instance "+req.ProviderID)
+	}
+	return nil
+}
+
+// Disown implements provider.Importer.
+func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
+	own, err := ownerOf(req.ClusterID, req.Machine)
+	if err != nil {
+		return err
+	}
+	client, err := d.client(d.endpointOf(req.Scope, req.Class.Spec), req.Class.Credentials)
+	if err != nil {
+		return err
+	}
+	in, err := client.located(ctx, req.ProviderID)
+	if err != nil || in == nil {
+		return err
+	}
+	ours := []string{provider.TagCluster, provider.TagMachineUID, provider.TagMachine}
+	tagged := func(key string) bool { _, has := in.Tags[key]; return has }
+	if !slices.ContainsFunc(ours, tagged) {
+		return nil
+	}
+	if err := own.owns(in); err != nil {
+		return err
+	}
+	_, err = client.UpdateTags(ctx, in.ID, simcloud.UpdateTagsRequest{Remove: ours, If: own.tags()})
+	if err != nil {
+		return translate(err, "remove the tags of instance "+req.ProviderID)
+	}
+	return nil
+}
+
+// located reads an instance past the lag of reads, nil where there is none.
+func (a account) located(ctx context.Context, providerID string) (*simcloud.Instance, error) {
+	id, err := idOf(providerID)
+	if err != nil {
+		return nil, err
+	}
+	in, err := a.current(ctx, id)
+	switch {
+	case simcloud.CodeOf(err) == simcloud.CodeNotFound:
+		return nil, nil
+	case err != nil:
+		return nil, translate(err, "read the tags of instance "+providerID)
+	case in == nil || in.State == simcloud.StateTerminated:
+		return nil, nil
+	case in.ProviderID != providerID:
+		return nil, provider.Errorf(provider.FailedPrecondition, "instance %s is at %s, not at %s", id, in.ProviderID,
+			providerID)
+	}
+	return in, nil
+}

@@ -22,6 +22,8 @@ const (
 	CodeMissingField = "MissingField"
 	// CodeNotSupported: Machinist has no counterpart of the field.
 	CodeNotSupported = "NotSupported"
+	// CodeInvalidValue: a field has a value that means nothing.
+	CodeInvalidValue = "InvalidValue"
 )
 
 // fields reads the fields of one JSON object and knows which ones nobody has read: those are losses by their paths.

@@ -136,6 +136,14 @@ func (f *fields) child(name string) *fields {
 	return f.add(value, f.at(name))
 }
 
+// observe returns an object of which only some fields matter, such as status. What nobody reads of it is no finding, nor
+// is a field of another type: the old system wrote it, and nothing of it comes over.
+func (f *fields) observe(name string) *fields {
+	object, _ := f.object[name].(map[string]any)
+	f.ignore(name)
+	return newFields(object, f.at(name), new([]provider.Finding))
+}
+
 func (f *fields) add(object map[string]any, path string) *fields {
 	child := newFields(object, path, f.findings)
 	f.children = append(f.children, child)
@@ -213,6 +221,14 @@ func (f *fields) ignore(names ...string) {
 	for _, name := range names {
 		f.read[name] = true
 	}
+}
+
+// ignoreAll is for an object that is reported as a whole.
+func (f *fields) ignoreAll() {
+	for name := range f.object {
+		f.read[name] = true
+	}
+	f.children = nil
 }
 
 // loses reports fields that Machinist has no counterpart of, where they are set.

@@ -32,6 +32,8 @@ const (
 	CodeOtherOwner = "OtherOwner"
 	// CodeOtherFinalizer: another system wants to act before the object is deleted.
 	CodeOtherFinalizer = "OtherFinalizer"
+	// CodeBeingDeleted: the object, which is no machine, is being deleted.
+	CodeBeingDeleted = "BeingDeleted"
 	// CodeConversionFailed: the object made the conversion fail.
 	CodeConversionFailed = "ConversionFailed"
 )
@@ -93,7 +95,10 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 		m.find(provider.FindingBlocker, CodeMissingField, "name", "The object has no name.")
 	}
 	m.name = m.shorten(m.oldName, role)
-	m.deletionRequested = m.text("deletionTimestamp") != ""
+	if m.deletionRequested = m.text("deletionTimestamp") != ""; m.deletionRequested && role != RoleMachine {
+		m.find(provider.FindingBlocker, CodeBeingDeleted, "deletionTimestamp", "The %s is being deleted. Wait until it "+
+			"is gone.", role)
+	}
 	d.owners(&m)
 	for i, finalizer := range m.texts("finalizers") {
 		if !slices.Contains(d.finalizers, finalizer) && finalizer != metav1.FinalizerDeleteDependents &&

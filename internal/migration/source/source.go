@@ -175,4 +175,8 @@ func Systems() map[string]System {
 }
 
 // systems has one entry for each system that is known.
-var systems []System
+var systems = []System{
+	machineK8s{provider.SourceMachineK8s},
+	machineK8s{provider.SourceMachinesK8s},
+	clusterK8s{},
+}

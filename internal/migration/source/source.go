@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -163,6 +164,16 @@ func (c *Class) ContentName(prefix string) string {
 	}{c.Provider, c.Spec, c.Credentials, c.UserData, c.Capacity})
 	sum := sha256.Sum256(data)
 	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
+}
+
+// SameInstances reports whether instances of both classes are made alike. A Machine of a set whose class is such a one
+// uses the class of the set. User data and capacity matter for new instances only: of these an old Machine does not know
+// all that its set does.
+func (c *Class) SameInstances(other *Class) bool {
+	plain := func(c *Class) *Class {
+		return &Class{Provider: c.Provider, Spec: c.Spec, Values: c.Values, Credentials: c.Credentials}
+	}
+	return equality.Semantic.DeepEqual(plain(c), plain(other))
 }
 
 // Systems are all systems, by their groups.

@@ -10,6 +10,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
+// CodeDeletePolicy: Machinist chooses machines for deletion in another order.
+const CodeDeletePolicy = "DeletePolicy"
+
 const (
 	clusterK8sTemplateHash  = "machine-template-hash"
 	clusterK8sDeleteMachine = "cluster.k8s.io/delete-machine"
@@ -156,7 +159,11 @@ func (r *clusterK8sReader) set() {
 func clusterK8sDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	policy := v1beta1.DeletePolicy(f.text("deletePolicy"))
 	switch {
-	case policy == "" || policy == "Custom":
+	case policy == "":
+		return v1beta1.DeleteNewest
+	case policy == "Custom":
+		f.find(provider.FindingNote, CodeDeletePolicy, "deletePolicy", "It becomes Newest, the order of Machinist that is "+
+			"most like it.")
 		return v1beta1.DeleteNewest
 	case !slices.Contains([]v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest}, policy):
 		f.find(provider.FindingBlocker, CodeInvalidValue, "deletePolicy", "It must be Random, Newest, Oldest or Custom.")
@@ -201,11 +208,8 @@ func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.Machin
 func (r *clusterK8sReader) machine() {
 	f := r.fields
 	machine := &v1beta1.Machine{}
-	for _, key := range []string{"capacity.cluster-autoscaler.kubernetes.io/", "cluster.k8s.io" + autoscalerMin,
-		"cluster.k8s.io" + autoscalerMax} {
-		// The set has put its own annotations on its machines, where no autoscaler reads these.
-		r.metadata.annotations = withoutKeys(r.metadata.annotations, []string{key})
-	}
+	// The set has put its own annotations on its machines, where no autoscaler reads these.
+	r.metadata.annotations = withoutKeys(r.metadata.annotations, []string{v1beta1.AutoscalerCapacityPrefix})
 	r.metadata.apply(machine)
 	spec := f.child("spec")
 	nodeName := kubermaticMachine(r.dialect, spec, &machine.Spec)
@@ -247,6 +251,7 @@ func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, silent bool) {
 		if _, both := f.object[name]; both {
 			f.find(provider.FindingBlocker, CodeInvalidValue, "providerConfig", "There is a providerSpec as well. Remove the "+
 				"one that does not hold.")
+			f.ignore(name)
 		}
 		name = "providerConfig" // before it was renamed
 	}

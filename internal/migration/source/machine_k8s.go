@@ -46,7 +46,13 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 		m.apply(machine)
 		spec := f.child("spec")
 		nodeName := kubermaticMachine(d, spec, &machine.Spec)
-		spec.loses("Machinist's machines join the cluster as nodes; it makes no control planes.", "roles")
+		for _, name := range spec.texts("roles") {
+			if name != "Node" { // Every machine has that one.
+				spec.find(provider.FindingLoss, CodeNotSupported, "roles", "Machinist's machines are nodes; it makes no "+
+					"control planes.")
+				break
+			}
+		}
 		machine.Spec.Timeouts = kubermaticTimeouts(f, flags, m.oldAnnotations)
 		f.find(provider.FindingNote, CodeCreationTimeout, "spec", "The old controller waited for the Node without end, "+
 			"Machinist waits for %s.", endlessCreation)

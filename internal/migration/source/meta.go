@@ -110,7 +110,7 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 	m.oldLabels, m.oldAnnotations = m.textMap("labels"), m.textMap("annotations")
 	m.labels = d.labelsOf(m.fields, m.oldLabels)
 	m.annotations = d.annotationsOf(m.fields, m.oldAnnotations)
-	if value, found := m.annotations[v1beta1.AnnotationClusterAPIPaused]; found {
+	if value, found := m.annotations[v1beta1.AnnotationClusterAPIPaused]; found && role == RoleMachine {
 		delete(m.annotations, v1beta1.AnnotationClusterAPIPaused)
 		m.later[v1beta1.AnnotationClusterAPIPaused] = value
 	}
@@ -345,7 +345,7 @@ func (f Flags) duration(name string, to *fields) *time.Duration {
 		return nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
+	if err != nil || d < 0 {
 		to.find(provider.FindingBlocker, CodeInvalidValue, "", "The flag %s of the old process has no duration such as "+
 			"20m. Correct it in spec.processFlags of the Migration.", name)
 		return nil

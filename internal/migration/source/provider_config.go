@@ -23,23 +23,27 @@ const (
 const sshPublicKeys = "sshPublicKeys"
 
 // providerConfig reads the description of an instance: what is the cloud's becomes the class, and what machine-controller
-// made user data of is lost unless userData has it. silent is for a machine whose set reports the user data.
+// made user data of is lost unless userData has it. silent is for a machine whose set reports the user data. It returns
+// nil where nothing describes the instance.
 func providerConfig(f *fields, userData *KeyRef, silent bool) *Class {
-	class := &Class{Provider: f.text("cloudProvider"), UserData: userData}
+	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.at("cloudProviderSpec")}
 	if class.Provider == "" {
-		return byKind(f, class)
+		if kind := f.text("kind"); kind != "" {
+			return byKind(f, class, kind)
+		}
+		f.find(provider.FindingBlocker, CodeMissingField, "cloudProvider", "The description of the instance names no "+
+			"cloud.")
 	}
-	spec, found := typed[map[string]any](f, "cloudProviderSpec", "an object")
-	if !found {
+	if spec, found := typed[map[string]any](f, "cloudProviderSpec", "an object"); found {
+		class.resolve(f, spec, "cloudProviderSpec")
+	} else {
 		f.find(provider.FindingBlocker, CodeMissingField, "cloudProviderSpec", "The instance is not described.")
-		return nil
 	}
-	class.Path = f.at("cloudProviderSpec")
-	class.resolve(f, spec, "cloudProviderSpec")
 	if _, found := class.Spec[sshPublicKeys]; found {
 		f.find(provider.FindingBlocker, CodeInvalidValue, "cloudProviderSpec."+sshPublicKeys, "The SSH keys belong beside "+
 			"cloudProviderSpec. Remove them from it.")
-	} else if keys := f.texts(sshPublicKeys); len(keys) > 0 {
+	}
+	if keys := f.texts(sshPublicKeys); len(keys) > 0 && class.Spec != nil {
 		list := make([]any, len(keys))
 		for i, key := range keys {
 			list[i] = key
@@ -47,37 +51,33 @@ func providerConfig(f *fields, userData *KeyRef, silent bool) *Class {
 		class.Spec[sshPublicKeys] = list
 	}
 	f.loses("Machinist gives no static network configuration to instances.", "network")
-	made := []string{"operatingSystem", "operatingSystemSpec", "caPublicKey", "overwriteCloudConfig"}
-	switch {
-	case silent:
-		f.ignore(made...)
-	case userData == nil:
-		for _, name := range made {
-			if value, ok := f.get(name); ok && !empty(value) {
-				f.find(provider.FindingLoss, CodeUserData, name, "The old controller made user data of it, which does not "+
-					"come over. Name a Secret with user data for new machines in spec.userData of the Migration.")
-			}
-		}
-	default:
-		f.ignore(made...)
-		f.find(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is taken over, "+
-			"but its token expires. Name a Secret with user data for new machines in spec.userData of the Migration.",
-			userData.Namespace, userData.Name)
+	madeUserData(f, userData, silent)
+	if class.Provider == "" || class.Spec == nil {
+		return nil
 	}
 	return class
 }
 
-// byKind reads a description that has a kind of its own in stead of cloudProvider, as the Cluster API's had.
-func byKind(f *fields, class *Class) *Class {
-	kind := f.text("kind")
-	if kind == "" {
-		f.find(provider.FindingBlocker, CodeMissingField, "cloudProvider", "The description of the instance names no "+
-			"cloud.")
-		return nil
+// madeUserData reads what the old controller made user data of.
+func madeUserData(f *fields, userData *KeyRef, silent bool) {
+	for _, name := range []string{"operatingSystem", "operatingSystemSpec", "caPublicKey", "overwriteCloudConfig"} {
+		if value, found := f.get(name); found && !empty(value) && userData == nil && !silent {
+			f.find(provider.FindingLoss, CodeUserData, name, "The old controller made user data of it, which does not come "+
+				"over. Name a Secret with user data for new machines in spec.userData of the Migration.")
+		}
 	}
+	if userData != nil {
+		f.find(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is taken over, "+
+			"but its token expires. Name a Secret with user data for new machines in spec.userData of the Migration.",
+			userData.Namespace, userData.Name)
+	}
+}
+
+// byKind reads a description that has a kind of its own in stead of cloudProvider, as the Cluster API's had.
+func byKind(f *fields, class *Class, kind string) *Class {
 	class.Provider, class.Path, class.Spec = kind, f.path, runtime.DeepCopyJSON(f.object)
 	// The driver reads all of it, and reports what it does not know.
-	f.ignore(slices.Collect(maps.Keys(f.object))...)
+	f.ignoreAll()
 	return class
 }
 

@@ -113,10 +113,10 @@ func (r *clusterK8sReader) deployment() {
 	deployment := &v1beta1.MachineDeployment{}
 	r.metadata.apply(deployment)
 	to := &deployment.Spec
-	to.Replicas = spec.bounded("replicas", 1, 0, 100000)
+	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
 	to.Template = r.template(spec, r.metadata.oldName)
 	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
-	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 0, 86400)
+	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.Paused = spec.flag("paused")
 	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 1)
 	to.ProgressDeadline = spec.progressDeadline("progressDeadlineSeconds", 600, to.MinReadySeconds)
@@ -144,10 +144,10 @@ func (r *clusterK8sReader) set() {
 	set := &v1beta1.MachineSet{}
 	r.metadata.apply(set)
 	to := &set.Spec
-	to.Replicas = spec.bounded("replicas", 1, 0, 100000)
+	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
 	to.Template = r.template(spec, r.ownerOf("MachineDeployment"))
 	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
-	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 0, 86400)
+	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.DeletePolicy = clusterK8sDeletePolicy(spec)
 	r.converted.Object = set
 	if r.metadata.controller == nil {

@@ -136,8 +136,8 @@ func (f *fields) child(name string) *fields {
 	return f.add(value, f.at(name))
 }
 
-// observe returns an object of which only some fields matter, such as status. What nobody reads of it is no finding, nor
-// is a field of another type: the old system wrote it, and nothing of it comes over.
+// observe returns an object that the old system wrote, such as status. A field that nobody reads is no finding, nor is
+// one of another type: nothing of the object comes over.
 func (f *fields) observe(name string) *fields {
 	object, _ := f.object[name].(map[string]any)
 	f.ignore(name)

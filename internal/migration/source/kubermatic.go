@@ -31,7 +31,7 @@ const (
 	// kubermaticInitializers is an annotation on a Machine. While it has a value, machine-controller ignores the Machine.
 	kubermaticInitializers = "machine-controller.kubermatic.io/initializers"
 
-	// kubermaticSkipEvictionAfter is an annotation with a duration, in stead of the flag of that name.
+	// kubermaticSkipEvictionAfter is an annotation with a duration, instead of the flag of that name.
 	kubermaticSkipEvictionAfter = "machine-controller.kubermatic.io/skip-eviction-after"
 
 	// endlessCreation stands for a wait without end.
@@ -82,7 +82,7 @@ func kubeletVersion(versions *fields) string {
 	return version
 }
 
-// kubermaticTimeouts returns the timeouts of machines. annotations are, each in stead of the one before it, those that
+// kubermaticTimeouts returns the timeouts of machines. annotations are, each instead of the one before it, those that
 // may have another time for the drain.
 func kubermaticTimeouts(f *fields, flags Flags, annotations ...map[string]string) v1beta1.MachineTimeouts {
 	drain := flags.duration("skip-eviction-after", f)

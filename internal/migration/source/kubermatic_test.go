@@ -73,7 +73,8 @@ spec:
 // Rule: migration-states-old-defaults.
 func TestDefaultsOfTheOldSystemAreWrittenOut(t *testing.T) {
 	spec := clusterK8s{}.Convert(RoleDeployment, read(t, smallDeployment), nil).Object.(*v1beta1.MachineDeployment).Spec
-	if spec.Replicas == nil || *spec.Replicas != 1 || spec.RevisionHistoryLimit == nil || *spec.RevisionHistoryLimit != 1 ||
+	if spec.Replicas == nil || *spec.Replicas != 1 ||
+		spec.RevisionHistoryLimit == nil || *spec.RevisionHistoryLimit != 1 ||
 		spec.ProgressDeadline == nil || spec.ProgressDeadline.Duration != 600*time.Second ||
 		spec.DeletePolicy != v1beta1.DeleteNewest || spec.Strategy.Type != v1beta1.StrategyRollingUpdate ||
 		spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 1 || spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {

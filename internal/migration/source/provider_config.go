@@ -22,9 +22,9 @@ const (
 // machine-controller. There they are beside the cloud's part, and drivers need them.
 const sshPublicKeys = "sshPublicKeys"
 
-// providerConfig reads the description of an instance: what is the cloud's becomes the class, and what machine-controller
-// made user data of is lost unless userData has it. silent is for a machine whose set reports the user data. It returns
-// nil where nothing describes the instance.
+// providerConfig reads the description of an instance. The cloud's part becomes the class; the rest, from which
+// machine-controller made user data, is lost unless userData names a Secret with the result. silent is for a machine
+// whose set reports the user data. It returns nil where nothing describes the instance.
 func providerConfig(f *fields, userData *KeyRef, silent bool) *Class {
 	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.at("cloudProviderSpec")}
 	if class.Provider == "" {
@@ -58,12 +58,12 @@ func providerConfig(f *fields, userData *KeyRef, silent bool) *Class {
 	return class
 }
 
-// madeUserData reads what the old controller made user data of.
+// madeUserData reads the fields from which the old controller made user data.
 func madeUserData(f *fields, userData *KeyRef, silent bool) {
 	for _, name := range []string{"operatingSystem", "operatingSystemSpec", "caPublicKey", "overwriteCloudConfig"} {
 		if value, found := f.get(name); found && !empty(value) && userData == nil && !silent {
-			f.find(provider.FindingLoss, CodeUserData, name, "The old controller made user data of it, which does not come "+
-				"over. Name a Secret with user data for new machines in spec.userData of the Migration.")
+			f.find(provider.FindingLoss, CodeUserData, name, "The old controller made user data from it, which does not "+
+				"come over. Name a Secret with user data for new machines in spec.userData of the Migration.")
 		}
 	}
 	if userData != nil {
@@ -73,7 +73,7 @@ func madeUserData(f *fields, userData *KeyRef, silent bool) {
 	}
 }
 
-// byKind reads a description that has a kind of its own in stead of cloudProvider, as the Cluster API's had.
+// byKind reads a description that has a kind of its own instead of cloudProvider, as the Cluster API's had.
 func byKind(f *fields, class *Class, kind string) *Class {
 	class.Provider, class.Path, class.Spec = kind, f.path, runtime.DeepCopyJSON(f.object)
 	// The driver reads all of it, and reports what it does not know.

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"math"
 	"regexp"
 	"time"
 
@@ -14,15 +15,15 @@ import (
 // CodeBounded: a number is beyond what Machinist allows, and is replaced by the nearest that it does.
 const CodeBounded = "Bounded"
 
-// bounded returns a number, or its default where there is none. One out of its bounds is a Blocker and counts as the
-// default.
-func (f *fields) bounded(name string, fallback, least, most int32) *int32 {
+// bounded returns a number from 0 to most, or its default where there is none. Another number is a Blocker and counts
+// as the default.
+func (f *fields) bounded(name string, fallback, most int32) *int32 {
 	n := f.number(name)
 	if n == nil {
 		return &fallback
 	}
-	if *n < least || *n > most {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must be from %d to %d.", least, most)
+	if *n < 0 || *n > most {
+		f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must be from 0 to %d.", most)
 		return &fallback
 	}
 	return n
@@ -46,7 +47,7 @@ func (f *fields) historyLimit(name string, fallback int32) *int32 {
 // progressDeadline returns the time that a rollout may take without progress, given in seconds. Machinist wants it to be
 // longer than a machine takes to become available.
 func (f *fields) progressDeadline(name string, fallback, minReadySeconds int32) *metav1.Duration {
-	seconds := *f.bounded(name, fallback, 0, 1<<31-1)
+	seconds := *f.bounded(name, fallback, math.MaxInt32)
 	if seconds <= minReadySeconds {
 		f.find(provider.FindingNote, CodeBounded, name, "It must be longer than minReadySeconds; it becomes %ds.",
 			minReadySeconds+1)
@@ -85,7 +86,7 @@ func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrSt
 		value = intstr.FromString(text)
 		return &value
 	}
-	value = intstr.FromInt32(*f.bounded(name, fallback, 0, 1<<31-1))
+	value = intstr.FromInt32(*f.bounded(name, fallback, math.MaxInt32))
 	return &value
 }
 

@@ -132,7 +132,7 @@ type Class struct {
 	Credentials []types.NamespacedName
 	// UserData is the Secret with the bootstrap data; nil where the old system made them itself.
 	UserData *KeyRef
-	// Capacity is what a node of the class offers, where the old object says so.
+	// Capacity is what a node of the class offers, where the old object has it.
 	Capacity *v1beta1.ClassCapacity
 }
 
@@ -166,9 +166,9 @@ func (c *Class) ContentName(prefix string) string {
 	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
 }
 
-// SameInstances reports whether instances of both classes are made alike. A Machine of a set whose class is such a one
-// uses the class of the set. User data and capacity matter for new instances only: of these an old Machine does not know
-// all that its set does.
+// SameInstances reports whether instances of both classes are made alike. A Machine whose class and that of its set are
+// the same in this respect uses the class of the set. User data and capacity matter for new instances only, and an old
+// Machine does not know them.
 func (c *Class) SameInstances(other *Class) bool {
 	plain := func(c *Class) *Class {
 		return &Class{Provider: c.Provider, Spec: c.Spec, Values: c.Values, Credentials: c.Credentials}

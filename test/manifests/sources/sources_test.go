@@ -20,7 +20,8 @@ func TestTheDefinitionsAreValidAndServeTheSamples(t *testing.T) {
 		namespaced := map[schema.GroupVersionKind]bool{}
 		for _, object := range CRDs(group.Name()) {
 			var crd apiextensionsv1.CustomResourceDefinition
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &crd, true); err != nil {
+			read := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation
+			if err := read(object.Object, &crd, true); err != nil {
 				t.Errorf("%s: %v", object.GetName(), err)
 			}
 			apiextensionsv1.SetDefaults_CustomResourceDefinition(&crd)
@@ -28,8 +29,8 @@ func TestTheDefinitionsAreValidAndServeTheSamples(t *testing.T) {
 			// The API server sets it when it stores a definition.
 			crd.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
 			var internal apiextensions.CustomResourceDefinition
-			err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil)
-			if err != nil {
+			convert := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition
+			if err := convert(&crd, &internal, nil); err != nil {
 				t.Fatal(err)
 			}
 			for _, problem := range validation.ValidateCustomResourceDefinition(t.Context(), &internal) {

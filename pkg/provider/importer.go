@@ -13,7 +13,7 @@ import (
 type Importer interface {
 	// Locate returns the instances that the old system has made with one description and account. It lists by what the
 	// old system left at the cloud: tags, names, or both. It returns those of other clusters of the same old system as
-	// well where nothing at the cloud tells them apart; the caller takes only those that an old Machine names.
+	// well where nothing at the cloud distinguishes them; the caller takes only those that an old Machine names.
 	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
 
 	// Import translates a description of the old system into a providerSpec that Validate accepts, with all that the
@@ -58,7 +58,7 @@ type Legacy struct {
 	// MachineClass (machine.sapcloud.io), providerSpec.value (machine.openshift.io). It may hold secrets.
 	//
 	// The SSH public keys, a list of strings that is beside cloudProviderSpec in the old object, are in it by the key
-	// sshPublicKeys. A description of cluster.k8s.io that has a kind in stead of a cloudProvider is there as a whole.
+	// sshPublicKeys. A description of cluster.k8s.io that has a kind instead of a cloudProvider is there as a whole.
 	Spec Secret
 	// Credentials are the entries of the old system's Secret, by its keys.
 	Credentials Credentials

@@ -114,3 +114,26 @@ func compare(t *testing.T, path string, got []byte) {
 		t.Errorf("-%s +got (go test -update writes the files anew):\n%s", path, diff)
 	}
 }
+
+func TestTheKindsAreThoseOfTheDefinitions(t *testing.T) {
+	for group, system := range Systems() {
+		defined := map[string]Kind{}
+		for _, crd := range sources.CRDs(group) {
+			text := func(path ...string) string {
+				value, _, _ := unstructured.NestedString(crd.Object, append([]string{"spec"}, path...)...)
+				return value
+			}
+			defined[text("names", "kind")] = Kind{Resource: text("names", "plural"), ClusterScoped: text("scope") == "Cluster"}
+		}
+		served := map[string]Kind{}
+		for _, kind := range system.Kinds() {
+			if kind.Group != group {
+				t.Errorf("%s: the kind %s is of the group %s", group, kind.Kind, kind.Group)
+			}
+			served[kind.Kind] = Kind{Resource: kind.Resource, ClusterScoped: kind.ClusterScoped}
+		}
+		if diff := cmp.Diff(defined, served); diff != "" {
+			t.Errorf("%s: -definitions +kinds:\n%s", group, diff)
+		}
+	}
+}

@@ -62,6 +62,9 @@ type Legacy struct {
 	// Spec is the part of the old object that describes the instance, as JSON: cloudProviderSpec with every reference to
 	// a Secret or ConfigMap replaced by its value (machine.k8s.io, machines.k8s.io, cluster.k8s.io), providerSpec of the
 	// MachineClass (machine.sapcloud.io), providerSpec.value (machine.openshift.io). It may hold secrets.
+	//
+	// The SSH public keys, a list of strings that is beside cloudProviderSpec in the old object, are in it by the key
+	// sshPublicKeys. A description of cluster.k8s.io that has a kind instead of a cloudProvider is there as a whole.
 	Spec Secret
 	// Credentials are the entries of the old system's Secret, by its keys.
 	Credentials Credentials

@@ -22,6 +22,8 @@ const (
 	CodeMissingField = "MissingField"
 	// CodeNotSupported: Machinist has no counterpart of the field.
 	CodeNotSupported = "NotSupported"
+	// CodeInvalidValue: a field has a value that means nothing.
+	CodeInvalidValue = "InvalidValue"
 )
 
 // fields reads the fields of one JSON object and knows which ones nobody has read: those are losses by their paths.
@@ -134,6 +136,14 @@ func (f *fields) child(name string) *fields {
 	return f.add(value, f.at(name))
 }
 
+// observe returns an object that the old system wrote, such as status. A field that nobody reads is no finding, nor is
+// one of another type: nothing of the object comes over.
+func (f *fields) observe(name string) *fields {
+	object, _ := f.object[name].(map[string]any)
+	f.ignore(name)
+	return newFields(object, f.at(name), new([]provider.Finding))
+}
+
 func (f *fields) add(object map[string]any, path string) *fields {
 	child := newFields(object, path, f.findings)
 	f.children = append(f.children, child)
@@ -211,6 +221,14 @@ func (f *fields) ignore(names ...string) {
 	for _, name := range names {
 		f.read[name] = true
 	}
+}
+
+// ignoreAll is for an object that is reported as a whole.
+func (f *fields) ignoreAll() {
+	for name := range f.object {
+		f.read[name] = true
+	}
+	f.children = nil
 }
 
 // loses reports fields that Machinist has no counterpart of, where they are set.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,7 +132,7 @@ type Class struct {
 	Credentials []types.NamespacedName
 	// UserData is the Secret with the bootstrap data; nil where the old system made them itself.
 	UserData *KeyRef
-	// Capacity is what a node of the class offers, where the old object says so.
+	// Capacity is what a node of the class offers, where the old object has it.
 	Capacity *v1beta1.ClassCapacity
 }
 
@@ -165,6 +166,16 @@ func (c *Class) ContentName(prefix string) string {
 	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
 }
 
+// SameInstances reports whether instances of both classes are made alike. A Machine whose class and that of its set are
+// the same in this respect uses the class of the set. User data and capacity matter for new instances only, and an old
+// Machine does not know them.
+func (c *Class) SameInstances(other *Class) bool {
+	plain := func(c *Class) *Class {
+		return &Class{Provider: c.Provider, Spec: c.Spec, Values: c.Values, Credentials: c.Credentials}
+	}
+	return equality.Semantic.DeepEqual(plain(c), plain(other))
+}
+
 // Systems are all systems, by their groups.
 func Systems() map[string]System {
 	all := map[string]System{}
@@ -175,4 +186,8 @@ func Systems() map[string]System {
 }
 
 // systems has one entry for each system that is known.
-var systems []System
+var systems = []System{
+	machineK8s{provider.SourceMachineK8s},
+	machineK8s{provider.SourceMachinesK8s},
+	clusterK8s{},
+}

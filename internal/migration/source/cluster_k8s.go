@@ -1,0 +1,278 @@
+package source
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// CodeDeletePolicy: Machinist chooses machines for deletion in another order.
+const CodeDeletePolicy = "DeletePolicy"
+
+const (
+	clusterK8sTemplateHash  = "machine-template-hash"
+	clusterK8sDeleteMachine = "cluster.k8s.io/delete-machine"
+
+	// osmProfile is the annotation of a deployment whose user data operating-system-manager makes, and osmNamespace that
+	// of the Secrets with it.
+	osmProfile   = "k8c.io/operating-system-profile"
+	osmNamespace = "cloud-init-settings"
+	osmKey       = "cloud-config"
+)
+
+// clusterK8s is the early Cluster API, which Kubermatic's machine-controller serves to this day.
+type clusterK8s struct{}
+
+func (clusterK8s) Group() string { return provider.SourceClusterK8s }
+
+func (s clusterK8s) Kinds() []Kind {
+	kind := func(role Role, kind, resource string) Kind {
+		return Kind{Role: role, Resource: resource,
+			GroupVersionKind: schema.GroupVersionKind{Group: s.Group(), Version: "v1alpha1", Kind: kind}}
+	}
+	class := kind(RoleClass, "MachineClass", "machineclasses")
+	class.Optional = true
+	return []Kind{
+		class,
+		kind(RoleDeployment, "MachineDeployment", "machinedeployments"),
+		kind(RoleSet, "MachineSet", "machinesets"),
+		kind(RoleMachine, "Machine", "machines"),
+	}
+}
+
+func (clusterK8s) Leases() []string { return []string{kubermaticLease} }
+
+func (s clusterK8s) NodeTraces() NodeTraces {
+	return NodeTraces{
+		Labels:      []string{kubermaticOwnedBy},
+		Annotations: []string{"cluster.k8s.io/machine"},
+		OwnerGroups: []string{s.Group()},
+	}
+}
+
+func (s clusterK8s) dialect() *dialect {
+	return &dialect{
+		groups:     []string{s.Group()},
+		finalizers: kubermaticFinalizers,
+		labels:     []string{clusterK8sTemplateHash},
+		annotations: append([]string{"machinedeployment.clusters.k8s.io/", clusterK8sDeleteMachine},
+			kubermaticBookkeeping...),
+		autoscaler: "cluster.k8s.io",
+		revision:   "machinedeployment.clusters.k8s.io/revision",
+	}
+}
+
+func (s clusterK8s) Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted {
+	return convert(old, func(f *fields, c *Converted) {
+		r := clusterK8sReader{dialect: s.dialect(), fields: f, converted: c, flags: flags,
+			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
+		switch role {
+		case RoleClass:
+			r.class()
+		case RoleDeployment:
+			r.deployment()
+		case RoleSet:
+			r.set()
+		case RoleMachine:
+			r.machine()
+		default:
+			f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no %s.", role)
+			f.ignoreAll()
+		}
+		c.Later = r.metadata.later
+	})
+}
+
+// clusterK8sReader reads one object.
+type clusterK8sReader struct {
+	*dialect
+	fields    *fields
+	converted *Converted
+	flags     Flags
+	namespace string
+	metadata  metadata
+}
+
+func (r *clusterK8sReader) class() {
+	f := r.fields
+	if _, found := f.object["providerSpec"]; !found {
+		f.find(provider.FindingBlocker, CodeMissingField, "providerSpec", "The class describes no instance.")
+		return
+	}
+	r.converted.Class = providerConfig(f.child("providerSpec"), nil, false)
+}
+
+func (r *clusterK8sReader) deployment() {
+	f := r.fields
+	spec := f.child("spec")
+	f.ignore("status")
+	deployment := &v1beta1.MachineDeployment{}
+	r.metadata.apply(deployment)
+	to := &deployment.Spec
+	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
+	to.Template = r.template(spec, r.metadata.oldName)
+	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
+	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
+	to.Paused = spec.flag("paused")
+	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 1)
+	to.ProgressDeadline = spec.progressDeadline("progressDeadlineSeconds", 600, to.MinReadySeconds)
+	r.strategy(spec.child("strategy"), to)
+	r.converted.Object = deployment
+	r.converted.Check = noRemediation(deployment.Name, to.Selector)
+}
+
+func (r *clusterK8sReader) strategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
+	if kind := f.text("type"); kind != "" && kind != string(v1beta1.StrategyRollingUpdate) {
+		f.find(provider.FindingBlocker, CodeInvalidValue, "type", "The old system has the strategy RollingUpdate only.")
+	}
+	rolling := f.child("rollingUpdate")
+	to.Strategy = v1beta1.DeploymentStrategy{
+		Type:          v1beta1.StrategyRollingUpdate,
+		RollingUpdate: rolling.rollingUpdate(v1beta1.DefaultMaxSurge, v1beta1.DefaultMaxUnavailable),
+	}
+	to.DeletePolicy = clusterK8sDeletePolicy(rolling)
+}
+
+func (r *clusterK8sReader) set() {
+	f := r.fields
+	spec := f.child("spec")
+	f.ignore("status")
+	set := &v1beta1.MachineSet{}
+	r.metadata.apply(set)
+	to := &set.Spec
+	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
+	to.Template = r.template(spec, r.ownerOf("MachineDeployment"))
+	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
+	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
+	to.DeletePolicy = clusterK8sDeletePolicy(spec)
+	r.converted.Object = set
+	if r.metadata.controller == nil {
+		r.converted.Check = noRemediation(set.Name, to.Selector)
+	}
+}
+
+// clusterK8sDeletePolicy reads deletePolicy. The old system's own order deletes newer machines first.
+func clusterK8sDeletePolicy(f *fields) v1beta1.DeletePolicy {
+	policy := v1beta1.DeletePolicy(f.text("deletePolicy"))
+	switch {
+	case policy == "":
+		return v1beta1.DeleteNewest
+	case policy == "Custom":
+		f.find(provider.FindingNote, CodeDeletePolicy, "deletePolicy", "It becomes Newest, the order of Machinist that is "+
+			"most like it.")
+		return v1beta1.DeleteNewest
+	case !slices.Contains([]v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest}, policy):
+		f.find(provider.FindingBlocker, CodeInvalidValue, "deletePolicy", "It must be Random, Newest, Oldest or Custom.")
+		return v1beta1.DeleteNewest
+	}
+	return policy
+}
+
+// ownerOf returns the name of the object that controls this one if it is of the kind.
+func (r *clusterK8sReader) ownerOf(kind string) string {
+	if owner := r.metadata.controller; owner != nil && owner.Kind == kind {
+		return owner.Name
+	}
+	return ""
+}
+
+// template reads the template of a deployment or set. deployment is the name of the deployment, empty for a set
+// without one.
+func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.MachineTemplateSpec {
+	from := f.child("template")
+	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
+	annotations, _ := from.observe("metadata").object["annotations"].(map[string]any)
+	own := map[string]string{}
+	for _, key := range []string{kubermaticInitializers, kubermaticSkipEvictionAfter} {
+		own[key], _ = annotations[key].(string)
+	}
+	if own[kubermaticInitializers] != "" {
+		from.find(provider.FindingLoss, CodeInitializer, "metadata.annotations."+kubermaticInitializers, "The machines wait "+
+			"for another controller before they are made. Machinist's do not wait.")
+	}
+	spec := from.child("spec")
+	if kubermaticMachine(r.dialect, spec, &to.Spec) != "" {
+		spec.find(provider.FindingLoss, CodeNotSupported, "metadata.name", "All Nodes of the template would have one "+
+			"name. Machinist names them after their machines.")
+	}
+	spec.loses("The instances of a template have no provider ID in common.", "providerID")
+	to.Spec.Timeouts = r.timeouts(r.metadata.oldAnnotations, own)
+	r.instance(spec, r.userData(deployment), false)
+	return to
+}
+
+func (r *clusterK8sReader) machine() {
+	f := r.fields
+	machine := &v1beta1.Machine{}
+	// The set has put its own annotations on its machines, where no autoscaler reads these.
+	r.metadata.annotations = withoutKeys(r.metadata.annotations, []string{v1beta1.AutoscalerCapacityPrefix})
+	r.metadata.apply(machine)
+	spec := f.child("spec")
+	nodeName := kubermaticMachine(r.dialect, spec, &machine.Spec)
+	machine.Spec.Timeouts = r.timeouts(r.metadata.oldAnnotations)
+	set := r.ownerOf("MachineSet")
+	r.instance(spec, nil, set != "")
+	if r.metadata.oldAnnotations[clusterK8sDeleteMachine] != "" {
+		r.metadata.later[v1beta1.AnnotationDeleteMachine] = "true"
+	}
+	pauseForInitializers(&r.metadata)
+	r.converted.Object = machine
+	r.converted.Machine = kubermaticStatus(f, &r.metadata, nodeName)
+	r.converted.Machine.ProviderID = spec.text("providerID")
+}
+
+// timeouts returns the timeouts of machines.
+func (r *clusterK8sReader) timeouts(annotations ...map[string]string) v1beta1.MachineTimeouts {
+	timeouts := kubermaticTimeouts(r.fields, r.flags, annotations...)
+	if join := r.flags.duration("join-cluster-timeout", r.fields); join != nil && *join > 0 {
+		timeouts.Creation = asDuration(*join)
+	}
+	return timeouts
+}
+
+// userData returns the Secret with the user data that operating-system-manager makes for the machines of a deployment,
+// nil where machine-controller makes it itself.
+func (r *clusterK8sReader) userData(deployment string) *KeyRef {
+	if deployment == "" || r.metadata.oldAnnotations[osmProfile] == "" {
+		return nil
+	}
+	return &KeyRef{Kind: "Secret", Namespace: osmNamespace, Name: deployment + "-" + r.namespace + "-bootstrap-config",
+		Key: osmKey}
+}
+
+// instance reads the description of an instance, or the name of the class that has it.
+func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, silent bool) {
+	name := "providerSpec"
+	if _, found := f.object["providerConfig"]; found {
+		if _, both := f.object[name]; both {
+			f.find(provider.FindingBlocker, CodeInvalidValue, "providerConfig", "There is a providerSpec as well. Remove the "+
+				"one that does not hold.")
+			f.ignore(name)
+		}
+		name = "providerConfig" // before it was renamed
+	}
+	spec := f.child(name)
+	if _, found := spec.object["value"]; found {
+		r.converted.Class = providerConfig(spec.child("value"), userData, silent)
+		if _, found := spec.get("valueFrom"); found {
+			spec.find(provider.FindingBlocker, CodeInvalidValue, "valueFrom", "There is a value as well. Remove the one that "+
+				"does not hold.")
+		}
+		return
+	}
+	class := spec.child("valueFrom").child("machineClass")
+	class.ignore("kind", "apiVersion", "uid", "resourceVersion", "fieldPath", "provider")
+	r.converted.ClassName = class.text("name")
+	if namespace := class.text("namespace"); namespace != "" && namespace != r.namespace {
+		class.find(provider.FindingBlocker, CodeNotSupported, "namespace", "The class is in another namespace. Machinist's "+
+			"machines use classes of their own namespace.")
+	}
+	if r.converted.ClassName == "" {
+		f.find(provider.FindingBlocker, CodeMissingField, name, "The instance is not described: there is neither a value "+
+			"nor a machineClass.")
+	}
+}

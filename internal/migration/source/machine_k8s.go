@@ -1,0 +1,76 @@
+package source
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// machineK8s is the first API of Kubermatic's machine-controller: cluster-scoped Machines, and no sets. It has been
+// served by two groups.
+type machineK8s struct{ group string }
+
+func (s machineK8s) Group() string { return s.group }
+
+func (s machineK8s) Kinds() []Kind {
+	return []Kind{{
+		Role:             RoleMachine,
+		GroupVersionKind: schema.GroupVersionKind{Group: s.group, Version: "v1alpha1", Kind: "Machine"},
+		Resource:         "machines",
+		ClusterScoped:    true,
+	}}
+}
+
+func (machineK8s) Leases() []string { return []string{kubermaticLease} }
+
+func (s machineK8s) NodeTraces() NodeTraces {
+	return NodeTraces{Labels: []string{kubermaticOwnedBy}, OwnerGroups: []string{s.group}}
+}
+
+func (s machineK8s) dialect() *dialect {
+	return &dialect{groups: []string{s.group}, finalizers: kubermaticFinalizers, annotations: kubermaticBookkeeping}
+}
+
+func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted {
+	return convert(old, func(f *fields, c *Converted) {
+		if role != RoleMachine {
+			f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has machines only, no %s.", role)
+			f.ignoreAll()
+			return
+		}
+		d := s.dialect()
+		m := d.metadata(f, RoleMachine)
+		machine := &v1beta1.Machine{}
+		m.apply(machine)
+		spec := f.child("spec")
+		nodeName := kubermaticMachine(d, spec, &machine.Spec)
+		for _, name := range spec.texts("roles") {
+			if name != "Node" { // Every machine has that one.
+				spec.find(provider.FindingLoss, CodeNotSupported, "roles", "Machinist's machines are nodes; it makes no "+
+					"control planes.")
+				break
+			}
+		}
+		machine.Spec.Timeouts = kubermaticTimeouts(f, flags, m.oldAnnotations)
+		f.find(provider.FindingNote, CodeCreationTimeout, "spec", "The old controller waited for the Node without end, "+
+			"Machinist waits for %s.", endlessCreation)
+		if _, found := spec.object["providerConfig"]; !found {
+			spec.find(provider.FindingBlocker, CodeMissingField, "providerConfig", "The instance is not described.")
+		} else {
+			c.Class = providerConfig(spec.child("providerConfig"), nil, false)
+		}
+		pauseForInitializers(&m)
+		c.Object, c.Machine, c.Later = machine, kubermaticStatus(f, &m, nodeName), m.later
+	})
+}
+
+// pauseForInitializers pauses a machine that the old controller ignores.
+func pauseForInitializers(m *metadata) {
+	if m.oldAnnotations[kubermaticInitializers] != "" {
+		m.later[v1beta1.AnnotationPaused] = "true"
+		m.find(provider.FindingNote, CodeInitializer, "annotations."+kubermaticInitializers, "The old controller ignores "+
+			"the machine because of the annotation. Machinist pauses it: remove %s to go on.", v1beta1.AnnotationPaused)
+	}
+}

@@ -1,0 +1,354 @@
+package source
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Codes of findings about metadata.
+const (
+	// CodeRenamed: the name is too long for Machinist, or has a dot.
+	CodeRenamed = "Renamed"
+	// CodeReservedKey: a label or annotation of the old object is one on which Machinist would act.
+	CodeReservedKey = "ReservedKey"
+	// CodeOtherController: a controller of another system owns the object.
+	CodeOtherController = "OtherController"
+	// CodeOtherOwner: the object is deleted with an object of another system.
+	CodeOtherOwner = "OtherOwner"
+	// CodeOtherFinalizer: another system wants to act before the object is deleted.
+	CodeOtherFinalizer = "OtherFinalizer"
+	// CodeBeingDeleted: the object, which is no machine, is being deleted.
+	CodeBeingDeleted = "BeingDeleted"
+	// CodeConversionFailed: the object made the conversion fail.
+	CodeConversionFailed = "ConversionFailed"
+)
+
+// dialect is how one old system spells what all of them have.
+type dialect struct {
+	// groups are the API groups of its own objects, which may own each other.
+	groups []string
+	// finalizers are its own. Those of the garbage collector need not be among them.
+	finalizers []string
+	// labels and annotations are keys that its controllers wrote for themselves. One that ends in a slash stands for
+	// all keys of that domain.
+	labels, annotations []string
+	// autoscaler is the domain of cluster-autoscaler's annotations with the bounds of a group, such as cluster.k8s.io.
+	// Empty: the system has none.
+	autoscaler string
+	// revision is the annotation with the revision of a deployment or set. Empty: the system has none.
+	revision string
+}
+
+// metadata is what the metadata of an old object becomes.
+type metadata struct {
+	// fields are those of the old metadata, with the old labels and annotations for what is special in a system.
+	*fields
+	oldName           string
+	oldLabels         map[string]string
+	oldAnnotations    map[string]string
+	name              string
+	labels            map[string]string
+	annotations       map[string]string
+	later             map[string]string
+	controller        *metav1.OwnerReference // one of the old system's own
+	deletionRequested bool
+}
+
+// convert reads an object and reports the fields that nobody has read. An object that makes read panic is a Blocker.
+func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted)) (c Converted) {
+	defer func() {
+		if recover() != nil { // Its value may quote a secret.
+			c = Converted{Findings: append(c.Findings, provider.Finding{Level: provider.FindingBlocker,
+				Code: CodeConversionFailed, Message: "The object is so unlike the old system's that it cannot be read. " +
+					"Correct or delete it, and report this as a bug of Machinist."})}
+		}
+	}()
+	f := newFields(old.Object, "", &c.Findings)
+	f.ignore("apiVersion", "kind")
+	read(f, &c)
+	f.done()
+	return c
+}
+
+// metadata reads the metadata of an old object and converts what is alike in all systems: names, owners, labels,
+// annotations and the autoscaler's bounds.
+func (d *dialect) metadata(f *fields, role Role) metadata {
+	m := metadata{fields: f.child("metadata"), later: map[string]string{}}
+	m.ignore("namespace", "uid", "resourceVersion", "generation", "generateName", "creationTimestamp", "selfLink",
+		"managedFields", "deletionGracePeriodSeconds")
+	if m.oldName = m.text("name"); m.oldName == "" {
+		m.find(provider.FindingBlocker, CodeMissingField, "name", "The object has no name.")
+	}
+	m.name = m.shorten(m.oldName, role)
+	if m.deletionRequested = m.text("deletionTimestamp") != ""; m.deletionRequested && role != RoleMachine {
+		m.find(provider.FindingBlocker, CodeBeingDeleted, "deletionTimestamp", "The %s is being deleted. Wait until it "+
+			"is gone.", role)
+	}
+	d.owners(&m)
+	for i, finalizer := range m.texts("finalizers") {
+		if !slices.Contains(d.finalizers, finalizer) && finalizer != metav1.FinalizerDeleteDependents &&
+			finalizer != metav1.FinalizerOrphanDependents {
+			m.find(provider.FindingLoss, CodeOtherFinalizer, "finalizers["+strconv.Itoa(i)+"]", "Another system "+
+				"protects the object by the finalizer %s. The migration removes the object without that system.", finalizer)
+		}
+	}
+	m.oldLabels, m.oldAnnotations = m.textMap("labels"), m.textMap("annotations")
+	m.labels = d.labelsOf(m.fields, m.oldLabels)
+	m.annotations = d.annotationsOf(m.fields, m.oldAnnotations)
+	if value, found := m.annotations[v1beta1.AnnotationClusterAPIPaused]; found && role == RoleMachine {
+		delete(m.annotations, v1beta1.AnnotationClusterAPIPaused)
+		m.later[v1beta1.AnnotationClusterAPIPaused] = value
+	}
+	if role == RoleDeployment || role == RoleSet {
+		d.sizes(&m)
+		if value, found := m.oldAnnotations[d.revision]; found {
+			m.annotations[v1beta1.AnnotationRevision] = value
+		}
+	}
+	return m
+}
+
+// apply writes the metadata to an object of ours.
+func (m *metadata) apply(to client.Object) {
+	to.SetName(m.name)
+	if len(m.labels) > 0 {
+		to.SetLabels(m.labels)
+	}
+	if len(m.annotations) > 0 {
+		to.SetAnnotations(m.annotations)
+	}
+}
+
+// shorten returns a name that Machinist allows for the role.
+func (m *metadata) shorten(name string, role Role) string {
+	longest := map[Role]int{
+		RoleDeployment: v1beta1.MaxMachineDeploymentNameLength,
+		RoleSet:        v1beta1.MaxMachineSetNameLength,
+		RoleMachine:    v1beta1.MaxMachineNameLength,
+	}[role]
+	short := shortName(name, longest)
+	if short != name {
+		m.find(provider.FindingNote, CodeRenamed, "name", "The name of a %s must be a DNS label of at most %d "+
+			"characters; it becomes %s.", role, longest, short)
+	}
+	return short
+}
+
+// shortName returns the name if it is a DNS label of at most longest characters. Otherwise it returns as much of it as
+// there is space for beside a hash of the whole, without dots: the same for the same name. 0 is without a limit.
+func shortName(name string, longest int) string {
+	if longest == 0 || len(name) <= longest && !strings.Contains(name, ".") {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	hash := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
+	name = strings.ReplaceAll(name, ".", "-")
+	name = name[:min(len(name), longest-len(hash)-1)]
+	return strings.TrimRight(name, "-") + "-" + hash
+}
+
+// owners finds the controller of an object. Those of other systems would make a new object, or delete this one.
+func (d *dialect) owners(m *metadata) {
+	for _, f := range m.each("ownerReferences") {
+		owner := metav1.OwnerReference{APIVersion: f.text("apiVersion"), Kind: f.text("kind"), Name: f.text("name"),
+			UID: types.UID(f.text("uid"))}
+		controller := f.flag("controller")
+		f.ignore("blockOwnerDeletion")
+		group, _, _ := strings.Cut(owner.APIVersion, "/")
+		switch {
+		case slices.Contains(d.groups, group):
+			if controller {
+				m.controller = &owner
+			}
+		case controller:
+			f.find(provider.FindingBlocker, CodeOtherController, "controller", "The %s %s controls the object and would "+
+				"make another one, or delete it. Stop that controller and remove the reference.", owner.Kind, owner.Name)
+		default:
+			f.find(provider.FindingLoss, CodeOtherOwner, "name", "The object is deleted with the %s %s; Machinist's is "+
+				"not.", owner.Kind, owner.Name)
+		}
+	}
+}
+
+// labelsOf returns the labels that Machinist's object gets.
+func (d *dialect) labelsOf(f *fields, old map[string]string) map[string]string {
+	return withoutReserved(f, "labels", withoutKeys(old, d.labels))
+}
+
+// annotationsOf returns the annotations that Machinist's object gets.
+func (d *dialect) annotationsOf(f *fields, old map[string]string) map[string]string {
+	all := withoutKeys(old, d.annotations)
+	// kubectl would take the object for its own and remove what the old manifest lacks.
+	delete(all, corev1.LastAppliedConfigAnnotation)
+	delete(all, d.revision)
+	if d.autoscaler != "" {
+		delete(all, d.autoscaler+autoscalerMin)
+		delete(all, d.autoscaler+autoscalerMax)
+	}
+	return withoutReserved(f, "annotations", all)
+}
+
+const (
+	autoscalerMin = "/cluster-api-autoscaler-node-group-min-size"
+	autoscalerMax = "/cluster-api-autoscaler-node-group-max-size"
+)
+
+// sizes renames the annotations with the autoscaler's bounds.
+func (d *dialect) sizes(m *metadata) {
+	if d.autoscaler == "" {
+		return
+	}
+	for from, to := range map[string]string{
+		d.autoscaler + autoscalerMin: v1beta1.AutoscalerMinSizeAnnotation,
+		d.autoscaler + autoscalerMax: v1beta1.AutoscalerMaxSizeAnnotation,
+	} {
+		if value, found := m.oldAnnotations[from]; found {
+			m.annotations[to] = value
+		}
+	}
+}
+
+// withoutKeys returns a copy without the keys. A key that ends in a slash stands for all of its domain.
+func withoutKeys(all map[string]string, keys []string) map[string]string {
+	rest := map[string]string{}
+	maps.Copy(rest, all)
+	maps.DeleteFunc(rest, func(key, _ string) bool {
+		return slices.ContainsFunc(keys, func(k string) bool {
+			return key == k || strings.HasSuffix(k, "/") && strings.HasPrefix(key, k)
+		})
+	})
+	return rest
+}
+
+// withoutReserved removes the keys of Machinist's own domain. The old system never acted on one, and Machinist would.
+func withoutReserved(f *fields, name string, all map[string]string) map[string]string {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if reserved(key) {
+			f.find(provider.FindingLoss, CodeReservedKey, name+"."+key, "Machinist acts on keys of its own domain, so it "+
+				"does not take this one over from an object of another system.")
+			delete(all, key)
+		}
+	}
+	return all
+}
+
+func reserved(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return domain == v1beta1.GroupVersion.Group || strings.HasSuffix(domain, "."+v1beta1.GroupVersion.Group)
+}
+
+// templateMeta reads the metadata of a template of machines.
+func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
+	m := f.child("metadata")
+	// The old systems name the machines themselves, in the namespace of the set.
+	m.ignore("creationTimestamp", "name", "generateName", "namespace")
+	m.loses("Machinist's templates have labels and annotations only.", "finalizers", "ownerReferences")
+	meta := v1beta1.TemplateMeta{
+		Labels:      d.labelsOf(m, m.textMap("labels")),
+		Annotations: d.annotationsOf(m, m.textMap("annotations")),
+	}
+	if _, found := meta.Annotations[v1beta1.AnnotationClusterAPIPaused]; found {
+		delete(meta.Annotations, v1beta1.AnnotationClusterAPIPaused)
+		m.find(provider.FindingLoss, CodeReservedKey, "annotations."+v1beta1.AnnotationClusterAPIPaused,
+			"Every machine of the template would be paused. Pause single Machines.")
+	}
+	return meta
+}
+
+// nodeMeta reads the metadata that the old system applies to Nodes, where all of them have it: spec.metadata. It
+// returns the name that a Node has, if it is set.
+func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string) {
+	m := f.child("metadata")
+	m.ignore("creationTimestamp", "namespace", "generateName")
+	m.loses("Machinist applies labels, annotations and taints to Nodes, nothing else.", "finalizers", "ownerReferences")
+	to.Labels = withoutReserved(m, "labels", m.textMap("labels"))
+	to.Annotations = withoutReserved(m, "annotations", m.textMap("annotations"))
+	return m.text("name")
+}
+
+// taints reads a list of taints.
+func (f *fields) taints(name string) (all []corev1.Taint) {
+	seen := map[string]bool{}
+	for _, t := range f.each(name) {
+		t.ignore("timeAdded")
+		taint := corev1.Taint{Key: t.text("key"), Value: t.text("value"), Effect: corev1.TaintEffect(t.text("effect"))}
+		id := taint.Key + ":" + string(taint.Effect)
+		switch {
+		case taint.Key == "" || taint.Effect == "":
+			t.find(provider.FindingBlocker, CodeMissingField, "key", "A taint needs a key and an effect.")
+		case seen[id]:
+			t.find(provider.FindingBlocker, CodeInvalidValue, "key", "The list has the taint %s twice.", id)
+		default:
+			seen[id] = true
+			all = append(all, taint)
+		}
+	}
+	return all
+}
+
+// selector reads a label selector and checks that Machinist can use it: it must select what has the labels. Keys that
+// the old system wrote for itself are left out of it, as they are of the labels.
+func (d *dialect) selector(f *fields, name string, templateLabels map[string]string) metav1.LabelSelector {
+	s := f.child(name)
+	selector := metav1.LabelSelector{MatchLabels: withoutKeys(s.textMap("matchLabels"), d.labels)}
+	for _, e := range s.each("matchExpressions") {
+		requirement := metav1.LabelSelectorRequirement{Key: e.text("key"),
+			Operator: metav1.LabelSelectorOperator(e.text("operator")), Values: e.texts("values")}
+		if len(withoutKeys(map[string]string{requirement.Key: ""}, d.labels)) > 0 {
+			selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+		}
+	}
+	keys := slices.Sorted(maps.Keys(selector.MatchLabels))
+	for _, e := range selector.MatchExpressions {
+		keys = append(keys, e.Key)
+	}
+	for _, key := range keys {
+		if reserved(key) {
+			f.find(provider.FindingBlocker, CodeReservedKey, name, "The selector selects by %s, which is of Machinist's "+
+				"domain. Select by another label.", key)
+			return selector
+		}
+	}
+	if len(keys) == 0 {
+		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector is empty. Machinist needs a label by which "+
+			"it selects the machines.")
+		return selector
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector is not valid.")
+	} else if !parsed.Matches(labels.Set(templateLabels)) {
+		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector does not match the labels of the template.")
+	}
+	return selector
+}
+
+// duration returns the duration of a flag of the old processes, nil where it is not set.
+func (f Flags) duration(name string, to *fields) *time.Duration {
+	text := f[name]
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		to.find(provider.FindingBlocker, CodeInvalidValue, "", "The flag %s of the old process has no duration such as "+
+			"20m. Correct it in spec.processFlags of the Migration.", name)
+		return nil
+	}
+	return &d
+}

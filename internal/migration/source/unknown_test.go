@@ -1,0 +1,156 @@
+package source
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+// opaque are objects without fields of their own: maps with any keys, what comes from the old controllers, what a
+// driver reads, and what is lost as a whole with a finding about all of it.
+var opaque = []string{
+	"labels", "annotations", "matchLabels", "status", "managedFields",
+	"cloudProviderSpec", "operatingSystemSpec", "network", "configSource", "containerRuntime",
+}
+
+// level is an object in an old object.
+type level struct {
+	path   string
+	object map[string]any
+}
+
+// add adds a field and returns its path.
+func (l level) add(name string, value any) (path string) {
+	l.object[name] = value
+	if l.path == "" {
+		return name
+	}
+	return l.path + "." + name
+}
+
+// levels returns the objects in an old object that have fields of their own.
+func levels(object map[string]any, path string) []level {
+	if _, own := object["kind"]; own && path != "" && object["cloudProvider"] == nil && object["apiVersion"] != nil &&
+		object["name"] == nil {
+		return nil // a description with a kind of its own is the driver's
+	}
+	all := []level{{path, object}}
+	prefix := path
+	if prefix != "" {
+		prefix += "."
+	}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if slices.Contains(opaque, key) {
+			continue
+		}
+		switch value := object[key].(type) {
+		case map[string]any:
+			all = append(all, levels(value, prefix+key)...)
+		case []any:
+			for i, item := range value {
+				if item, ok := item.(map[string]any); ok {
+					all = append(all, levels(item, prefix+key+"["+strconv.Itoa(i)+"]")...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// whole are the samples that can be converted as a whole: of the others a part may be reported for all that is in it.
+func whole(group string) (all []*unstructured.Unstructured) {
+	samples := sources.Samples(group)
+	delete(samples, "half-broken")
+	for _, name := range slices.Sorted(maps.Keys(samples)) {
+		all = append(all, samples[name]...)
+	}
+	return all
+}
+
+func reports(c Converted, path string) bool {
+	return slices.ContainsFunc(c.Findings, func(f provider.Finding) bool {
+		return f.Path == path && f.Level != provider.FindingNote
+	})
+}
+
+// Rule: migration-loses-nothing-silently.
+func TestAnUnknownFieldAtAnyLevelOfASampleIsFound(t *testing.T) {
+	for group, system := range Systems() {
+		found := 0
+		for _, sample := range whole(group) {
+			for i := range levels(sample.Object, "") {
+				old := sample.DeepCopy()
+				path := levels(old.Object, "")[i].add("surprise", map[string]any{"of": int64(i)})
+				if !reports(system.Convert(roleOf(t, system, old), old, nil), path) {
+					t.Errorf("%s %s: nothing is found at %s", old.GetKind(), old.GetName(), path)
+				}
+				found++
+			}
+		}
+		if found < 20 {
+			t.Errorf("%s: the samples have %d levels only", group, found)
+		}
+	}
+}
+
+// FuzzUnknownField (rule migration-loses-nothing-silently) adds a field with any name and value anywhere.
+func FuzzUnknownField(f *testing.F) {
+	f.Add(uint(0), uint(0), "a", []byte("null"))
+	f.Add(uint(3), uint(5), "", []byte(`{"a":[1,"b",{"c":null}]}`))
+	f.Add(uint(9), uint(2), "a.b/c[0]", []byte(`true`))
+	f.Fuzz(func(t *testing.T, sample, at uint, name string, data []byte) {
+		var value any
+		if json.Unmarshal(data, &value) != nil {
+			return
+		}
+		name = "x-" + name // no version of an old API has such a field
+		for group, system := range Systems() {
+			samples := whole(group)
+			old := samples[sample%uint(len(samples))]
+			all := levels(old.Object, "")
+			path := all[at%uint(len(all))].add(name, value)
+			c := system.Convert(roleOf(t, system, old), old, nil)
+			if !reports(c, path) {
+				t.Errorf("%s %s: nothing is found at %q: %v", old.GetKind(), old.GetName(), path, c.Findings)
+			}
+		}
+	})
+}
+
+// FuzzConvert (rule migration-loses-nothing-silently) converts any JSON object in each role of each system.
+func FuzzConvert(f *testing.F) {
+	for group := range Systems() {
+		for _, objects := range sources.Samples(group) {
+			for _, object := range objects {
+				data, err := json.Marshal(object.Object)
+				if err != nil {
+					f.Fatal(err)
+				}
+				f.Add(data)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		old := &unstructured.Unstructured{}
+		if old.UnmarshalJSON(data) != nil {
+			return
+		}
+		for _, system := range Systems() {
+			for _, kind := range system.Kinds() {
+				c := system.Convert(kind.Role, old, Flags{"skip-eviction-after": "x"})
+				for _, finding := range c.Findings {
+					if finding.Code == CodeConversionFailed {
+						t.Errorf("the conversion of a %s fails", kind.Kind)
+					}
+				}
+			}
+		}
+	})
+}

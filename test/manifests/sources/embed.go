@@ -1,0 +1,73 @@
+// Package sources has the CustomResourceDefinitions of the systems whose fleets Machinist takes over, and samples of
+// their objects. They have the names, scopes and subresources of the real ones, and accept any field: the real ones
+// validate nearly nothing.
+package sources
+
+import (
+	"bufio"
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed */*.yaml
+var files embed.FS
+
+const crds = "crds.yaml"
+
+// CRDs returns the CustomResourceDefinitions of the old system with the API group. It panics if there are none.
+func CRDs(group string) []*unstructured.Unstructured {
+	return objects(path.Join(group, crds))
+}
+
+// Samples returns objects of the old system with the API group, by the names of their files without .yaml. It panics
+// if there are none.
+func Samples(group string) map[string][]*unstructured.Unstructured {
+	entries, err := files.ReadDir(group)
+	if err != nil {
+		panic(err)
+	}
+	all := map[string][]*unstructured.Unstructured{}
+	for _, entry := range entries {
+		if entry.Name() != crds {
+			all[strings.TrimSuffix(entry.Name(), ".yaml")] = objects(path.Join(group, entry.Name()))
+		}
+	}
+	return all
+}
+
+func objects(name string) (all []*unstructured.Unstructured) {
+	data, err := files.ReadFile(name)
+	if err != nil {
+		panic(err)
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		object := &unstructured.Unstructured{}
+		if err == nil {
+			document, err = yaml.YAMLToJSON(document)
+		}
+		if err == nil && string(document) == "null" {
+			continue // a comment only
+		}
+		if err == nil {
+			err = object.UnmarshalJSON(document)
+		}
+		if err != nil {
+			panic(fmt.Errorf("reading %s: %w", name, err))
+		}
+		all = append(all, object)
+	}
+}

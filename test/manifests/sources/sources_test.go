@@ -1,0 +1,54 @@
+package sources
+
+import (
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestTheDefinitionsAreValidAndServeTheSamples lets tests install the one and create the other.
+func TestTheDefinitionsAreValidAndServeTheSamples(t *testing.T) {
+	groups, err := files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range groups {
+		namespaced := map[schema.GroupVersionKind]bool{}
+		for _, object := range CRDs(group.Name()) {
+			var crd apiextensionsv1.CustomResourceDefinition
+			read := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation
+			if err := read(object.Object, &crd, true); err != nil {
+				t.Errorf("%s: %v", object.GetName(), err)
+			}
+			apiextensionsv1.SetDefaults_CustomResourceDefinition(&crd)
+			apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+			// The API server sets it when it stores a definition.
+			crd.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
+			var internal apiextensions.CustomResourceDefinition
+			convert := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition
+			if err := convert(&crd, &internal, nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, problem := range validation.ValidateCustomResourceDefinition(t.Context(), &internal) {
+				t.Errorf("%s: %v", crd.Name, problem)
+			}
+			kind := schema.GroupVersionKind{Group: group.Name(), Version: crd.Spec.Versions[0].Name, Kind: crd.Spec.Names.Kind}
+			namespaced[kind] = crd.Spec.Scope == apiextensionsv1.NamespaceScoped
+		}
+		for name, objects := range Samples(group.Name()) {
+			for _, object := range objects {
+				inNamespace, served := namespaced[object.GroupVersionKind()]
+				if !served {
+					t.Errorf("%s/%s: no definition serves %s", group.Name(), name, object.GroupVersionKind())
+				}
+				if inNamespace != (object.GetNamespace() != "") {
+					t.Errorf("%s/%s: %s has the namespace %q", group.Name(), name, object.GetName(), object.GetNamespace())
+				}
+			}
+		}
+	}
+}

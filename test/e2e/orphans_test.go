@@ -124,14 +124,7 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 	// A Machine whose finalizer somebody takes away leaves its instance behind, which still works.
 	lost := m.running(4)[0]
 	instance := m.instanceWith(lost.Spec.ProviderID)
-	lost.Finalizers = nil
-	if err := m.control.Update(context.Background(), &lost); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.control.Delete(context.Background(), &lost,
-		client.Preconditions{UID: &lost.UID}); client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	}
+	m.loseMachine(lost.Name)
 	m.running(4)
 	m.orphansBlocked(v1beta1.ReasonOrphanNodeReady)
 	m.wantUntouched(instance)
@@ -147,6 +140,16 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 			t.Errorf("machine %s has lost its instance %s", machine.Name, machine.Spec.ProviderID)
 		}
 	}
+}
+
+// loseMachine deletes a Machine behind the back of its controller, which waits because the Machine is paused. The finalizer
+// goes last: of a Machine that is not being deleted the controller puts it back.
+func (m *machinist) loseMachine(name string) {
+	m.t.Helper()
+	m.kubectl("annotate", "machine/"+name, v1beta1.AnnotationPaused+"=")
+	m.kubectl("wait", "machine/"+name, "--for=condition=Paused", "--timeout=60s")
+	m.kubectl("delete", "machine/"+name, "--wait=false")
+	m.kubectl("patch", "machine/"+name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 }
 
 // instanceWith returns the instance with a provider ID.

@@ -41,6 +41,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&MachineDeployment{}, &MachineDeploymentList{},
 		&MachineHealthCheck{}, &MachineHealthCheckList{},
 		&Provider{}, &ProviderList{},
+		&Migration{}, &MigrationList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

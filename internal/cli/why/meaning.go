@@ -33,7 +33,7 @@ func MeaningOf(condition, reason string) Meaning {
 func meanings() map[string]Meaning {
 	all := launchMeanings()
 	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),
-		healthMeanings(), providerMeanings()} {
+		healthMeanings(), providerMeanings(), migrationMeanings()} {
 		maps.Copy(all, more)
 	}
 	return all

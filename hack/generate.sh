@@ -50,8 +50,9 @@ mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/refe
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
 (cd "$root" && go run ./hack/reference "$out/docs/reference")
-for role in cluster-autoscaler manager-control manager-target metrics-reader operator-control provider-control provider-target; do
-	name=machinist-$(echo $role | sed 's/^provider/provider-PROVIDER/')
+for role in cluster-autoscaler manager-control manager-target metrics-reader migrator-control migrator-target operator-control \
+	provider-control provider-target; do
+	name=machinist-$(echo $role | sed -E 's/^(provider|migrator)/\1-PROVIDER/')
 	(cd "$root" && GOWORK=off "$controllergen" \
 		"rbac:roleName=$name" "paths=./internal/rbac/$(echo $role | tr -d -)" \
 		output:stdout >"$out/config/rbac/$role.yaml")
@@ -61,8 +62,9 @@ done
 charts=$out/charts
 mkdir -p "$charts/machinist/files/crd" "$charts/machinist/files/rbac" "$charts/machinist-provider/files/rbac"
 cp "$out"/config/crd/*.yaml "$charts/machinist/files/crd/"
-cp "$out"/config/rbac/[cmo]*.yaml "$charts/machinist/files/rbac/"
-cp "$out"/config/rbac/provider-*.yaml "$charts/machinist-provider/files/rbac/"
+cp "$out"/config/rbac/*.yaml "$charts/machinist/files/rbac/"
+mv "$charts/machinist/files/rbac"/provider-*.yaml "$charts/machinist/files/rbac"/migrator-*.yaml \
+	"$charts/machinist-provider/files/rbac/"
 generated="$generated charts/machinist/files charts/machinist-provider/files"
 mkdir -p "$charts/machinist-provider/templates" "$charts/simcloud"
 cp "$root/charts/machinist/templates/_process.tpl" "$charts/machinist-provider/templates/"

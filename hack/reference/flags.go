@@ -34,6 +34,7 @@ var programs = []program{
 	{"machinist-operator", ".", alone},
 	{"machinist-provider-sim", ".", provider},
 	{"machinist-provider-azure", "providers/azure", provider},
+	{"machinist-provider-sim migrator", ".", process},
 	{"simcloud", ".", alone},
 }
 
@@ -44,7 +45,7 @@ type option struct{ name, kind, initial, usage string }
 func flagsDocument(root string) ([]byte, error) {
 	sections := make([]section, 0, len(programs))
 	for _, p := range programs {
-		cmd := exec.Command("go", "run", "./cmd/"+p.name, "--help")
+		cmd := exec.Command("go", append([]string{"run"}, append(strings.Fields("./cmd/"+p.name), "--help")...)...)
 		cmd.Dir = filepath.Join(root, p.module)
 		var failure bytes.Buffer
 		cmd.Stderr = &failure

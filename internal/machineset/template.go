@@ -114,6 +114,11 @@ func (t template) machine(provider string) *v1beta1.Machine {
 	return m
 }
 
+// NewMachine returns the Machine that the set makes, complete but for its name. The provider may be unknown ("").
+func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
+	return templateOf(set).machine(provider)
+}
+
 // propagate returns the machine with the template's fields that are propagated in place: all that do not need a new
 // instance. It returns nil if there is nothing to change. Keys that others put on the machine stay.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {

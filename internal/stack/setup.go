@@ -30,17 +30,7 @@ func scheme() *runtime.Scheme {
 // install brings into each cluster what the charts have for it, with the roles given to the users of the two processes.
 // The webhooks, if there are any, are where their processes serve them.
 func (s *Stack) install(ctx context.Context) error {
-	for _, at := range []struct {
-		cp              *controlplane.ControlPlane
-		control, target bool
-	}{
-		{s.Control, true, !s.options.SeparateTarget && !s.options.NoTarget},
-		{s.Target, false, s.options.SeparateTarget && !s.options.NoTarget},
-	} {
-		if !at.control && !at.target {
-			continue
-		}
-		parts := manifests.Parts{Control: at.control, Target: at.target, WatchNamespace: s.options.Namespace}
+	return s.inEachCluster(func(parts manifests.Parts, cp *controlplane.ControlPlane) error {
 		parts.User, parts.WebhookURL = Manager, s.webhookURL(Manager)
 		manager, err := parts.Manager()
 		if err != nil {
@@ -54,7 +44,36 @@ func (s *Stack) install(ctx context.Context) error {
 		namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 			ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}
 		all := slices.Concat([]client.Object{namespace}, manager, provider)
-		if err := install.Apply(ctx, at.cp.Config(), all...); err != nil {
+		return install.Apply(ctx, cp.Config(), all...)
+	})
+}
+
+// installMigrator gives the user of a migrator its roles.
+func (s *Stack) installMigrator(ctx context.Context) error {
+	return s.inEachCluster(func(parts manifests.Parts, cp *controlplane.ControlPlane) error {
+		parts.User = s.migratorUser()
+		roles, err := parts.Migrator(s.backend.Driver())
+		if err != nil {
+			return err
+		}
+		return install.Apply(ctx, cp.Config(), roles...)
+	})
+}
+
+// inEachCluster calls do for each cluster with what it is.
+func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlane) error) error {
+	for _, at := range []struct {
+		cp              *controlplane.ControlPlane
+		control, target bool
+	}{
+		{s.Control, true, !s.options.SeparateTarget && !s.options.NoTarget},
+		{s.Target, false, s.options.SeparateTarget && !s.options.NoTarget},
+	} {
+		if !at.control && !at.target {
+			continue
+		}
+		parts := manifests.Parts{Control: at.control, Target: at.target, WatchNamespace: s.options.Namespace}
+		if err := do(parts, at.cp); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -214,9 +215,28 @@ func (s *Stack) NewManager(name string, args ...string) (*process.Process, error
 	return s.newProcess(Manager, name, args)
 }
 
-// newProcess prepares one of our two: its own user in each cluster, with what generated RBAC gives it and no more.
-// name is that of its log.
+// NewMigrator prepares a migrator of the stack's provider, with its roles, which the caller starts and stops.
+func (s *Stack) NewMigrator(ctx context.Context, name string, args ...string) (*process.Process, error) {
+	if err := s.installMigrator(ctx); err != nil {
+		return nil, err
+	}
+	p, err := s.processAs(s.migratorUser(), s.backend.Program(), name, append(s.backend.Args(s.cloudURL), args...))
+	if err != nil {
+		return nil, err
+	}
+	p.Args = slices.Insert(p.Args, 0, "migrator")
+	return p, nil
+}
+
+func (s *Stack) migratorUser() string { return "machinist-migrator-" + s.backend.Driver() }
+
+// newProcess prepares one of our two. name is that of its log.
 func (s *Stack) newProcess(program, name string, extra []string) (*process.Process, error) {
+	return s.processAs(program, program, name, extra)
+}
+
+// processAs prepares a process with its own user in each cluster, with what generated RBAC gives it and no more.
+func (s *Stack) processAs(user, program, name string, extra []string) (*process.Process, error) {
 	p := &process.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd}
 	for _, cluster := range []struct {
 		name string
@@ -226,11 +246,11 @@ func (s *Stack) newProcess(program, name string, extra []string) (*process.Proce
 			p.Args = append(p.Args, "--target-kubeconfig="+operator.None)
 			continue
 		}
-		config, err := cluster.cp.UserConfig(program, processes)
+		config, err := cluster.cp.UserConfig(user, processes)
 		if err != nil {
 			return nil, err
 		}
-		path := filepath.Join(s.dir, program+"."+cluster.name+".kubeconfig")
+		path := filepath.Join(s.dir, user+"."+cluster.name+".kubeconfig")
 		if err := controlplane.WriteKubeconfig(path, config); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,8 @@ dict:
   component  its short name, a label
   values     the settings of its Deployment
   operator   set for the operator, which knows its own cluster only and serves no webhook
+  program    the image's name and the first argument, where they are not the process's: {image: …, argument: …}. Such a
+             process serves no webhook
 This file is kept in charts/machinist; make generate copies it to the other charts.
 */ -}}
 
@@ -30,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{- define "machinist.image" -}}
 {{- $image := mergeOverwrite (deepCopy .root.Values.image) (.values.image | default dict) -}}
-{{- $repository := $image.repository | default .name -}}
+{{- $repository := $image.repository | default (.program | default dict).image | default .name -}}
 {{- with $image.registry }}{{ . }}/{{ end }}{{ $repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end }}
 {{- end }}
@@ -87,7 +89,7 @@ metadata:
 {{- with .root.Values.clusterID }}
 - --cluster-id={{ . }}
 {{- end }}
-{{- if .root.Values.webhook.enabled }}
+{{- if and .root.Values.webhook.enabled (not .program) }}
 - --webhook-bind-address=:9443
 {{- if .root.Values.webhook.certSecret }}
 - --webhook-cert-dir=/etc/machinist/webhook
@@ -105,7 +107,7 @@ metadata:
 {{- $secrets = append $secrets (dict "name" $cluster "secret" $secret.name "key" $secret.key) }}
 {{- end }}
 {{- end }}
-{{- $webhook := and .root.Values.webhook.enabled (not .operator) -}}
+{{- $webhook := and .root.Values.webhook.enabled (not .operator) (not .program) -}}
 {{- $certificate := and $webhook .root.Values.webhook.certSecret -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -174,6 +176,9 @@ spec:
           image: {{ include "machinist.image" . }}
           imagePullPolicy: {{ (.values.image | default dict).pullPolicy | default .root.Values.image.pullPolicy }}
           args:
+            {{- with .program }}
+            - {{ .argument }}
+            {{- end }}
             {{- include "machinist.flags" . | nindent 12 }}
             {{- with .args }}
             {{- toYaml . | nindent 12 }}
@@ -354,7 +359,7 @@ roles beside the ServiceAccount).
 {{- define "machinist.roles" -}}
 {{- $scope := . -}}
 {{- $text := .root.Files.Get .file | replace "machinist-system" .root.Release.Namespace -}}
-{{- $text = replace "machinist-provider-PROVIDER" .name $text -}}
+{{- $text = regexReplaceAll "machinist-(provider|migrator)-PROVIDER" $text .name -}}
 {{- range $document := regexSplit "(?m)^---$" $text -1 }}
 {{- $role := fromYaml $document }}
 {{- if $role }}

@@ -62,6 +62,8 @@ func Command(p Provider) *cobra.Command {
 	if p.AddFlags != nil {
 		p.AddFlags(cmd.Flags())
 	}
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(migratorCommand(p))
 	return cmd
 }
 

@@ -1,0 +1,180 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// aborting gives the fleet back: first no process of ours touches an instance any more, then our tags go, then our
+// objects, and only then may the old controllers act again. They find their objects as they left them.
+func (p *pass) aborting(ctx context.Context) error {
+	if len(p.migration.Finalizers) == 0 {
+		return p.enter(v1beta1.MigrationAborted) // Nothing was ever changed.
+	}
+	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+		return err
+	}
+	mine, all, err := p.readAdopted(ctx)
+	if err != nil {
+		return err
+	}
+	steps := []func(context.Context, *ours, nodes) (done bool, err error){
+		p.pauseAll, p.disownAll, p.clearOwnKeys, p.removeMachines, p.removeRest,
+	}
+	for _, step := range steps {
+		if done, err := step(ctx, mine, all); err != nil || !done {
+			return err
+		}
+	}
+	if err := p.takeFenceDown(ctx); err != nil {
+		return err
+	}
+	if err := p.startWorkloads(ctx, p.migration); err != nil {
+		return err
+	}
+	return p.enter(v1beta1.MigrationAborted)
+}
+
+// pauseAll stops the provider's process for each Machine, and waits until it says so and what it began has ended.
+func (p *pass) pauseAll(ctx context.Context, mine *ours, _ nodes) (bool, error) {
+	machines, all := mine.ofMigration(), true
+	for _, m := range machines {
+		switch {
+		case !has(m.Annotations, v1beta1.AnnotationPaused):
+			all = false
+			if err := p.annotation(ctx, m, v1beta1.AnnotationPaused, true); client.IgnoreNotFound(err) != nil {
+				return false, err
+			}
+		case !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused):
+			all = false
+		}
+	}
+	if len(machines) == 0 {
+		return true, nil
+	}
+	return p.since(p.migration, all) >= p.Cloud.CreateSettle() && all, nil
+}
+
+// disownAll removes our tags from the instances, and looks whether they are gone.
+func (p *pass) disownAll(ctx context.Context, mine *ours, _ nodes) (bool, error) {
+	machines := mine.ofMigration()
+	if len(machines) == 0 {
+		return true, nil
+	}
+	owned, err := p.ownInstances(ctx, mine)
+	if err != nil {
+		return false, err
+	}
+	tagged := map[types.UID]bool{}
+	for _, uid := range owned {
+		tagged[uid] = true
+	}
+	f := p.fenceOf(p.migration)
+	left := 0
+	for _, m := range machines {
+		// A list may be behind: what may have been adopted is disowned once by this process, whatever the list shows.
+		if !tagged[m.UID] && (m.Status.Launch == nil && m.Status.Instance == nil || f.disowned[m.UID]) {
+			continue
+		}
+		left++
+		class := mine.classes[m.Spec.ClassRef.Name]
+		if class == nil {
+			p.trouble("Machine %s: its class %s is gone, so that its instance cannot be given back", m.Name, m.Spec.ClassRef.Name)
+			continue
+		}
+		resolved, err := p.classOf(ctx, class)
+		if err != nil {
+			return false, err
+		}
+		if err := p.Cloud.Disown(ctx, provider.DisownRequest{Machine: identity(m), Class: resolved, ClusterID: p.ClusterID(),
+			ProviderID: m.Spec.ProviderID, Scope: scopeOf(m)}); err != nil {
+			p.trouble("Machine %s: give instance %s back: %v", m.Name, m.Spec.ProviderID, err)
+			continue
+		}
+		f.disowned[m.UID] = true
+	}
+	return left == 0, nil // The next pass looks again.
+}
+
+// clearOwnKeys removes our keys from the Nodes.
+func (p *pass) clearOwnKeys(ctx context.Context, mine *ours, all nodes) (bool, error) {
+	var marked []*corev1.Node
+	for _, m := range mine.ofMigration() {
+		for _, node := range all.byProviderID[m.Spec.ProviderID] {
+			if has(node.Labels, v1beta1.NodeLabelMachine) || has(node.Annotations, v1beta1.NodeAnnotationMachine) ||
+				has(node.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate) {
+				marked = append(marked, node)
+			}
+		}
+	}
+	return len(marked) == 0, each(ctx, marked, func(ctx context.Context, node *corev1.Node) error {
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null},"annotations":{%q:null,%q:null,%q:null}}}`, node.UID,
+			v1beta1.NodeLabelMachine, v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace,
+			v1beta1.NodeAnnotationLastAppliedNodeTemplate)
+		if err := p.Target.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove Machinist's keys from node %s: %w", node.Name, err)
+		}
+		return nil
+	})
+}
+
+// removeMachines deletes our Machines. They are paused, so that the provider's process waits; of a Machine that is not
+// being deleted it would put the finalizer back.
+func (p *pass) removeMachines(ctx context.Context, mine *ours, _ nodes) (bool, error) {
+	machines := mine.ofMigration()
+	return len(machines) == 0, each(ctx, machines, func(ctx context.Context, m *v1beta1.Machine) error {
+		if m.DeletionTimestamp.IsZero() {
+			uid := m.UID
+			if err := p.Control.Delete(ctx, m, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("delete Machine %s: %w", m.Name, err)
+			}
+		}
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, m.UID)
+		if err := p.Control.Patch(ctx, m, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove the finalizer of Machine %s: %w", m.Name, err)
+		}
+		return nil
+	})
+}
+
+// removeRest deletes what else the migration made: sets, deployments, checks, classes, Secrets.
+func (p *pass) removeRest(ctx context.Context, mine *ours, _ nodes) (bool, error) {
+	for _, kind := range [][]client.Object{
+		objectsOf(mine, mine.sets), objectsOf(mine, mine.deployments), objectsOf(mine, mine.checks),
+		objectsOf(mine, mine.classes),
+	} {
+		if len(kind) > 0 {
+			return false, each(ctx, kind, p.removeOurs)
+		}
+	}
+	secrets := &corev1.SecretList{}
+	if err := p.Control.List(ctx, secrets, client.InNamespace(p.migration.Namespace),
+		client.MatchingLabels{v1beta1.LabelMigration: p.migration.Name}); err != nil {
+		return false, fmt.Errorf("list the Secrets of the migration: %w", err)
+	}
+	for i := range secrets.Items {
+		if err := p.removeOurs(ctx, &secrets.Items[i]); err != nil {
+			return false, err
+		}
+	}
+	return len(secrets.Items) == 0, nil
+}
+
+func (p *pass) removeOurs(ctx context.Context, object client.Object) error {
+	if !object.GetDeletionTimestamp().IsZero() {
+		return nil // The controller of the kind lets it go.
+	}
+	uid := object.GetUID()
+	if err := p.Control.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s %s: %w", kindOf(object), object.GetName(), err)
+	}
+	return nil
+}

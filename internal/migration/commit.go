@@ -1,0 +1,423 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// The phases after the point of no return: Committing, Removing, Cleaning.
+
+// committing removes from instances what the old system would collect them by, and from Nodes what it left there. Only
+// then may an old object go.
+func (p *pass) committing(ctx context.Context) error {
+	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+		return err
+	}
+	made, mine, all, err := p.makePlan(ctx)
+	if err != nil {
+		return err
+	}
+	machines := map[types.UID]*v1beta1.Machine{}
+	for _, m := range mine.ofMigration() {
+		machines[oldUID(m)] = m
+	}
+	owned, err := p.ownInstances(ctx, mine)
+	if err != nil {
+		return err
+	}
+	left := 0
+	for _, m := range made.machines {
+		our := machines[m.old.GetUID()]
+		switch {
+		case our == nil:
+			p.trouble("%s has the instance %s and no Machine: its old object stays", m.as, m.instance.ProviderID)
+		case owned[m.instance.ProviderID] != our.UID:
+			p.trouble("instance %s of %s does not carry the tags of Machine %s", m.instance.ProviderID, m.as, our.Name)
+		case m.instance.Collected:
+			left++
+			if err := p.release(ctx, m, our); err != nil {
+				p.trouble("instance %s of %s: %v", m.instance.ProviderID, m.as, err)
+			}
+		}
+	}
+	untraced, err := p.clearNodes(ctx, all, made)
+	if err != nil {
+		return err
+	}
+	if left > 0 || untraced > 0 || p.counted > 0 {
+		return nil
+	}
+	return p.enter(v1beta1.MigrationRemoving)
+}
+
+// ownInstances returns the UID of the Machine whose tags each instance of this installation carries.
+func (p *pass) ownInstances(ctx context.Context, mine *ours) (map[string]types.UID, error) {
+	owned := map[string]types.UID{}
+	for _, class := range mine.classes {
+		if !mine.made(class) {
+			continue
+		}
+		resolved, err := p.classOf(ctx, class)
+		if err != nil {
+			return nil, err
+		}
+		for token := ""; ; {
+			page, err := p.Cloud.List(ctx, provider.ListRequest{Class: resolved, ClusterID: p.ClusterID(), Continue: token})
+			if err != nil {
+				return nil, fmt.Errorf("list the instances of class %s: %w", class.Name, err)
+			}
+			for _, in := range page.Instances {
+				if in.ClusterID == p.ClusterID() {
+					owned[in.ProviderID] = in.MachineUID
+				}
+			}
+			if token = page.Continue; token == "" {
+				break
+			}
+		}
+	}
+	return owned, nil
+}
+
+// classOf returns a class with its credentials, as drivers take it.
+func (p *pass) classOf(ctx context.Context, class *v1beta1.MachineClass) (provider.Class, error) {
+	resolver := resolve.Resolver{Classes: p.Control, Secrets: p.Control}
+	credentials, err := resolver.Credentials(ctx, class.Namespace, class.Spec.CredentialsRef)
+	if err != nil {
+		return provider.Class{}, fmt.Errorf("read the credentials of class %s: %w", class.Name, err)
+	}
+	resolved := resolve.OfClass(class)
+	resolved.Credentials = credentials
+	return resolved.Class(), nil
+}
+
+func (p *pass) release(ctx context.Context, m *machine, our *v1beta1.Machine) error {
+	if m.class.object == nil {
+		return fmt.Errorf("its class could not be converted")
+	}
+	class, err := p.classOf(ctx, m.class.object)
+	if err != nil {
+		return err
+	}
+	return p.Cloud.Release(ctx, provider.ReleaseRequest{Machine: identity(our), Class: class, ClusterID: p.ClusterID(),
+		ProviderID: m.instance.ProviderID, Scope: scopeOf(our), Source: p.system.Group()})
+}
+
+func identity(m *v1beta1.Machine) provider.Machine {
+	return provider.Machine{Namespace: m.Namespace, Name: m.Name, UID: m.UID}
+}
+
+func scopeOf(m *v1beta1.Machine) string {
+	if m.Status.Instance == nil {
+		return ""
+	}
+	return m.Status.Instance.Scope
+}
+
+// clearNodes removes what the old system left on the Nodes of the plan, and returns on how many there was something.
+func (p *pass) clearNodes(ctx context.Context, all nodes, made *plan) (found int, err error) {
+	traces := p.system.NodeTraces()
+	var traced []*corev1.Node
+	for _, m := range made.machines {
+		if same := all.byProviderID[m.instance.ProviderID]; len(same) == 1 && hasTraces(same[0], traces) {
+			traced = append(traced, same[0])
+		}
+	}
+	return len(traced), each(ctx, traced, func(ctx context.Context, node *corev1.Node) error {
+		// With the resource version, because lists are written as a whole.
+		changed := node.DeepCopy()
+		removeTraces(changed, traces)
+		patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
+		if err := p.Target.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove the old system's keys from node %s: %w", node.Name, err)
+		}
+		return nil
+	})
+}
+
+func hasTraces(node *corev1.Node, traces source.NodeTraces) bool {
+	changed := node.DeepCopy()
+	return removeTraces(changed, traces)
+}
+
+// removeTraces reports whether there was something to remove.
+func removeTraces(node *corev1.Node, traces source.NodeTraces) bool {
+	removed := false
+	for _, key := range traces.Labels {
+		removed = removed || has(node.Labels, key)
+		delete(node.Labels, key)
+	}
+	for _, key := range traces.Annotations {
+		removed = removed || has(node.Annotations, key)
+		delete(node.Annotations, key)
+	}
+	before := len(node.Finalizers) + len(node.Spec.Taints) + len(node.OwnerReferences)
+	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return slices.Contains(traces.Finalizers, f) })
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(traces.Taints, t.Key)
+	})
+	node.OwnerReferences = slices.DeleteFunc(node.OwnerReferences, func(o metav1.OwnerReference) bool {
+		group, _, _ := strings.Cut(o.APIVersion, "/")
+		return slices.Contains(traces.OwnerGroups, group)
+	})
+	return removed || len(node.Finalizers)+len(node.Spec.Taints)+len(node.OwnerReferences) != before
+}
+
+// removing deletes the old objects. All of them lose finalizers and owners first, so that nothing cascades and no
+// controller that came back finds a request to tear something down.
+func (p *pass) removing(ctx context.Context) error {
+	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+		return err
+	}
+	old, err := readOld(ctx, p.Control, p.system, p.migration.SourceNamespaceOrDefault(), true)
+	if err != nil {
+		return err
+	}
+	p.migration.Status.Machines.Old = int32(len(old[source.RoleMachine]))
+	scope := p.inScope(old)
+	var held []*unstructured.Unstructured
+	for _, role := range removalOrder {
+		for _, object := range scope[role] {
+			if len(object.GetFinalizers())+len(object.GetOwnerReferences()) > 0 {
+				held = append(held, object)
+			}
+		}
+	}
+	if len(held) > 0 {
+		return each(ctx, held, p.strip)
+	}
+	for _, role := range removalOrder {
+		if len(scope[role]) > 0 {
+			return each(ctx, scope[role], func(ctx context.Context, object *unstructured.Unstructured) error {
+				err := p.Control.Delete(ctx, object, exactly(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
+				if client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("delete the old %s: %w", nameOf(object), err)
+				}
+				return nil
+			})
+		}
+	}
+	return p.enter(v1beta1.MigrationCleaning)
+}
+
+// removalOrder is that in which nothing notices that another object is missing: what makes machines goes before them.
+var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, source.RoleSet, source.RoleClass,
+	source.RoleMachine}
+
+// inScope are the old objects that go: all but those that stay behind, and what these need.
+func (p *pass) inScope(old map[source.Role][]*unstructured.Unstructured) map[source.Role][]*unstructured.Unstructured {
+	scope := map[source.Role][]*unstructured.Unstructured{}
+	staying := false
+	for _, role := range []source.Role{source.RoleMachine, source.RoleSet, source.RoleDeployment, source.RoleHealthCheck,
+		source.RoleClass} {
+		for _, object := range old[role] {
+			// Whoever is left alone by the conversion stays; a class has no object of its own.
+			if role != source.RoleClass {
+				if c := p.system.Convert(role, object, nil); c.Object == nil && !c.Blocked() {
+					staying = true
+					continue
+				}
+			} else if staying {
+				continue
+			}
+			scope[role] = append(scope[role], object)
+		}
+	}
+	return scope
+}
+
+// strip removes finalizers and owners of an old object.
+func (p *pass) strip(ctx context.Context, object *unstructured.Unstructured) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q,"finalizers":null,"ownerReferences":null}}`,
+		object.GetResourceVersion(), object.GetUID())
+	if err := p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizers and owners of the old %s: %w", nameOf(object), err)
+	}
+	return nil
+}
+
+// cleaning gives our objects what was held back, removes the definitions of the old kinds, and takes the fence down.
+func (p *pass) cleaning(ctx context.Context) error {
+	if stands, err := p.fenced(ctx, fenceScope{everywhere: true, oursOpen: true}); err != nil || !stands {
+		return err
+	}
+	mine, _, err := p.readAdopted(ctx)
+	if err != nil {
+		return err
+	}
+	p.migration.Status.Machines.Adopted = p.migration.Status.Machines.Total
+	done, err := p.thaw(ctx, mine)
+	if err != nil || !done {
+		return err
+	}
+	if done, err := p.removeKinds(ctx); err != nil || !done {
+		return err
+	}
+	if err := p.takeFenceDown(ctx); err != nil {
+		return err
+	}
+	return p.enter(v1beta1.MigrationCompleted)
+}
+
+// takeFenceDown opens what was closed. The old workloads are not started here.
+func (p *pass) takeFenceDown(ctx context.Context) error {
+	if err := p.releaseLeases(ctx, p.migration); err != nil {
+		return err
+	}
+	for _, name := range []string{oldPolicyName(p.migration), newPolicyName(p.migration)} {
+		if err := p.removePolicy(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thaw ends what the migration held back: sets go before their deployments, and checks before all.
+func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
+	for _, kind := range [][]client.Object{
+		objectsOf(mine, mine.checks), objectsOf(mine, mine.classes), objectsOf(mine, mine.machines),
+		objectsOf(mine, mine.sets), objectsOf(mine, mine.deployments),
+	} {
+		if len(kind) > 0 {
+			return false, each(ctx, kind, p.thawOne)
+		}
+	}
+	secrets := &corev1.SecretList{}
+	if err := p.Control.List(ctx, secrets, client.InNamespace(p.migration.Namespace),
+		client.MatchingLabels{v1beta1.LabelMigration: p.migration.Name}); err != nil {
+		return false, fmt.Errorf("list the Secrets of the migration: %w", err)
+	}
+	for i := range secrets.Items {
+		if err := p.thawOne(ctx, &secrets.Items[i]); err != nil {
+			return false, err
+		}
+	}
+	return len(secrets.Items) == 0, nil
+}
+
+func objectsOf[P client.Object](mine *ours, index map[string]P) []client.Object {
+	var all []client.Object
+	for _, object := range index {
+		if mine.made(object) {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+// thawOne gives one object what it was to get later. With the label the record goes, so that it happens once.
+func (p *pass) thawOne(ctx context.Context, object client.Object) error {
+	later := afterOf(object)
+	if later.Delete && object.GetDeletionTimestamp().IsZero() {
+		uid := object.GetUID()
+		if err := p.Control.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s, whose deletion was asked for before: %w", kindOf(object), object.GetName(), err)
+		}
+	}
+	labels := map[string]any{v1beta1.LabelMigration: nil}
+	annotations := map[string]any{v1beta1.AnnotationAfterMigration: nil}
+	for key, value := range later.Annotations {
+		annotations[key] = value
+	}
+	spec := map[string]any{}
+	switch object.(type) {
+	case *v1beta1.MachineHealthCheck:
+		if later.Remediation != "" {
+			spec["remediation"] = map[string]any{"type": later.Remediation}
+		}
+	case *v1beta1.MachineClass:
+		spec["adoption"] = v1beta1.AdoptionForbid
+	case *v1beta1.MachineSet, *v1beta1.MachineDeployment:
+		labels[v1beta1.LabelFreeze] = nil
+		if later.Replicas != nil {
+			spec["replicas"] = *later.Replicas
+		}
+	}
+	patch := map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "labels": labels, "annotations": annotations}}
+	if len(spec) > 0 {
+		patch["spec"] = spec
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode a patch: %w", err)
+	}
+	if err := p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("thaw %s %s: %w", kindOf(object), object.GetName(), err)
+	}
+	return nil
+}
+
+// removeKinds removes the definitions of the old kinds, the classes' last, when no object of theirs has existed for a
+// while in any namespace. Where another system's operator keeps them, or other objects need them, they stay.
+func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
+	if p.system.Group() == provider.SourceOpenShift {
+		return true, nil // Its operator would make them again.
+	}
+	others, err := p.othersOfSource(ctx)
+	if err != nil || others {
+		return others, err
+	}
+	kinds := slices.Clone(p.system.Kinds())
+	slices.Reverse(kinds)
+	for _, kind := range kinds {
+		objects, err := readKind(ctx, p.Control, kind, "")
+		switch {
+		case notServed(err):
+		case err != nil:
+			return false, fmt.Errorf("list %s.%s: %w", kind.Resource, kind.Group, err)
+		case len(objects) > 0:
+			p.since(p.migration, false)
+			p.condition(v1beta1.ConditionPlanned, true, v1beta1.ReasonPlanReady, fmt.Sprintf(
+				"The definitions of the old kinds stay: %s in namespace %q is not of this migration.", nameOf(objects[0]),
+				objects[0].GetNamespace()))
+			return true, nil
+		}
+	}
+	if p.since(p.migration, true) < p.Timing.EmptyFor {
+		return false, nil
+	}
+	left := 0
+	for _, kind := range kinds {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		err := p.Control.Get(ctx, client.ObjectKey{Name: kind.Resource + "." + kind.Group}, definition)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("read the definition of %s.%s: %w", kind.Resource, kind.Group, err)
+		}
+		if err != nil {
+			continue
+		}
+		left++
+		if definition.DeletionTimestamp.IsZero() {
+			if err := p.Control.Delete(ctx, definition, exactly(definition)); client.IgnoreNotFound(err) != nil {
+				return false, fmt.Errorf("remove the definition of %s.%s: %w", kind.Resource, kind.Group, err)
+			}
+		}
+	}
+	return left == 0, nil
+}
+
+// othersOfSource reports whether another Migration needs the old kinds.
+func (p *pass) othersOfSource(ctx context.Context) (bool, error) {
+	all := &v1beta1.MigrationList{}
+	if err := p.Control.List(ctx, all); err != nil {
+		return false, fmt.Errorf("list migrations: %w", err)
+	}
+	return slices.ContainsFunc(all.Items, func(m v1beta1.Migration) bool {
+		return m.UID != p.migration.UID && m.Spec.Source == p.migration.Spec.Source && !m.Status.Phase.Ended()
+	}), nil
+}

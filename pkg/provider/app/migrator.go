@@ -1,0 +1,187 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/migration"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// migrator are the flags of the process that takes fleets over, beside those of all processes.
+type migrator struct {
+	cloudQPS   float64
+	cloudBurst int
+	timing     migration.Timing
+}
+
+func (s *migrator) addFlags(fs *pflag.FlagSet) {
+	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS,
+		"calls to the cloud per second, of the whole process; 0 is no limit")
+	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst, "calls to the cloud that may be made at once, with --cloud-qps")
+	fs.DurationVar(&s.timing.ProbeInterval, "fence-probe-interval", s.timing.ProbeInterval,
+		fmt.Sprintf("time between two of the %d probes that must find the old objects closed, each over a connection of its own; where one API server answers, 1s is enough",
+			s.timing.Probes))
+	fs.DurationVar(&s.timing.LeaseMargin, "fence-lease-margin", s.timing.LeaseMargin,
+		"time for which an old controller may act after the duration of the Lease that it lost")
+	fs.DurationVar(&s.timing.EmptyFor, "remove-kinds-after", s.timing.EmptyFor,
+		"time for which no old object may exist before the definitions of their kinds are removed")
+}
+
+func (s *migrator) validate() error {
+	var errs []error
+	if s.cloudBurst < 1 {
+		errs = append(errs, fmt.Errorf("--cloud-burst is %d; it must be at least 1", s.cloudBurst))
+	}
+	if s.cloudQPS < 0 {
+		errs = append(errs, fmt.Errorf("--cloud-qps is %g; it must not be negative", s.cloudQPS))
+	}
+	for flag, d := range map[string]time.Duration{"fence-probe-interval": s.timing.ProbeInterval,
+		"fence-lease-margin": s.timing.LeaseMargin, "remove-kinds-after": s.timing.EmptyFor} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("--%s is %s; it must not be negative", flag, d))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// migratorCommand returns the subcommand that takes over fleets of other systems. It is a process of its own, with a
+// role and a lease of its own: it may do what no provider process should.
+func migratorCommand(p Provider) *cobra.Command {
+	config := operator.DefaultConfig("machinist-migrator-" + p.Name)
+	settings := &migrator{cloudBurst: 10, timing: migration.DefaultTiming}
+	cmd := &cobra.Command{
+		Use:           "migrator",
+		Short:         fmt.Sprintf("Take over fleets of other systems whose instances are of the provider %s", p.Name),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			operator.SpareMemory()
+			ctx, stop := operator.SignalContext(cmd.Context(), nil)
+			defer stop()
+			return runMigrator(ctx, config, settings, p)
+		},
+	}
+	config.AddFlags(cmd.Flags())
+	settings.addFlags(cmd.Flags())
+	if p.AddFlags != nil {
+		p.AddFlags(cmd.Flags())
+	}
+	return cmd
+}
+
+func runMigrator(ctx context.Context, config *operator.Config, s *migrator, p Provider) error {
+	if err := errors.Join(config.Validate(), s.validate()); err != nil {
+		return err
+	}
+	log, err := config.Logger()
+	if err != nil {
+		return err
+	}
+	driver, err := p.driver()
+	if err != nil {
+		return err
+	}
+	o := operatorOptions(log, defaultSettings())
+	utilruntime.Must(apiextensionsv1.AddToScheme(o.Scheme))
+	// It reads what it needs at the API server itself: what a cache does not show yet, it would make or remove twice.
+	o.ControlKinds = []operator.Kind{{Object: &v1beta1.Migration{}}}
+	o.TargetKinds = nil
+	op, err := operator.New(config, o)
+	if err != nil {
+		return err
+	}
+	return op.Run(ctx, func(context.Context) error { return addMigrations(op, s, driver) })
+}
+
+func addMigrations(op *operator.Operator, s *migrator, driver provider.Driver) error {
+	control, mgr, realClock := op.Control(), op.Manager(), clock.RealClock{}
+	cloudMetrics, err := cloud.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	cloudOptions := cloud.Options{Driver: driver, Fence: op.Fence().Check, Metrics: cloudMetrics, Clock: realClock}
+	if s.cloudQPS > 0 {
+		cloudOptions.Limiter = rate.NewLimiter(rate.Limit(s.cloudQPS), s.cloudBurst)
+	}
+	options := migration.Options{
+		Cloud:     cloud.New(cloudOptions),
+		ClusterID: op.ClusterID,
+		Control:   control.Live,
+		Fresh:     func() (client.Client, error) { return freshClient(control) },
+		User:      whoAmI(mgr.GetConfig()),
+		Clock:     realClock,
+		Timing:    s.timing,
+	}
+	if target := op.Target(); target != nil {
+		options.Target = target.Live
+	}
+	err = builder.ControllerManagedBy(mgr).Named("migration").
+		For(&v1beta1.Migration{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(migration.New(options))
+	if err != nil {
+		return fmt.Errorf("add the migration controller: %w", err)
+	}
+	return nil
+}
+
+// freshClient makes a client whose requests go over connections of their own, so that each may reach another API server.
+func freshClient(control *operator.Cluster) (client.Client, error) {
+	tls, err := rest.TLSConfigFor(control.Config)
+	if err != nil {
+		return nil, fmt.Errorf("load the certificates: %w", err)
+	}
+	plain := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tls, DisableKeepAlives: true,
+		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second}
+	transport, err := rest.HTTPWrappersForConfig(control.Config, plain)
+	if err != nil {
+		return nil, fmt.Errorf("load the credentials: %w", err)
+	}
+	return client.New(control.Config, client.Options{HTTPClient: &http.Client{Transport: transport},
+		Scheme: control.Live.Scheme(), Mapper: control.Live.RESTMapper()})
+}
+
+// whoAmI returns what finds out, once, by which name an API server knows this process.
+func whoAmI(config *rest.Config) func(context.Context) (string, error) {
+	var known atomic.Pointer[string]
+	return func(ctx context.Context) (string, error) {
+		if name := known.Load(); name != nil {
+			return *name, nil
+		}
+		reviews, err := authenticationclient.NewForConfig(config)
+		if err != nil {
+			return "", fmt.Errorf("make a client: %w", err)
+		}
+		review, err := reviews.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return "", fmt.Errorf("ask the API server who this process is: %w", err)
+		}
+		known.Store(&review.Status.UserInfo.Username)
+		return review.Status.UserInfo.Username, nil
+	}
+}

@@ -55,7 +55,7 @@ func (machineSapcloud) Leases() []string {
 func (s machineSapcloud) NodeTraces() NodeTraces {
 	const domain = "node.machine.sapcloud.io/"
 	return NodeTraces{
-		Finalizers: sapcloudFinalizers,
+		Finalizers: []string{domain, "machine.sapcloud.io/"},
 		Labels:     []string{domain + "candidate-for-update", sapcloudSelected, domain + "update-result"},
 		Annotations: []string{
 			domain + "last-applied-anno-labels-taints", domain + "last-applied-virtual-capacity",
@@ -70,10 +70,9 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 	}
 }
 
-// sapcloudFinalizers are those on its objects, on the Secrets that its classes refer to, and on Nodes.
+// sapcloudFinalizers are those on its objects, and on the Secrets that its classes refer to.
 var sapcloudFinalizers = []string{
 	"machine.sapcloud.io/machine-controller-manager", "machine.sapcloud.io/machine-controller",
-	"node.machine.sapcloud.io/machine-controller",
 }
 
 func (s machineSapcloud) dialect() *dialect {

@@ -73,9 +73,12 @@ func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 		}
 	}
 	update := r.timeout(f, "inPlaceUpdateTimeout", "machine-inplace-update-timeout", sapcloudUpdate)
-	for name, d := range map[string]time.Duration{"creationTimeout": creation, "inPlaceUpdateTimeout": update} {
-		if d == 0 {
-			f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must be longer than 0s, here or in the flag of the "+
+	for _, t := range []struct {
+		name  string
+		value time.Duration
+	}{{"creationTimeout", creation}, {"inPlaceUpdateTimeout", update}} {
+		if t.value == 0 {
+			f.find(provider.FindingBlocker, CodeInvalidValue, t.name, "It must be longer than 0s, here or in the flag of the "+
 				"old process.")
 		}
 	}

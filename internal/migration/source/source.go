@@ -58,7 +58,7 @@ type Kind struct {
 type Flags map[string]string
 
 // NodeTraces are what an old system leaves on the Nodes of its machines, and what is removed when the migration is
-// committed.
+// committed. A key that ends in a slash stands for all keys of that domain.
 type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string

@@ -19,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,24 +38,33 @@ import (
 type oldGroup struct {
 	// namespace has its objects, "" where they have none.
 	namespace string
-	// lease is the Lease of its controller, and workload the Deployment in whose pod that runs.
-	lease, workload types.NamespacedName
+	// workload is the Deployment in whose pod its controller runs, and leases are in the same namespace.
+	workload types.NamespacedName
+	leases   []string
 	// manifests is the file in testdata/migration with the objects that a person made.
 	manifests string
 }
 
 // oldGroups are the systems whose fleets the tests take over.
 var oldGroups = map[string]oldGroup{
-	provider.SourceMachineK8s:  {lease: kubermatic, workload: kubermatic, manifests: "machine.k8s.io.yaml"},
-	provider.SourceMachinesK8s: {lease: kubermatic, workload: kubermatic, manifests: "machine.k8s.io.yaml"},
-	provider.SourceClusterK8s: {namespace: metav1.NamespaceSystem, lease: kubermatic, workload: kubermatic,
-		manifests: "cluster.k8s.io.yaml"},
+	provider.SourceMachineK8s:  kubermatic("", "machine.k8s.io.yaml"),
+	provider.SourceMachinesK8s: kubermatic("", "machine.k8s.io.yaml"),
+	provider.SourceClusterK8s:  kubermatic(metav1.NamespaceSystem, "cluster.k8s.io.yaml"),
+	provider.SourceGardener: {
+		namespace: "shoot--fleet--one", manifests: "machine.sapcloud.io.yaml",
+		workload: types.NamespacedName{Namespace: "shoot--fleet--one", Name: "machine-controller-manager"},
+		leases:   []string{"machine-controller-manager", "machine-controller"},
+	},
+}
+
+func kubermatic(namespace, manifests string) oldGroup {
+	const name = "machine-controller"
+	return oldGroup{namespace: namespace, manifests: manifests, leases: []string{name},
+		workload: types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: name}}
 }
 
 // oldWeb is the Deployment of somebody whose pods run on the fleet.
 var oldWeb = types.NamespacedName{Namespace: namespace, Name: "web"}
-
-var kubermatic = types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "machine-controller"}
 
 const (
 	// oldAccount is the Secret in kube-system with the token of the account at the cloud.
@@ -85,6 +95,7 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 		m.t.Fatal(err)
 	}
 	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.workload.Namespace}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: oldAccount},
 			StringData: map[string]string{"token": m.CloudToken()}},
 		bootstrapSecret(),
@@ -94,7 +105,7 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: oldJoiners}}},
 		replicated(f.workload, 1), replicated(oldWeb, int32(n)),
 	} {
-		if err := m.control.Create(context.Background(), o); err != nil {
+		if err := m.control.Create(context.Background(), o); err != nil && !apierrors.IsAlreadyExists(err) {
 			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
@@ -127,7 +138,7 @@ func (f *oldFleet) made(n int) (all []*unstructured.Unstructured) {
 	text, err := template.ParseFiles(filepath.Join("testdata", "migration", f.manifests))
 	if err == nil {
 		err = text.Execute(&out, map[string]any{"Group": f.group, "Namespace": f.namespace, "Machines": n, "Names": names,
-			"Replicas": n - 2})
+			"Replicas": n - 2, "Token": f.CloudToken(), "UserData": string(f.userData())})
 	}
 	for documents := yaml.NewYAMLOrJSONDecoder(&out, 4096); err == nil; {
 		o := &unstructured.Unstructured{}
@@ -164,10 +175,13 @@ func (f *oldFleet) install() {
 	}
 	f.controller = &process.Process{Name: "old-controller", Path: path, Dir: f.Dir(), Args: []string{
 		"--group=" + f.group, "--namespace=" + f.namespace, "--kubeconfig=" + path + ".kubeconfig",
-		"--lease=" + f.lease.String(), "--lease-duration=3s", "--workload=" + f.workload.String(),
+		"--lease-duration=3s", "--workload=" + f.workload.String(),
 		"--cloud-endpoint=" + f.CloudURL(), "--cloud-token-file=" + path + ".token",
 		"--user-data-file=" + path + ".user-data",
 	}}
+	for _, name := range f.leases {
+		f.controller.Args = append(f.controller.Args, "--lease="+name)
+	}
 	f.t.Cleanup(func() {
 		if f.t.Failed() {
 			f.t.Log(f.controller.LogTail())

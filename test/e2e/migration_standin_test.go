@@ -9,7 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/internal/migration/source"
 	"machinist.dev/machinist/internal/stack"
@@ -24,6 +28,7 @@ func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
 	for group, left := range map[string]int{
 		provider.SourceMachineK8s: 5, // Nothing makes another machine for one that was deleted.
 		provider.SourceClusterK8s: 6,
+		provider.SourceGardener:   6,
 	} {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
@@ -72,8 +77,9 @@ func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
 	}
 }
 
-// The workload's replicas are what a migration stops an old controller by.
-func TestAStandInStopsWithItsWorkload(t *testing.T) {
+// The replicas of its workload and its Lease are what a migration stops an old controller by. Of a Lease it heeds the
+// renewals only, not how long it is said to be valid.
+func TestAStandInStopsWithItsWorkloadAndItsLease(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
 	f := m.oldFleet(provider.SourceMachineK8s, 3)
@@ -98,6 +104,15 @@ func TestAStandInStopsWithItsWorkload(t *testing.T) {
 	if n := m.live(); n != 2 {
 		t.Errorf("there are %d instances, want 2", n)
 	}
+
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.workload.Namespace, Name: f.leases[0]}}
+	taken := client.RawPatch(types.MergePatchType, []byte(
+		`{"spec":{"holderIdentity":"somebody","leaseDurationSeconds":315360000}}`))
+	if err := m.control.Patch(context.Background(), lease, taken); err != nil {
+		t.Fatal(err)
+	}
+	f.logs("does not lead")
+	f.logs("msg=leads")
 }
 
 // wantConvertible fails the test where an object of the fleet cannot be taken over, whatever the controller does.
@@ -112,5 +127,33 @@ func (f *oldFleet) wantConvertible() {
 				}
 			}
 		}
+	}
+}
+
+// An instance that loses its Machine is an orphan of the system that collects them.
+func TestAStandInCollectsOrphans(t *testing.T) {
+	t.Parallel()
+	m := start(t, stack.Options{})
+	f := m.oldFleet(provider.SourceGardener, 3)
+	f.kill()
+	machine := f.someMachine()
+	machine.SetFinalizers(nil)
+	if err := m.control.Update(context.Background(), machine); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.control.Delete(context.Background(), machine); err != nil {
+		t.Fatal(err)
+	}
+	f.revive()
+	f.settles(3)
+	after := f.state()
+	deleted := 0
+	for id := range f.before.instances {
+		if _, there := after.instances[id]; !there {
+			deleted++
+		}
+	}
+	if deleted != 1 || len(after.instances) != 3 {
+		t.Errorf("%d of the instances were collected, want 1; there are %d, want 3", deleted, len(after.instances))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/simcloud"
@@ -23,6 +24,9 @@ type controller struct {
 	Options
 	group
 	kube client.Client
+	// leases are acquired under the identity, which is that of the process.
+	leases   coordinationv1.LeasesGetter
+	identity string
 	// leading is locked during a pass: one that a lost Lease interrupts ends before the next one begins.
 	leading sync.Mutex
 }
@@ -69,7 +73,7 @@ func (p *pass) run(ctx context.Context) error {
 	for _, of := range []struct {
 		kind string
 		step func(context.Context, *unstructured.Unstructured) error
-	}{{deployments, p.deployment}, {sets, p.set}, {machines, p.machine}} {
+	}{{classes, p.class}, {deployments, p.deployment}, {sets, p.set}, {machines, p.machine}} {
 		for _, object := range p.objects[of.kind] {
 			if err := of.step(ctx, object); err != nil {
 				errs = append(errs, fmt.Errorf("%s %s: %w", of.kind, object.GetName(), err))

@@ -8,12 +8,15 @@ package standin
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
 )
 
 // The kinds, which all groups name alike.
 const (
+	classes     = "MachineClass"
 	deployments = "MachineDeployment"
 	sets        = "MachineSet"
 	machines    = "Machine"
@@ -22,71 +25,40 @@ const (
 // group is how one old system works.
 type group struct {
 	version string
-	// parents are its kinds that make machines.
+	// parents are its kinds above Machines that the controller reads, from the top.
 	parents []string
 	// parentFinalizer is on the parents, revision an annotation of theirs. Empty: there is none.
 	parentFinalizer, revision string
-	// finalizers are on Machines.
-	finalizers []string
-	// instance is where a Machine has the description of its instance.
-	instance []string
-	// providerID: it is written to spec.providerID.
-	providerID bool
+	// finalizers are on Machines, nodeFinalizer on their Nodes. Empty: there is none.
+	finalizers    []string
+	nodeFinalizer string
+	// className is where a Machine has the name of its class. Nil: there are no classes.
+	className []string
+	// instance is where a class, or a Machine without one, describes the instance, and nodeMeta and taints are where a
+	// Machine has what its Node gets.
+	instance, nodeMeta, taints []string
 	// wholeStatus: there is no subresource for the status.
 	wholeStatus bool
+	// identify notes down on a Machine which instance is its own. Nil: nothing does.
+	identify func(machine *unstructured.Unstructured, in *simcloud.Instance)
 	// status is what the status of a Machine says of its Node.
 	status func(node *corev1.Node) map[string]any
 	// mark leaves on a Node what it has to do with a Machine.
 	mark func(machine *unstructured.Unstructured, node *corev1.Node)
 }
 
+// groups are the systems that there are stand-ins for, by their API groups.
 var groups = map[string]group{
-	"machine.k8s.io":  firstKubermatic,
-	"machines.k8s.io": firstKubermatic,
-	"cluster.k8s.io": {
-		version:         "v1alpha1",
-		parents:         []string{deployments, sets},
-		parentFinalizer: metav1.FinalizerDeleteDependents,
-		revision:        "machinedeployment.clusters.k8s.io/revision",
-		finalizers:      kubermaticFinalizers,
-		instance:        []string{"spec", "providerSpec", "value", "cloudProviderSpec"},
-		providerID:      true,
-		status: func(node *corev1.Node) map[string]any {
-			return map[string]any{"nodeRef": nodeRef(node), "phase": "Running",
-				"versions": map[string]any{"kubelet": node.Status.NodeInfo.KubeletVersion}}
-		},
-		mark: func(machine *unstructured.Unstructured, node *corev1.Node) {
-			metav1.SetMetaDataLabel(&node.ObjectMeta, kubermaticOwner, string(machine.GetUID()))
-			metav1.SetMetaDataAnnotation(&node.ObjectMeta, "cluster.k8s.io/machine",
-				machine.GetNamespace()+"/"+machine.GetName())
-		},
-	},
-}
-
-// kubermaticOwner is a label on Nodes.
-const kubermaticOwner = "machine-controller/owned-by"
-
-var kubermaticFinalizers = []string{"machine-delete-finalizer", "machine-node-delete-finalizer"}
-
-// firstKubermatic has Machines only. The garbage collector deletes a Node with its Machine.
-var firstKubermatic = group{
-	version:     "v1alpha1",
-	finalizers:  kubermaticFinalizers,
-	instance:    []string{"spec", "providerConfig", "cloudProviderSpec"},
-	wholeStatus: true,
-	status: func(node *corev1.Node) map[string]any {
-		return map[string]any{"nodeRef": nodeRef(node),
-			"versions": map[string]any{"kubelet": node.Status.NodeInfo.KubeletVersion}}
-	},
-	mark: func(machine *unstructured.Unstructured, node *corev1.Node) {
-		metav1.SetMetaDataLabel(&node.ObjectMeta, kubermaticOwner, string(machine.GetUID()))
-		if metav1.GetControllerOf(node) == nil {
-			node.OwnerReferences = append(node.OwnerReferences,
-				*metav1.NewControllerRef(machine, machine.GroupVersionKind()))
-		}
-	},
+	provider.SourceMachineK8s:  firstKubermatic,
+	provider.SourceMachinesK8s: firstKubermatic,
+	provider.SourceClusterK8s:  kubermatic,
+	provider.SourceGardener:    sapcloud,
 }
 
 func nodeRef(node *corev1.Node) map[string]any {
 	return map[string]any{"kind": "Node", "name": node.Name, "uid": string(node.UID)}
+}
+
+func setProviderID(machine *unstructured.Unstructured, in *simcloud.Instance) {
+	_ = unstructured.SetNestedField(machine.Object, in.ProviderID, "spec", "providerID")
 }

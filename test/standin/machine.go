@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -28,10 +29,8 @@ func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error 
 	if in == nil {
 		return p.createInstance(ctx, m)
 	}
-	if p.providerID {
-		if err := p.update(ctx, m, func() {
-			_ = unstructured.SetNestedField(m.Object, in.ProviderID, "spec", "providerID")
-		}); err != nil {
+	if p.identify != nil {
+		if err := p.update(ctx, m, func() { p.identify(m, in) }); err != nil {
 			return err
 		}
 	}
@@ -46,14 +45,22 @@ func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error 
 	return p.setStatus(ctx, m, p.status(node))
 }
 
-// applyToNode marks a Node as the machine's, and gives it the labels and taints of the machine.
+// applyToNode marks a Node as the machine's, and gives it the labels, annotations and taints of the machine.
 func (p *pass) applyToNode(m *unstructured.Unstructured, node *corev1.Node) {
 	p.mark(m, node)
-	labels, _, _ := unstructured.NestedStringMap(m.Object, "spec", "metadata", "labels")
-	for key, value := range labels {
-		node.Labels[key] = value
+	if p.nodeFinalizer != "" {
+		controllerutil.AddFinalizer(node, p.nodeFinalizer)
 	}
-	taints, _, _ := unstructured.NestedSlice(m.Object, "spec", "taints")
+	meta, _, _ := unstructured.NestedMap(m.Object, p.nodeMeta...)
+	labels, _, _ := unstructured.NestedStringMap(meta, "labels")
+	for key, value := range labels {
+		metav1.SetMetaDataLabel(&node.ObjectMeta, key, value)
+	}
+	annotations, _, _ := unstructured.NestedStringMap(meta, "annotations")
+	for key, value := range annotations {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
+	}
+	taints, _, _ := unstructured.NestedSlice(m.Object, p.taints...)
 	for _, raw := range taints {
 		fields, _ := raw.(map[string]any)
 		text := func(name string) string { value, _ := fields[name].(string); return value }
@@ -65,10 +72,7 @@ func (p *pass) applyToNode(m *unstructured.Unstructured, node *corev1.Node) {
 }
 
 func (p *pass) createInstance(ctx context.Context, m *unstructured.Unstructured) error {
-	description, _, err := unstructured.NestedMap(m.Object, p.instance...)
-	if err != nil {
-		return err
-	}
+	description := p.description(m)
 	text := func(name string) string { value, _ := description[name].(string); return value }
 	tags, _, _ := unstructured.NestedStringMap(description, "tags")
 	if tags == nil {
@@ -86,15 +90,12 @@ func (p *pass) createInstance(ctx context.Context, m *unstructured.Unstructured)
 func (p *pass) endMachine(ctx context.Context, m *unstructured.Unstructured) error {
 	p.pending++
 	if in := p.instances[m.GetUID()]; in != nil {
-		if in.State == simcloud.StateShuttingDown {
-			return nil
-		}
-		return p.change("delete", "instance", in.ID, func() error {
-			_, err := p.Cloud.DeleteInstance(ctx, in.ID)
-			return err
-		})
+		return p.deleteInstance(ctx, in)
 	}
 	if node := p.nodes[m.GetName()]; node != nil {
+		if err := p.update(ctx, node, func() { controllerutil.RemoveFinalizer(node, p.nodeFinalizer) }); err != nil {
+			return err
+		}
 		if err := p.remove(ctx, "Node", node); err != nil {
 			return err
 		}
@@ -103,6 +104,17 @@ func (p *pass) endMachine(ctx context.Context, m *unstructured.Unstructured) err
 		for _, finalizer := range p.finalizers {
 			controllerutil.RemoveFinalizer(m, finalizer)
 		}
+	})
+}
+
+func (p *pass) deleteInstance(ctx context.Context, in *simcloud.Instance) error {
+	p.pending++
+	if in.State == simcloud.StateShuttingDown {
+		return nil
+	}
+	return p.change("delete", "instance", in.ID, func() error {
+		_, err := p.Cloud.DeleteInstance(ctx, in.ID)
+		return err
 	})
 }
 

@@ -7,14 +7,11 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/simcloud"
@@ -33,8 +30,9 @@ type Options struct {
 	Namespace string
 	// UserData starts the instances.
 	UserData []byte
-	// Lease is that of the old system, and LeaseDuration how long another process waits for a leader that is gone.
-	Lease         types.NamespacedName
+	// Leases are those of the old system, in the namespace of the workload, and LeaseDuration is how long another process
+	// waits for a leader that is gone.
+	Leases        []string
 	LeaseDuration time.Duration
 	// Workload is the Deployment in whose pod the old controller runs. The stand-in does nothing while it has no
 	// replicas.
@@ -52,29 +50,24 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	c := &controller{Options: o, group: g, kube: kube}
-	leases, err := coordinationv1.NewForConfig(o.Cluster)
-	if err != nil {
+	c := &controller{Options: o, group: g, kube: kube, identity: "old_" + string(uuid.NewUUID())}
+	if c.leases, err = coordinationv1.NewForConfig(o.Cluster); err != nil {
 		return err
 	}
-	lock := &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: o.Lease.Namespace, Name: o.Lease.Name},
-		Client: leases, LockConfig: resourcelock.ResourceLockConfig{Identity: "old_" + string(uuid.NewUUID())}}
 	for ctx.Err() == nil {
-		if err := c.life(ctx, lock); err != nil {
-			return err
-		}
+		c.life(ctx)
 		pause(ctx)
 	}
 	return nil
 }
 
-// life is that of one pod: it leads while it has the Lease and the Deployment has replicas.
-func (c *controller) life(ctx context.Context, lock resourcelock.Interface) error {
+// life is that of one pod: it leads while it has the Leases and the Deployment has replicas.
+func (c *controller) life(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for !c.wanted(ctx) {
 		if !pause(ctx) {
-			return nil
+			return
 		}
 	}
 	go func() {
@@ -83,22 +76,7 @@ func (c *controller) life(ctx context.Context, lock resourcelock.Interface) erro
 		}
 		cancel()
 	}()
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: c.LeaseDuration, RenewDeadline: c.LeaseDuration * 2 / 3,
-		RetryPeriod: c.LeaseDuration / 6,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				c.Log.Info("leads", "lease", c.Lease.String(), "identity", lock.Identity())
-				c.lead(ctx)
-			},
-			OnStoppedLeading: func() { c.Log.Info("does not lead", "lease", c.Lease.String()) },
-		},
-	})
-	if err != nil {
-		return err
-	}
-	elector.Run(ctx)
-	return nil
+	c.acquire(ctx, cancel, c.Leases)
 }
 
 // wanted reports whether the Deployment has replicas. While it cannot be read, its pod runs on.

@@ -18,7 +18,7 @@ const templateHash = "machine-template-hash"
 // deployment has one set for its template with all of its replicas. It rolls without patience.
 func (p *pass) deployment(ctx context.Context, d *unstructured.Unstructured) error {
 	if d.GetDeletionTimestamp() != nil {
-		return nil
+		return p.endParent(ctx, d, sets)
 	}
 	if err := p.update(ctx, d, func() { p.adorn(d) }); err != nil {
 		return err
@@ -56,12 +56,8 @@ func (p *pass) adorn(o *unstructured.Unstructured) {
 	if p.parentFinalizer != "" {
 		controllerutil.AddFinalizer(o, p.parentFinalizer)
 	}
-	if annotations := o.GetAnnotations(); p.revision != "" && o.GetKind() == deployments && annotations[p.revision] == "" {
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[p.revision] = "1"
-		o.SetAnnotations(annotations)
+	if p.revision != "" && o.GetKind() == deployments {
+		_ = unstructured.SetNestedField(o.Object, "1", "metadata", "annotations", p.revision)
 	}
 }
 
@@ -83,7 +79,7 @@ func (p *pass) newSet(d *unstructured.Unstructured, template map[string]any, has
 // set has as many machines as it has replicas.
 func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 	if s.GetDeletionTimestamp() != nil {
-		return nil
+		return p.endParent(ctx, s, machines)
 	}
 	if err := p.update(ctx, s, func() { p.adorn(s) }); err != nil {
 		return err
@@ -109,6 +105,25 @@ func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 	}
 	return p.setStatus(ctx, s, map[string]any{"observedGeneration": s.GetGeneration(), "replicas": int64(len(owned)),
 		"fullyLabeledReplicas": int64(len(owned)), "readyReplicas": ready, "availableReplicas": ready})
+}
+
+// endParent deletes what a deployment or set owns, and then lets it go. Where the finalizer is the garbage collector's,
+// that does so.
+func (p *pass) endParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
+	if p.parentFinalizer == metav1.FinalizerDeleteDependents {
+		return nil
+	}
+	p.pending++
+	owned := p.owned(owns, o)
+	for _, child := range owned {
+		if err := p.remove(ctx, owns, child); err != nil {
+			return err
+		}
+	}
+	if len(owned) > 0 {
+		return nil
+	}
+	return p.update(ctx, o, func() { controllerutil.RemoveFinalizer(o, p.parentFinalizer) })
 }
 
 func (p *pass) newMachine(s *unstructured.Unstructured) *unstructured.Unstructured {

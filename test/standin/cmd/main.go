@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"machinist.dev/machinist/simcloud"
@@ -32,15 +31,16 @@ func run(ctx context.Context) error {
 	o := standin.Options{Log: slog.New(slog.NewTextHandler(os.Stdout, nil))}
 	flag.StringVar(&o.Group, "group", "", "API group of the old system")
 	flag.StringVar(&o.Namespace, "namespace", "", "namespace of its objects; empty where they have none")
-	flag.DurationVar(&o.LeaseDuration, "lease-duration", 15*time.Second, "how long the Lease is valid")
-	name := func(to *types.NamespacedName, flagName, usage string) {
-		flag.Func(flagName, usage+", as namespace/name", func(text string) error {
-			to.Namespace, to.Name, _ = strings.Cut(text, "/")
+	flag.DurationVar(&o.LeaseDuration, "lease-duration", 15*time.Second, "how long a Lease is valid")
+	flag.Func("lease", "a Lease of the old system, in the namespace of the workload; may be repeated",
+		func(name string) error {
+			o.Leases = append(o.Leases, name)
 			return nil
 		})
-	}
-	name(&o.Lease, "lease", "Lease of the old system")
-	name(&o.Workload, "workload", "Deployment that runs the old controller")
+	flag.Func("workload", "Deployment that runs the old controller, as namespace/name", func(text string) error {
+		o.Workload.Namespace, o.Workload.Name, _ = strings.Cut(text, "/")
+		return nil
+	})
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of the cluster")
 	endpoint := flag.String("cloud-endpoint", "", "URL of the simulated cloud")
 	tokenFile := flag.String("cloud-token-file", "", "file with the token of the account")

@@ -1,9 +1,9 @@
 package bootstrap
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,8 +21,9 @@ const (
 )
 
 // placeholder matches the form, whatever the name: upper case, as all of ours are, so that a here-document ("<<EOF" has
-// no closing brackets) or a C++ stream in a script is left alone.
-var placeholder = regexp.MustCompile(`<<[A-Z][A-Z0-9_]*>>`)
+// no closing brackets) or a C++ stream in a script is left alone. Its second alternative is the same URL-encoded, as it
+// is in the data URLs of Ignition.
+var placeholder = regexp.MustCompile(`<<([A-Z][A-Z0-9_]*)>>|%3[Cc]%3[Cc]([A-Z][A-Z0-9_]*)%3[Ee]%3[Ee]`)
 
 // Values are what the placeholders stand for.
 type Values struct {
@@ -39,11 +40,23 @@ type Values struct {
 
 // NeedsToken reports whether the template contains the placeholder for a bootstrap token.
 func NeedsToken(template []byte) bool {
-	return bytes.Contains(template, []byte("<<"+BootstrapToken+">>"))
+	for _, match := range placeholder.FindAll(template, -1) {
+		if name, _ := nameIn(match); name == BootstrapToken {
+			return true
+		}
+	}
+	return false
+}
+
+// nameIn returns the name in a placeholder, and whether it is URL-encoded.
+func nameIn(match []byte) (name string, encoded bool) {
+	groups := placeholder.FindSubmatch(match)
+	return string(groups[1]) + string(groups[2]), groups[2] != nil
 }
 
 // Render replaces every placeholder of the template in one pass: a value that happens to look like a placeholder
-// stays as it is. It fails on an unknown placeholder, naming it, and on one whose value is empty.
+// stays as it is. The value of a URL-encoded placeholder is URL-encoded. It fails on an unknown placeholder, naming it,
+// and on one whose value is empty.
 func Render(template []byte, v Values) ([]byte, error) {
 	values := map[string]string{
 		MachineName:      v.MachineName,
@@ -55,12 +68,16 @@ func Render(template []byte, v Values) ([]byte, error) {
 	}
 	var unknown, empty []string
 	out := placeholder.ReplaceAllFunc(template, func(match []byte) []byte {
-		value, known := values[string(match[2:len(match)-2])]
+		name, encoded := nameIn(match)
+		value, known := values[name]
 		switch {
 		case !known:
 			unknown = append(unknown, string(match))
 		case value == "":
 			empty = append(empty, string(match))
+		}
+		if encoded {
+			value = urlEncoded(value)
 		}
 		return []byte(value)
 	})
@@ -74,6 +91,9 @@ func Render(template []byte, v Values) ([]byte, error) {
 	}
 	return out, nil
 }
+
+// urlEncoded encodes a value for a data URL as well as for a query, which alone knows + for a space.
+func urlEncoded(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }
 
 func list(names []string) string {
 	slices.Sort(names)

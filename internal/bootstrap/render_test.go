@@ -32,6 +32,15 @@ func TestRender(t *testing.T) {
 			"contains <<KUBELET_VERSION>>, for which this machine has no value"},
 		{"a value is not rendered again", "<<MACHINE_NAME>>", Values{MachineName: "<<BOOTSTRAP_TOKEN>>",
 			BootstrapToken: "secret"}, "<<BOOTSTRAP_TOKEN>>", ""},
+		{"URL-encoded", "data:,%3C%3CMACHINE_NAME%3E%3E%20%3c%3cCA_BUNDLE_BASE64%3e%3e%20<<MACHINE_NAME>>",
+			Values{MachineName: "a", CABundle: []byte{0xfb, 0xff, 0xbf, 0}},
+			"data:,a%20%2B%2F%2B%2FAA%3D%3D%20a", ""},
+		{"URL-encoded space", "%3C%3CMACHINE_NAME%3E%3E", Values{MachineName: "a b"}, "a%20b", ""},
+		{"half encoded", "<%3CMACHINE_NAME%3E> %3C%3CMACHINE_NAME>>", values, "<%3CMACHINE_NAME%3E> %3C%3CMACHINE_NAME>>", ""},
+		{"an unknown one that is URL-encoded is named", "%3C%3CMACHINE_NAM%3E%3E", values, "",
+			"unknown placeholder %3C%3CMACHINE_NAM%3E%3E"},
+		{"a URL-encoded one without a value is named", "%3C%3CBOOTSTRAP_TOKEN%3E%3E", Values{MachineName: "m"}, "",
+			"contains %3C%3CBOOTSTRAP_TOKEN%3E%3E, for which this machine has no value"},
 		{"empty", "", values, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -49,10 +58,24 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// Rule: token-only-on-request.
+func TestATokenIsNeededWhereItsPlaceholderIs(t *testing.T) {
+	for template, want := range map[string]bool{
+		"": false, "<<MACHINE_NAME>>": false, "BOOTSTRAP_TOKEN": false, "%3C%3CMACHINE_NAME%3E%3E": false,
+		"token: <<BOOTSTRAP_TOKEN>>": true, "data:,%3C%3CBOOTSTRAP_TOKEN%3E%3E": true, "%3c%3cBOOTSTRAP_TOKEN%3e%3e": true,
+		"<<MACHINE_NAME>> <<BOOTSTRAP_TOKEN>>": true, "<<BOOTSTRAP_TOKEN": false,
+	} {
+		if got := NeedsToken([]byte(template)); got != want {
+			t.Errorf("NeedsToken(%q) = %t", template, got)
+		}
+	}
+}
+
 // Rule: user-data-one-pass.
 func FuzzRender(f *testing.F) {
 	f.Add([]byte("#cloud-config <<MACHINE_NAME>> <<X>>"), "m")
 	f.Add([]byte("<<<<MACHINE_NAME>>>>"), "<<MACHINE_NAME>>")
+	f.Add([]byte("%3C%3CMACHINE_NAME%3E%3E"), "%3C%3CMACHINE_NAME%3E%3E")
 	f.Add([]byte{0xff, '<', '<', 'A', '>', '>'}, "\x00")
 	f.Fuzz(func(t *testing.T, template []byte, name string) {
 		out, err := Render(template, Values{MachineName: name})

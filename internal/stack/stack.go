@@ -321,6 +321,9 @@ func (s *Stack) CloudClient() (*simcloud.Client, error) {
 	return simcloud.New(simcloud.Config{Endpoint: s.cloudURL, Token: s.cloudToken})
 }
 
+// CloudURL is where the cloud serves.
+func (s *Stack) CloudURL() string { return s.cloudURL }
+
 // CloudToken is what a user of the simulated cloud authenticates with.
 func (s *Stack) CloudToken() string { return s.cloudToken }
 

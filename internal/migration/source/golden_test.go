@@ -24,6 +24,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // flagsOf are those of the old processes in the golden files.
 var flagsOf = map[string]Flags{
 	provider.SourceClusterK8s: {"skip-eviction-after": "1h", "join-cluster-timeout": "25m"},
+	provider.SourceGardener: {"machine-pv-detach-timeout": "10m", "machine-health-timeout": "15m",
+		"bootstrap-token-auth-extra-groups": "system:bootstrappers:one"},
 }
 
 // TestSamplesConvertAsTheGoldenFilesShow shows for every sample what becomes of it, and what a person has to know.

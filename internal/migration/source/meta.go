@@ -110,6 +110,14 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 	m.oldLabels, m.oldAnnotations = m.textMap("labels"), m.textMap("annotations")
 	m.labels = d.labelsOf(m.fields, m.oldLabels)
 	m.annotations = d.annotationsOf(m.fields, m.oldAnnotations)
+	if role == RoleClass {
+		if len(m.labels) > 0 {
+			m.find(provider.FindingNote, CodeNotSupported, "labels", "Machinist's class gets no labels.")
+		}
+		if len(m.annotations) > 0 {
+			m.find(provider.FindingNote, CodeNotSupported, "annotations", "Machinist's class gets no annotations.")
+		}
+	}
 	if value, found := m.annotations[v1beta1.AnnotationClusterAPIPaused]; found && role == RoleMachine {
 		delete(m.annotations, v1beta1.AnnotationClusterAPIPaused)
 		m.later[v1beta1.AnnotationClusterAPIPaused] = value

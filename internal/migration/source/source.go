@@ -58,11 +58,14 @@ type Kind struct {
 type Flags map[string]string
 
 // NodeTraces are what an old system leaves on the Nodes of its machines, and what is removed when the migration is
-// committed.
+// committed. A key that ends in a slash stands for all keys of that domain.
 type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string
 	Annotations []string
+	// Marked are annotations that others may have set as well. By the key of a mark, an annotation too, which the old
+	// system sets with them: both are removed where the mark is there, and neither where it is not.
+	Marked map[string]string
 	// Taints are keys, whatever the effect.
 	Taints []string
 	// OwnerGroups are the API groups whose owner references are removed.
@@ -190,4 +193,5 @@ var systems = []System{
 	machineK8s{provider.SourceMachineK8s},
 	machineK8s{provider.SourceMachinesK8s},
 	clusterK8s{},
+	machineSapcloud{},
 }

@@ -6,6 +6,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -47,6 +50,53 @@ func TestTheDefinitionsAreValidAndServeTheSamples(t *testing.T) {
 				}
 				if inNamespace != (object.GetNamespace() != "") {
 					t.Errorf("%s/%s: %s has the namespace %q", group.Name(), name, object.GetName(), object.GetNamespace())
+				}
+			}
+		}
+	}
+}
+
+// TestTheDefinitionsKeepEveryFieldOfWholeSamples is about definitions with the types of fields: what an API server would
+// refuse or remove of a sample would be tested nowhere but in memory.
+func TestTheDefinitionsKeepEveryFieldOfWholeSamples(t *testing.T) {
+	groups, err := files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range groups {
+		schemas := map[string]*apiextensions.JSONSchemaProps{}
+		for _, object := range CRDs(group.Name()) {
+			var crd apiextensionsv1.CustomResourceDefinition
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &crd); err != nil {
+				t.Fatal(err)
+			}
+			internal := &apiextensions.JSONSchemaProps{}
+			convert := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps
+			if err := convert(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, internal, nil); err != nil {
+				t.Fatal(err)
+			}
+			schemas[crd.Spec.Names.Kind] = internal
+		}
+		for name, objects := range Samples(group.Name()) {
+			if name == "half-broken" || name == "unknown-fields" {
+				continue
+			}
+			for _, object := range objects {
+				id := group.Name() + "/" + name + ": " + object.GetKind() + " " + object.GetName()
+				structural, err := structuralschema.NewStructural(schemas[object.GetKind()])
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, path := range pruning.PruneWithOptions(object.DeepCopy().Object, structural, true,
+					structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+					t.Errorf("%s: the definition does not know %s", id, path)
+				}
+				validator, _, err := apivalidation.NewSchemaValidator(schemas[object.GetKind()])
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, problem := range apivalidation.ValidateCustomResource(nil, object.Object, validator) {
+					t.Errorf("%s: %v", id, problem)
 				}
 			}
 		}

@@ -1,0 +1,120 @@
+package source
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Keys of Gardener's machine-controller-manager that mean something for Machinist.
+const (
+	sapcloudTemplateHash = "machine-template-hash"
+	// sapcloudNode is the label with the name of a Machine's Node.
+	sapcloudNode = "node"
+	// sapcloudForceDeletion is a label; with the value True the deletion of the Machine does not wait for the drain.
+	sapcloudForceDeletion = "force-deletion"
+	// sapcloudFreeze is the label of a set or deployment that makes no machines for now.
+	sapcloudFreeze = "freeze"
+	// sapcloudSelected is the label of a Machine that is about to be updated in place.
+	sapcloudSelected = "node.machine.sapcloud.io/selected-for-update"
+
+	sapcloudPriority = "machinepriority.machine.sapcloud.io"
+	sapcloudMarkTime = "machine.sapcloud.io/marked-for-deletion-time"
+	sapcloudPreserve = "node.machine.sapcloud.io/preserve"
+	// sapcloudTrigger is the annotation of a deployment by which the autoscaler names machines to delete.
+	sapcloudTrigger = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
+	// sapcloudCreationTimeout is the annotation of a deployment with a time instead of creationTimeout.
+	sapcloudCreationTimeout = "node.machine.sapcloud.io/effective-creation-timeout"
+)
+
+// machineSapcloud is the API of Gardener's machine-controller-manager.
+type machineSapcloud struct{}
+
+func (machineSapcloud) Group() string { return provider.SourceGardener }
+
+func (s machineSapcloud) Kinds() []Kind {
+	kind := func(role Role, kind, resource string) Kind {
+		return Kind{Role: role, Resource: resource,
+			GroupVersionKind: schema.GroupVersionKind{Group: s.Group(), Version: "v1alpha1", Kind: kind}}
+	}
+	return []Kind{
+		kind(RoleClass, "MachineClass", "machineclasses"),
+		kind(RoleDeployment, "MachineDeployment", "machinedeployments"),
+		kind(RoleSet, "MachineSet", "machinesets"),
+		kind(RoleMachine, "Machine", "machines"),
+	}
+}
+
+// Leases has one for the controllers of sets and deployments, and one for those of machines.
+func (machineSapcloud) Leases() []string {
+	return []string{"machine-controller-manager", "machine-controller"}
+}
+
+func (s machineSapcloud) NodeTraces() NodeTraces {
+	const domain = "node.machine.sapcloud.io/"
+	return NodeTraces{
+		Finalizers: []string{domain, "machine.sapcloud.io/"},
+		Labels:     []string{domain + "candidate-for-update", sapcloudSelected, domain + "update-result"},
+		Annotations: []string{
+			domain + "last-applied-anno-labels-taints", domain + "last-applied-virtual-capacity",
+			domain + "last-applied-node-preserve-value", domain + "update-failed-reason",
+		},
+		// Who disabled the scale-down is known by the mark only: a person's stays.
+		Marked: map[string]string{
+			"cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm": v1beta1.NodeAnnotationScaleDownDisabled,
+		},
+		Taints:      []string{"deployment.machine.sapcloud.io/prefer-no-schedule", domain + "preserved"},
+		OwnerGroups: []string{s.Group()},
+	}
+}
+
+// sapcloudFinalizers are those on its objects, and on the Secrets that its classes refer to.
+var sapcloudFinalizers = []string{
+	"machine.sapcloud.io/machine-controller-manager", "machine.sapcloud.io/machine-controller",
+}
+
+func (s machineSapcloud) dialect() *dialect {
+	// What its controllers note down is in two domains of their own and in that of the Deployments that they imitate.
+	own := []string{"node.machine.sapcloud.io/", "machine.sapcloud.io/"}
+	return &dialect{
+		groups:     []string{s.Group()},
+		finalizers: sapcloudFinalizers,
+		labels:     append([]string{sapcloudTemplateHash, sapcloudNode, sapcloudForceDeletion, sapcloudFreeze}, own...),
+		annotations: append([]string{"deployment.kubernetes.io/", sapcloudPriority,
+			"safety.machine.sapcloud.io/"}, own...),
+		revision: "deployment.kubernetes.io/revision",
+	}
+}
+
+func (s machineSapcloud) Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted {
+	return convert(old, func(f *fields, c *Converted) {
+		r := sapcloudReader{dialect: s.dialect(), fields: f, converted: c, flags: flags,
+			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
+		switch role {
+		case RoleClass:
+			r.class()
+		case RoleDeployment:
+			r.deployment()
+		case RoleSet:
+			r.set()
+		case RoleMachine:
+			r.machine()
+		default:
+			f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no %s.", role)
+			f.ignoreAll()
+		}
+		c.Later = r.metadata.later
+	})
+}
+
+// sapcloudReader reads one object.
+type sapcloudReader struct {
+	*dialect
+	fields    *fields
+	converted *Converted
+	flags     Flags
+	namespace string
+	metadata  metadata
+}

@@ -1,0 +1,302 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+// oldGroup is how an old system is installed.
+type oldGroup struct {
+	// namespace has its objects, "" where they have none.
+	namespace string
+	// workload is the Deployment in whose pod its controller runs, and leases are in the same namespace.
+	workload types.NamespacedName
+	leases   []string
+	// manifests is the file in testdata/migration with the objects that a person made.
+	manifests string
+}
+
+// oldGroups are the systems whose fleets the tests take over.
+var oldGroups = map[string]oldGroup{
+	provider.SourceMachineK8s:  kubermatic("", "machine.k8s.io.yaml"),
+	provider.SourceMachinesK8s: kubermatic("", "machine.k8s.io.yaml"),
+	provider.SourceClusterK8s:  kubermatic(metav1.NamespaceSystem, "cluster.k8s.io.yaml"),
+	provider.SourceGardener: {
+		namespace: "shoot--fleet--one", manifests: "machine.sapcloud.io.yaml",
+		workload: types.NamespacedName{Namespace: "shoot--fleet--one", Name: "machine-controller-manager"},
+		leases:   []string{"machine-controller-manager", "machine-controller"},
+	},
+}
+
+func kubermatic(namespace, manifests string) oldGroup {
+	const name = "machine-controller"
+	return oldGroup{namespace: namespace, manifests: manifests, leases: []string{name},
+		workload: types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: name}}
+}
+
+// oldWeb is the Deployment of somebody whose pods run on the fleet.
+var oldWeb = types.NamespacedName{Namespace: namespace, Name: "web"}
+
+const (
+	// oldAccount is the Secret in kube-system with the token of the account at the cloud.
+	oldAccount = "old-account"
+	// oldJoiners is the group of the bootstrap token of the old instances.
+	oldJoiners = "system:bootstrappers:old-fleet"
+	oldToken   = "0ldflt.0123456789abcdef"
+)
+
+// oldFleet is a fleet of an old system, with a stand-in for its controller.
+type oldFleet struct {
+	*machinist
+	oldGroup
+	group      string
+	controller *process.Process
+	// life is where the log of the controller's current life begins, read how far settles and logs have read it.
+	life, read int
+	// before is the fleet as the controller has made it.
+	before fleetState
+}
+
+// oldFleet installs an old system beside Machinist, and returns when n machines are Nodes and nothing is left to do.
+func (m *machinist) oldFleet(group string, n int) *oldFleet {
+	m.t.Helper()
+	f := &oldFleet{machinist: m, oldGroup: oldGroups[group], group: group}
+	m.quick()
+	if err := install.Apply(context.Background(), m.Control.Config(), sources.CRDs(group)...); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.workload.Namespace}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: oldAccount},
+			StringData: map[string]string{"token": m.CloudToken()}},
+		bootstrapSecret(),
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "old-fleet-joins"},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+				Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: oldJoiners}}},
+		replicated(f.workload, 1), replicated(oldWeb, int32(n)),
+	} {
+		if err := m.control.Create(context.Background(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+	for _, o := range f.made(n) {
+		// A definition is served a moment after it is there.
+		eventually(m.t, "the API server takes "+o.GetKind()+" "+o.GetName(), func() (bool, string) {
+			err := m.control.Create(context.Background(), o)
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+	f.install()
+	f.revive()
+	f.settles(n)
+	f.podsRun(f.workload, oldWeb)
+	f.before = f.state()
+	if len(f.before.instances) != n || len(f.before.nodes) != n {
+		m.t.Fatalf("%d old machines have %d instances and %d Nodes", n, len(f.before.instances), len(f.before.nodes))
+	}
+	return f
+}
+
+// made are the objects that a person made for n machines.
+func (f *oldFleet) made(n int) (all []*unstructured.Unstructured) {
+	f.t.Helper()
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("worker-%d", i+1)
+	}
+	var out bytes.Buffer
+	text, err := template.ParseFiles(filepath.Join("testdata", "migration", f.manifests))
+	if err == nil {
+		err = text.Execute(&out, map[string]any{"Group": f.group, "Namespace": f.namespace, "Machines": n, "Names": names,
+			"Replicas": n - 2, "Token": f.CloudToken(), "UserData": string(f.userData())})
+	}
+	for documents := yaml.NewYAMLOrJSONDecoder(&out, 4096); err == nil; {
+		o := &unstructured.Unstructured{}
+		if err = documents.Decode(&o.Object); len(o.Object) > 0 {
+			all = append(all, o)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		f.t.Fatal(err)
+	}
+	return all
+}
+
+// install builds the stand-in and prepares its process.
+func (f *oldFleet) install() {
+	f.t.Helper()
+	path := filepath.Join(f.Dir(), "old-controller")
+	if out, err := exec.Command("go", "build", "-o", path, "../standin/cmd").CombinedOutput(); err != nil {
+		f.t.Fatalf("build the stand-in: %v\n%s", err, out)
+	}
+	// It may do whatever it likes, which is what a fence has to hold up to.
+	config, err := f.Control.UserConfig("old-controller", "system:masters")
+	if err == nil {
+		err = controlplane.WriteKubeconfig(path+".kubeconfig", config)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".token", []byte(f.CloudToken()), 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".user-data", f.userData(), 0o600)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.controller = &process.Process{Name: "old-controller", Path: path, Dir: f.Dir(), Args: []string{
+		"--group=" + f.group, "--namespace=" + f.namespace, "--kubeconfig=" + path + ".kubeconfig",
+		"--lease-duration=3s", "--workload=" + f.workload.String(),
+		"--cloud-endpoint=" + f.CloudURL(), "--cloud-token-file=" + path + ".token",
+		"--user-data-file=" + path + ".user-data",
+	}}
+	for _, name := range f.leases {
+		f.controller.Args = append(f.controller.Args, "--lease="+name)
+	}
+	f.t.Cleanup(func() {
+		if f.t.Failed() {
+			f.t.Log(f.controller.LogTail())
+		}
+		f.kill()
+	})
+}
+
+// userData lets an instance join the target cluster.
+func (f *oldFleet) userData() []byte {
+	return fmt.Appendf(nil, `#cloud-config
+write_files:
+- path: /etc/kubernetes/bootstrap-kubeconfig
+  content: |
+    apiVersion: v1
+    kind: Config
+    current-context: bootstrap
+    clusters: [{name: target, cluster: {server: %q, certificate-authority-data: %s}}]
+    users: [{name: bootstrap, user: {token: %q}}]
+    contexts: [{name: bootstrap, context: {cluster: target, user: bootstrap}}]
+`, f.Target.Endpoint(), base64.StdEncoding.EncodeToString(f.Target.CA()), oldToken)
+}
+
+func bootstrapSecret() *corev1.Secret {
+	id, secret, _ := strings.Cut(oldToken, ".")
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
+			"auth-extra-groups": oldJoiners},
+	}
+}
+
+// replicated is a Deployment whose pods the simulated kubelets run.
+func replicated(name types.NamespacedName, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name.Name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "main", Image: "example.com/" + name.Name + ":1"}}}}},
+	}
+}
+
+// podsRun waits until Deployments have all of their pods.
+func (f *oldFleet) podsRun(names ...types.NamespacedName) {
+	f.t.Helper()
+	for _, name := range names {
+		env.Await(f.t, f.target, &appsv1.DeploymentList{}, "the pods of "+name.String(),
+			func(l *appsv1.DeploymentList) (bool, string) {
+				i := slices.IndexFunc(l.Items, func(d appsv1.Deployment) bool { return d.Name == name.Name })
+				return i >= 0 && l.Items[i].Status.ReadyReplicas == *l.Items[i].Spec.Replicas,
+					fmt.Sprintf("%d Deployments", len(l.Items))
+			}, client.InNamespace(name.Namespace))
+	}
+}
+
+// kill ends the controller at once.
+func (f *oldFleet) kill() {
+	f.t.Helper()
+	if err := f.controller.Kill(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// revive starts the controller. It does not wait until the controller leads, which a fence may not let it.
+func (f *oldFleet) revive() {
+	f.t.Helper()
+	f.life = len(f.log())
+	f.read = f.life
+	if err := f.controller.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// log returns all that the controller has written in all of its lives, by lines.
+func (f *oldFleet) log() []string {
+	f.t.Helper()
+	content, err := os.ReadFile(f.controller.LogPath())
+	if err != nil && !os.IsNotExist(err) {
+		f.t.Fatal(err)
+	}
+	return slices.Collect(strings.Lines(string(content)))
+}
+
+// changes returns what the controller has written, created or deleted, or has tried to, in its current life.
+func (f *oldFleet) changes() []string {
+	f.t.Helper()
+	return slices.DeleteFunc(f.log()[f.life:], func(line string) bool { return !strings.Contains(line, "msg=change ") })
+}
+
+// settles waits until the controller leads and has nothing left to do for its n machines. Again, it waits for the end
+// of what the controller has done since.
+func (f *oldFleet) settles(n int) {
+	f.t.Helper()
+	f.logs(fmt.Sprintf("msg=settled machines=%d\n", n))
+}
+
+// logs waits for a line of the controller after the one of the last settles or logs.
+func (f *oldFleet) logs(text string) {
+	f.t.Helper()
+	eventually(f.t, "the old controller logs "+text, func() (bool, string) {
+		lines := f.log()
+		i := slices.IndexFunc(lines[f.read:], func(line string) bool { return strings.Contains(line, text) })
+		f.read += i + 1
+		return i >= 0, strings.Join(lines[max(0, len(lines)-1):], "")
+	})
+}
+
+// scaleWorkload changes how many pods the old controller has.
+func (f *oldFleet) scaleWorkload(replicas int) {
+	f.t.Helper()
+	workload := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.workload.Namespace, Name: f.workload.Name}}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+	if err := f.control.Patch(context.Background(), workload, patch); err != nil {
+		f.t.Fatal(err)
+	}
+}

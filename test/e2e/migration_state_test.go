@@ -1,0 +1,160 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+// fleetState is what a migration must not change.
+type fleetState struct {
+	// instances are those that are not terminated, by ID.
+	instances map[string]simcloud.Record
+	// changes are how often the cloud was asked to change an instance, other than its tags, and did.
+	changes map[string]int
+	// nodes are by name.
+	nodes map[string]corev1.Node
+	// objects are the old ones as JSON, by kind, namespace and name.
+	objects map[string]string
+}
+
+// state reads the fleet.
+func (f *oldFleet) state() fleetState {
+	f.t.Helper()
+	s := fleetState{instances: map[string]simcloud.Record{}, changes: map[string]int{}, nodes: map[string]corev1.Node{},
+		objects: f.oldObjects()}
+	for _, r := range f.instances() {
+		if r.State != simcloud.StateTerminated {
+			s.instances[r.ID] = r
+		}
+	}
+	statistics, err := f.cloud.Statistics(context.Background())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, operation := range []string{simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance,
+		simcloud.OperationUpdateInstance} {
+		s.changes[operation] = statistics.Calls[operation].Total
+	}
+	nodes := &corev1.NodeList{}
+	if err := f.target.List(context.Background(), nodes); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		s.nodes[node.Name] = node
+	}
+	return s
+}
+
+// oldObjects reads the objects of the old system.
+func (f *oldFleet) oldObjects() map[string]string {
+	f.t.Helper()
+	all := map[string]string{}
+	for _, kind := range f.kinds() {
+		for _, o := range f.list(kind) {
+			data, err := json.Marshal(o.Object)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			all[kind.Kind+" "+o.GetNamespace()+"/"+o.GetName()] = string(data)
+		}
+	}
+	return all
+}
+
+// kinds are those of the old system.
+func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
+	for _, crd := range sources.CRDs(f.group) {
+		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		version, _, _ := unstructured.NestedString(versions[0].(map[string]any), "name")
+		all = append(all, schema.GroupVersionKind{Group: f.group, Version: version, Kind: kind})
+	}
+	return all
+}
+
+// list reads the old objects of a kind. A kind whose definition is gone has none.
+func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructured {
+	f.t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	err := f.control.List(context.Background(), list)
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		f.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// someMachine returns an old Machine, one that a set controls if there is one.
+func (f *oldFleet) someMachine() *unstructured.Unstructured {
+	f.t.Helper()
+	for _, kind := range f.kinds() {
+		if kind.Kind == "Machine" {
+			all := f.list(kind)
+			i := slices.IndexFunc(all, func(m unstructured.Unstructured) bool { return metav1.GetControllerOf(&m) != nil })
+			return &all[max(i, 0)]
+		}
+	}
+	f.t.Fatalf("%s has no machines", f.group)
+	return nil
+}
+
+// wantUnchanged fails the test where the instances and Nodes are not those of before. Tags of instances, and what
+// Nodes have beside their identity and state, are other tests' matter.
+func (f *oldFleet) wantUnchanged() {
+	f.t.Helper()
+	after := f.state()
+	if !maps.Equal(f.before.changes, after.changes) {
+		f.t.Errorf("the cloud was asked for changes of instances %v times, before %v times", after.changes, f.before.changes)
+	}
+	for id, was := range f.before.instances {
+		is, there := after.instances[id]
+		if !there || is.State != was.State || !is.LaunchTime.Equal(was.LaunchTime) || is.Type != was.Type ||
+			is.Image != was.Image || is.KubeletVersion != was.KubeletVersion {
+			f.t.Errorf("instance %s of %s is %s since %s, before it was %s since %s", id, was.Name, is.State, is.LaunchTime,
+				was.State, was.LaunchTime)
+		}
+	}
+	for id, is := range after.instances {
+		if _, there := f.before.instances[id]; !there {
+			f.t.Errorf("instance %s of %s is new", id, is.Name)
+		}
+	}
+	for name, was := range f.before.nodes {
+		is, there := after.nodes[name]
+		if !there {
+			f.t.Errorf("Node %s is gone", name)
+		} else if trouble := troubleOf(&was, &is); trouble != "" {
+			f.t.Errorf("Node %s %s", name, trouble)
+		}
+	}
+}
+
+// wantOldObjects fails the test where the old objects are not, byte for byte, those of before.
+func (f *oldFleet) wantOldObjects() {
+	f.t.Helper()
+	after := f.oldObjects()
+	for _, name := range slices.Sorted(maps.Keys(f.before.objects)) {
+		if is, was := after[name], f.before.objects[name]; is != was {
+			f.t.Errorf("%s is\n%s, before it was\n%s", name, is, was)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if _, there := f.before.objects[name]; !there {
+			f.t.Errorf("%s is new", name)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package standin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/driver"
+)
+
+// controller serves the objects of one group.
+type controller struct {
+	Options
+	group
+	kube client.Client
+	// leases are acquired under the identity, which is that of the process.
+	leases   coordinationv1.LeasesGetter
+	identity string
+	// leading is locked during a pass: one that a lost Lease interrupts ends before the next one begins.
+	leading sync.Mutex
+}
+
+// pass is what there is when a pass begins.
+type pass struct {
+	*controller
+	objects map[string][]*unstructured.Unstructured // by kind
+	// instances are by the UIDs of their Machines, nodes by name.
+	instances map[types.UID]*simcloud.Instance
+	nodes     map[string]*corev1.Node
+	// changes counts the writes and the calls that change the cloud, pending what is waited for.
+	changes, pending int
+}
+
+// lead makes passes until ctx is done. It reports once that there is nothing left to do.
+func (c *controller) lead(ctx context.Context) {
+	c.leading.Lock()
+	defer c.leading.Unlock()
+	settled := false
+	for {
+		p := &pass{controller: c}
+		err := p.run(ctx)
+		if err != nil && ctx.Err() == nil {
+			c.Log.Error("failed", "err", err)
+		}
+		done := err == nil && p.changes == 0 && p.pending == 0
+		if done && !settled {
+			c.Log.Info("settled", "machines", len(p.objects[machines]))
+		}
+		settled = done
+		if !pause(ctx) {
+			return
+		}
+	}
+}
+
+// run reads everything and brings each object forward by a step.
+func (p *pass) run(ctx context.Context) error {
+	if err := p.read(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, of := range []struct {
+		kind string
+		step func(context.Context, *unstructured.Unstructured) error
+	}{{classes, p.class}, {deployments, p.deployment}, {sets, p.set}, {machines, p.machine}} {
+		for _, object := range p.objects[of.kind] {
+			if err := of.step(ctx, object); err != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", of.kind, object.GetName(), err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *pass) read(ctx context.Context) error {
+	p.objects = map[string][]*unstructured.Unstructured{}
+	for _, kind := range append(slices.Clone(p.parents), machines) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(p.kind(kind + "List"))
+		if err := p.kube.List(ctx, list, client.InNamespace(p.Namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			p.objects[kind] = append(p.objects[kind], &list.Items[i])
+		}
+	}
+	p.nodes = map[string]*corev1.Node{}
+	nodes := &corev1.NodeList{}
+	if err := p.kube.List(ctx, nodes); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		p.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	p.instances = map[types.UID]*simcloud.Instance{}
+	for in, err := range p.Cloud.Instances(ctx,
+		simcloud.ListInstancesOptions{HasTags: []string{driver.LegacyTagMachineUID}}) {
+		if err != nil {
+			return err
+		}
+		if in.State != simcloud.StateTerminated {
+			p.instances[types.UID(in.Tags[driver.LegacyTagMachineUID])] = in
+		}
+	}
+	return nil
+}
+
+func (c *controller) kind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: c.Group, Version: c.version, Kind: kind}
+}
+
+// change does one write to the cluster or the cloud, and logs it with its result.
+func (p *pass) change(verb, kind, name string, do func() error) error {
+	p.changes++
+	err := do()
+	if err != nil {
+		p.Log.Info("change", "verb", verb, "kind", kind, "name", name, "err", err)
+		return fmt.Errorf("%s %s: %w", verb, kind, err)
+	}
+	p.Log.Info("change", "verb", verb, "kind", kind, "name", name)
+	return nil
+}
+
+// create makes an object of the group.
+func (p *pass) create(ctx context.Context, object *unstructured.Unstructured) error {
+	return p.change("create", object.GetKind(), cmp.Or(object.GetName(), object.GetGenerateName()+"*"), func() error {
+		return p.kube.Create(ctx, object)
+	})
+}
+
+// update changes an object by edit, and writes it if that made a difference.
+func (p *pass) update(ctx context.Context, object client.Object, edit func()) error {
+	before := object.DeepCopyObject().(client.Object)
+	edit()
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return p.patch("update", object, before, func() error { return p.kube.Patch(ctx, object, patch) })
+}
+
+// setStatus is update of fields of the status.
+func (p *pass) setStatus(ctx context.Context, object *unstructured.Unstructured, fields map[string]any) error {
+	before := object.DeepCopyObject().(client.Object)
+	for name, value := range fields {
+		if err := unstructured.SetNestedField(object.Object, value, "status", name); err != nil {
+			return err
+		}
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return p.patch("update status", object, before, func() error {
+		if p.wholeStatus {
+			return p.kube.Patch(ctx, object, patch)
+		}
+		return p.kube.Status().Patch(ctx, object, patch)
+	})
+}
+
+// patch calls do where the object differs from before.
+func (p *pass) patch(verb string, object, before client.Object, do func() error) error {
+	difference, err := client.MergeFrom(before).Data(object)
+	if err != nil || string(difference) == "{}" {
+		return err
+	}
+	kind, err := p.kube.GroupVersionKindFor(object)
+	if err != nil {
+		return err
+	}
+	return p.change(verb, kind.Kind, object.GetName(), do)
+}
+
+// remove deletes an object that is not being deleted.
+func (p *pass) remove(ctx context.Context, kind string, object client.Object) error {
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	return p.change("delete", kind, object.GetName(), func() error {
+		return client.IgnoreNotFound(p.kube.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())}))
+	})
+}

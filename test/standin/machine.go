@@ -1,0 +1,125 @@
+package standin
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/driver"
+)
+
+// machine has an instance, whose Node it marks. The instance's name is the machine's, and so is the Node's.
+func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error {
+	if m.GetDeletionTimestamp() != nil {
+		return p.endMachine(ctx, m)
+	}
+	if err := p.update(ctx, m, func() {
+		for _, finalizer := range p.finalizers {
+			controllerutil.AddFinalizer(m, finalizer)
+		}
+	}); err != nil {
+		return err
+	}
+	in := p.instances[m.GetUID()]
+	if in == nil {
+		return p.createInstance(ctx, m)
+	}
+	if p.identify != nil {
+		if err := p.update(ctx, m, func() { p.identify(m, in) }); err != nil {
+			return err
+		}
+	}
+	node := p.nodes[in.Hostname]
+	if node == nil || !isReady(node) {
+		p.pending++
+		return nil
+	}
+	if err := p.update(ctx, node, func() { p.applyToNode(m, node) }); err != nil {
+		return err
+	}
+	return p.setStatus(ctx, m, p.status(node))
+}
+
+// applyToNode marks a Node as the machine's, and gives it the labels, annotations and taints of the machine.
+func (p *pass) applyToNode(m *unstructured.Unstructured, node *corev1.Node) {
+	p.mark(m, node)
+	if p.nodeFinalizer != "" {
+		controllerutil.AddFinalizer(node, p.nodeFinalizer)
+	}
+	meta, _, _ := unstructured.NestedMap(m.Object, p.nodeMeta...)
+	labels, _, _ := unstructured.NestedStringMap(meta, "labels")
+	for key, value := range labels {
+		metav1.SetMetaDataLabel(&node.ObjectMeta, key, value)
+	}
+	annotations, _, _ := unstructured.NestedStringMap(meta, "annotations")
+	for key, value := range annotations {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
+	}
+	taints, _, _ := unstructured.NestedSlice(m.Object, p.taints...)
+	for _, raw := range taints {
+		fields, _ := raw.(map[string]any)
+		text := func(name string) string { value, _ := fields[name].(string); return value }
+		taint := corev1.Taint{Key: text("key"), Value: text("value"), Effect: corev1.TaintEffect(text("effect"))}
+		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+			node.Spec.Taints = append(node.Spec.Taints, taint)
+		}
+	}
+}
+
+func (p *pass) createInstance(ctx context.Context, m *unstructured.Unstructured) error {
+	description := p.description(m)
+	text := func(name string) string { value, _ := description[name].(string); return value }
+	tags, _, _ := unstructured.NestedStringMap(description, "tags")
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	tags[driver.LegacyTagMachine], tags[driver.LegacyTagMachineUID] = m.GetName(), string(m.GetUID())
+	return p.change("create", "instance", m.GetName(), func() error {
+		_, err := p.Cloud.CreateInstance(ctx, simcloud.CreateInstanceRequest{Name: m.GetName(), Region: text("region"),
+			Type: text("size"), Image: text("image"), UserData: p.UserData, Tags: tags})
+		return err
+	})
+}
+
+// endMachine deletes the instance, then the Node, and lets the machine go.
+func (p *pass) endMachine(ctx context.Context, m *unstructured.Unstructured) error {
+	p.pending++
+	if in := p.instances[m.GetUID()]; in != nil {
+		return p.deleteInstance(ctx, in)
+	}
+	if node := p.nodes[m.GetName()]; node != nil {
+		if err := p.update(ctx, node, func() { controllerutil.RemoveFinalizer(node, p.nodeFinalizer) }); err != nil {
+			return err
+		}
+		if err := p.remove(ctx, "Node", node); err != nil {
+			return err
+		}
+	}
+	return p.update(ctx, m, func() {
+		for _, finalizer := range p.finalizers {
+			controllerutil.RemoveFinalizer(m, finalizer)
+		}
+	})
+}
+
+func (p *pass) deleteInstance(ctx context.Context, in *simcloud.Instance) error {
+	p.pending++
+	if in.State == simcloud.StateShuttingDown {
+		return nil
+	}
+	return p.change("delete", "instance", in.ID, func() error {
+		_, err := p.Cloud.DeleteInstance(ctx, in.ID)
+		return err
+	})
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,165 @@
+package standin
+
+import (
+	"context"
+	"encoding/json"
+	"hash/fnv"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// templateHash is the label by which a deployment distinguishes its sets.
+const templateHash = "machine-template-hash"
+
+// deployment has one set for its template with all of its replicas. It rolls without patience.
+func (p *pass) deployment(ctx context.Context, d *unstructured.Unstructured) error {
+	if d.GetDeletionTimestamp() != nil {
+		return p.endParent(ctx, d, sets)
+	}
+	if err := p.update(ctx, d, func() { p.adorn(d) }); err != nil {
+		return err
+	}
+	template, _, _ := unstructured.NestedMap(d.Object, "spec", "template")
+	data, err := json.Marshal(template)
+	if err != nil {
+		return err
+	}
+	sum := fnv.New32a()
+	sum.Write(data)
+	hash := strconv.FormatUint(uint64(sum.Sum32()), 10)
+	ready, found := int64(0), false
+	for _, set := range p.owned(sets, d) {
+		want := int64(0)
+		if set.GetLabels()[templateHash] == hash {
+			want, found = replicas(d), true
+		}
+		n, _, _ := unstructured.NestedInt64(set.Object, "status", "readyReplicas")
+		ready += n
+		err := p.update(ctx, set, func() { _ = unstructured.SetNestedField(set.Object, want, "spec", "replicas") })
+		if err != nil {
+			return err
+		}
+	}
+	if !found {
+		return p.create(ctx, p.newSet(d, template, hash))
+	}
+	return p.setStatus(ctx, d, map[string]any{"observedGeneration": d.GetGeneration(), "replicas": ready,
+		"updatedReplicas": ready, "readyReplicas": ready, "availableReplicas": ready})
+}
+
+// adorn adds to a deployment or set what the old controller puts on it.
+func (p *pass) adorn(o *unstructured.Unstructured) {
+	if p.parentFinalizer != "" {
+		controllerutil.AddFinalizer(o, p.parentFinalizer)
+	}
+	if p.revision != "" && o.GetKind() == deployments {
+		_ = unstructured.SetNestedField(o.Object, "1", "metadata", "annotations", p.revision)
+	}
+}
+
+func (p *pass) newSet(d *unstructured.Unstructured, template map[string]any, hash string) *unstructured.Unstructured {
+	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	labels[templateHash] = hash
+	_ = unstructured.SetNestedStringMap(template, labels, "metadata", "labels")
+	selector, _, _ := unstructured.NestedStringMap(d.Object, "spec", "selector", "matchLabels")
+	selector[templateHash] = hash
+	set := p.child(sets, d)
+	set.SetName(d.GetName() + "-" + hash)
+	set.SetLabels(labels)
+	set.SetAnnotations(d.GetAnnotations())
+	set.Object["spec"] = map[string]any{"replicas": replicas(d), "template": template}
+	_ = unstructured.SetNestedStringMap(set.Object, selector, "spec", "selector", "matchLabels")
+	return set
+}
+
+// set has as many machines as it has replicas.
+func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
+	if s.GetDeletionTimestamp() != nil {
+		return p.endParent(ctx, s, machines)
+	}
+	if err := p.update(ctx, s, func() { p.adorn(s) }); err != nil {
+		return err
+	}
+	owned := slices.DeleteFunc(p.owned(machines, s), func(m *unstructured.Unstructured) bool {
+		return m.GetDeletionTimestamp() != nil
+	})
+	for range replicas(s) - int64(len(owned)) {
+		if err := p.create(ctx, p.newMachine(s)); err != nil {
+			return err
+		}
+	}
+	for _, surplus := range owned[min(int(replicas(s)), len(owned)):] {
+		if err := p.remove(ctx, machines, surplus); err != nil {
+			return err
+		}
+	}
+	ready := int64(0)
+	for _, m := range owned {
+		if node := p.nodes[m.GetName()]; node != nil && isReady(node) {
+			ready++
+		}
+	}
+	return p.setStatus(ctx, s, map[string]any{"observedGeneration": s.GetGeneration(), "replicas": int64(len(owned)),
+		"fullyLabeledReplicas": int64(len(owned)), "readyReplicas": ready, "availableReplicas": ready})
+}
+
+// endParent deletes what a deployment or set owns, and then lets it go. Where the finalizer is the garbage collector's,
+// that does so.
+func (p *pass) endParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
+	if p.parentFinalizer == metav1.FinalizerDeleteDependents {
+		return nil
+	}
+	p.pending++
+	owned := p.owned(owns, o)
+	for _, child := range owned {
+		if err := p.remove(ctx, owns, child); err != nil {
+			return err
+		}
+	}
+	if len(owned) > 0 {
+		return nil
+	}
+	return p.update(ctx, o, func() { controllerutil.RemoveFinalizer(o, p.parentFinalizer) })
+}
+
+func (p *pass) newMachine(s *unstructured.Unstructured) *unstructured.Unstructured {
+	template, _, _ := unstructured.NestedMap(s.Object, "spec", "template")
+	m := p.child(machines, s)
+	m.SetGenerateName(s.GetName() + "-")
+	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	m.SetLabels(labels)
+	m.SetFinalizers(p.finalizers)
+	m.Object["spec"] = template["spec"]
+	return m
+}
+
+// child is an object that another one controls.
+func (p *pass) child(kind string, of *unstructured.Unstructured) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(p.kind(kind))
+	o.SetNamespace(of.GetNamespace())
+	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(of, of.GroupVersionKind())})
+	return o
+}
+
+// owned returns the objects of a kind that another one controls.
+func (p *pass) owned(kind string, by *unstructured.Unstructured) (all []*unstructured.Unstructured) {
+	for _, o := range p.objects[kind] {
+		if metav1.IsControlledBy(o, by) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func replicas(of *unstructured.Unstructured) int64 {
+	n, found, _ := unstructured.NestedInt64(of.Object, "spec", "replicas")
+	if !found {
+		return 1
+	}
+	return n
+}

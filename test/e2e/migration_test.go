@@ -1,0 +1,317 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/driver"
+	"machinist.dev/machinist/test/env"
+)
+
+// migration is one that takes over the fleet of an old system.
+type migration struct {
+	*oldFleet
+	name     string
+	migrator *process.Process
+}
+
+// migrate prepares a migration, and its migrator with times that suit one API server.
+func (f *oldFleet) migrate() *migration {
+	f.t.Helper()
+	m := &migration{oldFleet: f, name: "over"}
+	var err error
+	if m.migrator, err = f.NewMigrator(context.Background(), "migrator", "--fence-probe-interval=200ms",
+		"--fence-lease-margin=1s", "--remove-kinds-after=1s"); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if f.t.Failed() {
+			f.t.Log(m.migrator.LogTail())
+		}
+		if err := m.migrator.Kill(); err != nil {
+			f.t.Error(err)
+		}
+	})
+	if err := m.migrator.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	object := &v1beta1.Migration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name},
+		Spec: v1beta1.MigrationSpec{Source: f.group, SourceNamespace: f.namespace, Provider: driver.Name,
+			Fence: v1beta1.MigrationFence{Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment",
+				Namespace: f.workload.Namespace, Name: f.workload.Name}}}},
+	}
+	if f.namespace == "" {
+		// Cluster-scoped machines say nothing of the Leases' namespace; the workload does.
+		object.Spec.SourceNamespace = f.workload.Namespace
+	}
+	if err := f.control.Create(context.Background(), object); err != nil {
+		f.t.Fatal(err)
+	}
+	return m
+}
+
+// until waits until the migration is as it should be.
+func (m *migration) until(what string, done func(*v1beta1.Migration) bool) *v1beta1.Migration {
+	m.t.Helper()
+	var found v1beta1.Migration
+	env.Await(m.t, m.control, &v1beta1.MigrationList{}, what, func(l *v1beta1.MigrationList) (bool, string) {
+		for i := range l.Items {
+			if found = l.Items[i]; found.Name == m.name {
+				return done(&found), describeMigration(&found)
+			}
+		}
+		return false, "there is none"
+	}, client.InNamespace(namespace))
+	return &found
+}
+
+func describeMigration(m *v1beta1.Migration) string {
+	lines := []string{fmt.Sprintf("%s, machines %+v", m.Status.Phase, m.Status.Machines)}
+	for _, c := range m.Status.Conditions {
+		lines = append(lines, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Message))
+	}
+	return strings.Join(append(lines, m.Status.Troubles...), "\n")
+}
+
+// planned waits for the plan and returns the codes of what is lost.
+func (m *migration) planned() (losses []string) {
+	m.t.Helper()
+	plan := m.until("the plan", func(o *v1beta1.Migration) bool { return o.Status.PlanHash != "" })
+	for _, finding := range plan.Status.Findings {
+		m.t.Logf("%s %s ×%d: %s", finding.Level, finding.Code, finding.Count, finding.Message)
+		switch provider.FindingLevel(finding.Level) {
+		case provider.FindingBlocker:
+			m.t.Errorf("the plan is blocked: %s", finding.Message)
+		case provider.FindingLoss:
+			losses = append(losses, finding.Code)
+		}
+	}
+	return losses
+}
+
+// stage raises the stage. Another writer is no reason to give up.
+func (m *migration) stage(stage v1beta1.MigrationStage, accept ...string) {
+	m.t.Helper()
+	eventually(m.t, "the stage "+string(stage), func() (bool, string) {
+		object := &v1beta1.Migration{}
+		err := m.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: m.name}, object)
+		if err == nil {
+			object.Spec.Stage, object.Spec.PlanHash = stage, object.Status.PlanHash
+			object.Spec.Accept = append(object.Spec.Accept, accept...)
+			err = m.control.Update(context.Background(), object)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// reaches waits for a phase.
+func (m *migration) reaches(phase v1beta1.MigrationPhase) {
+	m.t.Helper()
+	began := time.Now()
+	m.until("the phase "+string(phase), func(o *v1beta1.Migration) bool { return o.Status.Phase == phase })
+	m.t.Logf("%s after %s", phase, time.Since(began).Round(time.Second/10))
+}
+
+// wantNoOldKinds fails the test where a definition of the old kinds exists.
+func (m *migration) wantNoOldKinds() {
+	m.t.Helper()
+	for _, kind := range m.kinds() {
+		if left := m.list(kind); len(left) > 0 {
+			m.t.Errorf("%d %ss are left", len(left), kind.Kind)
+		}
+	}
+	definitions := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := m.control.List(context.Background(), definitions); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, d := range definitions.Items {
+		if d.Spec.Group == m.group {
+			m.t.Errorf("the definition %s is left", d.Name)
+		}
+	}
+}
+
+// wantNothingOfOurs fails the test where something that the migration made is left: objects, tags, keys on Nodes.
+func (m *migration) wantNothingOfOurs() {
+	m.t.Helper()
+	for _, list := range []client.ObjectList{&v1beta1.MachineList{}, &v1beta1.MachineSetList{},
+		&v1beta1.MachineDeploymentList{}, &v1beta1.MachineClassList{}, &v1beta1.MachineHealthCheckList{}} {
+		if err := m.control.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
+			m.t.Fatal(err)
+		}
+		if n := meta.LenList(list); n > 0 {
+			m.t.Errorf("%T has %d objects", list, n)
+		}
+	}
+	for _, r := range m.instances() {
+		for key := range r.Tags {
+			if strings.HasPrefix(key, "machinist-") && r.State != simcloud.StateTerminated {
+				m.t.Errorf("instance %s of %s has the tag %s", r.ID, r.Name, key)
+			}
+		}
+	}
+	for name, node := range m.state().nodes {
+		for key := range node.Annotations {
+			if strings.HasPrefix(key, "machinist.dev/") {
+				m.t.Errorf("Node %s has the annotation %s", name, key)
+			}
+		}
+	}
+}
+
+// wantUndisturbed fails the test where the fleet was touched.
+func (m *migration) wantUndisturbed(w *fleetWatch) {
+	m.t.Helper()
+	if seen := w.disturbances(); len(seen) > 0 {
+		m.t.Errorf("the Nodes were disturbed:\n%s", strings.Join(seen, "\n"))
+	}
+	m.wantUnchanged()
+}
+
+// migratedGroups are the systems whose fleets the tests take over.
+var migratedGroups = []string{provider.SourceMachineK8s, provider.SourceMachinesK8s, provider.SourceClusterK8s,
+	provider.SourceGardener}
+
+// Rules: migration-touches-no-machine, migration-old-controller-fenced, migration-removes-old-objects.
+func TestMigrationTakesAFleetOver(t *testing.T) {
+	for _, group := range migratedGroups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			const machines = 6
+			f := start(t, stack.Options{}).oldFleet(group, machines)
+			w := f.watch()
+			m := f.migrate()
+			losses := m.planned()
+			m.stage(v1beta1.MigrationAdopt, losses...)
+			m.reaches(v1beta1.MigrationAdopted)
+			m.wantOldObjects()
+			m.wantUndisturbed(w)
+			w = f.watch()
+			m.stage(v1beta1.MigrationCommit)
+			m.reaches(v1beta1.MigrationCompleted)
+			m.wantUndisturbed(w)
+			m.wantNoOldKinds()
+			m.running(machines)
+			m.works()
+		})
+	}
+}
+
+// works sees that the fleet is Machinist's: one machine is deleted, and replaced if a set owns it.
+func (m *migration) works() {
+	m.t.Helper()
+	machines := m.machineList()
+	i := slices.IndexFunc(machines, func(o v1beta1.Machine) bool { return metav1.GetControllerOf(&o) != nil })
+	owned := i >= 0
+	machine := machines[max(i, 0)]
+	instance := m.instanceWith(machine.Spec.ProviderID)
+	if err := m.control.Delete(context.Background(), &machine); err != nil {
+		m.t.Fatal(err)
+	}
+	m.untilTerminated(instance)
+	if owned {
+		m.running(len(machines))
+		return
+	}
+	m.running(len(machines) - 1)
+}
+
+func (m *migration) machineList() []v1beta1.Machine {
+	m.t.Helper()
+	list := &v1beta1.MachineList{}
+	if err := m.control.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
+		m.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// Rules: migration-abort-restores.
+func TestMigrationIsAborted(t *testing.T) {
+	for _, group := range migratedGroups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			const machines = 6
+			f := start(t, stack.Options{}).oldFleet(group, machines)
+			w := f.watch()
+			m := f.migrate()
+			losses := m.planned()
+			m.stage(v1beta1.MigrationAdopt, losses...)
+			m.reaches(v1beta1.MigrationAdopted)
+			m.stage(v1beta1.MigrationAbort)
+			m.reaches(v1beta1.MigrationAborted)
+			m.wantOldObjects()
+			m.wantNothingOfOurs()
+			m.wantUndisturbed(w)
+			f.settles(machines)
+			if changes := f.changes(); len(changes) > 0 {
+				t.Errorf("the old controller changed what it found:\n%s", strings.Join(changes, "\n"))
+			}
+		})
+	}
+}
+
+// deleteOld deletes an old object as a person would; the error is what the API server says.
+func (m *migration) deleteOld() error {
+	object := m.someMachine()
+	return m.control.Delete(context.Background(), object, client.DryRunAll)
+}
+
+// wantRefused fails the test unless the error is a refusal of the migration's.
+func (m *migration) wantRefused(what string, err error) {
+	m.t.Helper()
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(fmt.Sprint(err), "Migration "+namespace+"/"+m.name) {
+		m.t.Errorf("%s: %v", what, err)
+	}
+}
+
+// Rules: migration-old-objects-closed, migration-copies-closed.
+func TestMigrationClosesWhatItWorksOn(t *testing.T) {
+	t.Parallel()
+	f := start(t, stack.Options{}).oldFleet(provider.SourceClusterK8s, 3)
+	m := f.migrate()
+	losses := m.planned()
+	if err := m.deleteOld(); err != nil {
+		t.Errorf("before it is run, the migration closes old objects: %v", err)
+	}
+	m.stage(v1beta1.MigrationAdopt, losses...)
+	m.reaches(v1beta1.MigrationAdopted)
+	m.wantRefused("delete an old machine", m.deleteOld())
+	machine := m.machineList()[0]
+	m.wantRefused("delete a machine", m.control.Delete(context.Background(), &machine, client.DryRunAll))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeouts":{"drain":"1s"}}}`))
+	m.wantRefused("change a machine", m.control.Patch(context.Background(), &machine, patch, client.DryRunAll))
+	f.scaleWorkload(1)
+	m.until("the old controller is stopped again", func(o *v1beta1.Migration) bool {
+		return !meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.ConditionFenced)
+	})
+	m.until("the fence stands again", func(o *v1beta1.Migration) bool {
+		return meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.ConditionFenced)
+	})
+	if changes := f.changes(); slices.ContainsFunc(changes, func(line string) bool { return strings.Contains(line, "cloud") }) {
+		t.Errorf("the old controller called the cloud:\n%s", strings.Join(changes, "\n"))
+	}
+	m.stage(v1beta1.MigrationAbort)
+	m.reaches(v1beta1.MigrationAborted)
+	if err := m.deleteOld(); err != nil {
+		t.Errorf("after it is aborted, the migration closes old objects: %v", err)
+	}
+}

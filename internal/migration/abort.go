@@ -155,17 +155,11 @@ func (p *pass) removeRest(ctx context.Context, mine *ours, _ nodes) (bool, error
 			return false, each(ctx, kind, p.removeOurs)
 		}
 	}
-	secrets := &corev1.SecretList{}
-	if err := p.Control.List(ctx, secrets, client.InNamespace(p.migration.Namespace),
-		client.MatchingLabels{v1beta1.LabelMigration: p.migration.Name}); err != nil {
-		return false, fmt.Errorf("list the Secrets of the migration: %w", err)
+	secrets, err := p.secretsOfMigration(ctx)
+	if err != nil {
+		return false, err
 	}
-	for i := range secrets.Items {
-		if err := p.removeOurs(ctx, &secrets.Items[i]); err != nil {
-			return false, err
-		}
-	}
-	return len(secrets.Items) == 0, nil
+	return len(secrets) == 0, each(ctx, secrets, p.removeOurs)
 }
 
 func (p *pass) removeOurs(ctx context.Context, object client.Object) error {

@@ -198,21 +198,30 @@ func (p *pass) removing(ctx context.Context) error {
 			}
 		}
 	}
-	if len(held) > 0 {
-		return each(ctx, held, p.strip)
+	if err := each(ctx, held, p.strip); err != nil {
+		return err
 	}
+	left := 0
 	for _, role := range removalOrder {
-		if len(scope[role]) > 0 {
-			return each(ctx, scope[role], func(ctx context.Context, object *unstructured.Unstructured) error {
-				err := p.Control.Delete(ctx, object, exactly(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
-				if client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("delete the old %s: %w", nameOf(object), err)
-				}
-				return nil
-			})
+		left += len(scope[role])
+		if err := each(ctx, scope[role], p.removeOld); err != nil {
+			return err
 		}
 	}
+	if left > 0 {
+		p.again = soon // The next pass looks whether they are gone.
+		return nil
+	}
 	return p.enter(v1beta1.MigrationCleaning)
+}
+
+// removeOld deletes an old object as it was read. What it owned has lost it as its owner.
+func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured) error {
+	err := p.Control.Delete(ctx, object, exactly(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the old %s: %w", nameOf(object), err)
+	}
+	return nil
 }
 
 // removalOrder is that in which nothing notices that another object is missing: what makes machines goes before them.
@@ -289,25 +298,36 @@ func (p *pass) takeFenceDown(ctx context.Context) error {
 
 // thaw ends what the migration held back: sets go before their deployments, and checks before all.
 func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
+	held := 0
 	for _, kind := range [][]client.Object{
 		objectsOf(mine, mine.checks), objectsOf(mine, mine.classes), objectsOf(mine, mine.machines),
 		objectsOf(mine, mine.sets), objectsOf(mine, mine.deployments),
 	} {
-		if len(kind) > 0 {
-			return false, each(ctx, kind, p.thawOne)
-		}
-	}
-	secrets := &corev1.SecretList{}
-	if err := p.Control.List(ctx, secrets, client.InNamespace(p.migration.Namespace),
-		client.MatchingLabels{v1beta1.LabelMigration: p.migration.Name}); err != nil {
-		return false, fmt.Errorf("list the Secrets of the migration: %w", err)
-	}
-	for i := range secrets.Items {
-		if err := p.thawOne(ctx, &secrets.Items[i]); err != nil {
+		held += len(kind)
+		if err := each(ctx, kind, p.thawOne); err != nil {
 			return false, err
 		}
 	}
-	return len(secrets.Items) == 0, nil
+	secrets, err := p.secretsOfMigration(ctx)
+	if err != nil {
+		return false, err
+	}
+	p.again = soon
+	return held+len(secrets) == 0, each(ctx, secrets, p.thawOne)
+}
+
+// secretsOfMigration are the Secrets that the migration made.
+func (p *pass) secretsOfMigration(ctx context.Context) ([]client.Object, error) {
+	list := &corev1.SecretList{}
+	if err := p.Control.List(ctx, list, client.InNamespace(p.migration.Namespace),
+		client.MatchingLabels{v1beta1.LabelMigration: p.migration.Name}); err != nil {
+		return nil, fmt.Errorf("list the Secrets of the migration: %w", err)
+	}
+	var all []client.Object
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, nil
 }
 
 func objectsOf[P client.Object](mine *ours, index map[string]P) []client.Object {

@@ -52,6 +52,9 @@ type Timing struct {
 var DefaultTiming = Timing{Probes: 10, ProbeInterval: 3 * time.Second, LeaseMargin: 30 * time.Second,
 	EmptyFor: 30 * time.Second, Poll: 2 * time.Second, Replan: 15 * time.Second}
 
+// soon is when a pass follows one that changed something.
+const soon = 10 * time.Millisecond
+
 // Options are what a Reconciler works with.
 type Options struct {
 	// Cloud is the provider's, guarded by the fence of the process.
@@ -151,7 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if before.Status.Phase != m.Status.Phase {
 		logf.FromContext(ctx).Info("The migration goes on", "from", before.Status.Phase, "to", m.Status.Phase)
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+		return reconcile.Result{RequeueAfter: soon}, nil
 	}
 	return reconcile.Result{RequeueAfter: p.again}, nil
 }

@@ -24,6 +24,7 @@ func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 		ours.WithKind("MachineSet"):         meta.RESTScopeNamespace,
 		ours.WithKind("MachineDeployment"):  meta.RESTScopeNamespace,
 		ours.WithKind("MachineHealthCheck"): meta.RESTScopeNamespace,
+		ours.WithKind("Migration"):          meta.RESTScopeNamespace,
 		core.WithKind("Secret"):             meta.RESTScopeNamespace,
 		core.WithKind("ConfigMap"):          meta.RESTScopeNamespace,
 		core.WithKind("Namespace"):          meta.RESTScopeRoot,

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,12 +139,14 @@ func (m *migration) wantNoOldKinds() {
 			m.t.Errorf("%d %ss are left", len(left), kind.Kind)
 		}
 	}
-	definitions := &apiextensionsv1.CustomResourceDefinitionList{}
+	definitions := &metav1.PartialObjectMetadataList{}
+	definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinitionList"})
 	if err := m.control.List(context.Background(), definitions); err != nil {
 		m.t.Fatal(err)
 	}
 	for _, d := range definitions.Items {
-		if d.Spec.Group == m.group {
+		if strings.HasSuffix(d.Name, "."+m.group) {
 			m.t.Errorf("the definition %s is left", d.Name)
 		}
 	}

@@ -25,7 +25,7 @@ func (r *openshiftReader) set() {
 	to := &set.Spec
 	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
 	to.Template = r.template(spec)
-	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
+	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.DeletePolicy = openshiftDeletePolicy(spec)
 	to.Remediation.MaxInFlight = allMachines() // What bounds it is maxUnhealthy of the check.
@@ -98,15 +98,14 @@ func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
 	}
 	to.Node.Taints = f.taints("taints")
 	hooks := f.child("lifecycleHooks")
-	to.LifecycleHooks = v1beta1.LifecycleHooks{PreDrain: hooks.hooks("preDrain"), PreTerminate: hooks.hooks("preTerminate")}
+	to.LifecycleHooks.PreDrain, to.LifecycleHooks.PreTerminate = hooks.hooks("preDrain"), hooks.hooks("preTerminate")
 	to.Timeouts = openshiftTimeouts(f)
 	r.converted.Class = r.instance(f.child("providerSpec"))
 }
 
-// openshiftTimeouts returns the timeouts of a machine. The old system waits for a machine and for its drain without end;
-// for volumes it does not wait unless it is asked to, and Machinist's default bounds that.
+// openshiftTimeouts returns the timeouts of a machine. The old system waits for a machine and for its drain without
+// end. It does not wait for volumes unless it is asked to; Machinist waits for its default, five minutes at most.
 func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
-	to := v1beta1.MachineTimeouts{Creation: asDuration(endlessCreation), Drain: asDuration(endless)}
 	f.find(provider.FindingNote, CodeCreationTimeout, "", "The old controller waited for the Node without end, Machinist "+
 		"waits for %s.", endlessCreation)
 	seconds := func(name string) time.Duration {
@@ -119,7 +118,8 @@ func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
 		}
 		return time.Duration(n) * time.Second
 	}
-	to.Drain = asDuration(seconds("nodeDrainTimeoutSeconds"))
+	to := v1beta1.MachineTimeouts{Creation: asDuration(endlessCreation),
+		Drain: asDuration(seconds("nodeDrainTimeoutSeconds"))}
 	const detach, deletion = "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds"
 	if f.number(detach) != nil {
 		to.VolumeDetach = asDuration(seconds(detach))

@@ -185,7 +185,8 @@ func TestWhatOpenShiftsMachinesAreAskedForComesLater(t *testing.T) {
 		"machine.openshift.io/cluster-api-delete-machine: 'y'": {v1beta1.AnnotationDeleteMachine: "true"},
 		"machine.openshift.io/exclude-node-draining: ''":       {v1beta1.AnnotationSkipDrain: "true"},
 	} {
-		c := machineOpenShift{}.Convert(RoleMachine, openshift(t, "Machine", "annotations: {"+annotations+"}", openshiftInstance), nil)
+		old := openshift(t, "Machine", "annotations: {"+annotations+"}", openshiftInstance)
+		c := machineOpenShift{}.Convert(RoleMachine, old, nil)
 		if len(c.Object.GetAnnotations()) > 0 {
 			t.Errorf("%s: it has %v at once", annotations, c.Object.GetAnnotations())
 		}
@@ -255,11 +256,13 @@ func TestInstancesOfOpenShift(t *testing.T) {
 		{value: "kind: K, credentialsSecret: {name: c}, " + user, userData: secret,
 			credentials: []types.NamespacedName{{Namespace: "ns", Name: "c"}}},
 		{value: "kind: K, credentialsSecret: {name: c, namespace: other}, userDataSecret: {name: u, namespace: other}",
-			credentials: []types.NamespacedName{{Namespace: "other", Name: "c"}}, userData: &KeyRef{"Secret", "other", "u", "userData"}},
+			credentials: []types.NamespacedName{{Namespace: "other", Name: "c"}},
+			userData:    &KeyRef{"Secret", "other", "u", "userData"}},
 		{value: "kind: K", findings: "Loss UserData spec.providerSpec.value.userDataSecret"},
 	}
 	for _, test := range tests {
-		c := machineOpenShift{}.Convert(RoleMachine, openshift(t, "Machine", "", "providerSpec: {value: {"+test.value+"}}"), nil)
+		old := openshift(t, "Machine", "", "providerSpec: {value: {"+test.value+"}}")
+		c := machineOpenShift{}.Convert(RoleMachine, old, nil)
 		var spec map[string]any
 		if err := yaml.Unmarshal([]byte("{"+test.value+"}"), &spec); err != nil {
 			t.Fatal(err)

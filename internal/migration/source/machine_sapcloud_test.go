@@ -311,13 +311,15 @@ func TestAClassOfGardeners(t *testing.T) {
 		findings     string
 	}{
 		{name: "one Secret", fields: "secretRef: {namespace: other, name: s}",
-			credentials: []types.NamespacedName{{Namespace: "other", Name: "s"}}, userData: &KeyRef{"Secret", "other", "s", "userData"}},
+			credentials: []types.NamespacedName{{Namespace: "other", Name: "s"}},
+			userData:    &KeyRef{"Secret", "other", "s", "userData"}},
 		{name: "the account's keys win", fields: "credentialsSecretRef: {name: account}, secretRef: {name: s}",
 			credentials: []types.NamespacedName{{Namespace: "ns", Name: "s"}, {Namespace: "ns", Name: "account"}},
 			userData:    &KeyRef{"Secret", "ns", "s", "userData"}},
 		{name: "tokens in groups", fields: "secretRef: {name: s}", flags: Flags{"bootstrap-token-auth-extra-groups": "g"},
-			credentials: []types.NamespacedName{{Namespace: "ns", Name: "s"}}, userData: &KeyRef{"Secret", "ns", "s", "userData"},
-			findings: "Loss TokenGroups secretRef"},
+			credentials: []types.NamespacedName{{Namespace: "ns", Name: "s"}},
+			userData:    &KeyRef{"Secret", "ns", "s", "userData"},
+			findings:    "Loss TokenGroups secretRef"},
 		{name: "an account only", fields: "credentialsSecretRef: {name: account}",
 			credentials: []types.NamespacedName{{Namespace: "ns", Name: "account"}}, findings: "Loss UserData secretRef"},
 	}

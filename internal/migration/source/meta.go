@@ -335,7 +335,8 @@ func (d *dialect) isOwn(label string) bool {
 
 // selector reads a label selector and checks that Machinist can use it: it must select what has the labels. Keys that
 // the old system wrote for itself are left out of it, as they are of the labels.
-func (d *dialect) selector(f *fields, name string, templateLabels map[string]string) metav1.LabelSelector {
+func (d *dialect) selector(f *fields, templateLabels map[string]string) metav1.LabelSelector {
+	const name = "selector"
 	selector := readSelector(f.child(name))
 	selector.MatchLabels = withoutKeys(selector.MatchLabels, d.labels)
 	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool {

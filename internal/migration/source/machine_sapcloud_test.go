@@ -240,6 +240,8 @@ func TestWhatGardenersMachinesAreAskedForComesLater(t *testing.T) {
 			want: map[string]string{v1beta1.AnnotationDeletePriority: "1"}},
 		{name: "chosen by the autoscaler", annotations: "machinepriority.machine.sapcloud.io: '1', machine.sapcloud.io/marked-for-deletion-time: x",
 			want: map[string]string{v1beta1.AnnotationDeleteMachine: "true"}},
+		{name: "marked and given another priority since", annotations: "machinepriority.machine.sapcloud.io: '2', machine.sapcloud.io/marked-for-deletion-time: x",
+			want: map[string]string{v1beta1.AnnotationDeletePriority: "2"}},
 		{name: "a time without the priority", annotations: "machine.sapcloud.io/marked-for-deletion-time: x"},
 		{name: "no number", annotations: "machinepriority.machine.sapcloud.io: high",
 			findings: "Note InvalidValue metadata.annotations.machinepriority.machine.sapcloud.io"},
@@ -337,6 +339,19 @@ func TestAClassOfGardeners(t *testing.T) {
 				t.Errorf("the findings are %s", got)
 			}
 		})
+	}
+}
+
+func TestGPUsHaveTheNameOfTheirResource(t *testing.T) {
+	for capacity, want := range map[string]string{
+		"gpu: '0'": "", "gpu: '2'": "2", "gpu: '2', nvidia.com/gpu: '3'": "3", "cpu: '1'": "",
+	} {
+		class := machineSapcloud{}.Convert(RoleClass, read(t, "{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineClass, "+
+			"metadata: {name: a}, provider: Azure, providerSpec: {}, nodeTemplate: {capacity: {"+capacity+"}}}"), nil).Class
+		got, found := class.Capacity.Resources["nvidia.com/gpu"]
+		if _, own := class.Capacity.Resources["gpu"]; own || found != (want != "") || found && got.String() != want {
+			t.Errorf("%s becomes %v", capacity, class.Capacity.Resources)
+		}
 	}
 }
 

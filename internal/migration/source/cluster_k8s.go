@@ -115,7 +115,7 @@ func (r *clusterK8sReader) deployment() {
 	to := &deployment.Spec
 	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
 	to.Template = r.template(spec, r.metadata.oldName)
-	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
+	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.Paused = spec.flag("paused")
 	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 1)
@@ -146,7 +146,7 @@ func (r *clusterK8sReader) set() {
 	to := &set.Spec
 	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
 	to.Template = r.template(spec, r.ownerOf("MachineDeployment"))
-	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
+	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.DeletePolicy = clusterK8sDeletePolicy(spec)
 	r.converted.Object = set
@@ -221,7 +221,7 @@ func (r *clusterK8sReader) machine() {
 	}
 	pauseForInitializers(&r.metadata)
 	r.converted.Object = machine
-	r.converted.Machine = kubermaticStatus(f, &r.metadata, nodeName)
+	r.converted.Machine = statusWithNodeRef(f, &r.metadata, nodeName)
 	r.converted.Machine.ProviderID = spec.text("providerID")
 }
 

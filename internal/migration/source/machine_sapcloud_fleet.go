@@ -30,7 +30,7 @@ func (r *sapcloudReader) deployment() {
 	to.Replicas = spec.bounded("replicas", 0, 100000)
 	template, health := r.template(spec)
 	to.Template = template
-	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
+	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.Paused = spec.flag("paused")
 	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 100) // It retained all.
@@ -58,11 +58,11 @@ func sapcloudStrategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
 	rolling, inPlace := f.child("rollingUpdate"), f.child("inPlaceUpdate")
 	switch kind {
 	case "", "RollingUpdate":
-		to.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: rolling.rollingUpdate(1, 1)}
+		to.Strategy.Type, to.Strategy.RollingUpdate = v1beta1.StrategyRollingUpdate, rolling.rollingUpdate(1, 1)
 	case "Recreate":
-		to.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRecreate}
+		to.Strategy.Type = v1beta1.StrategyRecreate
 	case "InPlaceUpdate":
-		to.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace, InPlace: sapcloudInPlace(inPlace)}
+		to.Strategy.Type, to.Strategy.InPlace = v1beta1.StrategyInPlace, sapcloudInPlace(inPlace)
 	default:
 		f.find(provider.FindingBlocker, CodeInvalidValue, "type", "The old system has the strategies RollingUpdate, "+
 			"Recreate and InPlaceUpdate.")
@@ -110,7 +110,7 @@ func (r *sapcloudReader) set() {
 	spec.ignore("machineClass")
 	template, health := r.template(spec)
 	to.Template = template
-	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
+	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.DeletePolicy = v1beta1.DeleteOldest
 	r.autoPreserve(spec)
@@ -155,8 +155,7 @@ func (r *sapcloudReader) template(f *fields) (v1beta1.MachineTemplateSpec, sapcl
 
 // templateKeys reports what keys in the metadata of a template mean for all machines that are made from it.
 func (r *sapcloudReader) templateKeys(f *fields) {
-	metadata := f.observe("metadata")
-	annotations, labels := metadata.observe("annotations"), metadata.observe("labels")
+	annotations, labels := f.peek("metadata").peek("annotations"), f.peek("metadata").peek("labels")
 	if annotations.text(sapcloudPreserve) != "" {
 		f.find(provider.FindingLoss, CodePreserve, "metadata.annotations."+sapcloudPreserve, "New machines of the template "+
 			"are not preserved. Set %s in the metadata of the template after the migration.", v1beta1.AnnotationPreserve)

@@ -240,6 +240,8 @@ func TestWhatGardenersMachinesAreAskedForComesLater(t *testing.T) {
 			want: map[string]string{v1beta1.AnnotationDeletePriority: "1"}},
 		{name: "chosen by the autoscaler", annotations: "machinepriority.machine.sapcloud.io: '1', machine.sapcloud.io/marked-for-deletion-time: x",
 			want: map[string]string{v1beta1.AnnotationDeleteMachine: "true"}},
+		{name: "marked and given another priority since", annotations: "machinepriority.machine.sapcloud.io: '2', machine.sapcloud.io/marked-for-deletion-time: x",
+			want: map[string]string{v1beta1.AnnotationDeletePriority: "2"}},
 		{name: "a time without the priority", annotations: "machine.sapcloud.io/marked-for-deletion-time: x"},
 		{name: "no number", annotations: "machinepriority.machine.sapcloud.io: high",
 			findings: "Note InvalidValue metadata.annotations.machinepriority.machine.sapcloud.io"},
@@ -311,13 +313,15 @@ func TestAClassOfGardeners(t *testing.T) {
 		findings     string
 	}{
 		{name: "one Secret", fields: "secretRef: {namespace: other, name: s}",
-			credentials: []types.NamespacedName{{Namespace: "other", Name: "s"}}, userData: &KeyRef{"Secret", "other", "s", "userData"}},
+			credentials: []types.NamespacedName{{Namespace: "other", Name: "s"}},
+			userData:    &KeyRef{"Secret", "other", "s", "userData"}},
 		{name: "the account's keys win", fields: "credentialsSecretRef: {name: account}, secretRef: {name: s}",
 			credentials: []types.NamespacedName{{Namespace: "ns", Name: "s"}, {Namespace: "ns", Name: "account"}},
 			userData:    &KeyRef{"Secret", "ns", "s", "userData"}},
 		{name: "tokens in groups", fields: "secretRef: {name: s}", flags: Flags{"bootstrap-token-auth-extra-groups": "g"},
-			credentials: []types.NamespacedName{{Namespace: "ns", Name: "s"}}, userData: &KeyRef{"Secret", "ns", "s", "userData"},
-			findings: "Loss TokenGroups secretRef"},
+			credentials: []types.NamespacedName{{Namespace: "ns", Name: "s"}},
+			userData:    &KeyRef{"Secret", "ns", "s", "userData"},
+			findings:    "Loss TokenGroups secretRef"},
 		{name: "an account only", fields: "credentialsSecretRef: {name: account}",
 			credentials: []types.NamespacedName{{Namespace: "ns", Name: "account"}}, findings: "Loss UserData secretRef"},
 	}
@@ -335,6 +339,19 @@ func TestAClassOfGardeners(t *testing.T) {
 				t.Errorf("the findings are %s", got)
 			}
 		})
+	}
+}
+
+func TestGPUsHaveTheNameOfTheirResource(t *testing.T) {
+	for capacity, want := range map[string]string{
+		"gpu: '0'": "", "gpu: '2'": "2", "gpu: '2', nvidia.com/gpu: '3'": "3", "cpu: '1'": "",
+	} {
+		class := machineSapcloud{}.Convert(RoleClass, read(t, "{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineClass, "+
+			"metadata: {name: a}, provider: Azure, providerSpec: {}, nodeTemplate: {capacity: {"+capacity+"}}}"), nil).Class
+		got, found := class.Capacity.Resources["nvidia.com/gpu"]
+		if _, own := class.Capacity.Resources["gpu"]; own || found != (want != "") || found && got.String() != want {
+			t.Errorf("%s becomes %v", capacity, class.Capacity.Resources)
+		}
 	}
 }
 

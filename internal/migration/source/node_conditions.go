@@ -28,8 +28,8 @@ const mostNodeConditions = 64
 var ofKubernetes = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
 	corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}
 
-// add adds a condition that makes a machine unhealthy when it has had one of the statuses for the time. Of two times for
-// one status the shorter counts, because one reason is enough.
+// add adds a condition that makes a machine unhealthy when it has had one of the statuses for the time. Of two times
+// for one status the shorter counts, because one reason is enough.
 func (n *nodeConditions) add(name string, timeout time.Duration, statuses ...corev1.ConditionStatus) {
 	meant := strings.TrimSpace(name)
 	for _, known := range ofKubernetes {
@@ -48,7 +48,9 @@ func (n *nodeConditions) add(name string, timeout time.Duration, statuses ...cor
 }
 
 func (n *nodeConditions) one(name corev1.NodeConditionType, status corev1.ConditionStatus, timeout time.Duration) {
-	i := slices.IndexFunc(n.list, func(c v1beta1.UnhealthyNodeCondition) bool { return c.Type == name && c.Status == status })
+	i := slices.IndexFunc(n.list, func(c v1beta1.UnhealthyNodeCondition) bool {
+		return c.Type == name && c.Status == status
+	})
 	switch {
 	case name == corev1.NodeReady && status == corev1.ConditionTrue:
 		n.fields.find(provider.FindingBlocker, CodeInvalidValue, n.name, "A Node that is Ready would be unhealthy.")

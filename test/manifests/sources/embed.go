@@ -1,6 +1,6 @@
 // Package sources has the CustomResourceDefinitions of the systems whose fleets Machinist takes over, and samples of
-// their objects. They have the names, scopes and subresources of the real ones. Those of Gardener and OpenShift have the
-// types of the fields as well; the others accept any field, as the real ones nearly do.
+// their objects. They have the names, scopes and subresources of the real ones. Those of Gardener and OpenShift have
+// the types of the fields as well; the others accept any field, as the real ones nearly do.
 package sources
 
 import (

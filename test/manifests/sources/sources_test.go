@@ -56,8 +56,8 @@ func TestTheDefinitionsAreValidAndServeTheSamples(t *testing.T) {
 	}
 }
 
-// TestTheDefinitionsKeepEveryFieldOfWholeSamples is about definitions with the types of fields: what an API server would
-// refuse or remove of a sample would be tested nowhere but in memory.
+// TestTheDefinitionsKeepEveryFieldOfWholeSamples is about definitions with the types of fields: what an API server
+// would refuse or remove of a sample would be tested nowhere but in memory.
 func TestTheDefinitionsKeepEveryFieldOfWholeSamples(t *testing.T) {
 	groups, err := files.ReadDir(".")
 	if err != nil {

@@ -51,11 +51,13 @@ var oldGroups = map[string]oldGroup{
 	provider.SourceMachinesK8s: kubermatic("", "machine.k8s.io.yaml"),
 	provider.SourceClusterK8s:  kubermatic(metav1.NamespaceSystem, "cluster.k8s.io.yaml"),
 	provider.SourceGardener: {
-		namespace: "shoot--fleet--one", manifests: "machine.sapcloud.io.yaml",
-		workload: types.NamespacedName{Namespace: "shoot--fleet--one", Name: "machine-controller-manager"},
+		namespace: shoot, manifests: "machine.sapcloud.io.yaml",
+		workload: types.NamespacedName{Namespace: shoot, Name: "machine-controller-manager"},
 		leases:   []string{"machine-controller-manager", "machine-controller"},
 	},
 }
+
+const shoot = "shoot--fleet--one"
 
 func kubermatic(namespace, manifests string) oldGroup {
 	const name = "machine-controller"

@@ -221,7 +221,7 @@ func (r *clusterK8sReader) machine() {
 	}
 	pauseForInitializers(&r.metadata)
 	r.converted.Object = machine
-	r.converted.Machine = kubermaticStatus(f, &r.metadata, nodeName)
+	r.converted.Machine = statusWithNodeRef(f, &r.metadata, nodeName)
 	r.converted.Machine.ProviderID = spec.text("providerID")
 }
 

@@ -40,10 +40,13 @@ func newFields(object map[string]any, path string, findings *[]provider.Finding)
 	return &fields{object: object, path: path, read: map[string]bool{}, findings: findings}
 }
 
-// at returns the path of a field.
+// at returns the path of a field, or that of the object for an empty name.
 func (f *fields) at(name string) string {
-	if f.path == "" {
+	switch {
+	case f.path == "":
 		return name
+	case name == "":
+		return f.path
 	}
 	return f.path + "." + name
 }
@@ -136,12 +139,28 @@ func (f *fields) child(name string) *fields {
 	return f.add(value, f.at(name))
 }
 
+// peek returns an object to read ahead of time: nothing of it counts as read, and nothing is found.
+func (f *fields) peek(name string) *fields {
+	object, _ := f.object[name].(map[string]any)
+	return newFields(object, f.at(name), new([]provider.Finding))
+}
+
+// strings returns the fields that are strings, such as labels.
+func (f *fields) strings() map[string]string {
+	all := map[string]string{}
+	for name, value := range f.object {
+		if text, ok := value.(string); ok {
+			all[name] = text
+		}
+	}
+	return all
+}
+
 // observe returns an object that the old system wrote, such as status. A field that nobody reads is no finding, nor is
 // one of another type: nothing of the object comes over.
 func (f *fields) observe(name string) *fields {
-	object, _ := f.object[name].(map[string]any)
 	f.ignore(name)
-	return newFields(object, f.at(name), new([]provider.Finding))
+	return f.peek(name)
 }
 
 func (f *fields) add(object map[string]any, path string) *fields {

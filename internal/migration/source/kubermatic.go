@@ -111,8 +111,8 @@ func or[T any](value *T, fallback T) T {
 	return *value
 }
 
-// kubermaticStatus reads the state of a machine.
-func kubermaticStatus(f *fields, m *metadata, nodeName string) *Machine {
+// statusWithNodeRef reads the state of a machine whose status is like that of the early Cluster API.
+func statusWithNodeRef(f *fields, m *metadata, nodeName string) *Machine {
 	status := f.observe("status")
 	machine := &Machine{NodeName: nodeName, Deleting: m.deletionRequested}
 	if name := status.observe("nodeRef").text("name"); name != "" {

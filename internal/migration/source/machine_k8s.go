@@ -62,7 +62,7 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 			c.Class = providerConfig(spec.child("providerConfig"), nil, false)
 		}
 		pauseForInitializers(&m)
-		c.Object, c.Machine, c.Later = machine, kubermaticStatus(f, &m, nodeName), m.later
+		c.Object, c.Machine, c.Later = machine, statusWithNodeRef(f, &m, nodeName), m.later
 	})
 }
 

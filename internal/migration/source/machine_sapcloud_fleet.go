@@ -155,8 +155,7 @@ func (r *sapcloudReader) template(f *fields) (v1beta1.MachineTemplateSpec, sapcl
 
 // templateKeys reports what keys in the metadata of a template mean for all machines that are made from it.
 func (r *sapcloudReader) templateKeys(f *fields) {
-	metadata := f.observe("metadata")
-	annotations, labels := metadata.observe("annotations"), metadata.observe("labels")
+	annotations, labels := f.peek("metadata").peek("annotations"), f.peek("metadata").peek("labels")
 	if annotations.text(sapcloudPreserve) != "" {
 		f.find(provider.FindingLoss, CodePreserve, "metadata.annotations."+sapcloudPreserve, "New machines of the template "+
 			"are not preserved. Set %s in the metadata of the template after the migration.", v1beta1.AnnotationPreserve)

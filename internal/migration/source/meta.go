@@ -309,28 +309,41 @@ func (f *fields) taints(name string) (all []corev1.Taint) {
 	return all
 }
 
-// selector reads a label selector and checks that Machinist can use it: it must select what has the labels. Keys that
-// the old system wrote for itself are left out of it, as they are of the labels.
-func (d *dialect) selector(f *fields, name string, templateLabels map[string]string) metav1.LabelSelector {
-	s := f.child(name)
-	selector := metav1.LabelSelector{MatchLabels: withoutKeys(s.textMap("matchLabels"), d.labels)}
+// readSelector reads a label selector as it is.
+func readSelector(s *fields) metav1.LabelSelector {
+	selector := metav1.LabelSelector{MatchLabels: s.textMap("matchLabels")}
 	for _, e := range s.each("matchExpressions") {
-		requirement := metav1.LabelSelectorRequirement{Key: e.text("key"),
-			Operator: metav1.LabelSelectorOperator(e.text("operator")), Values: e.texts("values")}
-		if len(withoutKeys(map[string]string{requirement.Key: ""}, d.labels)) > 0 {
-			selector.MatchExpressions = append(selector.MatchExpressions, requirement)
-		}
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: e.text("key"),
+			Operator: metav1.LabelSelectorOperator(e.text("operator")), Values: e.texts("values")})
 	}
+	return selector
+}
+
+// keysOf returns the labels by which a selector selects.
+func keysOf(selector metav1.LabelSelector) []string {
 	keys := slices.Sorted(maps.Keys(selector.MatchLabels))
 	for _, e := range selector.MatchExpressions {
 		keys = append(keys, e.Key)
 	}
-	for _, key := range keys {
-		if reserved(key) {
-			f.find(provider.FindingBlocker, CodeReservedKey, name, "The selector selects by %s, which is of Machinist's "+
-				"domain. Select by another label.", key)
-			return selector
-		}
+	return keys
+}
+
+// isOwn reports whether a label is one that the old system wrote for itself.
+func (d *dialect) isOwn(label string) bool {
+	return len(withoutKeys(map[string]string{label: ""}, d.labels)) == 0
+}
+
+// selector reads a label selector and checks that Machinist can use it: it must select what has the labels. Keys that
+// the old system wrote for itself are left out of it, as they are of the labels.
+func (d *dialect) selector(f *fields, name string, templateLabels map[string]string) metav1.LabelSelector {
+	selector := readSelector(f.child(name))
+	selector.MatchLabels = withoutKeys(selector.MatchLabels, d.labels)
+	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool {
+		return d.isOwn(e.Key)
+	})
+	keys := keysOf(selector)
+	if f.reservedKey(name, keys) {
+		return selector
 	}
 	if len(keys) == 0 {
 		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector is empty. Machinist needs a label by which "+
@@ -344,6 +357,18 @@ func (d *dialect) selector(f *fields, name string, templateLabels map[string]str
 		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector does not match the labels of the template.")
 	}
 	return selector
+}
+
+// reservedKey reports a key of a selector that is of Machinist's own domain.
+func (f *fields) reservedKey(name string, keys []string) (found bool) {
+	for _, key := range keys {
+		if reserved(key) {
+			f.find(provider.FindingBlocker, CodeReservedKey, name, "The selector selects by %s, which is of Machinist's "+
+				"domain. Select by another label.", key)
+			return true
+		}
+	}
+	return false
 }
 
 // duration returns the duration of a flag of the old processes, nil where it is not set.

@@ -194,4 +194,5 @@ var systems = []System{
 	machineK8s{provider.SourceMachinesK8s},
 	clusterK8s{},
 	machineSapcloud{},
+	machineOpenShift{},
 }

@@ -1,0 +1,143 @@
+package source
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Keys of OpenShift's machine-api-operator that mean something for Machinist.
+const (
+	openshiftDeleteMachine    = "machine.openshift.io/delete-machine"
+	openshiftOldDeleteMachine = "machine.openshift.io/cluster-api-delete-machine"
+	// openshiftSkipDrain acts by presence.
+	openshiftSkipDrain = "machine.openshift.io/exclude-node-draining"
+	// openshiftStrategy on a health check hands unhealthy machines to another controller.
+	openshiftStrategy = "machine.openshift.io/remediation-strategy"
+
+	openshiftRole       = "machine.openshift.io/cluster-api-machine-role"
+	openshiftType       = "machine.openshift.io/cluster-api-machine-type"
+	openshiftMachineSet = "machine.openshift.io/cluster-api-machineset"
+	// openshiftMaster is the role and the type of a machine of the control plane.
+	openshiftMaster = "master"
+
+	openshiftCPU     = "machine.openshift.io/vCPU"
+	openshiftMemory  = "machine.openshift.io/memoryMb"
+	openshiftGPU     = "machine.openshift.io/GPU"
+	openshiftMaxPods = "machine.openshift.io/maxPods"
+)
+
+const (
+	// CodeControlPlane: machines of the control plane stay behind.
+	CodeControlPlane = "ControlPlane"
+	// CodeAuthoritativeAPI: the object has a mirror in another API.
+	CodeAuthoritativeAPI = "AuthoritativeAPI"
+)
+
+// machineOpenShift is the API of OpenShift's machine-api-operator.
+type machineOpenShift struct{}
+
+func (machineOpenShift) Group() string { return provider.SourceOpenShift }
+
+func (s machineOpenShift) Kinds() []Kind {
+	kind := func(role Role, kind, resource string) Kind {
+		return Kind{Role: role, Resource: resource,
+			GroupVersionKind: schema.GroupVersionKind{Group: s.Group(), Version: "v1beta1", Kind: kind}}
+	}
+	return []Kind{
+		kind(RoleHealthCheck, "MachineHealthCheck", "machinehealthchecks"),
+		kind(RoleSet, "MachineSet", "machinesets"),
+		kind(RoleMachine, "Machine", "machines"),
+	}
+}
+
+// Leases has one for the machines of each cloud that is known; a cluster has those of its own cloud.
+func (machineOpenShift) Leases() (all []string) {
+	for _, part := range []string{
+		"aws", "azure", "gcp", "openstack", "vsphere", "machineset", "healthcheck", "nodelink",
+	} {
+		all = append(all, "cluster-api-provider-"+part+"-leader")
+	}
+	return all
+}
+
+func (s machineOpenShift) NodeTraces() NodeTraces {
+	return NodeTraces{Annotations: []string{"machine.openshift.io/machine"}, OwnerGroups: []string{s.Group()}}
+}
+
+func (s machineOpenShift) dialect() *dialect {
+	return &dialect{
+		groups:     []string{s.Group()},
+		finalizers: []string{"machine.machine.openshift.io", "sync.machine.openshift.io/finalizer"},
+		labels: []string{
+			"machine.openshift.io/instance-type", "machine.openshift.io/region", "machine.openshift.io/zone",
+			"machine.openshift.io/interruptible-instance",
+		},
+		annotations: []string{
+			"machine.openshift.io/instance-state", openshiftDeleteMachine, openshiftOldDeleteMachine, openshiftSkipDrain,
+			openshiftStrategy, openshiftCPU, openshiftMemory, openshiftGPU, openshiftMaxPods,
+		},
+		autoscaler: s.Group(),
+	}
+}
+
+func (s machineOpenShift) Convert(role Role, old *unstructured.Unstructured, _ Flags) Converted {
+	return convert(old, func(f *fields, c *Converted) {
+		r := openshiftReader{dialect: s.dialect(), fields: f, converted: c, namespace: old.GetNamespace(),
+			metadata: s.dialect().metadata(f, role)}
+		switch role {
+		case RoleHealthCheck:
+			r.healthCheck()
+		case RoleSet:
+			r.set()
+		case RoleMachine:
+			r.machine()
+		default:
+			f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no %s.", role)
+			f.ignoreAll()
+		}
+		c.Later = r.metadata.later
+	})
+}
+
+// openshiftReader reads one object.
+type openshiftReader struct {
+	*dialect
+	fields    *fields
+	converted *Converted
+	namespace string
+	metadata  metadata
+}
+
+// staysBehind reports whether an object with the labels is about the control plane. Nothing becomes of it, so nothing
+// else is reported.
+func (r *openshiftReader) staysBehind(labels map[string]string) bool {
+	owner := r.metadata.controller
+	if labels[openshiftRole] != openshiftMaster && labels[openshiftType] != openshiftMaster &&
+		(owner == nil || owner.Kind != "ControlPlaneMachineSet") {
+		return false
+	}
+	r.fields.ignoreAll()
+	r.metadata.later = nil
+	r.converted.Findings = nil
+	r.fields.find(provider.FindingNote, CodeControlPlane, "metadata", "Machinist makes no control planes. The object "+
+		"stays as it is, with the old system.")
+	return true
+}
+
+// authority reads which of two APIs of OpenShift rules over an object. The other has a mirror of it.
+func (r *openshiftReader) authority(f *fields) {
+	const name, message = "authoritativeAPI", "The Cluster API of OpenShift rules over the object. Set it to MachineAPI, and " +
+		"wait until the status has it."
+	status := r.fields.observe("status").text(name)
+	switch spec := f.text(name); {
+	case spec == "ClusterAPI":
+		f.find(provider.FindingBlocker, CodeAuthoritativeAPI, name, message)
+	case status == "ClusterAPI" || status == "Migrating":
+		r.fields.find(provider.FindingBlocker, CodeAuthoritativeAPI, "status."+name, message)
+	case spec != "":
+		f.find(provider.FindingLoss, CodeAuthoritativeAPI, name, "If the Cluster API of OpenShift has a mirror of the "+
+			"object, that goes with it.")
+	}
+}

@@ -1,0 +1,206 @@
+package source
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+func (r *openshiftReader) set() {
+	f := r.fields
+	if r.staysBehind(f.peek("spec").peek("template").peek("metadata").peek("labels").strings()) {
+		return
+	}
+	spec := f.child("spec")
+	r.authority(spec)
+	set := &v1beta1.MachineSet{}
+	r.metadata.apply(set)
+	to := &set.Spec
+	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
+	to.Template = r.template(spec)
+	to.Selector = r.selector(spec, "selector", to.Template.ObjectMeta.Labels)
+	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
+	to.DeletePolicy = openshiftDeletePolicy(spec)
+	to.Remediation.MaxInFlight = allMachines() // What bounds it is maxUnhealthy of the check.
+	if r.converted.Class != nil {
+		r.converted.Class.Capacity = r.capacity()
+	}
+	r.converted.Object = set
+	// The checks that a person made are objects of their own. For machines that one of them selects it decides, because
+	// this one replaces nothing. Its name is not the set's, which such a check may have.
+	r.converted.Check = noRemediation(set.Name+"-none", to.Selector)
+}
+
+// openshiftDeletePolicy reads deletePolicy.
+func openshiftDeletePolicy(f *fields) v1beta1.DeletePolicy {
+	switch policy := v1beta1.DeletePolicy(f.text("deletePolicy")); policy {
+	case "":
+		return v1beta1.DeleteRandom
+	case v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest:
+		return policy
+	}
+	f.find(provider.FindingBlocker, CodeInvalidValue, "deletePolicy", "It must be Random, Newest or Oldest.")
+	return v1beta1.DeleteRandom
+}
+
+// template reads the template of a set.
+func (r *openshiftReader) template(f *fields) v1beta1.MachineTemplateSpec {
+	from := f.child("template")
+	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
+	if _, found := from.peek("metadata").peek("annotations").object[openshiftSkipDrain]; found {
+		from.find(provider.FindingLoss, CodeNotSupported, "metadata.annotations."+openshiftSkipDrain, "New machines of the "+
+			"template are drained. Set %s in the metadata of the template after the migration.", v1beta1.AnnotationSkipDrain)
+	}
+	spec := from.child("spec")
+	spec.loses("The instances of a template have no provider ID in common.", "providerID")
+	if authority := spec.text("authoritativeAPI"); authority == "ClusterAPI" {
+		spec.find(provider.FindingLoss, CodeAuthoritativeAPI, "authoritativeAPI", "New machines are Machinist's.")
+	}
+	r.machineSpec(spec, &to.Spec)
+	return to
+}
+
+func (r *openshiftReader) machine() {
+	f := r.fields
+	if r.staysBehind(r.metadata.oldLabels) {
+		return
+	}
+	spec := f.child("spec")
+	r.authority(spec)
+	machine := &v1beta1.Machine{}
+	r.machineSpec(spec, &machine.Spec)
+	for _, key := range []string{openshiftDeleteMachine, openshiftOldDeleteMachine} {
+		if r.metadata.oldAnnotations[key] != "" {
+			r.metadata.later[v1beta1.AnnotationDeleteMachine] = "true"
+		}
+	}
+	if _, found := r.metadata.oldAnnotations[openshiftSkipDrain]; found {
+		r.metadata.later[v1beta1.AnnotationSkipDrain] = "true"
+	}
+	r.metadata.apply(machine)
+	r.converted.Object = machine
+	r.converted.Machine = statusWithNodeRef(f, &r.metadata, "")
+	r.converted.Machine.ProviderID = spec.text("providerID")
+}
+
+// machineSpec reads the specification of a machine or of a template of machines.
+func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
+	if r.nodeMeta(f, &to.Node) != "" {
+		f.find(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
+			"whatever its name.")
+	}
+	to.Node.Taints = f.taints("taints")
+	hooks := f.child("lifecycleHooks")
+	to.LifecycleHooks = v1beta1.LifecycleHooks{PreDrain: hooks.hooks("preDrain"), PreTerminate: hooks.hooks("preTerminate")}
+	to.Timeouts = openshiftTimeouts(f)
+	r.converted.Class = r.instance(f.child("providerSpec"))
+}
+
+// openshiftTimeouts returns the timeouts of a machine. The old system waits for a machine and for its drain without end;
+// for volumes it does not wait unless it is asked to, and Machinist's default bounds that.
+func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
+	to := v1beta1.MachineTimeouts{Creation: asDuration(endlessCreation), Drain: asDuration(endless)}
+	f.find(provider.FindingNote, CodeCreationTimeout, "", "The old controller waited for the Node without end, Machinist "+
+		"waits for %s.", endlessCreation)
+	seconds := func(name string) time.Duration {
+		n := or(f.number(name), 0)
+		if n < 0 {
+			f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must not be negative.")
+		}
+		if n <= 0 {
+			return endless
+		}
+		return time.Duration(n) * time.Second
+	}
+	to.Drain = asDuration(seconds("nodeDrainTimeoutSeconds"))
+	const detach, deletion = "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds"
+	if f.number(detach) != nil {
+		to.VolumeDetach = asDuration(seconds(detach))
+	}
+	if f.number(deletion) != nil {
+		f.find(provider.FindingLoss, CodeNotSupported, deletion, "Machinist deletes the Node of an instance that is gone, "+
+			"however long that takes.")
+	}
+	return to
+}
+
+// instance reads the description of an instance.
+func (r *openshiftReader) instance(f *fields) *Class {
+	spec, found := typed[map[string]any](f, "value", "an object")
+	if !found {
+		f.find(provider.FindingBlocker, CodeMissingField, "value", "The instance is not described.")
+		return nil
+	}
+	value := newFields(spec, f.at("value"), f.findings) // The driver reports what it does not know.
+	class := &Class{Path: f.at("value"), Provider: value.text("kind"), Spec: runtime.DeepCopyJSON(spec)}
+	if class.Provider == "" {
+		value.find(provider.FindingBlocker, CodeMissingField, "kind", "The description of the instance has no kind, such as "+
+			"AzureMachineProviderSpec.")
+	}
+	if secret := r.secret(value, "credentialsSecret"); secret != nil {
+		class.Credentials = []types.NamespacedName{*secret}
+	}
+	if secret := r.secret(value, "userDataSecret"); secret != nil {
+		class.UserData = &KeyRef{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, Key: "userData"}
+	} else if r.metadata.controller == nil { // The set of a machine reports its own.
+		value.find(provider.FindingLoss, CodeUserData, "userDataSecret", "There is no user data. Name a Secret with user "+
+			"data for new machines in spec.userData of the Migration.")
+	}
+	if class.Provider == "" {
+		return nil
+	}
+	return class
+}
+
+// secret returns the Secret that a description refers to, nil where there is none.
+func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {
+	raw, _ := typed[map[string]any](f, name, "an object")
+	ref := newFields(raw, f.at(name), f.findings)
+	secret := types.NamespacedName{Namespace: ref.text("namespace"), Name: ref.text("name")}
+	if secret.Name == "" {
+		return nil
+	}
+	if secret.Namespace == "" {
+		secret.Namespace = r.namespace
+	}
+	return &secret
+}
+
+// capacity reads what the autoscaler expects of a node of the set, nil where the set has no annotation with it.
+func (r *openshiftReader) capacity() *v1beta1.ClassCapacity {
+	resources := corev1.ResourceList{}
+	for _, from := range []struct {
+		annotation string
+		to         corev1.ResourceName
+		unit       string
+	}{
+		{openshiftCPU, corev1.ResourceCPU, ""},
+		{openshiftMemory, corev1.ResourceMemory, "Mi"},
+		{openshiftGPU, nvidiaGPU, ""}, // The autoscaler takes them for NVIDIA's.
+		{openshiftMaxPods, corev1.ResourcePods, ""},
+	} {
+		text, found := r.metadata.oldAnnotations[from.annotation]
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseUint(text, 10, 31)
+		switch {
+		case err != nil:
+			r.metadata.find(provider.FindingNote, CodeInvalidValue, "annotations."+from.annotation, "It is no number, so the "+
+				"autoscaler cannot read it.")
+		case n > 0:
+			resources[from.to] = resource.MustParse(strconv.FormatUint(n, 10) + from.unit)
+		}
+	}
+	if len(resources) == 0 {
+		return nil
+	}
+	return &v1beta1.ClassCapacity{Resources: resources}
+}

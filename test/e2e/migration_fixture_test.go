@@ -55,9 +55,18 @@ var oldGroups = map[string]oldGroup{
 		workload: types.NamespacedName{Namespace: shoot, Name: "machine-controller-manager"},
 		leases:   []string{"machine-controller-manager", "machine-controller"},
 	},
+	provider.SourceOpenShift: {
+		namespace: openshift, manifests: "machine.openshift.io.yaml",
+		workload: types.NamespacedName{Namespace: openshift, Name: "machine-api-controllers"},
+		leases: []string{"cluster-api-provider-sim-leader", "cluster-api-provider-machineset-leader",
+			"cluster-api-provider-nodelink-leader"},
+	},
 }
 
-const shoot = "shoot--fleet--one"
+const (
+	shoot     = "shoot--fleet--one"
+	openshift = "openshift-machine-api"
+)
 
 func kubermatic(namespace, manifests string) oldGroup {
 	const name = "machine-controller"

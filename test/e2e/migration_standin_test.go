@@ -28,6 +28,7 @@ func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
 		provider.SourceMachineK8s: 5, // Nothing makes another machine for one that was deleted.
 		provider.SourceClusterK8s: 6,
 		provider.SourceGardener:   6,
+		provider.SourceOpenShift:  6,
 	} {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ const (
 )
 
 // LegacySpec is the description of an instance in an old system, the same for all of them; machine.openshift.io's also
-// has apiVersion and kind.
+// has apiVersion and kind, and names the Secrets with credentials and user data.
 type LegacySpec struct {
 	Region string            `json:"region"`
 	Size   string            `json:"size"`
@@ -64,7 +64,8 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	}
 	token := old.Object("credentials").String(credentialsKey)
 	if req.Legacy.Source == provider.SourceOpenShift {
-		old.Known("apiVersion", "kind")
+		// The Secrets are the caller's matter.
+		old.Known("apiVersion", "kind", "credentialsSecret", "userDataSecret")
 	}
 	if secret, found := req.Legacy.Credentials.Get(credentialsKey); found {
 		token = string(secret.Reveal())

@@ -40,7 +40,7 @@ func TestImportTranslatesOrReportsEveryField(t *testing.T) {
 	}{
 		"all":              {source: provider.SourceGardener, old: oldSpec, want: spec + `,"tags":{"team":"blue"}}`},
 		"minimal":          {source: provider.SourceGardener, old: `{"region":"sim-1","size":"small","image":"sim-os-1"}`, want: spec + `}`},
-		"with a kind":      {source: provider.SourceOpenShift, old: `{"apiVersion":"a","kind":"b",` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`},
+		"with a kind":      {source: provider.SourceOpenShift, old: `{"apiVersion":"a","kind":"b","credentialsSecret":{"name":"c"},"userDataSecret":{"name":"d"},` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`},
 		"a kind elsewhere": {source: provider.SourceGardener, old: `{"kind":"b",` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`, findings: "Loss UnknownField kind"},
 		"token in the description": {source: provider.SourceMachineK8s, noSecret: true,
 			old: `{"credentials":{"token":{"value":"` + token + `"}},` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`},

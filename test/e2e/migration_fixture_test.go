@@ -51,11 +51,22 @@ var oldGroups = map[string]oldGroup{
 	provider.SourceMachinesK8s: kubermatic("", "machine.k8s.io.yaml"),
 	provider.SourceClusterK8s:  kubermatic(metav1.NamespaceSystem, "cluster.k8s.io.yaml"),
 	provider.SourceGardener: {
-		namespace: "shoot--fleet--one", manifests: "machine.sapcloud.io.yaml",
-		workload: types.NamespacedName{Namespace: "shoot--fleet--one", Name: "machine-controller-manager"},
+		namespace: shoot, manifests: "machine.sapcloud.io.yaml",
+		workload: types.NamespacedName{Namespace: shoot, Name: "machine-controller-manager"},
 		leases:   []string{"machine-controller-manager", "machine-controller"},
 	},
+	provider.SourceOpenShift: {
+		namespace: openshift, manifests: "machine.openshift.io.yaml",
+		workload: types.NamespacedName{Namespace: openshift, Name: "machine-api-controllers"},
+		leases: []string{"cluster-api-provider-sim-leader", "cluster-api-provider-machineset-leader",
+			"cluster-api-provider-nodelink-leader"},
+	},
 }
+
+const (
+	shoot     = "shoot--fleet--one"
+	openshift = "openshift-machine-api"
+)
 
 func kubermatic(namespace, manifests string) oldGroup {
 	const name = "machine-controller"

@@ -5,8 +5,10 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -116,45 +118,68 @@ func (f *oldFleet) someMachine() *unstructured.Unstructured {
 // Nodes have beside their identity and state, are other tests' matter.
 func (f *oldFleet) wantUnchanged() {
 	f.t.Helper()
+	if all := f.differences(); len(all) > 0 {
+		f.t.Errorf("the fleet is not what it was:\n%s", strings.Join(all, "\n"))
+	}
+}
+
+func (f *oldFleet) differences() (all []string) {
+	f.t.Helper()
+	differs := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	after := f.state()
 	if !maps.Equal(f.before.changes, after.changes) {
-		f.t.Errorf("the cloud was asked for changes of instances %v times, before %v times", after.changes, f.before.changes)
+		differs("the cloud was asked for changes of instances %v times, before %v times", after.changes, f.before.changes)
 	}
 	for id, was := range f.before.instances {
 		is, there := after.instances[id]
-		if !there || is.State != was.State || !is.LaunchTime.Equal(was.LaunchTime) || is.Type != was.Type ||
-			is.Image != was.Image || is.KubeletVersion != was.KubeletVersion {
-			f.t.Errorf("instance %s of %s is %s since %s, before it was %s since %s", id, was.Name, is.State, is.LaunchTime,
-				was.State, was.LaunchTime)
+		switch {
+		case !there:
+			differs("instance %s of %s is gone", id, was.Name)
+		case is.State != was.State, !is.LaunchTime.Equal(was.LaunchTime), is.Type != was.Type, is.Image != was.Image,
+			is.KubeletVersion != was.KubeletVersion:
+			differs("instance %s of %s is %+v, before it was %+v", id, was.Name, is.Instance, was.Instance)
 		}
 	}
 	for id, is := range after.instances {
 		if _, there := f.before.instances[id]; !there {
-			f.t.Errorf("instance %s of %s is new", id, is.Name)
+			differs("instance %s of %s is new", id, is.Name)
 		}
 	}
 	for name, was := range f.before.nodes {
 		is, there := after.nodes[name]
 		if !there {
-			f.t.Errorf("Node %s is gone", name)
+			differs("Node %s is gone", name)
 		} else if trouble := troubleOf(&was, &is); trouble != "" {
-			f.t.Errorf("Node %s %s", name, trouble)
+			differs("Node %s %s", name, trouble)
 		}
 	}
+	return all
 }
 
 // wantOldObjects fails the test where the old objects are not, byte for byte, those of before.
 func (f *oldFleet) wantOldObjects() {
 	f.t.Helper()
+	if all := f.oldDifferences(); len(all) > 0 {
+		f.t.Errorf("the old objects are not what they were:\n%s", strings.Join(all, "\n"))
+	}
+}
+
+func (f *oldFleet) oldDifferences() (all []string) {
+	f.t.Helper()
 	after := f.oldObjects()
 	for _, name := range slices.Sorted(maps.Keys(f.before.objects)) {
-		if is, was := after[name], f.before.objects[name]; is != was {
-			f.t.Errorf("%s is\n%s, before it was\n%s", name, is, was)
+		was := f.before.objects[name]
+		switch is, there := after[name]; {
+		case !there:
+			all = append(all, name+" is gone")
+		case is != was:
+			all = append(all, fmt.Sprintf("%s is\n%s, before it was\n%s", name, is, was))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if _, there := f.before.objects[name]; !there {
-			f.t.Errorf("%s is new", name)
+			all = append(all, name+" is new")
 		}
 	}
+	return all
 }

@@ -53,6 +53,7 @@ var groups = map[string]group{
 	provider.SourceMachinesK8s: firstKubermatic,
 	provider.SourceClusterK8s:  kubermatic,
 	provider.SourceGardener:    sapcloud,
+	provider.SourceOpenShift:   openshift,
 }
 
 func nodeRef(node *corev1.Node) map[string]any {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -79,11 +80,14 @@ func (c *controller) life(ctx context.Context) {
 	c.acquire(ctx, cancel, c.Leases)
 }
 
-// wanted reports whether the Deployment has replicas. While it cannot be read, its pod runs on.
+// wanted reports whether there is the Deployment, with replicas. While it cannot be read, its pod runs on.
 func (c *controller) wanted(ctx context.Context) bool {
 	workload := &appsv1.Deployment{}
 	err := c.kube.Get(ctx, c.Workload, workload)
-	return err != nil || workload.Spec.Replicas == nil || *workload.Spec.Replicas > 0
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	return *workload.Spec.Replicas > 0
 }
 
 // pause waits for the next pass; false: there is no next one.

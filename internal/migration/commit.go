@@ -157,25 +157,40 @@ func hasTraces(node *corev1.Node, traces source.NodeTraces) bool {
 
 // removeTraces reports whether there was something to remove.
 func removeTraces(node *corev1.Node, traces source.NodeTraces) bool {
-	removed := false
-	for _, key := range traces.Labels {
-		removed = removed || has(node.Labels, key)
-		delete(node.Labels, key)
+	size := func() int {
+		return len(node.Labels) + len(node.Annotations) + len(node.Finalizers) + len(node.Spec.Taints) +
+			len(node.OwnerReferences)
 	}
-	for _, key := range traces.Annotations {
-		removed = removed || has(node.Annotations, key)
-		delete(node.Annotations, key)
+	before := size()
+	removeKeys(node.Labels, traces.Labels)
+	removeKeys(node.Annotations, traces.Annotations)
+	for key, mark := range traces.Marked {
+		if has(node.Annotations, mark) {
+			removeKeys(node.Annotations, []string{key, mark})
+		}
 	}
-	before := len(node.Finalizers) + len(node.Spec.Taints) + len(node.OwnerReferences)
-	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return slices.Contains(traces.Finalizers, f) })
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return slices.Contains(traces.Taints, t.Key)
-	})
+	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return names(traces.Finalizers, f) })
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return names(traces.Taints, t.Key) })
 	node.OwnerReferences = slices.DeleteFunc(node.OwnerReferences, func(o metav1.OwnerReference) bool {
 		group, _, _ := strings.Cut(o.APIVersion, "/")
 		return slices.Contains(traces.OwnerGroups, group)
 	})
-	return removed || len(node.Finalizers)+len(node.Spec.Taints)+len(node.OwnerReferences) != before
+	return size() != before
+}
+
+func removeKeys(from map[string]string, keys []string) {
+	for key := range from {
+		if names(keys, key) {
+			delete(from, key)
+		}
+	}
+}
+
+// names reports whether the keys have this one, or all of its domain by a key that ends in a slash.
+func names(keys []string, key string) bool {
+	return slices.ContainsFunc(keys, func(k string) bool {
+		return k == key || strings.HasSuffix(k, "/") && strings.HasPrefix(key, k)
+	})
 }
 
 // removing deletes the old objects. All of them lose finalizers and owners first, so that nothing cascades and no
@@ -212,6 +227,9 @@ func (p *pass) removing(ctx context.Context) error {
 		p.again = soon // The next pass looks whether they are gone.
 		return nil
 	}
+	if err := p.releaseSecrets(ctx); err != nil {
+		return err
+	}
 	return p.enter(v1beta1.MigrationCleaning)
 }
 
@@ -222,6 +240,32 @@ func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured)
 		return fmt.Errorf("delete the old %s: %w", nameOf(object), err)
 	}
 	return nil
+}
+
+// releaseSecrets removes the old system's finalizers from the Secrets that its objects referred to.
+func (p *pass) releaseSecrets(ctx context.Context) error {
+	own := []string{p.system.Group() + "/"}
+	var held []*corev1.Secret
+	empty := func() *corev1.SecretList { return &corev1.SecretList{} }
+	err := eachPage(ctx, p.Control, empty, func(page *corev1.SecretList) {
+		for i := range page.Items {
+			if slices.ContainsFunc(page.Items[i].Finalizers, func(f string) bool { return names(own, f) }) {
+				held = append(held, &page.Items[i])
+			}
+		}
+	}, client.InNamespace(p.migration.SourceNamespaceOrDefault()))
+	if err != nil {
+		return fmt.Errorf("list the Secrets of the old system: %w", err)
+	}
+	return each(ctx, held, func(ctx context.Context, secret *corev1.Secret) error {
+		changed := secret.DeepCopy()
+		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return names(own, f) })
+		patch := client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{})
+		if err := p.Control.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove the old system's finalizer from Secret %s: %w", secret.Name, err)
+		}
+		return nil
+	})
 }
 
 // removalOrder is that in which nothing notices that another object is missing: what makes machines goes before them.

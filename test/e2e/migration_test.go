@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/pkg/provider"
@@ -53,10 +55,15 @@ func (f *oldFleet) migrate() *migration {
 	if err := m.migrator.Start(); err != nil {
 		f.t.Fatal(err)
 	}
+	var leases []v1beta1.MigrationLease
+	for _, name := range f.leases {
+		leases = append(leases, v1beta1.MigrationLease{Namespace: f.workload.Namespace, Name: name})
+	}
 	object := &v1beta1.Migration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name},
 		Spec: v1beta1.MigrationSpec{Source: f.group, SourceNamespace: f.namespace, Provider: driver.Name,
-			Fence: v1beta1.MigrationFence{Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment",
+			UserDataRef: f.newUserData(),
+			Fence: v1beta1.MigrationFence{Leases: leases, Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment",
 				Namespace: f.workload.Namespace, Name: f.workload.Name}}}},
 	}
 	if f.namespace == "" {
@@ -67,6 +74,26 @@ func (f *oldFleet) migrate() *migration {
 		f.t.Fatal(err)
 	}
 	return m
+}
+
+// newUserData makes the Secret with the bootstrap template of new machines, for fleets whose old system made it itself.
+func (f *oldFleet) newUserData() *v1beta1.UserDataRef {
+	f.t.Helper()
+	objects, err := examples.Fleet()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, o := range objects {
+		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.UserDataSecret {
+			secret.Namespace = namespace
+			if err := f.control.Create(context.Background(), secret); err != nil {
+				f.t.Fatal(err)
+			}
+			return &v1beta1.UserDataRef{Name: secret.Name}
+		}
+	}
+	f.t.Fatal("the example has no user data")
+	return nil
 }
 
 // until waits until the migration is as it should be.
@@ -191,7 +218,7 @@ func (m *migration) wantUndisturbed(w *fleetWatch) {
 
 // migratedGroups are the systems whose fleets the tests take over.
 var migratedGroups = []string{provider.SourceMachineK8s, provider.SourceMachinesK8s, provider.SourceClusterK8s,
-	provider.SourceGardener}
+	provider.SourceGardener, provider.SourceOpenShift}
 
 // Rules: migration-touches-no-machine, migration-old-controller-fenced, migration-removes-old-objects.
 func TestMigrationTakesAFleetOver(t *testing.T) {
@@ -211,7 +238,9 @@ func TestMigrationTakesAFleetOver(t *testing.T) {
 			m.stage(v1beta1.MigrationCommit)
 			m.reaches(v1beta1.MigrationCompleted)
 			m.wantUndisturbed(w)
-			m.wantNoOldKinds()
+			if group != provider.SourceOpenShift { // Its operator would bring the definitions back.
+				m.wantNoOldKinds()
+			}
 			m.running(machines)
 			m.works()
 		})
@@ -258,6 +287,8 @@ func TestMigrationIsAborted(t *testing.T) {
 			losses := m.planned()
 			m.stage(v1beta1.MigrationAdopt, losses...)
 			m.reaches(v1beta1.MigrationAdopted)
+			f.life = len(f.log())
+			f.read = f.life
 			m.stage(v1beta1.MigrationAbort)
 			m.reaches(v1beta1.MigrationAborted)
 			m.wantOldObjects()

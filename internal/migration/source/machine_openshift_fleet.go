@@ -151,7 +151,7 @@ func (r *openshiftReader) instance(f *fields) *Class {
 		class.UserData = &KeyRef{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, Key: "userData"}
 	} else if r.metadata.controller == nil { // The set of a machine reports its own.
 		value.find(provider.FindingLoss, CodeUserData, "userDataSecret", "There is no user data. Name a Secret with user "+
-			"data for new machines in spec.userData of the Migration.")
+			"data for new machines in spec.userDataRef of the Migration.")
 	}
 	if class.Provider == "" {
 		return nil

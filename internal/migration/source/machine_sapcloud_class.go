@@ -39,7 +39,7 @@ func (r *sapcloudReader) class() {
 		r.tokenGroups()
 	} else {
 		f.find(provider.FindingLoss, CodeUserData, "secretRef", "The class has no user data. Name a Secret with user data "+
-			"for new machines in spec.userData of the Migration.")
+			"for new machines in spec.userDataRef of the Migration.")
 	}
 	if credentials != nil {
 		class.Credentials = append(class.Credentials, *credentials)

@@ -63,12 +63,12 @@ func madeUserData(f *fields, userData *KeyRef, silent bool) {
 	for _, name := range []string{"operatingSystem", "operatingSystemSpec", "caPublicKey", "overwriteCloudConfig"} {
 		if value, found := f.get(name); found && !empty(value) && userData == nil && !silent {
 			f.find(provider.FindingLoss, CodeUserData, name, "The old controller made user data from it, which does not "+
-				"come over. Name a Secret with user data for new machines in spec.userData of the Migration.")
+				"come over. Name a Secret with user data for new machines in spec.userDataRef of the Migration.")
 		}
 	}
 	if userData != nil {
 		f.find(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is taken over, "+
-			"but its token expires. Name a Secret with user data for new machines in spec.userData of the Migration.",
+			"but its token expires. Name a Secret with user data for new machines in spec.userDataRef of the Migration.",
 			userData.Namespace, userData.Name)
 	}
 }

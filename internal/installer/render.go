@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -58,6 +59,10 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 		if err := json.Unmarshal(spec.Values.Raw, &values); err != nil {
 			return nil, fmt.Errorf("spec.values: %w", err)
 		}
+	}
+	if _, asked := values["migrator"]; asked {
+		return nil, errors.New("spec.values.migrator: the operator installs no migrator, which has rights that it does not " +
+			"have itself: install the chart with migrator.enabled=true and migrator.only=true for the time of the migration")
 	}
 	set := func(value any, path ...string) error {
 		if err := unstructured.SetNestedField(values, value, path...); err != nil {

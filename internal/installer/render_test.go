@@ -65,6 +65,15 @@ func TestAValueOfAnotherTypeIsNamedByItsPath(t *testing.T) {
 	}
 }
 
+// The operator would need all rights of a migrator to give them.
+func TestTheOperatorInstallsNoMigrator(t *testing.T) {
+	p := &v1beta1.Provider{Spec: v1beta1.ProviderSpec{
+		Values: &runtime.RawExtension{Raw: []byte(`{"migrator":{"enabled":true}}`)}}}
+	if _, err := valuesOf(p, "acme"); err == nil || !strings.Contains(err.Error(), "spec.values.migrator") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // What is applied says whose it is. Its hash changes with what is rendered, and with nothing else.
 func TestRenderedObjectsAreStamped(t *testing.T) {
 	rendered := &unstructured.Unstructured{Object: map[string]any{

@@ -3,7 +3,6 @@ package manifests
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -76,14 +75,8 @@ func (p Parts) Provider(name string) ([]client.Object, error) {
 func (p Parts) Migrator(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"] = map[string]any{"name": name}
-	v["migrator"] = map[string]any{"enabled": true}
-	all, err := typed(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(o client.Object) bool {
-		return o.GetLabels()["app.kubernetes.io/component"] != "migrator"
-	}), nil
+	v["migrator"] = map[string]any{"enabled": true, "only": true}
+	return typed(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
 }
 
 // CRDs returns the CustomResourceDefinitions of the API group, in order of their names.

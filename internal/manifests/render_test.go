@@ -71,6 +71,11 @@ manager:
 		"provider-sim": provider(`
 provider: {name: sim, flags: {cloud-endpoint: ["http://one", "http://two?a=b&c=d"], create-settle: 5s, concurrent-machines: 1000000}}
 `),
+		"provider-migrator": provider(`
+provider: {name: sim, flags: {cloud-endpoint: "http://one"}}
+extraArgs: [--concurrent-machines=4]
+migrator: {enabled: true, only: true, extraArgs: [--cloud-qps=10], resources: {limits: {memory: 1Gi}}}
+`),
 		"provider-azure": provider(`
 provider: {name: azure}
 control: {kubeconfigSecret: {name: control-kubeconfig}}

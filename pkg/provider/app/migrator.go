@@ -150,7 +150,7 @@ func addMigrations(op *operator.Operator, s *migrator, driver provider.Driver) e
 	return nil
 }
 
-// freshClient makes a client whose requests go over connections of their own, so that each may reach another API server.
+// freshClient makes a client whose requests go over connections of their own: each may reach another API server.
 func freshClient(control *operator.Cluster) (client.Client, error) {
 	tls, err := rest.TLSConfigFor(control.Config)
 	if err != nil {

@@ -41,7 +41,9 @@ func (p *pass) committing(ctx context.Context) error {
 		return err
 	}
 	left := 0
+	located := map[types.UID]bool{}
 	for _, m := range made.machines {
+		located[m.old.GetUID()] = true
 		our := machines[m.old.GetUID()]
 		switch {
 		case our == nil:
@@ -53,6 +55,13 @@ func (p *pass) committing(ctx context.Context) error {
 			if err := p.release(ctx, m, our); err != nil {
 				p.trouble("instance %s of %s: %v", m.instance.ProviderID, m.as, err)
 			}
+		}
+	}
+	for uid, our := range machines {
+		if !located[uid] && owned[our.Spec.ProviderID] == our.UID {
+			// A list of the old system's that lacks it must not pass for the end of the instance.
+			p.trouble("instance %s of Machine %s is there, and is not found by what the old system left at the cloud",
+				our.Spec.ProviderID, our.Name)
 		}
 	}
 	untraced, err := p.clearNodes(ctx, all, made)
@@ -309,11 +318,10 @@ func (p *pass) cleaning(ctx context.Context) error {
 	if stands, err := p.fenced(ctx, fenceScope{everywhere: true, oursOpen: true}); err != nil || !stands {
 		return err
 	}
-	mine, _, err := p.readAdopted(ctx)
+	mine, err := readOurs(ctx, p.Control, p.migration)
 	if err != nil {
 		return err
 	}
-	p.migration.Status.Machines.Adopted = p.migration.Status.Machines.Total
 	done, err := p.thaw(ctx, mine)
 	if err != nil || !done {
 		return err

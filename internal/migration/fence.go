@@ -56,8 +56,12 @@ func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLea
 		}
 	}
 	var leases []v1beta1.MigrationLease
-	for _, namespace := range namespaces {
-		for _, name := range system.Leases() {
+	for _, name := range system.Leases() {
+		if namespace, name, fixed := strings.Cut(name, "/"); fixed {
+			leases = append(leases, v1beta1.MigrationLease{Namespace: namespace, Name: name})
+			continue
+		}
+		for _, namespace := range namespaces {
 			leases = append(leases, v1beta1.MigrationLease{Namespace: namespace, Name: name})
 		}
 	}

@@ -23,7 +23,7 @@ const (
 
 const (
 	// kubermaticLease is the Lease of machine-controller, whatever API it serves.
-	kubermaticLease = "machine-controller"
+	kubermaticLease = "kube-system/machine-controller"
 
 	// kubermaticOwnedBy is the label with the Machine's UID on a Node.
 	kubermaticOwnedBy = "machine-controller/owned-by"

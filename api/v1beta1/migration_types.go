@@ -68,11 +68,12 @@ func (p MigrationPhase) Ended() bool { return p == MigrationCompleted || p == Mi
 //
 // +kubebuilder:validation:XValidation:rule="self.stage == oldSelf.stage || oldSelf.stage == 'Plan' || oldSelf.stage == 'Adopt' && self.stage != 'Plan' || oldSelf.stage == 'Commit' && self.stage == 'Abort'",message="a stage leads to a later one or to Abort, and Abort to none: make another Migration",fieldPath=".stage"
 // +kubebuilder:validation:XValidation:rule="self.stage == 'Plan' || self.stage == 'Abort' || has(self.planHash)",message="planHash is required with this stage: it is the status.planHash of the plan that is agreed to",fieldPath=".planHash",reason="FieldValueRequired"
-// +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source && self.provider == oldSelf.provider && self.?sourceNamespace.orValue(”) == oldSelf.?sourceNamespace.orValue(”)",message="source, sourceNamespace and provider are immutable: make another Migration",fieldPath=".source"
-// +kubebuilder:validation:XValidation:rule="oldSelf.stage == 'Plan' || self.?planHash == oldSelf.?planHash && self.?overrides == oldSelf.?overrides && self.?processFlags == oldSelf.?processFlags && self.?credentialsRef == oldSelf.?credentialsRef && self.?userDataRef == oldSelf.?userDataRef",message="what the plan follows from must not change after the stage Plan: abort and make another Migration",fieldPath=".stage"
+// +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source && self.provider == oldSelf.provider && has(self.sourceNamespace) == has(oldSelf.sourceNamespace) && (!has(self.sourceNamespace) || self.sourceNamespace == oldSelf.sourceNamespace)",message="source, sourceNamespace and provider are immutable: make another Migration",fieldPath=".source"
+// +kubebuilder:validation:XValidation:rule="oldSelf.stage == 'Plan' || has(self.planHash) == has(oldSelf.planHash) && (!has(self.planHash) || self.planHash == oldSelf.planHash) && has(self.processFlags) == has(oldSelf.processFlags) && (!has(self.processFlags) || size(self.processFlags) == size(oldSelf.processFlags) && self.processFlags.all(k, k in oldSelf.processFlags && self.processFlags[k] == oldSelf.processFlags[k])) && has(self.credentialsRef) == has(oldSelf.credentialsRef) && (!has(self.credentialsRef) || self.credentialsRef.name == oldSelf.credentialsRef.name) && has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef.name == oldSelf.userDataRef.name && self.userDataRef.key == oldSelf.userDataRef.key)",message="what the plan follows from must not change after the stage Plan: abort and make another Migration",fieldPath=".stage"
 type MigrationSpec struct {
 	// source is the system whose fleet is taken over, by the API group of its machines. Immutable.
 	// +required
+	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Enum=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io
 	Source string `json:"source"`
 
@@ -126,7 +127,8 @@ type MigrationSpec struct {
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
-	// overrides change converted classes.
+	// overrides change converted classes, and so the plan: after the stage Plan a change makes it another one than planHash
+	// names.
 	// +optional
 	// +listType=map
 	// +listMapKey=class
@@ -353,7 +355,7 @@ type MigrationFinding struct {
 // +kubebuilder:printcolumn:name="Provider",type=string,priority=1,JSONPath=`.spec.provider`
 // +kubebuilder:printcolumn:name="Plan",type=string,priority=1,JSONPath=`.status.planHash`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 40 characters"
-// +kubebuilder:validation:XValidation:rule="self.spec.stage != 'Abort' || oldSelf.spec.stage == 'Abort' || !(self.?status.?phase.orValue(”) in ['Committing', 'Removing', 'Cleaning', 'Completed'])",message="the migration is past the point of no return: spec.stage cannot be Abort any more",fieldPath=".spec.stage"
+// +kubebuilder:validation:XValidation:rule="self.spec.stage != 'Abort' || oldSelf.spec.stage == 'Abort' || !self.?status.?phase.hasValue() || !(self.status.phase in ['Committing', 'Removing', 'Cleaning', 'Completed'])",message="the migration is past the point of no return: spec.stage cannot be Abort any more",fieldPath=".spec.stage"
 type Migration struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

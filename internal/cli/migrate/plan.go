@@ -18,6 +18,9 @@ const (
 	note    = "Note"
 )
 
+// mostFindings is how many codes a status has at most.
+const mostFindings = 100
+
 // Plan is what a migrator found out about the fleet of another system.
 type Plan struct {
 	Migration *v1beta1.Migration
@@ -48,17 +51,23 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 		p.Findings = append(p.Findings, Finding{MigrationFinding: f,
 			Accepted: f.Level == loss && slices.Contains(m.Spec.Accept, f.Code)})
 	}
-	// The status has an end, the pages do not.
+	// A status with space left has all codes. What only the pages have is then of another plan.
+	full := len(p.Findings) >= mostFindings
 	for _, d := range pages.Findings {
 		i := slices.IndexFunc(p.Findings, func(f Finding) bool { return f.Level == d.Level && f.Code == d.Code })
-		if i < 0 {
+		switch {
+		case i < 0 && !full:
+			continue
+		case i < 0:
 			i = len(p.Findings)
 			p.Findings = append(p.Findings, Finding{MigrationFinding: v1beta1.MigrationFinding{Level: d.Level, Code: d.Code,
 				Message: d.Text}, Accepted: d.Level == loss && slices.Contains(m.Spec.Accept, d.Code)})
 		}
 		f := &p.Findings[i]
 		f.Details = append(f.Details, d.Text)
-		f.Count = max(f.Count, int32(len(f.Details)))
+		if i >= mostFindings {
+			f.Count++
+		}
 	}
 	for _, object := range pages.Manifests {
 		switch object.Kind {

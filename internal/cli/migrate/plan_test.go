@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,23 @@ func TestOnlyLossesOfThePlanCanBeAccepted(t *testing.T) {
 	}
 	if _, err := PlanOf(fleet(nil), Pages{}).Accept([]string{"X"}); err == nil {
 		t.Error("a plan without losses accepted one")
+	}
+}
+
+// The status has an end, the pages do not. They may also still be those of another plan.
+func TestFindingsOnlyInPagesCountWhereTheStatusIsFull(t *testing.T) {
+	m := fleet(nil)
+	written := Pages{Findings: []Detail{{"Loss", "Extra", "Machine/a: x"}, {"Loss", "Extra", "Machine/b: x"}}}
+	if got := PlanOf(m, written).Findings; len(got) != 0 {
+		t.Errorf("a status without findings got %+v", got)
+	}
+	for i := range mostFindings {
+		m.Status.Findings = append(m.Status.Findings, v1beta1.MigrationFinding{Level: "Note", Code: fmt.Sprint("N", i)})
+	}
+	plan := PlanOf(m, written)
+	if last := plan.Findings[len(plan.Findings)-1]; last.Count != 2 || last.Message != "Machine/a: x" ||
+		!slices.Equal(plan.Open(), []string{"Extra"}) {
+		t.Errorf("got %+v", last)
 	}
 }
 

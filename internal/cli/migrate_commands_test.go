@@ -93,6 +93,25 @@ func TestAFleetIsGivenBack(t *testing.T) {
 	f.plan("--flag", "x=y").fails(t, "--flag: spec.processFlags", "because spec.stage is Abort")
 }
 
+// Deleting a Migration aborts it; a finalizer keeps the record until then.
+func TestADeletedMigrationIsNeitherRunNorCommitted(t *testing.T) {
+	f := newOldFleet(t)
+	f.plan().succeeds(t)
+	f.run("run", "old-fleet").succeeds(t)
+	m := f.migration("old-fleet")
+	was := m.DeepCopy()
+	m.Finalizers = []string{v1beta1.MigrationFinalizer}
+	f.must(f.api.Patch(context.Background(), m, client.MergeFrom(was)))
+	f.must(f.api.Delete(context.Background(), m))
+	f.run("run", "old-fleet").fails(t, `migration "old-fleet" is being deleted, which aborts it`)
+	f.run("commit", "old-fleet", "--yes").fails(t, "it is being deleted, which aborts it")
+	f.run("status", "old-fleet").succeeds(t).prints(t, "The Migration is being deleted", "It gives the instances back")
+	m = f.migration("old-fleet")
+	was = m.DeepCopy()
+	m.Finalizers = nil
+	f.must(f.api.Patch(context.Background(), m, client.MergeFrom(was)))
+}
+
 func TestRunWithCommitGoesOnToTheEnd(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)

@@ -67,6 +67,8 @@ func (e *endMigration) commit(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 func mayCommit(m *v1beta1.Migration) error {
 	phase := m.Status.Phase
 	switch {
+	case m.DeletionTimestamp != nil && !phase.Irrevocable():
+		return fmt.Errorf("migration %q cannot be committed: it is being deleted, which aborts it", m.Name)
 	case phase == v1beta1.MigrationAdopted && m.Spec.Stage != v1beta1.MigrationAbort, phase.Irrevocable():
 		return nil
 	case phase == v1beta1.MigrationAborted, m.Spec.Stage == v1beta1.MigrationAbort:

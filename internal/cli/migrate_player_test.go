@@ -218,8 +218,8 @@ func (p *playedMigrator) write(ctx context.Context, m *v1beta1.Migration) error 
 			fmt.Fprintf(&findings, "%s %s Machine/%d spec.x: %s\n", f.Level, f.Code, i, f.Message)
 		}
 	}
-	for i, manifests := range []string{"apiVersion: machinist.dev/v1beta1\nkind: MachineClass\nmetadata:\n  name: small\n",
-		"apiVersion: machinist.dev/v1beta1\nkind: MachineDeployment\nmetadata:\n  name: web\n"} {
+	for i, manifests := range []string{"---\napiVersion: machinist.dev/v1beta1\nkind: MachineClass\nmetadata:\n  name: small\n",
+		"---\napiVersion: machinist.dev/v1beta1\nkind: MachineDeployment\nmetadata:\n  name: web\n"} {
 		page := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace,
 			Name:   fmt.Sprintf("machinist-migration-%s-%d", m.Name, i+1),
 			Labels: map[string]string{v1beta1.LabelMigration: m.Name}},

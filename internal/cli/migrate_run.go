@@ -126,8 +126,8 @@ func mayRun(m *v1beta1.Migration) error {
 	case m.Spec.Stage == v1beta1.MigrationAbort:
 		return fmt.Errorf("migration %q is being aborted (spec.stage is Abort), which cannot be changed. When it is Aborted, make "+
 			"another Migration", m.Name)
-	case m.DeletionTimestamp != nil:
-		return fmt.Errorf("migration %q is being deleted", m.Name)
+	case m.DeletionTimestamp != nil && !m.Status.Phase.Irrevocable():
+		return fmt.Errorf("migration %q is being deleted, which aborts it", m.Name)
 	}
 	return nil
 }

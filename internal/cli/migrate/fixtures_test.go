@@ -76,7 +76,7 @@ func found(m *v1beta1.Migration) {
 	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "FromEnvironment is a Blocker.")
 }
 
-// pages are the ConfigMaps of that plan, in the wrong order.
+// pages are the ConfigMaps of that plan, in the wrong order and cut anywhere.
 func pages(t testing.TB) Pages {
 	t.Helper()
 	page := func(name, findings, manifests string) corev1.ConfigMap {
@@ -87,12 +87,11 @@ func pages(t testing.TB) Pages {
 		page("machinist-migration-old-fleet-10", "Note Extra Machine/x: Only in a page.\n", ""),
 		page("machinist-migration-old-fleet-2", "Loss UnknownField MachineDeployment/web spec.strategy.fast: There is no such field.\n"+
 			"Note Renamed Machine/a.b metadata.name: It becomes a-b-mzxw6ytb.\n",
-			"kind: MachineSet\nmetadata: {name: web-1}\n---\n---\n"),
+			"d: MachineDeployment\nmetadata: {name: web}\n---\nkind: MachineSet\nmetadata: {name: web-1}\n---\n---\n"),
 		page("machinist-migration-old-fleet-1", "Blocker FromEnvironment MachineDeployment/web spec.x: From the environment.\n"+
 			"Loss NoUserData MachineClass/azure-a: The old system made the bootstrap data.\n"+
 			"Loss NoUserData MachineClass/azure-b: The old system made the bootstrap data.\nnonsense\n",
-			"kind: MachineClass\nmetadata: {name: azure-a}\n---\nkind: MachineClass\nmetadata: {name: azure-b}\n---\n"+
-				"kind: MachineDeployment\nmetadata: {name: web}\n"),
+			"---\nkind: MachineClass\nmetadata: {name: azure-a}\n---\nkind: MachineClass\nmetadata: {name: azure-b}\n---\nkin"),
 	})
 	if err != nil {
 		t.Fatal(err)

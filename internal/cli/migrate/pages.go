@@ -44,7 +44,8 @@ type Manifest struct {
 	JSON json.RawMessage
 }
 
-// ReadPages reads the ConfigMaps of a migration. Each ends in its number, by which they are ordered.
+// ReadPages reads the ConfigMaps of a migration. The name of each ends in its number. In that order their texts are one
+// text, which was cut where it became too long for a ConfigMap.
 func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
 	maps = slices.Clone(maps)
 	slices.SortFunc(maps, func(a, b corev1.ConfigMap) int {
@@ -53,19 +54,20 @@ func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	var pages Pages
+	var findings, manifests strings.Builder
 	for _, page := range maps {
-		for line := range strings.Lines(page.Data[findingsKey]) {
-			if fields := strings.SplitN(strings.TrimSpace(line), " ", 3); len(fields) == 3 {
-				pages.Findings = append(pages.Findings, Detail{Level: fields[0], Code: fields[1], Text: fields[2]})
-			}
+		findings.WriteString(page.Data[findingsKey])
+		manifests.WriteString(page.Data[manifestsKey])
+	}
+	var pages Pages
+	for line := range strings.Lines(findings.String()) {
+		if words := strings.SplitN(strings.TrimSpace(line), " ", 3); len(words) == 3 {
+			pages.Findings = append(pages.Findings, Detail{Level: words[0], Code: words[1], Text: words[2]})
 		}
-		manifests, err := readManifests(page.Data[manifestsKey])
-		if err != nil {
-			return Pages{}, fmt.Errorf("key %s of ConfigMap %s/%s cannot be read: %w", manifestsKey, page.Namespace, page.Name,
-				err)
-		}
-		pages.Manifests = append(pages.Manifests, manifests...)
+	}
+	var err error
+	if pages.Manifests, err = readManifests(manifests.String()); err != nil {
+		return Pages{}, fmt.Errorf("key %s of the ConfigMaps of the migration cannot be read: %w", manifestsKey, err)
 	}
 	return pages, nil
 }

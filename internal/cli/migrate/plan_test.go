@@ -163,7 +163,7 @@ func TestPagesAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 	}
 	_, err := ReadPages([]corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "x-1"},
 		Data: map[string]string{manifestsKey: "{"}}})
-	if err == nil || !strings.Contains(err.Error(), "manifests.yaml of ConfigMap prod/x-1 cannot be read") {
+	if err == nil || !strings.Contains(err.Error(), "manifests.yaml of the ConfigMaps of the migration cannot be read") {
 		t.Errorf("got %v", err)
 	}
 }

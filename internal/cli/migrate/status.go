@@ -119,7 +119,7 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 			{"kubectl delete migration " + Reference(m), "deletes the record, so that its name is free"}}
 	case phase.Irrevocable():
 		return "It goes on by itself until the old objects are gone. There is no way back.", nil
-	case m.Spec.Stage == v1beta1.MigrationAbort:
+	case m.Spec.Stage == v1beta1.MigrationAbort, m.DeletionTimestamp != nil:
 		return "It gives the instances back, removes Machinist's objects, and starts the old system again.", nil
 	case blocking(m) != nil && phase == v1beta1.MigrationPlanning && len(plan.Blockers())+len(plan.Open()) > 0:
 		commands := []Command{run("plan", "", "shows the plan")}

@@ -25,7 +25,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 		fmt.Fprintf(out, "The migrator has not acted upon the last change of the specification yet.\n")
 	}
 	if s.Deleted != nil {
-		fmt.Fprintf(out, "The Migration is being deleted; it goes when it is completed or aborted.\n")
+		fmt.Fprintf(out, "The Migration is being deleted, which aborts it, or waits for the end after the point of no return.\n")
 	}
 	s.conditions(out, style)
 	if len(s.Troubles) > 0 {

@@ -37,9 +37,9 @@ The commands only write the object Migration. The migrator of the provider acts 
 	return cmd
 }
 
-// onMigration makes a command that is about one Migration.
+// onMigration makes a command one that is about a Migration and prints a view.
 func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx context.Context, c *Cluster,
-	m *v1beta1.Migration) error) *cobra.Command {
+	m *v1beta1.Migration) error) {
 	cmd.Use += " NAME"
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = env.completeName(migration)
@@ -62,7 +62,6 @@ func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx cont
 		return run(cmd.Context(), c, m)
 	}
 	outputFlag(cmd, format)
-	return cmd
 }
 
 // planOf reads what belongs to the plan of a Migration.

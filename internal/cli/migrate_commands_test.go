@@ -54,8 +54,8 @@ func TestAFleetIsTakenOver(t *testing.T) {
 		t.Fatalf("what was refused changed the Migration: %+v", m.Spec)
 	}
 
-	f.run("run", "old-fleet", "--accept", "NoUserData,UnknownField").succeeds(t).prints(t, "LOSSES", "Next: It waits for you.",
-		"machinist migrate commit old-fleet -n "+f.namespace, "machinist migrate abort old-fleet -n "+f.namespace)
+	f.run("run", "old-fleet", "--accept", "NoUserData, UnknownField").succeeds(t).prints(t, "LOSSES",
+		"Next: It waits for you.", "machinist migrate commit old-fleet -n "+f.namespace, "machinist migrate abort old-fleet -n "+f.namespace)
 	m := f.migration("old-fleet")
 	if m.Spec.Stage != v1beta1.MigrationAdopt || m.Spec.PlanHash != "hash" ||
 		!slices.Equal(m.Spec.Accept, []string{"NoUserData", "UnknownField"}) || len(m.Spec.Fence.Workloads) != 1 {
@@ -71,8 +71,8 @@ func TestAFleetIsTakenOver(t *testing.T) {
 	if stage := f.migration("old-fleet").Spec.Stage; stage != v1beta1.MigrationAdopt {
 		t.Fatalf("without a confirmation the stage is %s", stage)
 	}
-	done := executeAt(t, env.ControlPlane().Kubeconfig(), "old-fleet\n", "migrate", "commit", "old-fleet", "-n", f.namespace).
-		succeeds(t).prints(t, "the fleet is Machinist's alone")
+	kubeconfig := env.ControlPlane().Kubeconfig()
+	done := executeAt(t, kubeconfig, "old-fleet\n", "migrate", "commit", "old-fleet", "-n", f.namespace).succeeds(t).prints(t, "the fleet is Machinist's alone")
 	if !strings.Contains(done.err, "This is the point of no return") {
 		t.Errorf("it asked: %q", done.err)
 	}
@@ -124,7 +124,8 @@ func TestRunWithCommitGoesOnToTheEnd(t *testing.T) {
 }
 
 func TestABlockerIsNotAccepted(t *testing.T) {
-	f := newOldFleet(t, v1beta1.MigrationFinding{Level: "Blocker", Code: "NameTaken", Count: 1, Message: "Delete the other one."})
+	f := newOldFleet(t, v1beta1.MigrationFinding{Level: "Blocker", Code: "NameTaken", Count: 1,
+		Message: "Delete the other one."})
 	f.plan().fails(t, "settle each Blocker: NameTaken").prints(t, "BLOCKERS", "Delete the other one.")
 	f.run("run", "old-fleet", "--accept", "NameTaken").fails(t, `--accept "NameTaken": it is a Blocker`)
 	f.run("run", "old-fleet").fails(t, "settle each Blocker: NameTaken")

@@ -149,7 +149,8 @@ func mayAbort(m *v1beta1.Migration) error {
 }
 
 // finish waits for the last phase, and prints how far the migration is.
-func (e *endMigration) finish(ctx context.Context, c *Cluster, m *v1beta1.Migration, target v1beta1.MigrationPhase) error {
+func (e *endMigration) finish(ctx context.Context, c *Cluster, m *v1beta1.Migration,
+	target v1beta1.MigrationPhase) error {
 	if e.wait {
 		var err error
 		if m, err = e.awaitPhase(ctx, c, m, target); err != nil {

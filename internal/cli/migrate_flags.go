@@ -272,7 +272,8 @@ func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, err
 	return m, err
 }
 
-// changes puts what flags say into a Migration, and reports whether that changed it. What cannot be changed is an error.
+// changes puts what flags say into a Migration, and reports whether that changed it. What cannot be changed is an
+// error.
 func (w wantedMigration) changes(m *v1beta1.Migration) (changed bool, err error) {
 	spec := &m.Spec
 	for _, fixed := range []struct {
@@ -343,8 +344,8 @@ func sameOverrides(a, b []v1beta1.MigrationOverride) bool {
 	return len(a) == len(b) && reflect.DeepEqual(meaning(a), meaning(b))
 }
 
-// refusedMigration explains what the API server finds wrong with a Migration, a line for each field. Another error stays
-// as it is.
+// refusedMigration explains what the API server finds wrong with a Migration, a line for each field. Another error
+// stays as it is.
 func refusedMigration(m *v1beta1.Migration, err error) error {
 	var lines *refused
 	if raw, marshalErr := json.Marshal(m); marshalErr == nil && errors.As(document{raw: raw}.explain(err), &lines) {

@@ -22,12 +22,13 @@ func migratePlanCommand(env *Env) *cobra.Command {
 		Short: "Show what taking over a fleet would do, and what would be lost",
 		Long: `Show what taking over a fleet would do, and what would be lost. Nothing of the old system is changed.
 
-It makes the object Migration with the stage Plan, in the namespace where Machinist's objects will be, and waits until the
-provider's migrator has read the old system. If the Migration exists, flags change it, and without flags its plan is shown.
+It makes the object Migration with the stage Plan, in the namespace where Machinist's objects will be, and waits
+until the provider's migrator has read the old system. If the Migration exists, flags change it, and without flags its
+plan is shown.
 
-A Blocker must be settled before the migration begins. A Loss is what does not come over, and is accepted by its code with
-machinist migrate run. A Note is for information. The command ends with an error while a Blocker or a loss that is not
-accepted is left.`,
+A Blocker must be settled before the migration begins. A Loss is what does not come over, and is accepted by its code
+with machinist migrate run. A Note is for information. The command ends with an error while a Blocker or a loss that is
+not accepted is left.`,
 		Example: `  # Read the fleet of Gardener's machine-controller-manager in the namespace shoot--a--b
   machinist migrate plan old-fleet -n shoot--a--b --source gardener --provider azure \
     --stop deployment/shoot--a--b/machine-controller-manager

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +23,8 @@ func migrateRunCommand(env *Env) *cobra.Command {
 
 The plan is shown first, and the migrator does what that plan says or nothing. Each of its losses must be accepted with
 --accept. The old controllers are scaled to 0 and their objects closed to others, the objects are copied, and the
-instances get Machinist's tags. No instance is created, deleted or restarted, and no pod is evicted. The old objects stay as
-they are, so that machinist migrate abort can give the fleet back.
+instances get Machinist's tags. No instance is created, deleted or restarted, and no pod is evicted. The old objects
+stay as they are, so that machinist migrate abort can give the fleet back.
 
 The command waits until all instances are adopted. When it is interrupted, the migration goes on. --commit goes on until
 the old objects are removed, without another question.`,
@@ -36,6 +37,9 @@ the old objects are removed, without another question.`,
 	onMigration(env, cmd, &r.format, func(ctx context.Context, c *Cluster, m *v1beta1.Migration) error {
 		if err := r.check(); err != nil {
 			return err
+		}
+		for i := range r.accept {
+			r.accept[i] = strings.TrimSpace(r.accept[i])
 		}
 		var err error
 		if r.fence, err = fence.read(cmd); err != nil {

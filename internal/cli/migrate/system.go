@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// shortNames are words for systems whose machines are of one group. Kubermatic's first API has two groups, which have no
-// other name.
+// shortNames are words for systems whose machines are of one group. Kubermatic's first API has two groups, which have
+// no other name.
 var shortNames = map[string]string{
 	"kubermatic":  provider.SourceClusterK8s,
 	"cluster-api": provider.SourceClusterK8s,

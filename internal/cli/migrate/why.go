@@ -46,7 +46,8 @@ func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 			report(v1beta1.ConditionFenced, isnt, "")
 		}
 	}
-	last := why.Finding{About: about, Reason: string(phase), What: string(phase) + ": " + phases[phase] + ".", Ends: s.Next}
+	last := why.Finding{About: about, Reason: string(phase), Ends: s.Next,
+		What: string(phase) + ": " + phases[phase] + "."}
 	if n := numbers(m); n != "" {
 		last.Message = n + "."
 	}

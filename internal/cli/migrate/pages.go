@@ -37,13 +37,6 @@ type Detail struct {
 	Text string
 }
 
-// Manifest is a converted object.
-type Manifest struct {
-	Kind, Name string
-	// JSON is the whole object.
-	JSON json.RawMessage
-}
-
 // ReadPages reads the ConfigMaps of a migration. The name of each ends in its number. In that order their texts are one
 // text, which was cut where it became too long for a ConfigMap.
 func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
@@ -94,13 +87,10 @@ func readManifests(text string) ([]Manifest, error) {
 		if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 			continue
 		}
-		var head struct {
-			Kind     string                `json:"kind"`
-			Metadata struct{ Name string } `json:"metadata"`
-		}
-		if err := json.Unmarshal(raw, &head); err != nil {
+		manifest, err := manifestOf(raw)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, Manifest{Kind: head.Kind, Name: head.Metadata.Name, JSON: raw})
+		all = append(all, manifest)
 	}
 }

@@ -72,19 +72,24 @@ func numbers(m *v1beta1.Migration) string {
 // because says what the present phase waits for, empty where its condition says nothing.
 func because(m *v1beta1.Migration) string {
 	kind := v1beta1.ConditionAdopted
-	switch phaseOf(m) {
-	case v1beta1.MigrationPlanning:
+	// Without the fence nothing else is done.
+	fenced := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionFenced)
+	switch phase := phaseOf(m); {
+	case phase == v1beta1.MigrationPlanning:
 		kind = v1beta1.ConditionPlanned
-	case v1beta1.MigrationFencing:
+	case fenced != nil && fenced.Status != metav1.ConditionTrue && fenced.Reason == v1beta1.ReasonStoppingOldControllers:
 		kind = v1beta1.ConditionFenced
-	case v1beta1.MigrationCommitting, v1beta1.MigrationRemoving, v1beta1.MigrationCleaning:
+	case phase.Irrevocable():
 		kind = v1beta1.ConditionCompleted
 	}
 	c := meta.FindStatusCondition(m.Status.Conditions, kind)
 	if c == nil || c.Status == metav1.ConditionTrue || c.Reason == v1beta1.ReasonBlocked || c.Message == "" {
 		return ""
 	}
-	return ". " + printer.Clean(c.Message)
+	if kind == v1beta1.ConditionFenced {
+		return ". The fence waits: " + printer.Clean(c.Message)
+	}
+	return ". Now: " + printer.Clean(c.Message)
 }
 
 // Picture says on a terminal of that many columns how far a migration is.
@@ -129,11 +134,6 @@ func Troubles(m *v1beta1.Migration) []string {
 	}
 	if c := blocking(m); c != nil {
 		add("Blocked: " + c.Message)
-	}
-	phase := phaseOf(m)
-	if c := is(v1beta1.ConditionFenced, metav1.ConditionFalse); c != nil && phase != v1beta1.MigrationPlanning &&
-		phase != v1beta1.MigrationFencing && c.Reason == v1beta1.ReasonStoppingOldControllers {
-		add("The fence does not hold, everything else waits: " + c.Message)
 	}
 	for _, t := range m.Status.Troubles {
 		add(t)

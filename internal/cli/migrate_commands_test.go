@@ -115,6 +115,21 @@ func TestADeletedMigrationIsNeitherRunNorCommitted(t *testing.T) {
 func TestRunWithCommitGoesOnToTheEnd(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)
+	f.migrator.set(func(p *playedMigrator) { p.troubles[v1beta1.MigrationAdopting] = "slow" })
+	f.run("run", "old-fleet", "--commit", "--wait=false").succeeds(t).prints(t, "It commits by itself")
+	f.run("commit", "old-fleet", "--yes").fails(t, "It commits by itself when it is, because spec.stage is Commit")
+	// Another run does not take the commit back.
+	f.runHooked(context.Background(), "In the way: slow", func() {
+		if stage := f.migration("old-fleet").Spec.Stage; stage != v1beta1.MigrationCommit {
+			t.Errorf("the stage is %s", stage)
+		}
+		f.migrator.set(func(p *playedMigrator) { clear(p.troubles) })
+	}, "run", "old-fleet").succeeds(t).prints(t, "the fleet is Machinist's alone")
+}
+
+func TestRunSetsTheFence(t *testing.T) {
+	f := newOldFleet(t)
+	f.plan().succeeds(t)
 	f.run("run", "old-fleet", "--commit", "-o", "json", "--lease", "kube-system/machine-controller", "--no-leader-election",
 		"--stop", "sts/kube-system/a").succeeds(t).prints(t, `"phase": "Completed"`)
 	fence := f.migration("old-fleet").Spec.Fence

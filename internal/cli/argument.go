@@ -12,6 +12,7 @@ const (
 	machine    kind = "machine"
 	set        kind = "machineset"
 	deployment kind = "machinedeployment"
+	migration  kind = "migration"
 	// node is one of Kubernetes' own.
 	node kind = "node"
 )
@@ -33,6 +34,8 @@ func kindOf(text string) (kind, bool) {
 		return set, true
 	case "machinedeployment", "machinedeployments", "md":
 		return deployment, true
+	case "migration", "migrations", "mig":
+		return migration, true
 	}
 	return "", false
 }

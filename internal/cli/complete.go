@@ -50,6 +50,17 @@ func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string)
 	}
 }
 
+// completeName completes the one NAME of a command from the cluster.
+func (e *Env) completeName(k kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		offers := slices.DeleteFunc(e.namesOf(cmd.Context(), k), func(o string) bool { return !strings.HasPrefix(o, typed) })
+		return offers, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // namesOf returns the names of the objects of a kind in the chosen namespace, none if they cannot be read.
 func (e *Env) namesOf(ctx context.Context, k kind) []string {
 	if ctx == nil {
@@ -63,7 +74,7 @@ func (e *Env) namesOf(ctx context.Context, k kind) []string {
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(map[kind]string{machine: "MachineList", set: "MachineSetList",
-		deployment: "MachineDeploymentList"}[k]))
+		deployment: "MachineDeploymentList", migration: "MigrationList"}[k]))
 	if err := c.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
 		return nil
 	}

@@ -52,26 +52,46 @@ const mostConflicts = 10
 // edit makes a change of a deployment, unless somebody else has changed meanwhile what it was decided upon.
 func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change func(*v1beta1.MachineDeployment),
 	options ...client.PatchOption) error {
+	_, err := edit(ctx, c, d, func(d *v1beta1.MachineDeployment) error {
+		change(d)
+		return nil
+	}, options...)
+	return err
+}
+
+// edit makes a change of an object, unless somebody else has changed meanwhile the specification that it was decided
+// upon. change is called again for each version whose status has changed, and may refuse it. The changed object is
+// returned.
+func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) error,
+	options ...client.PatchOption) (T, error) {
+	var none T
+	kind, _, err := kindAndList(c, o)
+	if err != nil {
+		return none, err
+	}
 	for range mostConflicts {
-		after := d.DeepCopy()
-		change(after)
-		err := c.Patch(ctx, after, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}), options...)
+		after := o.DeepCopyObject().(T)
+		if err := change(after); err != nil {
+			return none, err
+		}
+		err := c.Patch(ctx, after, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}), options...)
 		if err == nil {
-			return nil
+			return after, nil
 		}
 		if !apierrors.IsConflict(err) {
-			return c.Explain(fmt.Errorf("change machinedeployment %q: %w", d.Name, err))
+			return none, c.Explain(fmt.Errorf("change %s %q: %w", kind, o.GetName(), err))
 		}
-		fresh, err := c.deployment(ctx, d.Name)
-		if err != nil {
-			return err
+		fresh, err := read(ctx, c, o)
+		switch {
+		case apierrors.IsNotFound(err) && !isUnknownResource(err):
+			return none, fmt.Errorf("%s %q not found in namespace %q: %w", kind, o.GetName(), o.GetNamespace(), err)
+		case err != nil:
+			return none, c.Explain(err)
+		case fresh.GetUID() != o.GetUID() || fresh.GetGeneration() != o.GetGeneration():
+			return none, fmt.Errorf("%s %q was changed by somebody else meanwhile: nothing was done, check it again", kind,
+				o.GetName())
 		}
-		if fresh.UID != d.UID || fresh.Generation != d.Generation {
-			return fmt.Errorf("machinedeployment %q was changed by somebody else meanwhile: nothing was done, check it again",
-				d.Name)
-		}
-		d = fresh
+		o = fresh
 	}
-	return fmt.Errorf("machinedeployment %q: others wrote to it each time that it had to be changed; try again",
-		d.Name)
+	return none, fmt.Errorf("%s %q: others wrote to it each time that it had to be changed; try again", kind, o.GetName())
 }

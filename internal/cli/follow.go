@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"machinist.dev/machinist/api/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 const (
@@ -24,15 +24,27 @@ const (
 	rejectionPatience = 30 * time.Second
 )
 
-// follow calls seen with the deployment and with each later version of it, until that says done, returns an error, or
+// followed is what is said beside an object that is followed.
+type followed struct {
+	// unwatchable says what to do without the right to watch.
+	unwatchable string
+	// lost is called once for each time that the API server is lost.
+	lost func(error)
+}
+
+// follow calls seen with the object and with each later version of it, until that says done, returns an error, or
 // ctx ends. If it says when to check again it is called then at the latest. A watch that ends is begun again, and an
-// API server that is unreachable is waited for: lost is called once for each time.
-func (c *Cluster) follow(ctx context.Context, d *v1beta1.MachineDeployment,
-	seen func(*v1beta1.MachineDeployment) (done bool, again time.Duration, err error), lost func(error)) error {
-	first := d
-	f := follower{Cluster: c, lost: lost, pause: firstRetry}
+// API server that is unreachable is waited for.
+func follow[T client.Object](ctx context.Context, c *Cluster, o T, beside followed,
+	seen func(T) (done bool, again time.Duration, err error)) error {
+	kind, list, err := kindAndList(c, o)
+	if err != nil {
+		return err
+	}
+	first := o
+	f := follower[T]{Cluster: c, followed: beside, kind: kind, list: list, pause: firstRetry}
 	for {
-		done, again, err := seen(d)
+		done, again, err := seen(o)
 		if done || err != nil {
 			f.stop()
 			return err
@@ -41,23 +53,53 @@ func (c *Cluster) follow(ctx context.Context, d *v1beta1.MachineDeployment,
 		if again > 0 {
 			f.again = time.After(again)
 		}
-		next, err := f.next(ctx, d)
+		next, err := f.next(ctx, o)
 		if err != nil {
 			f.stop()
 			return err
 		}
-		if next.UID != first.UID {
+		if next.GetUID() != first.GetUID() {
 			f.stop()
-			return fmt.Errorf("machinedeployment %q was deleted and made again meanwhile", d.Name)
+			return fmt.Errorf("%s %q was deleted and made again meanwhile", kind, o.GetName())
 		}
-		d = next
+		o = next
 	}
 }
 
+// kindAndList returns an object's kind as it is in messages, and an empty list of that kind.
+func kindAndList(c *Cluster, o client.Object) (string, client.ObjectList, error) {
+	kind, err := apiutil.GVKForObject(o, c.Scheme())
+	if err != nil {
+		return "", nil, err
+	}
+	list, err := c.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return "", nil, err
+	}
+	return strings.ToLower(kind.Kind), list.(client.ObjectList), nil
+}
+
+// read reads an object again. What is read goes into a new one: decoding into one that has something would mix the two.
+func read[T client.Object](ctx context.Context, c *Cluster, o T) (T, error) {
+	var none T
+	kind, err := apiutil.GVKForObject(o, c.Scheme())
+	if err != nil {
+		return none, err
+	}
+	empty, err := c.Scheme().New(kind)
+	if err != nil {
+		return none, err
+	}
+	fresh := empty.(T)
+	return fresh, c.Get(ctx, client.ObjectKeyFromObject(o), fresh)
+}
+
 // follower is a watch that is begun again when it ends.
-type follower struct {
+type follower[T client.Object] struct {
 	*Cluster
-	lost   func(error)
+	followed
+	kind   string
+	list   client.ObjectList
 	events watch.Interface
 	// again is when to check the same version again, nil if never.
 	again <-chan time.Time
@@ -69,34 +111,35 @@ type follower struct {
 	pause time.Duration
 }
 
-func (f *follower) stop() {
+func (f *follower[T]) stop() {
 	if f.events != nil {
 		f.events.Stop()
 		f.events = nil
 	}
 }
 
-// next returns the next version of the deployment.
-func (f *follower) next(ctx context.Context, d *v1beta1.MachineDeployment) (*v1beta1.MachineDeployment, error) {
+// next returns the next version of the object.
+func (f *follower[T]) next(ctx context.Context, o T) (T, error) {
+	var none T
 	for {
 		if f.events == nil {
-			fresh, err := f.resume(ctx, d)
-			if err != nil || fresh != nil {
+			fresh, changed, err := f.resume(ctx, o)
+			if err != nil || changed {
 				return fresh, err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return none, ctx.Err()
 		case <-f.again:
-			return d, nil
+			return o, nil
 		case event, open := <-f.events.ResultChan():
-			got, _ := event.Object.(*v1beta1.MachineDeployment)
+			got, ok := event.Object.(T)
 			switch {
-			case !open, event.Type == watch.Error, got == nil && event.Type != watch.Bookmark:
+			case !open, event.Type == watch.Error, !ok && event.Type != watch.Bookmark:
 				f.stop()
 			case event.Type == watch.Deleted:
-				return nil, deleted(d)
+				return none, f.deleted(o)
 			case event.Type == watch.Added, event.Type == watch.Modified:
 				f.pause = firstRetry
 				return got, nil
@@ -105,58 +148,55 @@ func (f *follower) next(ctx context.Context, d *v1beta1.MachineDeployment) (*v1b
 	}
 }
 
-func deleted(d *v1beta1.MachineDeployment) error {
-	return fmt.Errorf("machinedeployment %q in namespace %q was deleted meanwhile", d.Name, d.Namespace)
+func (f *follower[T]) deleted(o T) error {
+	return fmt.Errorf("%s %q in namespace %q was deleted meanwhile", f.kind, o.GetName(), o.GetNamespace())
 }
 
 // resume begins the watch, from the version that is known if that is the first one. After that it reads what is there
-// now, and returns it if it is news.
-func (f *follower) resume(ctx context.Context, d *v1beta1.MachineDeployment) (*v1beta1.MachineDeployment, error) {
+// now, and returns it if it has changed.
+func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, err error) {
+	var none T
 	if f.watched && time.Since(f.started) < shortWatch {
 		if err := f.rest(ctx); err != nil {
-			return nil, err
+			return none, false, err
 		}
 	}
 	for {
-		from := d
+		from := o
 		if f.watched || !f.since.IsZero() {
-			fresh := &v1beta1.MachineDeployment{}
-			switch err := f.Get(ctx, client.ObjectKeyFromObject(d), fresh); {
+			fresh, err := read(ctx, f.Cluster, o)
+			switch {
 			case apierrors.IsNotFound(err) && !isUnknownResource(err):
-				return nil, deleted(d)
+				return none, false, f.deleted(o)
 			case err != nil:
 				if err := f.wait(ctx, err); err != nil {
-					return nil, err
+					return none, false, err
 				}
 				continue
 			}
 			from = fresh
 		}
-		events, err := f.Watch(ctx, &v1beta1.MachineDeploymentList{}, &client.ListOptions{
-			Namespace:     d.Namespace,
-			FieldSelector: fields.OneTermEqualSelector("metadata.name", d.Name),
-			Raw:           &metav1.ListOptions{ResourceVersion: from.ResourceVersion},
+		events, err := f.Watch(ctx, f.list, &client.ListOptions{
+			Namespace:     o.GetNamespace(),
+			FieldSelector: fields.OneTermEqualSelector("metadata.name", o.GetName()),
+			Raw:           &metav1.ListOptions{ResourceVersion: from.GetResourceVersion()},
 		})
 		switch {
 		case apierrors.IsForbidden(err) && !f.watched && f.since.IsZero():
-			return nil, fmt.Errorf("to wait for the rollout the verb watch is needed; --watch=false shows how it stands: %w",
-				f.Explain(err))
+			return none, false, fmt.Errorf("to wait the verb watch is needed; %s: %w", f.unwatchable, f.Explain(err))
 		case err != nil:
 			if err := f.wait(ctx, err); err != nil {
-				return nil, err
+				return none, false, err
 			}
 			continue
 		}
 		f.events, f.watched, f.started, f.since = events, true, time.Now(), time.Time{}
-		if from.ResourceVersion != d.ResourceVersion {
-			return from, nil
-		}
-		return nil, nil
+		return from, from.GetResourceVersion() != o.GetResourceVersion(), nil
 	}
 }
 
 // wait waits before the next attempt. It returns an error if there must be none.
-func (f *follower) wait(ctx context.Context, trouble error) error {
+func (f *follower[T]) wait(ctx context.Context, trouble error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -171,7 +211,7 @@ func (f *follower) wait(ctx context.Context, trouble error) error {
 }
 
 // rest lets a pause go by, and makes the next one longer.
-func (f *follower) rest(ctx context.Context) error {
+func (f *follower[T]) rest(ctx context.Context) error {
 	timer := time.NewTimer(f.pause)
 	defer timer.Stop()
 	f.pause = min(2*f.pause, longestRetry)

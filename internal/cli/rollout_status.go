@@ -64,7 +64,14 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	var last rollout.Progress
 	var machines []*v1beta1.Machine
 	var read time.Time // When they were.
-	err = c.follow(ctx, d, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
+	beside := followed{
+		unwatchable: "--watch=false shows how it stands",
+		lost: func(trouble error) {
+			live.Erase()
+			fmt.Fprintf(s.env.Err, "The rollout cannot be read, trying again: %v\n", trouble)
+		},
+	}
+	err = follow(ctx, c, d, beside, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
 		now := c.clock.Now()
 		// The deployment changes with every machine, and is shown at once.
 		if now.Sub(read) >= rollout.RereadPeriod {
@@ -83,9 +90,6 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 			live.Draw(last.Picture(s.env.style(format), cmp.Or(s.env.Width, 80)), last.Line())
 		}
 		return false, last.Again, nil
-	}, func(trouble error) {
-		live.Erase()
-		fmt.Fprintf(s.env.Err, "The rollout cannot be read, trying again: %v\n", trouble)
 	})
 	live.Erase()
 	switch {

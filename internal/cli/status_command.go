@@ -149,7 +149,8 @@ func (l *statusCheck) follow(ctx context.Context) error {
 		if err := l.show(view); err != nil {
 			return err
 		}
-		l.awaitChange(ctx, found)
+		l.cluster.awaitChange(ctx, l.scope.namespace(l.cluster), &found.machines, &found.sets, &found.deployments,
+			&found.checks)
 		wait(ctx, settle)
 	}
 	return nil
@@ -179,16 +180,16 @@ func (l *statusCheck) show(view fleet.Status) error {
 }
 
 // awaitChange returns when something of what was read has changed, or may have, or it is time to draw ages anew.
-func (l *statusCheck) awaitChange(ctx context.Context, found *lists) {
+func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...client.ObjectList) {
 	ctx, cancel := context.WithTimeout(ctx, redraw)
 	defer cancel()
 	changed := make(chan struct{}, 1)
-	for _, list := range []client.ObjectList{&found.machines, &found.sets, &found.deployments, &found.checks} {
+	for _, list := range found {
 		if list.GetResourceVersion() == "" {
 			continue // It could not be read.
 		}
-		events, err := l.cluster.Watch(ctx, list, &client.ListOptions{
-			Namespace: l.scope.namespace(l.cluster), Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},
+		events, err := c.Watch(ctx, list, &client.ListOptions{
+			Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},
 		})
 		if err != nil {
 			break // Reading again will tell what is wrong; until then time passes.

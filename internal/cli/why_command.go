@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/inventory"
+	"machinist.dev/machinist/internal/cli/migrate"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/wording"
 )
@@ -41,12 +42,12 @@ A node's name finds its machine, in any namespace that you may list.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: env.completion(machine, deployment, set),
+		ValidArgsFunction: env.completion(machine, deployment, set, migration),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(s.format); err != nil {
 				return err
 			}
-			k, name, err := reference(args, machine, deployment, set, node)
+			k, name, err := reference(args, machine, deployment, set, node, migration)
 			if err != nil {
 				return err
 			}
@@ -80,6 +81,8 @@ func (a *asker) why(ctx context.Context, k kind, name string) (why.View, error) 
 		return a.deploymentWhy(ctx, name)
 	case set:
 		return a.setWhy(ctx, name)
+	case migration:
+		return a.migrationWhy(ctx, name)
 	case node:
 		m, err := a.machineOfNode(ctx, name)
 		if err != nil {
@@ -230,6 +233,16 @@ func (a *asker) setWhy(ctx context.Context, name string) (why.View, error) {
 	joined := inventory.Join(nil, []v1beta1.MachineSet{*s}, a.machines(ctx, s.Namespace))
 	f := why.FleetFacts{Set: s, Machines: joined.Machines(s)}
 	return a.fleetWhy(ctx, f, "machineset/"+name, s.Namespace, s.ReplicasOrDefault()), nil
+}
+
+func (a *asker) migrationWhy(ctx context.Context, name string) (why.View, error) {
+	m := &v1beta1.Migration{}
+	if err := a.get(ctx, migration, name, m); err != nil {
+		return why.View{}, err
+	}
+	status := a.statusOf(ctx, m, a.system)
+	return why.View{Now: status.Now, Object: "migration/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
+		Findings: migrate.Explain(m, status), Unread: status.Unread}, nil
 }
 
 func (a *asker) machines(ctx context.Context, namespace string) []v1beta1.Machine {

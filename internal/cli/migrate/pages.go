@@ -1,0 +1,96 @@
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Keys of the ConfigMaps that a migrator writes beside a Migration.
+const (
+	// findingsKey has a line for each place where something was found: level, code, object and path, message.
+	findingsKey = "findings.txt"
+	// manifestsKey has the converted classes, deployments and sets as documents of YAML.
+	manifestsKey = "manifests.yaml"
+)
+
+// Pages are what a migrator wrote about a plan that is too long for a status.
+type Pages struct {
+	// Findings are all of them, in the order in which they were written.
+	Findings []Detail
+	// Manifests are the converted objects, in the order in which they were written.
+	Manifests []Manifest
+}
+
+// Detail is one place where something was found.
+type Detail struct {
+	Level, Code string
+	// Text has the object, the path in it and what was found there.
+	Text string
+}
+
+// ReadPages reads the ConfigMaps of a migration. The name of each ends in its number. In that order their texts are one
+// text, which was cut where it became too long for a ConfigMap.
+func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
+	maps = slices.Clone(maps)
+	slices.SortFunc(maps, func(a, b corev1.ConfigMap) int {
+		if byNumber := number(a.Name) - number(b.Name); byNumber != 0 {
+			return byNumber
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	var findings, manifests strings.Builder
+	for _, page := range maps {
+		findings.WriteString(page.Data[findingsKey])
+		manifests.WriteString(page.Data[manifestsKey])
+	}
+	var pages Pages
+	for line := range strings.Lines(findings.String()) {
+		if words := strings.SplitN(strings.TrimSpace(line), " ", 3); len(words) == 3 {
+			pages.Findings = append(pages.Findings, Detail{Level: words[0], Code: words[1], Text: words[2]})
+		}
+	}
+	var err error
+	if pages.Manifests, err = readManifests(manifests.String()); err != nil {
+		return Pages{}, fmt.Errorf("key %s of the ConfigMaps of the migration cannot be read: %w", manifestsKey, err)
+	}
+	return pages, nil
+}
+
+// number returns the number in which a name ends, 0 if there is none.
+func number(name string) int {
+	n, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func readManifests(text string) ([]Manifest, error) {
+	var all []Manifest
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(text)), 4096)
+	for {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
+			continue
+		}
+		manifest, err := manifestOf(raw)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, manifest)
+	}
+}

@@ -1,0 +1,211 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/printer"
+)
+
+func TestAPlanShowsWhatIsFoundAndWhatToDecide(t *testing.T) {
+	lossesOnly := func(m *v1beta1.Migration) {
+		found(m)
+		m.Status.Findings = m.Status.Findings[1:]
+	}
+	blocked, open, clear := fleet(found), fleet(lossesOnly), fleet(func(m *v1beta1.Migration) {
+		lossesOnly(m)
+		m.Spec.Accept = []string{"NoUserData", "UnknownField"}
+	})
+	all, beginning := PlanOf(blocked, pages(t)), PlanOf(clear, pages(t))
+	all.All, beginning.Beginning = true, true
+	unread := PlanOf(open, Pages{})
+	unread.Unread = "You may not list ConfigMaps in namespace prod, so the objects and fields are not shown."
+	for name, test := range map[string]struct {
+		plan  Plan
+		style printer.Style
+	}{
+		"blocked":   {PlanOf(blocked, pages(t)), printer.Style{}},
+		"all":       {all, printer.Style{}},
+		"colour":    {PlanOf(blocked, pages(t)), printer.Style{Colour: true}},
+		"losses":    {unread, printer.Style{}},
+		"accepted":  {PlanOf(clear, Pages{}), printer.Style{}},
+		"beginning": {beginning, printer.Style{}},
+		"clean":     {PlanOf(fleet(nil), Pages{}), printer.Style{}},
+		"begun":     {PlanOf(began(v1beta1.MigrationCopying, nil), Pages{}), printer.Style{}},
+	} {
+		golden(t, "plan-"+name, func(w *strings.Builder) error { return test.plan.Text(w, test.style) })
+	}
+}
+
+func TestAPlanIsAnErrorWhileSomethingIsInTheWay(t *testing.T) {
+	for name, test := range map[string]struct {
+		m    *v1beta1.Migration
+		want string
+	}{
+		"nothing found": {fleet(nil), ""},
+		"blocker and losses": {fleet(found), `migration "old-fleet" cannot begin: settle each Blocker: FromEnvironment; accept ` +
+			`each loss: machinist migrate run old-fleet -n prod --accept NoUserData,UnknownField`},
+		"one accepted": {fleet(func(m *v1beta1.Migration) {
+			found(m)
+			m.Status.Findings, m.Spec.Accept = m.Status.Findings[1:], []string{"NoUserData"}
+		}), `migration "old-fleet" cannot begin: accept each loss: machinist migrate run old-fleet -n prod --accept UnknownField`},
+		"notes only": {fleet(func(m *v1beta1.Migration) {
+			found(m)
+			m.Status.Findings = m.Status.Findings[3:]
+			set(m, v1beta1.ConditionPlanned, metav1.ConditionTrue, v1beta1.ReasonPlanReady, "")
+		}), ""},
+		"blocked by no finding": {fleet(func(m *v1beta1.Migration) {
+			set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "another Migration is older.")
+		}), `migration "old-fleet" cannot begin: another Migration is older.`},
+		"begun": {began(v1beta1.MigrationFencing, found), ""},
+	} {
+		got := ""
+		if err := PlanOf(test.m, Pages{}).Err(); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestOnlyLossesOfThePlanCanBeAccepted(t *testing.T) {
+	plan := PlanOf(fleet(found), Pages{})
+	for code, want := range map[string]string{
+		"NoUserData":      "",
+		"FromEnvironment": `--accept "FromEnvironment": it is a Blocker, which cannot be accepted`,
+		"Renamed":         `--accept "Renamed": the plan has no loss of that code; it has NoUserData, UnknownField`,
+		"nouserdata":      `--accept "nouserdata": the plan has no loss of that code`,
+	} {
+		accepted, err := plan.Accept([]string{code})
+		if want == "" && (err != nil || !slices.Equal(accepted.Open(), []string{"UnknownField"})) ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, open: %v", code, err, accepted.Open())
+		}
+	}
+	if open := plan.Open(); len(open) != 2 {
+		t.Errorf("accepting changed the plan that was shown: %v", open)
+	}
+	if _, err := PlanOf(fleet(nil), Pages{}).Accept([]string{"X"}); err == nil {
+		t.Error("a plan without losses accepted one")
+	}
+}
+
+// The status has an end, the pages do not. They may also still be those of another plan.
+func TestFindingsOnlyInPagesCountWhereTheStatusIsFull(t *testing.T) {
+	m := fleet(nil)
+	written := Pages{Findings: []Detail{{"Loss", "Extra", "Machine/a: x"}, {"Loss", "Extra", "Machine/b: x"}}}
+	if got := PlanOf(m, written).Findings; len(got) != 0 {
+		t.Errorf("a status without findings got %+v", got)
+	}
+	for i := range mostFindings {
+		m.Status.Findings = append(m.Status.Findings, v1beta1.MigrationFinding{Level: "Note", Code: fmt.Sprint("N", i)})
+	}
+	plan := PlanOf(m, written)
+	if last := plan.Findings[len(plan.Findings)-1]; last.Count != 2 || last.Message != "Machine/a: x" ||
+		!slices.Equal(plan.Open(), []string{"Extra"}) {
+		t.Errorf("got %+v", last)
+	}
+}
+
+func TestAPlanIsKnownWhenItIsOfThePresentSpecification(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1beta1.Migration)
+		want   bool
+	}{
+		"planned": {func(*v1beta1.Migration) {}, true},
+		"blocked": {func(m *v1beta1.Migration) {
+			found(m)
+			m.Status.PlanHash = ""
+		}, true},
+		"never":        {func(m *v1beta1.Migration) { m.Status = v1beta1.MigrationStatus{} }, false},
+		"changed":      {func(m *v1beta1.Migration) { m.Generation = 2 }, false},
+		"hash missing": {func(m *v1beta1.Migration) { m.Status.PlanHash = "" }, false},
+		"only the status has observed it": {func(m *v1beta1.Migration) {
+			m.Generation, m.Status.ObservedGeneration = 2, 2
+		}, false},
+		"the condition says no generation": {func(m *v1beta1.Migration) {
+			m.Generation, m.Status.ObservedGeneration, m.Status.Conditions[0].ObservedGeneration = 2, 2, 0
+		}, true},
+		"unreadable since": {func(m *v1beta1.Migration) {
+			set(m, v1beta1.ConditionPlanned, metav1.ConditionUnknown, v1beta1.ReasonPlanUnknown, "Forbidden")
+		}, false},
+		"begun": {func(m *v1beta1.Migration) { m.Spec.Stage, m.Generation = v1beta1.MigrationAdopt, 2 }, true},
+	} {
+		if got := Planned(fleet(test.change)); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestPagesAreReadInTheOrderOfTheirNumbers(t *testing.T) {
+	read := pages(t)
+	var names, texts []string
+	for _, m := range read.Manifests {
+		names = append(names, m.Kind+"/"+m.Name)
+	}
+	for _, f := range read.Findings {
+		texts = append(texts, f.Level+" "+f.Code)
+	}
+	if want := []string{"MachineClass/azure-a", "MachineClass/azure-b", "MachineDeployment/web",
+		"MachineSet/web-1"}; !slices.Equal(names, want) {
+		t.Errorf("manifests %v, want %v", names, want)
+	}
+	if want := []string{"Blocker FromEnvironment", "Loss NoUserData", "Loss NoUserData", "Loss UnknownField", "Note Renamed",
+		"Note Extra"}; !slices.Equal(texts, want) {
+		t.Errorf("findings %v, want %v", texts, want)
+	}
+	_, err := ReadPages([]corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "x-1"},
+		Data: map[string]string{manifestsKey: "{"}}})
+	if err == nil || !strings.Contains(err.Error(), "manifests.yaml of the ConfigMaps of the migration cannot be read") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A tool that applies what is printed must not freeze the fleet again.
+func TestManifestsAreAsTheyAreWhenTheMigrationIsCompleted(t *testing.T) {
+	for name, test := range map[string]struct{ made, want string }{
+		"a set": {`{"kind": "MachineSet", "metadata": {"name": "a", "creationTimestamp": null,
+			"labels": {"machinist.dev/freeze": "Migration", "machinist.dev/migration": "m"},
+			"annotations": {"machinist.dev/after-migration": "{\"replicas\":3,\"annotations\":{\"k\":\"v\"}}"}},
+			"spec": {"replicas": 4}, "status": {"replicas": 0}}`,
+			`{"kind":"MachineSet","metadata":{"annotations":{"k":"v"},"name":"a"},"spec":{"replicas":3}}`},
+		"a person's freeze": {`{"kind": "MachineSet", "metadata": {"name": "a", "labels": {"machinist.dev/freeze": "x", "b": "c"}}}`,
+			`{"kind":"MachineSet","metadata":{"labels":{"b":"c","machinist.dev/freeze":"x"},"name":"a"}}`},
+		"a class": {`{"kind": "MachineClass", "metadata": {"name": "a"}, "spec": {"adoption": "Allow", "provider": "p"}}`,
+			`{"kind":"MachineClass","metadata":{"name":"a"},"spec":{"provider":"p"}}`},
+		"a check": {`{"kind": "MachineHealthCheck", "metadata": {"name": "a", "annotations":
+			{"machinist.dev/after-migration": "{\"remediation\":\"Replace\"}"}}, "spec": {"remediation": {"type": "None"}}}`,
+			`{"kind":"MachineHealthCheck","metadata":{"name":"a"},"spec":{"remediation":{"type":"Replace"}}}`},
+	} {
+		got, err := manifestOf([]byte(test.made))
+		if err != nil || string(got.JSON) != test.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got.JSON, test.want)
+		}
+	}
+	_, err := manifestOf([]byte(`{"kind": "MachineSet", "metadata": {"name": "a", "annotations":
+		{"machinist.dev/after-migration": "x"}}}`))
+	if err == nil || !strings.Contains(err.Error(), "annotation machinist.dev/after-migration of MachineSet a") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSystemsHaveShortNamesWhereTheseAreUnique(t *testing.T) {
+	for word, want := range map[string]string{
+		"kubermatic": "cluster.k8s.io", "cluster-api": "cluster.k8s.io", "Gardener": "machine.sapcloud.io",
+		"openshift": "machine.openshift.io", "machine.k8s.io": "machine.k8s.io", "machines.k8s.io": "machines.k8s.io",
+	} {
+		if got, err := Source(word); err != nil || got != want {
+			t.Errorf("%s: %q, %v", word, got, err)
+		}
+	}
+	if _, err := Source("karpenter"); err == nil || !strings.Contains(err.Error(), `"karpenter": must be one of cluster-api, `) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,156 @@
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+func stuck(m *v1beta1.Migration) {
+	m.Status.Machines.Adopted = 7
+	m.Status.Troubles = []string{"machine kube-system/a: the instance has the tags of another installation\x1b[2J"}
+	set(m, v1beta1.ConditionStuck, metav1.ConditionTrue, v1beta1.ReasonTroubles, "1 trouble.")
+}
+
+func committed(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationCommit }
+
+// scenes are migrations in all phases.
+func scenes() map[string]*v1beta1.Migration {
+	return map[string]*v1beta1.Migration{
+		"unobserved": fleet(func(m *v1beta1.Migration) { m.Status = v1beta1.MigrationStatus{} }),
+		"planned":    fleet(nil),
+		"blocked":    fleet(found),
+		"losses": fleet(func(m *v1beta1.Migration) {
+			found(m)
+			m.Status.Findings = m.Status.Findings[1:]
+		}),
+		"another-plan": began(v1beta1.MigrationSettling, func(m *v1beta1.Migration) {
+			m.Spec.PlanHash = "0000000000000000"
+			set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "The plan is another one.")
+		}),
+		"begun-too-early": began(v1beta1.MigrationPlanning, found),
+		"fencing": began(v1beta1.MigrationFencing, func(m *v1beta1.Migration) {
+			set(m, v1beta1.ConditionFenced, metav1.ConditionFalse, v1beta1.ReasonStoppingOldControllers,
+				"1 pod of deployment kube-system/machine-controller is left.")
+		}),
+		"copying": began(v1beta1.MigrationCopying, func(m *v1beta1.Migration) { m.Status.Machines.Copied = 3 }),
+		"stuck":   began(v1beta1.MigrationAdopting, stuck),
+		"fence-broken": began(v1beta1.MigrationAdopting, func(m *v1beta1.Migration) {
+			set(m, v1beta1.ConditionFenced, metav1.ConditionFalse, v1beta1.ReasonStoppingOldControllers,
+				"Somebody scaled deployment kube-system/machine-controller to 1.")
+		}),
+		"adopted": began(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
+			m.Status.Machines.Adopted = 12
+			set(m, v1beta1.ConditionAdopted, metav1.ConditionTrue, v1beta1.ReasonMigrated, "")
+		}),
+		"goes-on":    began(v1beta1.MigrationAdopting, committed),
+		"committing": began(v1beta1.MigrationCommitting, committed),
+		"removing": began(v1beta1.MigrationRemoving, func(m *v1beta1.Migration) {
+			committed(m)
+			m.Status.Machines.Old = 4
+		}),
+		"cleaning": began(v1beta1.MigrationCleaning, committed),
+		"completed": began(v1beta1.MigrationCompleted, func(m *v1beta1.Migration) {
+			committed(m)
+			m.Status.Machines = v1beta1.MigrationCounts{Total: 12, Copied: 12, Adopted: 12}
+		}),
+		"aborting": began(v1beta1.MigrationAborting, func(m *v1beta1.Migration) {
+			m.Spec.Stage, m.Status.Machines.Adopted = v1beta1.MigrationAbort, 2
+			set(m, v1beta1.ConditionAdopted, metav1.ConditionFalse, v1beta1.ReasonAborted, "Waits for 2 instances.")
+		}),
+		"aborted": began(v1beta1.MigrationAborted, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort }),
+		"deleted": began(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
+			m.DeletionTimestamp = &metav1.Time{Time: now}
+		}),
+	}
+}
+
+func TestAStatusSaysWhatComesNext(t *testing.T) {
+	for name, m := range scenes() {
+		golden(t, "status-"+name, func(w *strings.Builder) error {
+			return StatusOf(m, now, running()).Text(w, printer.Style{})
+		})
+	}
+	absent := &why.Process{Name: "machinist-migrator-azure", Searched: []string{"machinist-system", "prod"}}
+	stopped := &why.Process{Name: "machinist-migrator-azure", Known: true}
+	for name, process := range map[string]*why.Process{"absent": absent, "stopped": stopped} {
+		golden(t, "status-migrator-"+name, func(w *strings.Builder) error {
+			return StatusOf(scenes()["unobserved"], now, process).Text(w, printer.Style{})
+		})
+	}
+	golden(t, "status-colour", func(w *strings.Builder) error {
+		return StatusOf(scenes()["stuck"], now, nil).Text(w, printer.Style{Colour: true})
+	})
+}
+
+func TestAListHasALineForEachMigration(t *testing.T) {
+	items := []Status{StatusOf(scenes()["completed"], now, nil), StatusOf(scenes()["stuck"], now, nil)}
+	for name, list := range map[string]List{"namespace": ListOf("prod", items), "all": ListOf("", items),
+		"none": ListOf("prod", nil), "none-anywhere": ListOf("", nil)} {
+		golden(t, "list-"+name, func(w *strings.Builder) error { return list.Text(w, printer.Style{}) })
+	}
+}
+
+// Programs rely on these names.
+func TestWhatProgramsRead(t *testing.T) {
+	golden(t, "json", func(w *strings.Builder) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		stuck := StatusOf(scenes()["stuck"], now, running())
+		return encoder.Encode(ListOf("prod", []Status{stuck, StatusOf(scenes()["blocked"], now, running())}))
+	})
+}
+
+func TestProgressIsALineForEachChange(t *testing.T) {
+	golden(t, "progress", func(w *strings.Builder) error {
+		for _, name := range []string{"unobserved", "planned", "blocked", "another-plan", "fencing", "copying", "stuck",
+			"fence-broken", "adopted", "goes-on", "committing", "removing", "cleaning", "completed", "aborting", "aborted"} {
+			m := scenes()[name]
+			fmt.Fprintf(w, "%s\n  %s\n", name, Line(m))
+			for _, trouble := range Troubles(m) {
+				fmt.Fprintf(w, "  in the way: %s\n", trouble)
+			}
+			for _, line := range Picture(m, printer.Style{Plain: true}, 60) {
+				fmt.Fprintf(w, "  | %s\n", line)
+			}
+		}
+		return nil
+	})
+}
+
+// What was written before the specification changed does not stand in the way of the new one.
+func TestTroublesOfAnEarlierSpecificationAreNone(t *testing.T) {
+	m := began(v1beta1.MigrationPlanning, found)
+	if got := Troubles(m); len(got) != 1 {
+		t.Errorf("got %v, want what blocks it", got)
+	}
+	m.Generation++
+	if got := Troubles(m); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWhyAMigrationStands(t *testing.T) {
+	golden(t, "why", func(w *strings.Builder) error {
+		for _, name := range []string{"unobserved", "losses", "another-plan", "fencing", "stuck", "adopted", "completed",
+			"aborting"} {
+			process := running()
+			process.Running = name != "unobserved"
+			s := StatusOf(scenes()[name], now, process)
+			view := why.View{Now: now, Object: "migration/old-fleet", Namespace: "prod", State: string(s.Phase),
+				Findings: Explain(scenes()[name], s)}
+			if err := view.Text(w, printer.Style{}); err != nil {
+				return err
+			}
+			w.WriteString("\n")
+		}
+		return nil
+	})
+}

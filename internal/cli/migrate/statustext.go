@@ -1,0 +1,140 @@
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/wording"
+)
+
+// Text writes for people how far a migration is.
+func (s Status) Text(w io.Writer, style printer.Style) error {
+	out := &strings.Builder{}
+	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n\n", style.Strong("migration/"+s.Name)+" -n "+s.Namespace,
+		printer.Clean(s.Source), printer.Clean(s.SourceNamespace), printer.Clean(s.Provider))
+	_ = printer.Table(out, head, [][]string{s.row(style)})
+	phase := cmp.Or(s.Phase, v1beta1.MigrationPlanning)
+	fmt.Fprintf(out, "\n%s: %s.\n", phase, phases[phase])
+	if !s.Observed {
+		fmt.Fprintf(out, "The migrator has not acted upon the last change of the specification yet.\n")
+	}
+	if s.Deleted != nil {
+		fmt.Fprintf(out, "The Migration is being deleted, which aborts it, or waits for the end after the point of no return.\n")
+	}
+	s.conditions(out, style)
+	if len(s.Troubles) > 0 {
+		fmt.Fprintf(out, "\n%s\n", style.Strong("TROUBLES"))
+		for _, t := range s.Troubles {
+			fmt.Fprintf(out, "  %s\n", style.Bad(t))
+		}
+	}
+	if len(s.Stopped) > 0 && !s.Phase.Ended() {
+		fmt.Fprintf(out, "\n%s\n", style.Strong("STOPPED"))
+		for _, o := range s.Stopped {
+			fmt.Fprintf(out, "  %s %s/%s, which had %s\n", strings.ToLower(o.Kind), printer.Clean(o.Namespace),
+				printer.Clean(o.Name), wording.Count(o.Replicas, "replica"))
+		}
+	}
+	fmt.Fprintf(out, "\n%s %s\n", style.Strong("Next:"), s.Next)
+	s.commands(out)
+	for _, words := range append([]string{s.absent()}, s.Unread...) {
+		if words = printer.Clean(words); words != "" {
+			fmt.Fprintf(out, "\n%s\n", style.Warn(words))
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+var head = []string{"STAGE", "PHASE", "MACHINES", "COPIED", "ADOPTED", "OLD", "AGE"}
+
+func (s Status) row(style printer.Style) []string {
+	phase := known(string(s.Phase))
+	switch {
+	case len(s.Troubles) > 0:
+		phase = style.Bad(phase)
+	case s.Phase == v1beta1.MigrationCompleted:
+		phase = style.Good(phase)
+	}
+	count := func(n int32) string {
+		if s.Phase == "" {
+			return "-" // Nobody has counted.
+		}
+		return fmt.Sprint(n)
+	}
+	return []string{string(s.Stage), phase, count(s.Machines.Total), count(s.Machines.Copied), count(s.Machines.Adopted),
+		count(s.Machines.Old), known(printer.Age(s.Now, s.Created))}
+}
+
+func known(word string) string { return cmp.Or(printer.Clean(word), "-") }
+
+// conditions writes the conditions in the order in which a migration reaches them.
+func (s Status) conditions(out *strings.Builder, style printer.Style) {
+	var rows [][]string
+	for _, kind := range []string{v1beta1.ConditionPlanned, v1beta1.ConditionFenced, v1beta1.ConditionAdopted,
+		v1beta1.ConditionCompleted, v1beta1.ConditionStuck} {
+		c := s.condition(kind)
+		if c == nil {
+			continue
+		}
+		status := string(c.Status)
+		if kind == v1beta1.ConditionStuck && c.Status == metav1.ConditionTrue {
+			status = style.Bad(status)
+		}
+		rows = append(rows, []string{kind, status, printer.Clean(c.Reason), printer.Age(s.Now, c.LastTransitionTime.Time),
+			printer.Clean(c.Message)})
+	}
+	if len(rows) > 0 {
+		out.WriteString("\n")
+		_ = printer.Table(out, []string{"CONDITION", "STATUS", "REASON", "AGE", "MESSAGE"}, rows)
+	}
+}
+
+func (s Status) commands(out *strings.Builder) {
+	width := 0
+	for _, c := range s.Commands {
+		width = max(width, printer.Visible(c.Command))
+	}
+	for _, c := range s.Commands {
+		fmt.Fprintf(out, "  %-*s   # %s\n", width, c.Command, c.Does)
+	}
+}
+
+// Text writes for people a line for each migration.
+func (l List) Text(w io.Writer, style printer.Style) error {
+	out := &strings.Builder{}
+	if len(l.Items) == 0 {
+		where := "in any namespace"
+		if l.Namespace != "" {
+			where = "in namespace " + l.Namespace + " (-A looks in all)"
+		}
+		fmt.Fprintf(out, "There are no Migrations %s.\n", where)
+	} else {
+		columns := append([]string{"NAME", "SOURCE"}, head...)
+		if l.Namespace == "" {
+			columns = append([]string{"NAMESPACE"}, columns...)
+		}
+		var rows [][]string
+		for _, s := range l.Items {
+			row := append([]string{s.Name, printer.Clean(s.Source)}, s.row(style)...)
+			if l.Namespace == "" {
+				row = append([]string{s.Namespace}, row...)
+			}
+			rows = append(rows, row)
+		}
+		_ = printer.Table(out, columns, rows)
+	}
+	for _, s := range l.Items {
+		for _, t := range s.Troubles {
+			fmt.Fprintf(out, "\n%s: %s\n", s.Name, style.Bad(t))
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}

@@ -1,0 +1,66 @@
+package migrate
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+// Explain says what a migration waits for, and what a person can do.
+func Explain(m *v1beta1.Migration, s Status) []why.Finding {
+	about := "migration/" + m.Name
+	var findings []why.Finding
+	if words := s.absent(); words != "" {
+		findings = append(findings, why.Finding{About: about, Reason: why.NoProcess, What: words})
+	}
+	if !s.Observed {
+		findings = append(findings, why.Finding{About: about, Reason: why.Unobserved,
+			What: "It was changed, and no migrator has acted upon that yet.",
+			Ends: "It does within seconds where the migrator of its provider is running."})
+	}
+	report := func(kind string, when func(*metav1.Condition) bool, message string) {
+		c := s.condition(kind)
+		if c == nil || !when(c) {
+			return
+		}
+		meaning := why.MeaningOf(kind, c.Reason)
+		if message == "" {
+			message = c.Message
+		}
+		findings = append(findings, why.Finding{About: about, Condition: kind, Reason: c.Reason, What: meaning.Explanation,
+			Message: message, Since: since(c), Ends: meaning.Ends, Do: strings.ReplaceAll(meaning.Do, "`", "")})
+	}
+	isnt := func(c *metav1.Condition) bool { return c.Status != metav1.ConditionTrue }
+	phase := phaseOf(m)
+	if !phase.Ended() {
+		report(v1beta1.ConditionStuck, func(c *metav1.Condition) bool { return c.Status == metav1.ConditionTrue },
+			strings.Join(m.Status.Troubles, "; "))
+		if phase == v1beta1.MigrationPlanning || phase == v1beta1.MigrationSettling {
+			report(v1beta1.ConditionPlanned, isnt, "")
+		}
+		if phase != v1beta1.MigrationPlanning && m.Spec.Stage != v1beta1.MigrationAbort {
+			report(v1beta1.ConditionFenced, isnt, "")
+		}
+	}
+	last := why.Finding{About: about, Reason: string(phase), Ends: s.Next,
+		What: string(phase) + ": " + phases[phase] + "."}
+	if n := numbers(m); n != "" {
+		last.Message = n + "."
+	}
+	if len(s.Commands) > 0 {
+		last.Do = s.Commands[0].Command
+	}
+	return append(findings, last)
+}
+
+func since(c *metav1.Condition) *time.Time {
+	if c.LastTransitionTime.IsZero() {
+		return nil
+	}
+	at := c.LastTransitionTime.UTC()
+	return &at
+}

@@ -1,0 +1,355 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/migrate"
+)
+
+// maxMigrationName is how long the name of a Migration may be: names of ConfigMaps and Leases begin with it.
+const maxMigrationName = 40
+
+// migrationFlags are those that describe a Migration.
+type migrationFlags struct {
+	source, sourceNamespace, provider string
+	credentials, userData             string
+	processFlags, overrides           []string
+	fence                             fenceFlags
+}
+
+func (f *migrationFlags) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.source, "source", "", "the old system: the API group of its machines, or one of kubermatic, "+
+		"cluster-api, gardener, openshift. Required for a new Migration")
+	flags.StringVar(&f.provider, "provider", "", "name of the provider that takes the instances over. Required for a new Migration")
+	flags.StringVar(&f.sourceNamespace, "source-namespace", "",
+		"namespace of the old objects, where their kinds have one (default that of the Migration)")
+	flags.StringVar(&f.credentials, "credentials", "", "Secret in the namespace of the Migration with what the old "+
+		"system's credentials lack")
+	flags.StringVar(&f.userData, "user-data", "", "SECRET[:KEY] with the bootstrap template of new machines, where the "+
+		"old system made it itself; the key defaults to "+v1beta1.DefaultUserDataKey)
+	flags.StringArrayVar(&f.processFlags, "flag", nil, "NAME=VALUE of a flag of the old controllers that changes what their objects mean; may be repeated")
+	flags.StringArrayVar(&f.overrides, "override", nil, "CLASS=@FILE or CLASS=JSON: a merge patch of the spec of a converted class; may be repeated")
+	f.fence.flags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("source", cobra.FixedCompletions(migrate.Systems(),
+		cobra.ShellCompDirectiveNoFileComp))
+}
+
+// fenceFlags are those that say what is stopped.
+type fenceFlags struct {
+	stop, leases []string
+	noElection   bool
+}
+
+func (f *fenceFlags) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.stop, "stop", nil, "KIND/NAMESPACE/NAME of a workload that is scaled to 0, such as "+
+		"deployment/kube-system/machine-controller; may be repeated")
+	flags.StringArrayVar(&f.leases, "lease", nil, "NAMESPACE/NAME of a Lease of the old controllers, instead of those "+
+		"that the system is known for; may be repeated")
+	flags.BoolVar(&f.noElection, "no-leader-election", false,
+		"the old controllers hold no Lease: all of them must be among those of --stop")
+}
+
+// wantedMigration is what flags say of a Migration. What they do not say is nil.
+type wantedMigration struct {
+	source, sourceNamespace, provider *string
+	credentials                       *v1beta1.LocalRef
+	userData                          *v1beta1.UserDataRef
+	processFlags                      map[string]v1beta1.FlagValue
+	overrides                         []v1beta1.MigrationOverride
+	fence                             wantedFence
+}
+
+// wantedFence is what flags say of a fence. What they do not say is nil.
+type wantedFence struct {
+	workloads    []v1beta1.MigrationWorkload
+	leases       []v1beta1.MigrationLease
+	electsLeader *bool
+}
+
+// read checks the flags and returns what they say.
+func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error) {
+	changed := cmd.Flags().Changed
+	if changed("source") {
+		source, err := migrate.Source(f.source)
+		if err != nil {
+			return w, fmt.Errorf("--source %w", err)
+		}
+		w.source = &source
+	}
+	if changed("provider") {
+		if err := named("--provider", f.provider, validation.IsDNS1123Label); err != nil {
+			return w, err
+		}
+		w.provider = &f.provider
+	}
+	if changed("source-namespace") {
+		if err := named("--source-namespace", f.sourceNamespace, validation.IsDNS1123Label); err != nil {
+			return w, err
+		}
+		w.sourceNamespace = &f.sourceNamespace
+	}
+	if changed("credentials") {
+		if err := named("--credentials", f.credentials, validation.IsDNS1123Subdomain); err != nil {
+			return w, err
+		}
+		w.credentials = &v1beta1.LocalRef{Name: f.credentials}
+	}
+	if changed("user-data") {
+		if w.userData, err = readUserData(f.userData); err != nil {
+			return w, err
+		}
+	}
+	if w.processFlags, err = readProcessFlags(f.processFlags); err != nil {
+		return w, err
+	}
+	if w.overrides, err = readOverrides(cmd, f.overrides); err != nil {
+		return w, err
+	}
+	w.fence, err = f.fence.read(cmd)
+	return w, err
+}
+
+// named returns an error that names the flag and its value if that is no name.
+func named(flag, value string, check func(string) []string) error {
+	if value == "" {
+		return fmt.Errorf("%s %q: the name is missing", flag, value)
+	}
+	if problems := check(value); len(problems) > 0 {
+		return fmt.Errorf("%s %q: %s", flag, value, problems[0])
+	}
+	return nil
+}
+
+func readUserData(text string) (*v1beta1.UserDataRef, error) {
+	name, key, hasKey := strings.Cut(text, ":")
+	if err := named("--user-data", name, validation.IsDNS1123Subdomain); err != nil {
+		return nil, err
+	}
+	if !hasKey {
+		return &v1beta1.UserDataRef{Name: name, Key: v1beta1.DefaultUserDataKey}, nil
+	}
+	if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
+		return nil, fmt.Errorf("--user-data %q: the key %q is not valid: %s", text, key, problems[0])
+	}
+	return &v1beta1.UserDataRef{Name: name, Key: key}, nil
+}
+
+func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	flags := map[string]v1beta1.FlagValue{}
+	for _, text := range all {
+		name, value, found := strings.Cut(strings.TrimLeft(text, "-"), "=")
+		if !found || name == "" {
+			return nil, fmt.Errorf("--flag %q: write NAME=VALUE, such as skip-eviction-after=2h", text)
+		}
+		if before, twice := flags[name]; twice && string(before) != value {
+			return nil, fmt.Errorf("--flag %q: it was given as %q as well", text, before)
+		}
+		flags[name] = v1beta1.FlagValue(value)
+	}
+	return flags, nil
+}
+
+func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverride, error) {
+	var overrides []v1beta1.MigrationOverride
+	seen := map[string]bool{}
+	for _, text := range all {
+		class, patch, found := strings.Cut(text, "=")
+		if !found || class == "" || patch == "" {
+			return nil, fmt.Errorf("--override %q: write CLASS=@FILE or CLASS=JSON", text)
+		}
+		if seen[class] {
+			return nil, fmt.Errorf("--override %q: class %q was overridden already; write one patch for it", text, class)
+		}
+		seen[class] = true
+		content, source := []byte(patch), "its value"
+		if file, ok := strings.CutPrefix(patch, "@"); ok {
+			var err error
+			if content, source, err = readFile(file, cmd.InOrStdin()); err != nil {
+				return nil, fmt.Errorf("--override %q: %w", text, err)
+			}
+		}
+		raw, err := yaml.YAMLToJSON(content)
+		if err != nil {
+			return nil, fmt.Errorf("--override %q: %s is neither JSON nor YAML: %w", text, source, err)
+		}
+		var object map[string]any
+		if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+			return nil, fmt.Errorf("--override %q: %s must be an object, such as {\"providerSpec\": {\"zone\": \"1\"}}", text,
+				source)
+		}
+		overrides = append(overrides, v1beta1.MigrationOverride{Class: class, Patch: &runtime.RawExtension{Raw: raw}})
+	}
+	return overrides, nil
+}
+
+// kindsToStop are the kinds of workloads as people write them.
+var kindsToStop = map[string]string{
+	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
+	"statefulset": "StatefulSet", "statefulsets": "StatefulSet", "sts": "StatefulSet",
+}
+
+func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
+	for _, text := range f.stop {
+		parts := strings.Split(text, "/")
+		kind := kindsToStop[strings.ToLower(parts[0])]
+		if len(parts) != 3 || kind == "" {
+			return w, fmt.Errorf("--stop %q: write KIND/NAMESPACE/NAME with the kind deployment or statefulset", text)
+		}
+		if err := errors.Join(named("--stop "+text+": namespace", parts[1], validation.IsDNS1123Label),
+			named("--stop "+text+": name", parts[2], validation.IsDNS1123Subdomain)); err != nil {
+			return w, err
+		}
+		w.workloads = append(w.workloads, v1beta1.MigrationWorkload{Kind: kind, Namespace: parts[1], Name: parts[2]})
+	}
+	for _, text := range f.leases {
+		parts := strings.Split(text, "/")
+		if len(parts) != 2 {
+			return w, fmt.Errorf("--lease %q: write NAMESPACE/NAME", text)
+		}
+		if err := errors.Join(named("--lease "+text+": namespace", parts[0], validation.IsDNS1123Label),
+			named("--lease "+text+": name", parts[1], validation.IsDNS1123Subdomain)); err != nil {
+			return w, err
+		}
+		w.leases = append(w.leases, v1beta1.MigrationLease{Namespace: parts[0], Name: parts[1]})
+	}
+	if cmd.Flags().Changed("no-leader-election") {
+		w.electsLeader = ptr.To(!f.noElection)
+	}
+	return w, nil
+}
+
+// apply puts what flags say into a fence, and reports whether that changed it.
+func (w wantedFence) apply(to *v1beta1.MigrationFence) (changed bool) {
+	before := to.DeepCopy()
+	if w.workloads != nil {
+		to.Workloads = w.workloads
+	}
+	if w.leases != nil {
+		to.Leases = w.leases
+	}
+	if w.electsLeader != nil {
+		to.ElectsLeader = w.electsLeader
+	}
+	return !equality.Semantic.DeepEqual(before, to)
+}
+
+// create returns a new Migration.
+func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, error) {
+	for flag, value := range map[string]*string{"--source": w.source, "--provider": w.provider} {
+		if value == nil {
+			return nil, fmt.Errorf("migration %q not found in namespace %q: to make it, set --source and --provider; %s is not set",
+				name, namespace, flag)
+		}
+	}
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 || len(name) > maxMigrationName {
+		return nil, fmt.Errorf("NAME %q: must be a DNS label of at most %d characters: a-z, 0-9 and -, at both ends no -", name,
+			maxMigrationName)
+	}
+	m := &v1beta1.Migration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1beta1.MigrationSpec{Source: *w.source, Provider: *w.provider, Stage: v1beta1.MigrationPlan,
+			SourceNamespace: ptr.Deref(w.sourceNamespace, "")},
+	}
+	_, err := w.changes(m)
+	return m, err
+}
+
+// changes puts what flags say into a Migration, and reports whether that changed it. What cannot be changed is an
+// error.
+func (w wantedMigration) changes(m *v1beta1.Migration) (changed bool, err error) {
+	spec := &m.Spec
+	for _, fixed := range []struct {
+		flag, field, is string
+		wanted          *string
+	}{
+		{"--source", "spec.source", spec.Source, w.source},
+		{"--provider", "spec.provider", spec.Provider, w.provider},
+		{"--source-namespace", "spec.sourceNamespace", m.SourceNamespaceOrDefault(), w.sourceNamespace},
+	} {
+		if fixed.wanted != nil && *fixed.wanted != fixed.is {
+			return false, fmt.Errorf("%s %q: %s of migration %q is %q and cannot be changed. Choose another name, or delete "+
+				"that Migration first", fixed.flag, *fixed.wanted, fixed.field, m.Name, fixed.is)
+		}
+	}
+	before := spec.DeepCopy()
+	wasOverrides := spec.Overrides
+	if w.credentials != nil {
+		spec.CredentialsRef = w.credentials
+	}
+	if w.userData != nil {
+		spec.UserDataRef = w.userData
+	}
+	if w.processFlags != nil {
+		spec.ProcessFlags = w.processFlags
+	}
+	if w.overrides != nil && !sameOverrides(w.overrides, wasOverrides) {
+		spec.Overrides = w.overrides
+	}
+	fence := w.fence.apply(&spec.Fence)
+	if spec.Stage == v1beta1.MigrationPlan {
+		return !equality.Semantic.DeepEqual(before, spec), nil
+	}
+	for _, fixed := range []struct {
+		flag, field string
+		same        bool
+	}{
+		{"--credentials", "credentialsRef", equality.Semantic.DeepEqual(before.CredentialsRef, spec.CredentialsRef)},
+		{"--user-data", "userDataRef", equality.Semantic.DeepEqual(before.UserDataRef, spec.UserDataRef)},
+		{"--flag", "processFlags", equality.Semantic.DeepEqual(before.ProcessFlags, spec.ProcessFlags)},
+		{"--override", "overrides", equality.Semantic.DeepEqual(before.Overrides, spec.Overrides)},
+	} {
+		if !fixed.same {
+			return false, fmt.Errorf("%s: spec.%s of migration %q cannot be changed any more, because spec.stage is %s. Abort it "+
+				"and make another one: machinist migrate abort %s", fixed.flag, fixed.field, m.Name, spec.Stage,
+				migrate.Reference(m))
+		}
+	}
+	if fence {
+		return false, fmt.Errorf("--stop, --lease, --no-leader-election: spec.stage of migration %q is %s. What is stopped is "+
+			"changed by machinist migrate run %s", m.Name, spec.Stage, migrate.Reference(m))
+	}
+	return false, nil
+}
+
+// sameOverrides compares the patches by what they mean: the API server writes them in its own way.
+func sameOverrides(a, b []v1beta1.MigrationOverride) bool {
+	meaning := func(all []v1beta1.MigrationOverride) map[string]any {
+		patches := map[string]any{}
+		for _, o := range all {
+			var patch any
+			if o.Patch != nil && json.Unmarshal(o.Patch.Raw, &patch) == nil {
+				patches[o.Class] = patch
+			}
+		}
+		return patches
+	}
+	return len(a) == len(b) && reflect.DeepEqual(meaning(a), meaning(b))
+}
+
+// refusedMigration explains what the API server finds wrong with a Migration, a line for each field. Another error
+// stays as it is.
+func refusedMigration(m *v1beta1.Migration, err error) error {
+	var lines *refused
+	if raw, marshalErr := json.Marshal(m); marshalErr == nil && errors.As(document{raw: raw}.explain(err), &lines) {
+		return fmt.Errorf("the API server refuses migration %q:\n  %s", m.Name, strings.Join(lines.lines, "\n  "))
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/migrate"
+)
+
+func migrateStatusCommand(env *Env) *cobra.Command {
+	s := migrationStatus{env: env}
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "status [NAME]",
+		Short: "Show how far migrations are, what is in the way, and what leads further",
+		Long: `Show how far migrations are: with a NAME the phase, the numbers of machines, conditions, troubles, what happens next and
+which command leads further; without a line for each migration.
+
+-w goes on and shows it again when it changes; with a NAME until the migration has ended.`,
+		Example: `  # All migrations of this namespace
+  machinist migrate status
+
+  # One, until it has ended
+  machinist migrate status old-fleet -w`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: env.completeName(migration),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(s.scope.format); err != nil {
+				return err
+			}
+			if len(args) > 0 {
+				var err error
+				if _, s.name, err = reference(args, migration); err != nil {
+					return err
+				}
+				if s.scope.all {
+					return fmt.Errorf("--all-namespaces is for no name, and %q is one: leave either out", s.name)
+				}
+			}
+			var err error
+			if s.cluster, err = env.Connect(); err != nil {
+				return err
+			}
+			if follow {
+				return s.follow(cmd.Context())
+			}
+			view, _, _, err := s.view(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return env.Print(view, s.scope.format)
+		},
+	}
+	s.scope.flags(cmd)
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "go on, and show it again when it changes")
+	return cmd
+}
+
+// migrationStatus shows one migration, or all.
+type migrationStatus struct {
+	env     *Env
+	cluster *Cluster
+	scope   scope
+	name    string
+	// shown is what was printed last where that is not drawn over.
+	shown string
+}
+
+// view reads what is shown, and what it was made from. ended says that it does not change any more.
+func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.MigrationList, ended bool, err error) {
+	namespace := s.scope.namespace(s.cluster)
+	list = &v1beta1.MigrationList{}
+	options := &client.ListOptions{Namespace: namespace}
+	if s.name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", s.name)
+	}
+	if err := s.cluster.List(ctx, list, options); err != nil {
+		return nil, nil, false, s.cluster.Explain(err)
+	}
+	if s.name == "" {
+		items := make([]migrate.Status, len(list.Items))
+		for i := range list.Items {
+			items[i] = migrate.StatusOf(&list.Items[i], s.cluster.clock.Now(), nil)
+		}
+		return migrate.ListOf(namespace, items), list, false, nil
+	}
+	if len(list.Items) == 0 {
+		return nil, nil, false, fmt.Errorf("%s %q not found in namespace %q", migration, s.name, s.cluster.Namespace)
+	}
+	m := &list.Items[0]
+	return s.cluster.statusOf(ctx, m, s.scope.system), list, m.Status.Phase.Ended(), nil
+}
+
+// follow shows it until ctx ends or nothing will change any more. An API server that becomes unreachable is waited for.
+func (s *migrationStatus) follow(ctx context.Context) error {
+	first, lost, pause := true, false, firstRetry
+	for ctx.Err() == nil {
+		view, list, ended, err := s.view(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && first:
+			return err
+		case err != nil:
+			if !lost {
+				fmt.Fprintf(s.env.Err, "The Migration cannot be read, trying again: %v\n", err)
+			}
+			lost = true
+			wait(ctx, pause)
+			pause = min(2*pause, longestRetry)
+			continue
+		}
+		first, lost, pause = false, false, firstRetry
+		if err := s.show(view); err != nil || ended {
+			return err
+		}
+		s.cluster.awaitChange(ctx, s.scope.namespace(s.cluster), list)
+		wait(ctx, settle)
+	}
+	return nil
+}
+
+// show prints a view, on a terminal in place of the one before, elsewhere if something but time has changed.
+func (s *migrationStatus) show(view View) error {
+	format := s.scope.format
+	if s.env.Terminal && (format == asText || format == asWide) {
+		fmt.Fprint(s.env.Out, "\x1b[H\x1b[J")
+		return s.env.Print(view, format)
+	}
+	said, err := json.Marshal(timeless(view))
+	if err != nil || string(said) == s.shown {
+		return err
+	}
+	if s.shown != "" && format != asJSON {
+		fmt.Fprintln(s.env.Out, "---")
+	}
+	s.shown = string(said)
+	return s.env.Print(view, format)
+}
+
+// timeless is a view without what changes by itself.
+func timeless(view View) View {
+	switch v := view.(type) {
+	case migrate.Status:
+		v.Now, v.Migrator = time.Time{}, nil
+		return v
+	case migrate.List:
+		items := make([]migrate.Status, len(v.Items))
+		for i, item := range v.Items {
+			items[i] = timeless(item).(migrate.Status)
+		}
+		v.Items = items
+		return v
+	}
+	return view
+}

@@ -5,7 +5,8 @@ import "github.com/spf13/cobra"
 // Commands are all commands about a cluster. Each carries the flags that choose one.
 func Commands(env *Env) []*cobra.Command {
 	commands := []*cobra.Command{statusCommand(env), treeCommand(env), whyCommand(env), orphansCommand(env),
-		rolloutCommand(env), planCommand(env), versionCommand(env), backupCommand(env), restoreCommand(env)}
+		rolloutCommand(env), planCommand(env), versionCommand(env), backupCommand(env), restoreCommand(env),
+		moveCommand(env)}
 	for _, c := range commands {
 		env.Add(c)
 	}

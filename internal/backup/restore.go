@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,6 +70,9 @@ func (f Fleet) present(ctx context.Context, cluster client.Client, object *unstr
 	case "MachineClass":
 		changed := there.DeepCopy()
 		permit(changed, f.ClusterID, until)
+		if equality.Semantic.DeepEqual(changed.GetAnnotations(), there.GetAnnotations()) {
+			return Present, nil
+		}
 		if err := cluster.Patch(ctx, changed, client.MergeFrom(there)); err != nil {
 			return "", fmt.Errorf("permit %s to take over instances: %w", describe(object), err)
 		}

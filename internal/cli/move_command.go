@@ -130,9 +130,15 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 			return fmt.Errorf("the destination: %w", err)
 		}
 	}
+	explain := func(err error) error {
+		if at := (*move.DestinationError)(nil); errors.As(err, &at) {
+			return to.Explain(err)
+		}
+		return from.Explain(err)
+	}
 	plan, err := m.Plan(ctx)
 	if err != nil {
-		return from.Explain(err)
+		return explain(err)
 	}
 	problems := append(plan.Problems, to.missingProcesses(ctx, from, m.Namespace, f.toSystem)...)
 	fmt.Fprintf(env.Out, "From cluster %s to cluster %s: %s.\n", m.From, m.To, plan)
@@ -157,7 +163,7 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 	defer cancel()
 	if err := m.Run(within); err != nil {
 		return fmt.Errorf("%w\nThe move is not finished. Repeat the command when that is mended: it goes on from there",
-			from.Explain(err))
+			explain(err))
 	}
 	_, err = fmt.Fprintf(env.Out, "The fleet is at cluster %s. The source has nothing of it any more.\n", m.To)
 	return err

@@ -101,7 +101,7 @@ func (m *Move) known(ctx context.Context, f *fleet, name string) error {
 	switch err := m.Destination.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, there); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return fmt.Errorf("at the destination: read machinedeployment %s: %w", name, err)
+		return atDestination("read machinedeployment %s: %w", name, err)
 	case there.Annotations[movedFrom] == m.From:
 		return nil
 	}

@@ -102,6 +102,18 @@ func (m *Move) Run(ctx context.Context) error {
 	return m.endPermission(ctx)
 }
 
+// DestinationError is an error of the destination, and not of the source.
+type DestinationError struct{ err error }
+
+func (e *DestinationError) Error() string { return "at the destination: " + e.err.Error() }
+
+// Unwrap returns what the destination said.
+func (e *DestinationError) Unwrap() error { return e.err }
+
+func atDestination(format string, args ...any) error {
+	return &DestinationError{fmt.Errorf(format, args...)}
+}
+
 // await calls observe until it names nothing any more that is waited for. Another's write that came in between is
 // observed again.
 func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting []string, err error)) error {
@@ -186,7 +198,7 @@ func (m *Move) copy(ctx context.Context, kinds ...string) error {
 			conflicts = append(conflicts, nameOf(o))
 		}
 	}); err != nil {
-		return fmt.Errorf("at the destination: %w", err)
+		return atDestination("%w", err)
 	}
 	if len(conflicts) > 0 {
 		return fmt.Errorf("machines with these names exist at the destination and have other instances: %s",
@@ -209,7 +221,7 @@ func (m *Move) makeNamespaces(ctx context.Context, f *fleet) error {
 			continue // It is there, or an object in it reports the error.
 		}
 		if err := m.Destination.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("at the destination: make namespace %s: %w", name, err)
+			return atDestination("make namespace %s: %w", name, err)
 		}
 	}
 	return nil
@@ -252,7 +264,11 @@ func planOf(f *fleet, problems []string) Plan {
 func (p Plan) String() string {
 	var parts []string
 	for _, kind := range backup.Kinds() {
-		if n := p.Moved[kind]; n > 0 {
+		switch n := p.Moved[kind]; {
+		case n == 0:
+		case kind == "MachineClass" && n > 1:
+			parts = append(parts, fmt.Sprintf("%d MachineClasses", n))
+		default:
 			parts = append(parts, wording.Count(n, kind))
 		}
 	}

@@ -58,7 +58,7 @@ func pausedBy(m *v1beta1.Machine) string {
 func (m *Move) atDestination(ctx context.Context, f *fleet) (map[key]*object, error) {
 	all, err := backup.List(ctx, m.Destination, m.Namespace, false)
 	if err != nil {
-		return nil, fmt.Errorf("at the destination: %w", err)
+		return nil, atDestination("%w", err)
 	}
 	there := map[key]*object{}
 	for _, o := range all {
@@ -72,7 +72,7 @@ func (m *Move) atDestination(ctx context.Context, f *fleet) (map[key]*object, er
 		case err == nil:
 			there[keyOf(secret)] = found
 		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("at the destination: read %s: %w", nameOf(secret), err)
+			return nil, atDestination("read %s: %w", nameOf(secret), err)
 		}
 	}
 	return there, nil

@@ -26,7 +26,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 	}
 	list := &v1beta1.MachineList{}
 	if err := m.Destination.List(ctx, list, client.InNamespace(m.Namespace)); err != nil {
-		return nil, fmt.Errorf("at the destination: list machines: %w", err)
+		return nil, atDestination("list machines: %w", err)
 	}
 	there := map[client.ObjectKey]*v1beta1.Machine{}
 	for i := range list.Items {
@@ -167,7 +167,7 @@ func (m *Move) release(ctx context.Context) (waiting []string, err error) {
 func (m *Move) endPermission(ctx context.Context) error {
 	all, err := backup.List(ctx, m.Destination, m.Namespace, false)
 	if err != nil {
-		return fmt.Errorf("at the destination: %w", err)
+		return atDestination("%w", err)
 	}
 	for _, o := range all {
 		if o.GetKind() != "MachineClass" || o.GetAnnotations()[v1beta1.AnnotationAdoptFromCluster] != m.From {
@@ -179,7 +179,7 @@ func (m *Move) endPermission(ctx context.Context) error {
 		delete(annotations, v1beta1.AnnotationAdoptFromClusterUntil)
 		changed.SetAnnotations(annotations)
 		if err := m.Destination.Patch(ctx, changed, client.MergeFrom(o)); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("at the destination: end the permission of %s: %w", nameOf(o), err)
+			return atDestination("end the permission of %s: %w", nameOf(o), err)
 		}
 	}
 	return nil

@@ -75,8 +75,9 @@ func TestAFleetMovesToAnotherControlClusterThoughTheCommandIsKilled(t *testing.T
 		{"machines are handed over", func(n int) bool {
 			return count(m.machines(), annotated(v1beta1.AnnotationMovedTo)) >= n
 		}},
-		{"machines are handed over", func(n int) bool {
-			return count(m.machines(), annotated(v1beta1.AnnotationMovedTo)) >= n
+		{"machines are handed over, and the destination has the deployment", func(int) bool {
+			list := &v1beta1.MachineDeploymentList{}
+			return to.control.List(t.Context(), list, client.InNamespace(namespace)) == nil && len(list.Items) > 0
 		}},
 		{"machines are gone from the source", func(n int) bool { return size-len(m.machines()) >= n }},
 	} {
@@ -197,7 +198,7 @@ func (m *machinist) killedMove(to *machinist, moment func() bool) bool {
 }
 
 // oneActor checks that no Machine may be acted on by both control clusters: at the source it is paused as soon as the
-// destination has one of that name.
+// destination has one of that name. Nor does the source take an instance for an orphan.
 func (m *machinist) oneActor(to *machinist) {
 	m.t.Helper()
 	there := map[string]bool{}
@@ -208,6 +209,9 @@ func (m *machinist) oneActor(to *machinist) {
 		if _, paused := machine.Annotations[v1beta1.AnnotationPaused]; there[machine.Name] && !paused {
 			m.t.Errorf("machine %s is at both clusters, and not paused at the source", machine.Name)
 		}
+	}
+	if orphans := m.command("orphans", "-o", "json"); strings.Contains(orphans, "providerID") {
+		m.t.Errorf("the source takes instances for orphans:\n%s", orphans)
 	}
 }
 

@@ -54,7 +54,8 @@ and it goes on from there.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.kubeconfig, "to-kubeconfig", "", "kubeconfig file of the destination; default: that of the source")
-	flags.StringVar(&f.context, "to-context", "", "context of the destination; default: the current one of --to-kubeconfig")
+	flags.StringVar(&f.context, "to-context", "",
+		"context of the destination; default: the current one of --to-kubeconfig")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "move what is in all namespaces")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only print what would be moved, and what is in the way")
 	flags.DurationVar(&f.timeout, "timeout", time.Hour,

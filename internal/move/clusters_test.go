@@ -189,7 +189,8 @@ func (c *clusters) watched(cluster client.WithWatch) client.Client {
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			return write(func() error { return w.Create(ctx, o, options...) })
 		},
-		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch,
+			options ...client.PatchOption) error {
 			return write(func() error { return w.Patch(ctx, o, p, options...) })
 		},
 		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
@@ -283,8 +284,9 @@ func (c *clusters) judge() {
 			c.Errorf("machine %s is gone from the source, and the destination does not have its instance", name)
 		}
 	}
-	if sets := (&v1beta1.MachineSetList{}); c.destination.List(c.Context(), sets, client.InNamespace(c.namespace)) != nil ||
-		len(sets.Items) > 0 && len(there) < c.size {
+	sets := &v1beta1.MachineSetList{}
+	c.must(c.destination.List(c.Context(), sets, client.InNamespace(c.namespace)))
+	if len(sets.Items) > 0 && len(there) < c.size {
 		c.Errorf("the destination has a set and %d of %d machines: it would make others", len(there), c.size)
 	}
 }

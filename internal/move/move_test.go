@@ -241,7 +241,8 @@ func TestAnEndedPauseStopsTheMove(t *testing.T) {
 			}
 		}
 	}
-	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the pause of Machine "+c.namespace+"/alone was ended") {
+	want := "the pause of Machine " + c.namespace + "/alone was ended"
+	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
 	for _, machine := range c.machines(c.source) {

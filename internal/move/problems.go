@@ -28,11 +28,11 @@ func (m *Move) problems(ctx context.Context, f *fleet) (problems []string, err e
 		case err != nil:
 			return nil, err
 		case machine.Spec.ClassRef == nil:
-			problems = append(problems, fmt.Sprintf("%s has no class, and only a class can permit that its instance is taken over",
-				nameOf(o)))
+			problems = append(problems, fmt.Sprintf("%s has no class, and only a class can permit that its instance is taken "+
+				"over", nameOf(o)))
 		case machinestate.Paused(machine):
-			problems = append(problems, fmt.Sprintf("%s is paused, and its instance would not be taken over: take the annotation "+
-				"%s off", nameOf(o), pausedBy(machine)))
+			problems = append(problems, fmt.Sprintf("%s is paused, and its instance would not be taken over: take the "+
+				"annotation %s off", nameOf(o), pausedBy(machine)))
 		}
 	}
 	there, err := m.atDestination(ctx, f)

@@ -60,7 +60,8 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 			continue
 		}
 		// Of that version the Machine is paused, and its instance the destination's.
-		err = m.Source.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion())})
+		err = m.Source.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID()),
+			ResourceVersion: ptr.To(o.GetResourceVersion())})
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("at the source: delete %s: %w", nameOf(o), err)
 		}
@@ -73,19 +74,19 @@ func notTakenOver(source, copied *v1beta1.Machine) (string, error) {
 	name := source.Namespace + "/" + source.Name
 	switch {
 	case copied == nil && !source.DeletionTimestamp.IsZero():
-		return "", fmt.Errorf("the source's Machine %s was deleted before it was moved: take the annotation %s off, so that the "+
-			"source removes its instance", name, v1beta1.AnnotationPaused)
+		return "", fmt.Errorf("the source's Machine %s was deleted before it was moved: take the annotation %s off, so that "+
+			"the source removes its instance", name, v1beta1.AnnotationPaused)
 	case copied == nil:
-		return "", fmt.Errorf("the destination's Machine %s is gone, and it is not known whether its instance is: repeat the "+
-			"command, which makes it again, or delete the Machine of the source", name)
+		return "", fmt.Errorf("the destination's Machine %s is gone, and it is not known whether its instance is: repeat "+
+			"the command, which makes it again, or delete the Machine of the source", name)
 	case copied.Spec.ProviderID != source.Spec.ProviderID:
 		return "", fmt.Errorf("the destination's Machine %s has another instance", name)
 	case copied.Status.Instance == nil || copied.Adopting():
 		return fmt.Sprintf("the destination's Machine %s to take its instance over (%s)", name,
 			messageOf(copied, v1beta1.ConditionLaunched)), nil
 	case source.Status.NodeRef != nil && copied.Status.NodeRef == nil:
-		return fmt.Sprintf("the destination's Machine %s to find its node %s: both control clusters must have the same target "+
-			"cluster", name, source.Status.NodeRef.Name), nil
+		return fmt.Sprintf("the destination's Machine %s to find its node %s: both control clusters must have the same "+
+			"target cluster", name, source.Status.NodeRef.Name), nil
 	}
 	return "", nil
 }

@@ -86,7 +86,7 @@ func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
 			return nil, resumed(o)
 		case moving(o) == m.To:
 			if !conditionIsTrue(o, v1beta1.ConditionPaused) {
-				waiting = append(waiting, fmt.Sprintf("%s, which has to be Paused by the provider's process of the source", nameOf(o)))
+				waiting = append(waiting, unpaused(o))
 			}
 		case unsettled(machine) != "":
 			waiting = append(waiting, unsettled(machine))
@@ -97,10 +97,14 @@ func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
 			}); err != nil {
 				return nil, err
 			}
-			waiting = append(waiting, fmt.Sprintf("%s, which has to be Paused by the provider's process of the source", nameOf(o)))
+			waiting = append(waiting, unpaused(o))
 		}
 	}
 	return waiting, nil
+}
+
+func unpaused(o *object) string {
+	return nameOf(o) + ", which has to be Paused by the provider's process of the source"
 }
 
 // resumed is the error where somebody ended the pause of a Machine on its way.

@@ -262,7 +262,8 @@ func (m *machinist) watchNodes() func() {
 				problems[fmt.Sprintf("node %s: %s", node.Name, event.Type)] = true
 			}
 			if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
-				problems[fmt.Sprintf("node %s: unschedulable %t, taints %v", node.Name, node.Spec.Unschedulable, node.Spec.Taints)] = true
+				problems[fmt.Sprintf("node %s: unschedulable %t, taints %v", node.Name, node.Spec.Unschedulable,
+					node.Spec.Taints)] = true
 			}
 			for _, c := range node.Status.Conditions {
 				if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {

@@ -31,6 +31,8 @@ type adoptFlags struct {
 	until          time.Time
 	template       *v1beta1.MachineTemplateSpec
 	permittedNames []string
+	// undescribed is how many more there are than the last check described.
+	undescribed int
 }
 
 func orphansAdoptCommand(env *Env) *cobra.Command {
@@ -112,6 +114,10 @@ func (f *adoptFlags) run(ctx context.Context, env *Env) error {
 		}
 		fmt.Fprintf(env.Out, "Machine %s: %s %s\n", e.Machine, outcome, e.ProviderID)
 	}
+	if f.undescribed > 0 {
+		fmt.Fprintf(env.Out, "The last check found %s more. Repeat the command after the next one.\n",
+			wording.Count(f.undescribed, "instance"))
+	}
 	if f.dryRun {
 		_, err = fmt.Fprintln(env.Out, "Nothing was changed.")
 		return err
@@ -129,6 +135,7 @@ func (f *adoptFlags) find(ctx context.Context) (found []ledger.Entry, err error)
 	}
 	missing := slices.Clone(f.ids)
 	for _, report := range view.Reports {
+		f.undescribed += max(report.Total-ledger.MostEntries, 0)
 		for _, e := range report.Entries {
 			asked := slices.Contains(f.ids, e.ProviderID)
 			if e.ProviderID == "" || !asked && !f.all {
@@ -214,10 +221,11 @@ func (f *adoptFlags) permit(ctx context.Context, namespace, name string) error {
 		return err
 	}
 	now := f.cluster.clock.Now() // By the API server's clock, as processes judge it.
-	from, until := class.Annotations[v1beta1.AnnotationAdoptFromCluster], class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil]
+	from := class.Annotations[v1beta1.AnnotationAdoptFromCluster]
+	until := class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil]
 	if from != "" && from != f.id && permitted.Until(until, now, v1beta1.MaxAdoptionFromCluster) == "" {
-		return fmt.Errorf("MachineClass %s lets its machines take over instances of cluster %s until %s: repeat the command "+
-			"after that", name, from, until)
+		return fmt.Errorf("MachineClass %s lets its machines take over instances of cluster %s until %s: repeat the "+
+			"command after that", name, from, until)
 	}
 	if removal := class.Annotations[v1beta1.AnnotationRemoveOrphansUntil]; removal != "" {
 		return fmt.Errorf("MachineClass %s has the annotation %s=%s, by which these instances are removed: take it off",

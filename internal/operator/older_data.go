@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,9 +16,10 @@ import (
 	"machinist.dev/machinist/internal/freshness"
 )
 
-// errOlderData is the error of a cluster whose etcd was put back to an older snapshot. All that this process has cached,
-// and every version that it waits for, is of a history that does not exist any more: a watch from such a version reports
-// nothing until as many writes have happened again, and a cache that lacks them looks newer than the API server.
+// errOlderData is the error of a cluster whose etcd was put back to an older snapshot. All that this process has
+// cached, and every version that it waits for, is of a history that does not exist any more: a watch from such a
+// version reports nothing until as many writes have happened again, and a cache that lacks them looks newer than the
+// API server.
 var errOlderData = errors.New("the cluster's data was put back to an older state")
 
 // olderData returns an error if a version that the API server gave for all it has now is older than one that was known
@@ -31,38 +32,65 @@ func olderData(what, now, before string) error {
 }
 
 // sameHistory asks, before a watch goes on from a version, whether the API server has come to that version. It is one
-// request for one object when a watch broke off, as it does when the API server is started with other data.
+// request for one object when a watch broke off, as it does when the API server is started with other data. A list
+// after a watch that could not go on is judged as well.
 type sameHistory struct {
 	toolscache.ListerWatcherWithContext
 	what string
-	// older is told the error, once for each watch.
+	// older is called with the error.
 	older func(error)
-	// listed is the version of the last list: a watch that follows it needs no question.
-	listed atomic.Value
+
+	mu sync.Mutex
+	// seen is the latest version that the informer had.
+	seen string
+}
+
+// judge returns an error if a version of the API server is older than one that the informer had, or that from.
+func (h *sameHistory) judge(now, from string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.seen == "" || freshness.AtLeastAsNew(from, h.seen) {
+		h.seen = from
+	}
+	if err := olderData(h.what, now, h.seen); err != nil {
+		h.older(err)
+		return err
+	}
+	if now != "" {
+		h.seen = now
+	}
+	return nil
 }
 
 // ListWithContext implements toolscache.ListerWatcherWithContext.
 func (h *sameHistory) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := h.ListerWatcherWithContext.ListWithContext(ctx, o)
-	if err == nil {
-		h.listed.Store(versionOfList(list))
+	if err == nil && o.ResourceVersion != "0" { // By that a reader asks for what a server has, be it old.
+		_ = h.judge(versionOfList(list), "") // The process ends, and its informers with it.
 	}
 	return list, err
 }
 
 // WatchWithContext implements toolscache.ListerWatcherWithContext.
 func (h *sameHistory) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if from := o.ResourceVersion; from != "" && from != "0" && from != h.listed.Load() {
+	if from := o.ResourceVersion; from != "" && from != "0" && !h.isLatest(from) {
 		now, err := h.ListerWatcherWithContext.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
+			_ = h.judge("", from)
 			return nil, err
 		}
-		if err := olderData(h.what, versionOfList(now), from); err != nil {
-			h.older(err)
+		if err := h.judge(versionOfList(now), from); err != nil {
 			return nil, apierrors.NewResourceExpired(err.Error())
 		}
 	}
 	return h.ListerWatcherWithContext.WatchWithContext(ctx, o)
+}
+
+// isLatest reports whether a watch follows a list, and needs no question.
+func (h *sameHistory) isLatest(version string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return version == h.seen
 }
 
 // List implements toolscache.ListerWatcher.

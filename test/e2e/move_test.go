@@ -117,9 +117,9 @@ func TestAFleetMovesToAnotherControlClusterThoughTheCommandIsKilled(t *testing.T
 	if now := len(m.launches()); now != size {
 		t.Errorf("%d instances are left, want %d", now, size)
 	}
-	if err := to.control.DeleteAllOf(t.Context(), &v1beta1.MachineDeployment{}, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	to.do(func() error {
+		return to.control.DeleteAllOf(t.Context(), &v1beta1.MachineDeployment{}, client.InNamespace(namespace))
+	})
 	to.none()
 	if now := len(m.launches()); now != 0 {
 		t.Errorf("%d instances are left of a fleet that was deleted", now)

@@ -23,11 +23,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The data of the control cluster is put back to a snapshot while the processes run: versions of objects go back, machines
-// that were made since are unknown, and machines that were deleted since are there again. No instance with a node that
-// serves is removed, and no machine gets two.
+// The data of the control cluster is put back to a snapshot while the processes run: versions of objects go back,
+// machines that were made since are unknown, and machines that were deleted since are there again. No instance with a
+// node that serves is removed, and no machine gets two. In the end a person has the unknown instances taken in.
 //
-// Rule: older-data-ends-process.
+// Rules: older-data-ends-process and unknown-instances-taken-in.
 func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
@@ -55,7 +55,9 @@ func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
 	for i := range first[:2] {
 		m.do(func() error { return m.control.Delete(t.Context(), &first[i]) })
 	}
-	m.await("two other machines", func(all []v1beta1.Machine) bool { return !has(all, first[0].Name) && !has(all, first[1].Name) })
+	m.await("two other machines", func(all []v1beta1.Machine) bool {
+		return !has(all, first[0].Name) && !has(all, first[1].Name)
+	})
 	m.running(size + 5)
 	m.command("rollout", "restart", "md/"+rolled)
 	m.command("rollout", "status", "md/"+rolled, "--timeout=2m")

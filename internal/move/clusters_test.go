@@ -56,8 +56,9 @@ type clusters struct {
 	// writes counts those of the move that succeed. It is killed right after the one at killAt.
 	writes, killAt int
 	killed         bool
-	// idle processes do nothing.
-	idle bool
+	// idle processes do nothing. onList is called at each list of the move; may be nil.
+	idle   bool
+	onList func()
 	// size is how many machines are moved. Of unjudged a test ends the pause.
 	size     int
 	unjudged string
@@ -138,7 +139,9 @@ func (c *clusters) machine(name string, labels map[string]string, owners []metav
 // launch records of a Machine that it has its instance.
 func (c *clusters) launch(cluster client.Client, m *v1beta1.Machine) {
 	m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: "sim"}
-	m.Status.NodeRef = &v1beta1.NodeRef{Name: m.Name}
+	if m.Name != "alone" { // It is no Node.
+		m.Status.NodeRef = &v1beta1.NodeRef{Name: m.Name}
+	}
 	c.must(cluster.Status().Update(c.Context(), m))
 }
 
@@ -183,6 +186,9 @@ func (c *clusters) watched(cluster client.WithWatch) client.Client {
 			}
 			if l.GetObjectKind().GroupVersionKind().Kind == "MachineList" {
 				c.processes()
+			}
+			if c.onList != nil {
+				c.onList()
 			}
 			return w.List(ctx, l, o...)
 		},
@@ -268,6 +274,12 @@ func (c *clusters) judge() {
 	for _, m := range c.machines(c.destination) {
 		there[m.Name] = &m
 	}
+	taken := 0
+	for _, m := range there {
+		if m.Status.Instance != nil {
+			taken++
+		}
+	}
 	here := map[string]bool{}
 	for _, m := range c.machines(c.source) {
 		here[m.Name] = true
@@ -286,8 +298,8 @@ func (c *clusters) judge() {
 	}
 	sets := &v1beta1.MachineSetList{}
 	c.must(c.destination.List(c.Context(), sets, client.InNamespace(c.namespace)))
-	if len(sets.Items) > 0 && len(there) < c.size {
-		c.Errorf("the destination has a set and %d of %d machines: it would make others", len(there), c.size)
+	if len(sets.Items) > 0 && taken < c.size {
+		c.Errorf("the destination has a set and %d of %d instances: it would replace the others", taken, c.size)
 	}
 }
 

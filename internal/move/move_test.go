@@ -136,10 +136,16 @@ func TestNothingIsMadeBeforeTheSourceShowsThatItStands(t *testing.T) {
 			m := c.prepared()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			waits, lists := false, 0
 			m.Report = func(sentence string) {
 				wanted.begin(c)
-				if strings.Contains(sentence, wanted.waits) {
-					cancel()
+				waits = waits || strings.Contains(sentence, wanted.waits)
+			}
+			c.onList = func() { // Long enough that it would have gone on.
+				if waits {
+					if lists++; lists == 100 {
+						cancel()
+					}
 				}
 			}
 			if err := m.Run(ctx); !errors.Is(err, context.Canceled) {

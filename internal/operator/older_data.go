@@ -41,8 +41,9 @@ type sameHistory struct {
 	older func(error)
 
 	mu sync.Mutex
-	// seen is the latest version that the informer had.
-	seen string
+	// seen is the latest version that the informer had, listed that of the last list: a watch that follows it needs no
+	// question.
+	seen, listed string
 }
 
 // judge returns an error if a version of the API server is older than one that the informer had, or that from.
@@ -57,7 +58,7 @@ func (h *sameHistory) judge(now, from string) error {
 		return err
 	}
 	if now != "" {
-		h.seen = now
+		h.seen, h.listed = now, now
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func (h *sameHistory) ListWithContext(ctx context.Context, o metav1.ListOptions)
 
 // WatchWithContext implements toolscache.ListerWatcherWithContext.
 func (h *sameHistory) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if from := o.ResourceVersion; from != "" && from != "0" && !h.isLatest(from) {
+	if from := o.ResourceVersion; from != "" && from != "0" && !h.followsList(from) {
 		now, err := h.ListerWatcherWithContext.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			_ = h.judge("", from)
@@ -86,11 +87,10 @@ func (h *sameHistory) WatchWithContext(ctx context.Context, o metav1.ListOptions
 	return h.ListerWatcherWithContext.WatchWithContext(ctx, o)
 }
 
-// isLatest reports whether a watch follows a list, and needs no question.
-func (h *sameHistory) isLatest(version string) bool {
+func (h *sameHistory) followsList(version string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return version == h.seen
+	return version == h.listed
 }
 
 // List implements toolscache.ListerWatcher.

@@ -111,6 +111,19 @@ func TestAWatchGoesOnOnlyInTheHistoryThatItIsOf(t *testing.T) {
 		})
 	}
 
+	t.Run("a server that answers only the second time", func(t *testing.T) {
+		d := &dated{version: "100"}
+		var older error
+		h := d.informer(&older)
+		_ = list("")(h)
+		d.fails = forbidden
+		_ = watchFrom("140")(h)
+		d.fails, d.version = nil, "120"
+		if err := watchFrom("140")(h); err == nil || older == nil || len(d.watches) > 0 {
+			t.Errorf("%v, older data: %v, watches from %v", err, older, d.watches)
+		}
+	})
+
 	t.Run("a server that answers only the next list", func(t *testing.T) {
 		d := &dated{version: "100"}
 		var older error

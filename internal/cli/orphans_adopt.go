@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/backup"
 	"machinist.dev/machinist/internal/permitted"
 	"machinist.dev/machinist/internal/safety/orphans"
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
@@ -177,7 +178,7 @@ func (f *adoptFlags) adopt(ctx context.Context, e ledger.Entry) (instead string,
 	if err := f.permit(ctx, machine.Namespace, machine.Spec.ClassRef.Name); err != nil {
 		return "", err
 	}
-	if err := f.cluster.Create(ctx, machine); err != nil {
+	if err := backup.Make(ctx, f.cluster, machine); err != nil {
 		return "", fmt.Errorf("make machine %s: %w", e.Machine, err)
 	}
 	return "", nil

@@ -233,7 +233,9 @@ func (c *clusters) processes() {
 	for i := range deployments.Items {
 		c.freeze(&deployments.Items[i], &deployments.Items[i].Status.Conditions)
 	}
-	for _, m := range c.machines(c.destination) {
+	copied := c.machines(c.destination)
+	slices.Reverse(copied) // In no order that the move goes by.
+	for _, m := range copied {
 		class := &v1beta1.MachineClass{}
 		c.must(c.destination.Get(c.Context(), client.ObjectKey{Namespace: c.namespace, Name: m.Spec.ClassRef.Name}, class))
 		_, paused := m.Annotations[v1beta1.AnnotationPaused]

@@ -31,7 +31,9 @@ import (
 func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
-	m := start(t, stack.Options{SeparateTarget: true, ProviderArgs: orphanChecks()})
+	// Its lease outlasts the time without an API server, so that the manager ends for no other reason.
+	m := start(t, stack.Options{SeparateTarget: true, ProviderArgs: orphanChecks(), ManagerArgs: []string{
+		"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"}})
 	m.quick()
 	m.fleet(size, nil)
 	first := m.running(size)

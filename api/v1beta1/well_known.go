@@ -27,6 +27,9 @@ const (
 	// LabelFreeze marks a MachineSet or MachineDeployment whose creation of machines is stopped.
 	LabelFreeze = "machinist.dev/freeze"
 
+	// FreezeMoving is the value of LabelFreeze on what is moved to another control cluster.
+	FreezeMoving = "Moving"
+
 	// LabelSelectedForUpdate chooses, on a Machine, what an InPlace rollout with orchestration Manual updates.
 	LabelSelectedForUpdate = "machinist.dev/selected-for-update"
 
@@ -126,6 +129,17 @@ const (
 	// AnnotationAdoptFromClusterUntil is the time (RFC 3339), at most MaxAdoptionFromCluster ahead, until which
 	// AnnotationAdoptFromCluster counts.
 	AnnotationAdoptFromClusterUntil = "machinist.dev/adopt-from-cluster-until"
+
+	// AnnotationMovingTo, the id of another control cluster, is on what machinist move takes there, until it is deleted
+	// here. A Machine with it was paused for that, a MachineSet or MachineDeployment frozen (FreezeMoving).
+	AnnotationMovingTo = "machinist.dev/moving-to-cluster"
+
+	// AnnotationMovedTo on a Machine is the id of the control cluster that has taken its instance over. Only then is the
+	// Machine deleted here, and its instance left alone.
+	AnnotationMovedTo = "machinist.dev/moved-to-cluster"
+
+	// AnnotationMovedFrom is the id of the control cluster from which machinist move brought the object.
+	AnnotationMovedFrom = "machinist.dev/moved-from-cluster"
 
 	// AnnotationRevision is the number of a MachineSet's or MachineDeployment's revision.
 	AnnotationRevision = "machinist.dev/revision"

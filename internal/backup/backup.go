@@ -62,6 +62,21 @@ func Kinds() (names []string) {
 // is being deleted, which a backup does not have.
 func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, left []string,
 	err error) {
+	all, err := List(ctx, cluster, namespace, secrets)
+	if err != nil {
+		return Fleet{}, nil, err
+	}
+	for _, object := range all {
+		if object.GetDeletionTimestamp() != nil {
+			left = append(left, describe(object))
+		}
+	}
+	return Of(all), left, nil
+}
+
+// List reads what a backup is made of, as it is: all of it, or what is in one namespace.
+func List(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (all []*unstructured.Unstructured,
+	err error) {
 	for _, kind := range kinds() {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -73,18 +88,23 @@ func Take(ctx context.Context, cluster client.Reader, namespace string, secrets 
 			options = append(options, client.HasLabels{v1beta1.LabelSecretUse})
 		}
 		if err := cluster.List(ctx, list, options...); err != nil {
-			return Fleet{}, nil, fmt.Errorf("list what is of kind %s: %w", kind.Kind, err)
+			return nil, fmt.Errorf("list what is of kind %s: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
-			object := &list.Items[i]
-			if object.GetDeletionTimestamp() != nil {
-				left = append(left, fmt.Sprintf("%s %s/%s", kind.Kind, object.GetNamespace(), object.GetName()))
-				continue
-			}
-			f.Objects = append(f.Objects, bare(object))
+			all = append(all, &list.Items[i])
 		}
 	}
-	return f, left, nil
+	return all, nil
+}
+
+// Of returns the backup of objects, without those that are being deleted. They are left as they are.
+func Of(objects []*unstructured.Unstructured) (f Fleet) {
+	for _, object := range objects {
+		if object.GetDeletionTimestamp() == nil {
+			f.Objects = append(f.Objects, bare(object.DeepCopy()))
+		}
+	}
+	return f
 }
 
 // bare returns an object without what is only true of its cluster.
@@ -98,11 +118,19 @@ func bare(object *unstructured.Unstructured) *unstructured.Unstructured {
 	out.SetGroupVersionKind(object.GroupVersionKind())
 	out.SetName(object.GetName())
 	out.SetNamespace(object.GetNamespace())
-	out.SetLabels(object.GetLabels())
-	annotations := object.GetAnnotations()
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+	if annotations[v1beta1.AnnotationMovingTo] != "" {
+		// The move stopped it where it was, and not for good.
+		delete(annotations, v1beta1.AnnotationPaused)
+		if labels[v1beta1.LabelFreeze] == v1beta1.FreezeMoving {
+			delete(labels, v1beta1.LabelFreeze)
+		}
+	}
+	out.SetLabels(labels)
 	// A permission is given anew, and what kubectl applied before says nothing of the object made again.
 	for _, key := range []string{v1beta1.AnnotationAdoptFromCluster, v1beta1.AnnotationAdoptFromClusterUntil,
-		v1beta1.AnnotationRemoveOrphansUntil, corev1.LastAppliedConfigAnnotation} {
+		v1beta1.AnnotationRemoveOrphansUntil, v1beta1.AnnotationMovingTo, v1beta1.AnnotationMovedTo,
+		v1beta1.AnnotationMovedFrom, corev1.LastAppliedConfigAnnotation} {
 		delete(annotations, key)
 	}
 	out.SetAnnotations(annotations)
@@ -194,6 +222,18 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 	}
 	f.Objects = append(f.Objects, bare(object))
 	return nil
+}
+
+// Only returns the part of a backup that is of some kinds.
+func (f Fleet) Only(kinds ...string) Fleet {
+	all := f.Objects
+	f.Objects = nil
+	for _, object := range all {
+		if slices.Contains(kinds, object.GetKind()) {
+			f.Objects = append(f.Objects, object)
+		}
+	}
+	return f
 }
 
 // Count returns how many objects of a kind a backup has.

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -51,6 +53,28 @@ spec: {classRef: {name: small}, providerID: "sim://a/b/c"}
 `)
 	if diff := cmp.Diff(want.Object, bare(object(t, machine)).Object); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What machinist move did to stop an object is not part of it.
+func TestABackupOfWhatIsBeingMovedIsNotStopped(t *testing.T) {
+	o := object(t, machine)
+	o.SetAnnotations(map[string]string{"mine": "yes", v1beta1.AnnotationPaused: "", v1beta1.AnnotationMovingTo: "there",
+		v1beta1.AnnotationMovedFrom: "here"})
+	o.SetLabels(map[string]string{"pool": "web", v1beta1.LabelFreeze: v1beta1.FreezeMoving})
+	got := bare(o)
+	if diff := cmp.Diff(map[string]string{"mine": "yes"}, got.GetAnnotations()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"pool": "web"}, got.GetLabels()); diff != "" {
+		t.Error(diff)
+	}
+	// A pause and a freeze by a person are.
+	o.SetAnnotations(map[string]string{v1beta1.AnnotationPaused: ""})
+	o.SetLabels(map[string]string{v1beta1.LabelFreeze: "by-me"})
+	got = bare(o)
+	if len(got.GetAnnotations()) != 1 || len(got.GetLabels()) != 1 {
+		t.Errorf("got %v and %v", got.GetAnnotations(), got.GetLabels())
 	}
 }
 

@@ -3,8 +3,10 @@ package backup
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +38,7 @@ func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Ti
 			permit(made, f.ClusterID, until)
 		}
 		outcome := Made
-		switch err := cluster.Create(ctx, made); {
+		switch err := Make(ctx, cluster, made); {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
 			var failed error
@@ -51,6 +53,34 @@ func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Ti
 		report(object, outcome)
 	}
 	return nil
+}
+
+const (
+	// admissionPeriod is the time between two tries to make a Machine whose class was changed right before, and
+	// admissionPatience how long they go on.
+	admissionPeriod, admissionPatience = 100 * time.Millisecond, 10 * time.Second
+)
+
+// Make makes an object. The admission webhook may not know yet that the class of a Machine permits it to take its
+// instance over, because it reads classes from a cache: a Machine that it rejects for that is tried again for a while.
+func Make(ctx context.Context, cluster client.Client, object client.Object) error {
+	deadline := time.NewTimer(admissionPatience)
+	defer deadline.Stop()
+	tick := time.NewTicker(admissionPeriod)
+	defer tick.Stop()
+	for {
+		err := cluster.Create(ctx, object)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.providerID: Forbidden") {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // present judges an object that exists. A class of that name gets the permission.
@@ -69,6 +99,9 @@ func (f Fleet) present(ctx context.Context, cluster client.Client, object *unstr
 	case "MachineClass":
 		changed := there.DeepCopy()
 		permit(changed, f.ClusterID, until)
+		if equality.Semantic.DeepEqual(changed.GetAnnotations(), there.GetAnnotations()) {
+			return Present, nil
+		}
 		if err := cluster.Patch(ctx, changed, client.MergeFrom(there)); err != nil {
 			return "", fmt.Errorf("permit %s to take over instances: %w", describe(object), err)
 		}

@@ -27,7 +27,9 @@ func orphansCommand(env *Env) *cobra.Command {
 		Long: `Show the instances at the clouds that have no machine, and what becomes of them.
 
 Only the providers' processes can list the clouds' instances. They do so periodically, and keep the
-result in the ConfigMap machinist-orphans, which this command reads. The words are as old as they say.`,
+result in the ConfigMap machinist-orphans, which this command reads. The words are as old as they say.
+
+machinist orphans adopt makes machines for them.`,
 		Example: `  # Those whose machine was in this namespace
   machinist orphans
 
@@ -51,6 +53,7 @@ result in the ConfigMap machinist-orphans, which this command reads. The words a
 		},
 	}
 	s.flags(cmd)
+	cmd.AddCommand(orphansAdoptCommand(env))
 	return cmd
 }
 

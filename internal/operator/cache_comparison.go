@@ -50,9 +50,16 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("the informer of %s is a %T, and hides what it has", f.Kind, informer)
 		}
+		before := indexed.GetIndexer().LastStoreSyncResourceVersion()
 		live, err := c.snapshot(ctx, f)
 		if err != nil {
 			return fmt.Errorf("list all %s for a comparison with the cache: %w", f.Kind, err)
+		}
+		if err := olderData(f.Kind, live.version, before); err != nil {
+			if c.older != nil {
+				c.older(err)
+			}
+			return err
 		}
 		if err := live.reached(ctx, indexed.GetIndexer()); err != nil {
 			return fmt.Errorf("the cache of %s: %w", f.Kind, err)

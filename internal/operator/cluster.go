@@ -54,6 +54,7 @@ type Cluster struct {
 	kinds     kinds
 	namespace string // the only one that is cached; empty means all
 	filled    chan struct{}
+	older     func(error)
 }
 
 type clusterOptions struct {
@@ -68,6 +69,8 @@ type clusterOptions struct {
 	fieldOwner  string
 	fence       *fence.Fence
 	log         logr.Logger
+	// older is called with an error when the cluster turns out to have been put back to older data; may be nil.
+	older func(error)
 }
 
 // newCluster makes no request.
@@ -78,7 +81,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	fenced.Wrap(denials.watch)
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
 	c := &Cluster{Config: fenced, unfenced: unfenced, loaded: config, kubeconfig: o.kubeconfig, namespace: o.namespace,
-		denials: denials, filled: make(chan struct{})}
+		denials: denials, filled: make(chan struct{}), older: o.older}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
 		return nil, err
@@ -103,7 +106,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	c.mapper = knownFirst(lazy)
 
 	forInformers := persistent(httpClient, o.log)
-	w := watches{fenced, forInformers, o.scheme, c.mapper, o.namespace, o.log}
+	w := watches{fenced, forInformers, o.scheme, c.mapper, o.namespace, o.log, o.older}
 	informers, err := cache.New(fenced, cache.Options{
 		HTTPClient: forInformers, Scheme: o.scheme, Mapper: c.mapper,
 		NewInformer:                 w.newInformer,

@@ -89,6 +89,9 @@ type Operator struct {
 	gauge   prometheus.Gauge
 	watch   *reachability.Watch
 
+	// older takes the error of a cluster that was put back to older data.
+	older chan error
+
 	waitingFor atomic.Pointer[string]
 	identity   atomic.Pointer[identity]
 }
@@ -116,7 +119,8 @@ func New(c *Config, o Options) (*Operator, error) {
 		o.Registerer = ctrlmetrics.Registry
 	}
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 5*time.Second)
-	op := &Operator{config: *c, options: o, log: o.Logger.WithName("operator"), clock: o.Clock, fence: fence.AlwaysOpen()}
+	op := &Operator{config: *c, options: o, log: o.Logger.WithName("operator"), clock: o.Clock, fence: fence.AlwaysOpen(),
+		older: make(chan error, 1)}
 	if c.LeaderElect {
 		op.fence = fence.New(c.RenewDeadline, o.Clock)
 	}
@@ -146,6 +150,7 @@ func (o *Operator) connect() error {
 		return newCluster(config, clusterOptions{
 			name: name, kubeconfig: file, scheme: o.options.Scheme, kinds: kinds, namespace: namespace,
 			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence, log: o.log,
+			older: func(err error) { o.dataIsOlder(name, err) },
 		})
 	}
 	if o.control, err = build("control-kubeconfig", c.ControlKubeconfig, c.ControlQPS, c.ControlBurst,

@@ -26,14 +26,20 @@ const (
 // the target cluster, and no wait has an end but ctx's. When ctx ends, work is cancelled and waited for, and the
 // lease is released; an error then says that some of it did not end in time. When the lease is lost, all work is
 // cancelled and the process is ended by Options.Exit with ExitFenced as soon as it ended, after 3 seconds at the
-// latest.
-func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) error {
+// latest. When a cluster was put back to older data, all work is cancelled as well, and the error reports that.
+func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) (err error) {
 	ended := make(chan struct{})
 	var background sync.WaitGroup
 	background.Go(func() { o.exitWhenLost(ended) })
+	ctx, end := context.WithCancelCause(ctx)
+	background.Go(func() { o.endWhenOlder(end, ended) })
 	// What serves the reconcilers ends after them.
 	serving, stopServing := context.WithCancel(context.Background())
 	defer func() {
+		if cause := context.Cause(ctx); errors.Is(cause, errOlderData) {
+			err = errors.Join(cause, err)
+		}
+		end(nil)
 		stopServing()
 		close(ended)
 		background.Wait()

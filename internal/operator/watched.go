@@ -35,6 +35,7 @@ type watches struct {
 	mapper    meta.RESTMapper
 	namespace string // the only one, if any
 	log       logr.Logger
+	older     func(error)
 }
 
 // newInformer is what cache.Options asks for.
@@ -44,6 +45,10 @@ func (w watches) newInformer(lw toolscache.ListerWatcher, example runtime.Object
 	if err != nil {
 		w.log.Error(err, "Watches are those of client-go, which cost more", "type", fmt.Sprintf("%T", example))
 		own = lw
+	}
+	if w.older != nil {
+		own = &sameHistory{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(own),
+			what: fmt.Sprintf("objects of type %T", example), older: w.older}
 	}
 	return toolscache.NewSharedIndexInformer(own, example, resync, indexers)
 }

@@ -46,10 +46,12 @@ type Stack struct {
 	// Cloud, Manager and Provider are the processes, which a test may stop, kill and start again.
 	Cloud, Manager, Provider *process.Process
 
-	options    Options
-	backend    Backend
-	dir        string
-	temporary  bool
+	options   Options
+	backend   Backend
+	dir       string
+	temporary bool
+	// shares says that the target cluster is another Stack's.
+	shares     bool
 	cloudURL   string
 	cloudToken string
 	adminToken string
@@ -84,6 +86,12 @@ func (s *Stack) start(ctx context.Context) error {
 		return err
 	}
 	s.printf("%s serves on %s", s.backend.Cloud(), s.cloudURL)
+	return s.startOurs(ctx)
+}
+
+// startOurs installs Machinist for the control planes and the cloud that run, and starts its processes.
+func (s *Stack) startOurs(ctx context.Context) error {
+	var err error
 	if s.Manager, err = s.newProcess(Manager, Manager, s.options.ManagerArgs); err != nil {
 		return err
 	}
@@ -345,7 +353,7 @@ func (s *Stack) Stop() error {
 		}
 	}
 	for _, cp := range []*controlplane.ControlPlane{s.Control, s.Target} {
-		if cp != nil {
+		if cp != nil && (cp == s.Control || !s.shares) {
 			errs = append(errs, cp.Stop())
 		}
 	}

@@ -145,7 +145,7 @@ func (r *resolver) variable(object map[string]any, path []string, name string) a
 		return object
 	case !hasLiteral:
 		r.fields.find(provider.FindingBlocker, CodeFromEnvironment, name, "The value is taken from the environment of the "+
-			"old controller; give it in spec.credentials of the Migration.")
+			"old controller; give it in spec.credentialsRef of the Migration.")
 		return nil
 	case !scalar(literal):
 		f.find(provider.FindingBlocker, CodeWrongType, "value", "It must be a string, a number, or true or false, not %s.",

@@ -154,13 +154,21 @@ func (f *oldFleet) planner() *planner {
 		secrets: &secretReader{live: reader, seen: map[string]content{}}}
 }
 
-func (f *oldFleet) plan() *plan {
-	f.Helper()
+func (f *oldFleet) byRole() map[source.Role][]*unstructured.Unstructured {
 	old := map[source.Role][]*unstructured.Unstructured{}
 	for _, object := range f.objects {
 		old[f.role(object)] = append(old[f.role(object)], object)
 	}
-	made, err := f.planner().make(context.Background(), old)
+	return old
+}
+
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func (f *oldFleet) plan() *plan {
+	f.Helper()
+	made, err := f.planner().make(context.Background(), f.byRole())
 	if err != nil {
 		f.Fatal(err)
 	}

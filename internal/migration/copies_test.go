@@ -1,13 +1,18 @@
 package migration
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/migration/source"
+	"machinist.dev/machinist/pkg/provider"
 )
 
 func TestWhatIsHeldBackIsReadAgain(t *testing.T) {
@@ -51,5 +56,55 @@ func TestTheOldUIDIsInTheOrigin(t *testing.T) {
 	f.planner().markFrom(object, old)
 	if got := oldUID(object); got != old.GetUID() {
 		t.Errorf("the old UID is %s, expected %s", got, old.GetUID())
+	}
+}
+
+// TestASetHasNothingToPropagateToACopy: a copy is as its set would have made it, beside what only the old machine had.
+// (rule migration-copies-in-sync)
+func TestASetHasNothingToPropagateToACopy(t *testing.T) {
+	for _, group := range []string{provider.SourceClusterK8s, provider.SourceGardener, provider.SourceOpenShift} {
+		f := fleetOf(t, group, "healthy")
+		for _, o := range f.objects {
+			if f.role(o) == source.RoleMachine {
+				o.SetLabels(beside(map[string]string{"own": "label"}, o.GetLabels()))
+				o.SetAnnotations(beside(map[string]string{"example.com/own": "annotation"}, o.GetAnnotations()))
+			}
+		}
+		made := f.plan()
+		made.objects(f.migration, group)
+		checked := 0
+		for _, m := range made.machines {
+			if m.set == nil {
+				continue
+			}
+			m.set.object.Spec.Template.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "example.com/wait",
+				Owner: "someone"}}
+			m.set.object.Spec.Template.Spec.Node.StartupTaints = []corev1.Taint{{Key: "starting", Effect: "NoSchedule"}}
+			m.object.Spec.Node.Taints = append(m.object.Spec.Node.Taints, corev1.Taint{Key: "own", Effect: "NoExecute"})
+			got := m.copy(f.migration, m.set.object, origin(group, m.old))
+			checked++
+			if !machineset.InSync(m.set.object, got) {
+				t.Errorf("%s: the set would change the copy of %s", group, got.Name)
+			}
+			if !metav1.IsControlledBy(got, m.set.object) || got.Labels["own"] != "label" ||
+				got.Annotations["example.com/own"] != "annotation" {
+				t.Errorf("%s: %s has the owners %v, labels %v and annotations %v", group, got.Name, got.OwnerReferences,
+					got.Labels, got.Annotations)
+			}
+			if n := len(got.Spec.Node.Taints); got.Spec.Node.Taints[n-1].Key != "own" {
+				t.Errorf("%s: the taints are %v", group, got.Spec.Node.Taints)
+			}
+			if len(got.Spec.LifecycleHooks.PreDrain) > 0 {
+				t.Errorf("%s: a hook whose owner is done with the old machine comes back: %v", group,
+					got.Spec.LifecycleHooks.PreDrain)
+			}
+			if !has(got.Annotations, v1beta1.AnnotationPaused) || got.Spec.ProviderID != m.instance.ProviderID ||
+				!slices.Equal(got.Finalizers, []string{v1beta1.MachineFinalizer}) {
+				t.Errorf("%s: %s is not paused, or without its instance or finalizer", group, got.Name)
+			}
+		}
+		if checked == 0 {
+			t.Errorf("%s: no machine of the sample has a set", group)
+		}
 	}
 }

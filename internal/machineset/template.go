@@ -119,6 +119,9 @@ func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
 	return templateOf(set).machine(provider)
 }
 
+// InSync reports whether the set has nothing to propagate to a machine of its own.
+func InSync(set *v1beta1.MachineSet, m *v1beta1.Machine) bool { return templateOf(set).inSync(m) }
+
 // propagate returns the machine with the template's fields that are propagated in place: all that do not need a new
 // instance. It returns nil if there is nothing to change. Keys that others put on the machine stay.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {

@@ -33,7 +33,9 @@ type class struct {
 
 	// located are the instances that the old system has made with it.
 	located []provider.Located
-	legacy  provider.Legacy
+	// searched is whether the cloud was asked for them and has answered.
+	searched bool
+	legacy   provider.Legacy
 
 	object *v1beta1.MachineClass
 	// secrets are those that the class refers to and that the migration makes.
@@ -107,7 +109,7 @@ func (p *planner) describe(ctx context.Context, c *class) error {
 	located, err := p.cloud.Locate(ctx, provider.LocateRequest{Legacy: c.legacy})
 	switch code := provider.CodeOf(err); {
 	case err == nil:
-		c.located = located
+		c.located, c.searched = located, true
 	case code == provider.Unimplemented:
 		p.blockf(CodeCannotImport, c.from, "", "%s", message(err))
 	case code == provider.InvalidArgument || code == provider.FailedPrecondition || code == provider.Unauthenticated ||

@@ -173,7 +173,7 @@ func removeTraces(node *corev1.Node, traces source.NodeTraces) bool {
 	before := size()
 	removeKeys(node.Labels, traces.Labels)
 	removeKeys(node.Annotations, traces.Annotations)
-	for key, mark := range traces.Marked {
+	for mark, key := range traces.Marked {
 		if has(node.Annotations, mark) {
 			removeKeys(node.Annotations, []string{key, mark})
 		}

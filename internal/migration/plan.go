@@ -339,10 +339,6 @@ func (p *planner) machines(all []conversion) []candidate {
 func (p *planner) match(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
 	taken := map[string]string{} // provider ID → machine
-	byName := map[string]int{}
-	for _, m := range machines {
-		byName[m.old.GetName()]++
-	}
 	index := p.indexLocated()
 	for _, m := range machines {
 		instances := index.of(m)
@@ -373,6 +369,9 @@ func (p *planner) match(machines []candidate) map[*class][]byte {
 
 // without reports a machine that has no instance.
 func (p *planner) without(m candidate) {
+	if !m.class.searched {
+		return // Nobody knows; that the class could not be read was reported.
+	}
 	if node := p.nodes.named(m.Machine.NodeName); node != nil && m.Machine.NodeName != "" {
 		p.blockf(CodeInstanceNotFound, m.as, "", "Its Node %s exists, and the cloud shows no instance of it with the account "+
 			"of class %s. Correct the credentials, or delete the Node if the instance is gone.", node.Name, m.class.name)

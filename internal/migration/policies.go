@@ -89,13 +89,17 @@ func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLeas
 	})
 }
 
-// newPolicy keeps what the migration made as it is until the point of no return.
+// newPolicy keeps what the migration made as it is until the point of no return. A request to the subresource scale
+// does not show the labels of what it scales: in the namespace of the migration all are refused, as a frozen set deletes
+// a surplus.
 func newPolicy(m *v1beta1.Migration, user string) *admissionv1.ValidatingAdmissionPolicy {
-	kinds := []string{"machines", "machinesets", "machinedeployments", "machineclasses", "machinehealthchecks"}
+	kinds := []string{"machines", "machinesets", "machinedeployments", "machineclasses", "machinehealthchecks",
+		"machinesets/scale", "machinedeployments/scale"}
 	return policy(m, newPolicyName(m), []admissionv1.NamedRuleWithOperations{
 		rule(v1beta1.GroupName, kinds, admissionv1.Update, admissionv1.Delete),
-	}, fmt.Sprintf(`request.namespace == %q && oldObject.metadata.?labels[?%q].orValue("") == %q && request.userInfo.username != %q`,
-		m.Namespace, v1beta1.LabelMigration, m.Name, user),
+	}, fmt.Sprintf(`request.namespace == %q && request.userInfo.username != %q && `+
+		`(request.?subResource.orValue("") == "scale" || oldObject.metadata.?labels[?%q].orValue("") == %q)`,
+		m.Namespace, user, v1beta1.LabelMigration, m.Name),
 		admissionv1.Validation{
 			Expression: fmt.Sprintf(`request.operation != "DELETE" && object.spec == oldObject.spec && `+
 				`object.metadata.?labels[?%[1]q] == oldObject.metadata.?labels[?%[1]q] && `+

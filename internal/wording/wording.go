@@ -14,13 +14,16 @@ func Count[N int | int32](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// most bounds how much of a message from elsewhere is repeated: the API server's response to a large object is long.
+// most bounds how much of a message from elsewhere is repeated: the API server's response to a large object is long. It
+// is the greatest length of the fields with such a message, in characters, of which none is shorter than a byte.
 const most = 1024
 
-// Brief returns the message, or its beginning if it is long.
+const ellipsis = "…"
+
+// Brief returns the message, or its beginning if it is long: 1024 bytes at most.
 func Brief(message string) string {
 	if len(message) > most {
-		return strings.ToValidUTF8(message[:most], "") + "…"
+		return strings.ToValidUTF8(message[:most-len(ellipsis)], "") + ellipsis
 	}
 	return message
 }

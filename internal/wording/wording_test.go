@@ -18,9 +18,12 @@ func TestBrief(t *testing.T) {
 	for message, want := range map[string]string{
 		"short":                 "short",
 		full:                    full,
-		full + "b":              full + "…",
-		full[:most-1] + "ü and": full[:most-1] + "…", // not half of a character
+		full + "b":              full[:most-3] + "…",
+		full[:most-4] + "ü and": full[:most-4] + "…", // not half of a character
 	} {
+		if len(want) > 1024 {
+			t.Errorf("%d bytes are more than a field takes", len(want))
+		}
 		if got := Brief(message); got != want {
 			t.Errorf("Brief of %d bytes has %d bytes: %.20q…", len(message), len(got), got)
 		}

@@ -1,0 +1,239 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+func TestSetPathWritesOnlyWhatIsThere(t *testing.T) {
+	for path, want := range map[string]string{
+		"a":         `{"a":"x","list":[{"b":"old"},"c"],"map":{"d":"old"},"text":"t"}`,
+		"map.d":     `{"list":[{"b":"old"},"c"],"map":{"d":"x"},"text":"t"}`,
+		"map.e":     `{"list":[{"b":"old"},"c"],"map":{"d":"old","e":"x"},"text":"t"}`,
+		"list.0.b":  `{"list":[{"b":"x"},"c"],"map":{"d":"old"},"text":"t"}`,
+		"list.1":    `{"list":[{"b":"old"},"x"],"map":{"d":"old"},"text":"t"}`,
+		"list.2":    `{"list":[{"b":"old"},"c"],"map":{"d":"old"},"text":"t"}`,
+		"list.-1":   `{"list":[{"b":"old"},"c"],"map":{"d":"old"},"text":"t"}`,
+		"list.one":  `{"list":[{"b":"old"},"c"],"map":{"d":"old"},"text":"t"}`,
+		"text.sub":  `{"list":[{"b":"old"},"c"],"map":{"d":"old"},"text":"t"}`,
+		"none.sub":  `{"list":[{"b":"old"},"c"],"map":{"d":"old"},"text":"t"}`,
+		"list.1.no": `{"list":[{"b":"old"},"c"],"map":{"d":"old"},"text":"t"}`,
+	} {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(`{"map":{"d":"old"},"list":[{"b":"old"},"c"],"text":"t"}`), &object); err != nil {
+			t.Fatal(err)
+		}
+		setPath(object, strings.Split(path, "."), "x")
+		got, _ := json.Marshal(object)
+		if string(got) != want {
+			t.Errorf("%s: %s, expected %s", path, got, want)
+		}
+	}
+}
+
+// gardener has a fleet with one class, whose name its old object gives.
+func gardener(t *testing.T) (f *oldFleet, class string) {
+	t.Helper()
+	return fleetOf(t, provider.SourceGardener, "healthy"), "shoot--fleet--one-pool-z1-1f2e3"
+}
+
+func (f *oldFleet) override(class, patch string) {
+	f.migration.Spec.Overrides = append(f.migration.Spec.Overrides, v1beta1.MigrationOverride{Class: class,
+		Patch: &runtime.RawExtension{Raw: []byte(patch)}})
+}
+
+func TestOverridesChangeAClass(t *testing.T) {
+	f, class := gardener(t)
+	f.override(class, `{"providerSpec":{"size":"large","region":null,"extra":1}}`)
+	made := f.plan()
+	want := `{"apiVersion":"sim.machinist.dev/v1","extra":1,"kind":"SimMachine","size":"large"}`
+	if got := string(made.classes[0].object.Spec.ProviderSpec.Raw); got != want {
+		t.Errorf("the providerSpec is %s, expected %s", got, want)
+	}
+	if b := made.blockers(); len(b) > 0 {
+		t.Errorf("blocked by %s", b)
+	}
+	plain, _ := gardener(t)
+	if plain.plan().hash == made.hash {
+		t.Error("a class that was overridden is the same plan")
+	}
+}
+
+func TestBadOverridesBlock(t *testing.T) {
+	for name, patch := range map[string]string{
+		"not JSON":                  `{`,
+		"a field that is unknown":   `{"providerspec":{"size":"large"},"providerSpecs":{}}`,
+		"a field of another type":   `{"providerSpec":{},"capacity":"much"}`,
+		"another provider":          `{"provider":"other"}`,
+		"no provider":               `{"provider":null}`,
+		"no description":            `{"providerSpec":null}`,
+		"adoption that is not open": `{"adoption":"Forbid"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, class := gardener(t)
+			f.override(class, patch)
+			found := f.plan().expect(t, blocker, CodeClassInvalid, "Migration/move")
+			if found.Path != "spec.overrides[0].patch" {
+				t.Errorf("the path is %s", found.Path)
+			}
+		})
+	}
+	f, _ := gardener(t)
+	f.override("other", `{}`)
+	f.plan().expect(t, blocker, CodeUnusedOverride, "Migration/move")
+}
+
+// TestAnOverrideSettlesWhatTheDriverLacks: a field that cannot be translated blocks until an override gives it and the
+// driver accepts the result. (rule migration-overrides-settle)
+func TestAnOverrideSettlesWhatTheDriverLacks(t *testing.T) {
+	lacks := func(f *oldFleet, code string) {
+		f.cloud.imported = func(req provider.ImportRequest) (provider.Imported, error) {
+			return provider.Imported{Spec: importedSpec(req.Legacy), Findings: []provider.Finding{
+				{Level: provider.FindingBlocker, Code: code, Path: "osProfile.key", Message: "It is needed."}}}, nil
+		}
+		f.cloud.validated = func(spec string) error {
+			if !strings.Contains(spec, `"key"`) {
+				return provider.InvalidField("key", "it is required")
+			}
+			return nil
+		}
+	}
+	for name, c := range map[string]struct {
+		code, patch string
+		want        []string
+	}{
+		"no override":                 {provider.FindingRequiredField, "", []string{CodeClassInvalid, provider.FindingRequiredField}},
+		"an override without it":      {provider.FindingRequiredField, `{"providerSpec":{"size":"x"}}`, []string{CodeClassInvalid, provider.FindingRequiredField}},
+		"an override with it":         {provider.FindingRequiredField, `{"providerSpec":{"key":"x"}}`, nil},
+		"an invalid one is given too": {provider.FindingInvalidField, `{"providerSpec":{"key":"x"}}`, nil},
+		"another Blocker stays":       {"Impossible", `{"providerSpec":{"key":"x"}}`, []string{"Impossible"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, class := gardener(t)
+			lacks(f, c.code)
+			if c.patch != "" {
+				f.override(class, c.patch)
+			}
+			made := f.plan()
+			if got := made.blockers(); !slices.Equal(got, c.want) {
+				t.Errorf("blocked by %s, expected %s", got, c.want)
+			}
+			if len(c.want) > 0 {
+				if got := made.findings.has(c.code)[0]; got.Path != "providerSpec.osProfile.key" {
+					t.Errorf("the path is %s, not that in the old object", got.Path)
+				}
+			}
+		})
+	}
+}
+
+func TestCredentialsOfTheMigrationComplete(t *testing.T) {
+	f, class := gardener(t)
+	f.migration.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "more"}
+	more := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "more"},
+		Data: map[string][]byte{"clientSecret": []byte("newer"), "tokenFile": []byte("t")}}
+	f.plan().expect(t, blocker, CodeSecretUnreadable, "Migration/move")
+	f.secrets = append(f.secrets, more)
+	made := f.plan()
+	got := made.classes[0].legacy.Credentials
+	for key, want := range map[string]string{"clientID": "cloudprovider/clientID", "clientSecret": "newer",
+		"tokenFile": "t"} {
+		if value, _ := got.Get(key); string(value.Reveal()) != want {
+			t.Errorf("%s is %q, expected %q", key, value.Reveal(), want)
+		}
+	}
+	if ref := made.classes[0].object.Spec.CredentialsRef; ref == nil || ref.Name != class+"-credentials" {
+		t.Errorf("the class refers to the credentials %v", ref)
+	}
+	for _, secret := range made.classes[0].secrets {
+		for key, value := range secret.Labels {
+			if len(value) > 63 {
+				t.Errorf("the label %s of Secret %s is too long", key, secret.Name)
+			}
+		}
+	}
+}
+
+func TestAMissingValueBlocksWithItsPath(t *testing.T) {
+	for name, c := range map[string]struct{ group, path, message string }{
+		"an entry of a Secret": {provider.SourceClusterK8s,
+			"spec.template.spec.providerSpec.value.cloudProviderSpec.clientSecret",
+			"Secret kube-system/azure-account has no entry secret."},
+		"a ConfigMap": {provider.SourceMachineK8s, "spec.providerConfig.cloudProviderSpec.resourceGroup",
+			"ConfigMap kube-system/azure-network does not exist."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fleetOf(t, c.group, "healthy")
+			delete(f.secrets[0].(*corev1.Secret).Data, "secret")
+			made := f.plan()
+			i := slices.IndexFunc(made.findings, func(one found) bool { return one.Path == c.path })
+			if i < 0 || made.findings[i].Level != blocker || made.findings[i].Code != CodeSecretUnreadable ||
+				made.findings[i].Message != c.message {
+				t.Errorf("no Blocker about %s:\n%s", c.path, made.findings.text())
+			}
+		})
+	}
+}
+
+func TestAConfigMapGivesTextAndBytes(t *testing.T) {
+	f := newFleet(t, provider.SourceMachineK8s)
+	f.secrets = append(f.secrets, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"},
+		Data: map[string]string{"text": "t"}, BinaryData: map[string][]byte{"bytes": {1}}})
+	reader := f.planner().secrets
+	data, problem, err := reader.all(context.Background(), "ConfigMap", key("n", "c"))
+	if err != nil || problem != "" || string(data["text"]) != "t" || string(data["bytes"]) != "\x01" {
+		t.Errorf("read %q, %q, %v", data, problem, err)
+	}
+	if _, problem, _ := reader.all(context.Background(), "Pod", key("n", "c")); problem == "" {
+		t.Error("a Pod is read for values")
+	}
+}
+
+func TestTheDriverSaysWhetherInstancesCanBeFound(t *testing.T) {
+	for code, want := range map[provider.Code]string{
+		provider.Unimplemented: CodeCannotImport, provider.InvalidArgument: CodeCannotImport,
+		provider.Unauthenticated: CodeCannotImport, provider.PermissionDenied: CodeCannotImport,
+		provider.FailedPrecondition: CodeCannotImport,
+	} {
+		f, class := gardener(t)
+		f.cloud.locateError = provider.Errorf(code, "no")
+		made := f.plan()
+		if made.expect(t, blocker, want, "MachineClass/"+class); slices.Contains(made.blockers(), CodeInstanceNotFound) {
+			t.Errorf("%s: machines are said to have no instance, although nobody could look for it", code)
+		}
+	}
+	f, _ := gardener(t)
+	f.cloud.locateError = provider.Errorf(provider.Unavailable, "later")
+	if _, err := f.planner().make(context.Background(), f.byRole()); err == nil || !errors.Is(err, f.cloud.locateError) {
+		t.Errorf("a cloud that does not answer gives %v", err)
+	}
+}
+
+func TestUserDataOfTheMigrationIsForClassesWithoutTheirOwn(t *testing.T) {
+	f := healthy(t)
+	f.migration.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "template", Key: "userData"}
+	made := f.plan()
+	for _, c := range made.classes {
+		want := "template"
+		if c.old.UserData != nil {
+			want = c.name + "-user-data"
+		}
+		if ref := c.object.Spec.UserDataRef; ref == nil || ref.Name != want {
+			t.Errorf("class %s has user data %v, expected %s", c.name, ref, want)
+		}
+	}
+	if all := made.findings.has(CodeNoUserData); len(all) > 0 {
+		t.Errorf("classes are said to have no user data: %v", all)
+	}
+}

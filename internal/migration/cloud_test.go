@@ -1,0 +1,138 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// fakeCloud has the instances of an old fleet. Its descriptions become {"size": …}, from the first field that means so.
+type fakeCloud struct {
+	mu      sync.Mutex
+	located []provider.Located
+	// owners are the Machines whose tags the instances carry, by provider ID.
+	owners map[string]types.UID
+	// calls are those that change instances.
+	calls []string
+
+	imported    func(provider.ImportRequest) (provider.Imported, error)
+	validated   func(spec string) error
+	locateError error
+	settle      time.Duration
+}
+
+func (c *fakeCloud) Name() string                { return "sim" }
+func (c *fakeCloud) CreateSettle() time.Duration { return c.settle }
+
+func (c *fakeCloud) Validate(_ context.Context, req provider.ValidateRequest) error {
+	if c.validated == nil {
+		return nil
+	}
+	return c.validated(string(req.Class.Spec))
+}
+
+func (c *fakeCloud) Locate(context.Context, provider.LocateRequest) ([]provider.Located, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.located), c.locateError
+}
+
+func (c *fakeCloud) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
+	if c.imported != nil {
+		return c.imported(req)
+	}
+	credentials := map[string][]byte{}
+	for _, key := range req.Legacy.Credentials.Keys() {
+		value, _ := req.Legacy.Credentials.Get(key)
+		credentials[key] = value.Reveal()
+	}
+	return provider.Imported{Spec: importedSpec(req.Legacy), Credentials: credentials}, nil
+}
+
+// importedSpec is a providerSpec with the size and the location of the old description.
+func importedSpec(legacy provider.Legacy) []byte {
+	var old map[string]any
+	if err := json.Unmarshal(legacy.Spec.Reveal(), &old); err != nil {
+		panic(err)
+	}
+	properties, _ := old["properties"].(map[string]any)
+	hardware, _ := properties["hardwareProfile"].(map[string]any)
+	spec := map[string]any{"apiVersion": "sim.machinist.dev/v1", "kind": "SimMachine"}
+	for _, size := range []any{old["vmSize"], hardware["vmSize"], old["size"]} {
+		if size != nil {
+			spec["size"] = size
+		}
+	}
+	if location := old["location"]; location != nil {
+		spec["region"] = location
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func (c *fakeCloud) List(_ context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, in := range c.located {
+		if uid := c.owners[in.Instance.ProviderID]; uid != "" {
+			owned := in.Instance
+			owned.ClusterID, owned.MachineUID = req.ClusterID, uid
+			page.Instances = append(page.Instances, owned)
+		}
+	}
+	return page, nil
+}
+
+func (c *fakeCloud) Release(_ context.Context, req provider.ReleaseRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owners[req.ProviderID] != req.Machine.UID {
+		return provider.Errorf(provider.FailedPrecondition, "instance %s is not of %s", req.ProviderID, req.Machine.UID)
+	}
+	for i := range c.located {
+		if c.located[i].Instance.ProviderID == req.ProviderID {
+			c.located[i].Collected = false
+		}
+	}
+	c.calls = append(c.calls, "release "+req.ProviderID)
+	return nil
+}
+
+func (c *fakeCloud) Disown(_ context.Context, req provider.DisownRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if owner := c.owners[req.ProviderID]; owner != "" && owner != req.Machine.UID {
+		return provider.Errorf(provider.FailedPrecondition, "instance %s is of %s", req.ProviderID, owner)
+	}
+	delete(c.owners, req.ProviderID)
+	c.calls = append(c.calls, "disown "+req.ProviderID)
+	return nil
+}
+
+// own is what the provider's process does when it adopts.
+func (c *fakeCloud) own(providerID string, uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.owners[providerID]; other != "" && other != uid {
+		panic(fmt.Sprintf("instance %s is of %s already", providerID, other))
+	}
+	c.owners[providerID] = uid
+}
+
+// instanceOf is an instance that the cloud knows by the name and UID of its machine.
+func instanceOf(name string, uid types.UID) provider.Located {
+	return provider.Located{
+		Instance:   provider.Instance{ProviderID: "sim:///" + name, State: provider.StateRunning, NodeName: name},
+		MachineUID: uid, Machine: name, Collected: true, Facts: []byte(`{}`),
+	}
+}

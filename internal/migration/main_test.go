@@ -1,0 +1,10 @@
+package migration
+
+import (
+	"os"
+	"testing"
+
+	"machinist.dev/machinist/test/env"
+)
+
+func TestMain(m *testing.M) { os.Exit(env.Main(m)) }

@@ -1,0 +1,413 @@
+package migration
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+// migratorUser is by which name the API server knows the migrator of the tests.
+const migratorUser = "machinist-migrator-sim"
+
+// clientOf is a client of a user who may do everything.
+func clientOf(t testing.TB, user string) client.Client {
+	t.Helper()
+	config, err := env.ControlPlane().UserConfig(user, "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clientFor(t, config)
+}
+
+func clientFor(t testing.TB, config *rest.Config) client.Client {
+	t.Helper()
+	config.QPS = -1
+	c, err := client.New(config, client.Options{Scheme: env.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// oldKinds installs the definitions of an old system's kinds.
+func oldKinds(t testing.TB, group string) {
+	t.Helper()
+	if err := install.Apply(context.Background(), env.Config(), sources.CRDs(group)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fencedBy puts up a policy, and waits until the API server applies it.
+func fencedBy(t testing.TB, want *admissionv1.ValidatingAdmissionPolicy, refused func() error) {
+	t.Helper()
+	ctx := context.Background()
+	r := &Reconciler{Options: Options{Control: env.Client(t), Clock: testclock.NewFakeClock(time.Now())}}
+	if changed, err := r.applyPolicy(ctx, want); err != nil || !changed {
+		t.Fatalf("make the policy: changed %t, %v", changed, err)
+	}
+	t.Cleanup(func() {
+		if err := r.removePolicy(ctx, want.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the policy "+want.Name+" is in force", func() bool { return refusedBy(refused(), want.Name) })
+	have := &admissionv1.ValidatingAdmissionPolicy{}
+	if err := r.Control.Get(ctx, client.ObjectKey{Name: want.Name}, have); err != nil {
+		t.Fatal(err)
+	}
+	if checking := have.Status.TypeChecking; checking != nil && len(checking.ExpressionWarnings) > 0 {
+		t.Errorf("the API server warns: %v", checking.ExpressionWarnings)
+	}
+	if changed, err := r.applyPolicy(ctx, want); err != nil || changed {
+		t.Errorf("the policy as it was made counts as changed: %v", err)
+	}
+}
+
+func refusedBy(err error, policy string) bool {
+	return err != nil && strings.Contains(err.Error(), "'"+policy+"'")
+}
+
+// eventually asks again until it is so. There is no event for what an API server applies.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(env.Patience); !done(); {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("waited %s until %s", env.Patience, what)
+		}
+	}
+}
+
+// try is a write, and whether a policy lets it through.
+type try struct {
+	what    string
+	as      client.Client
+	do      func(client.Client) error
+	allowed bool
+}
+
+func (c try) run(t *testing.T, policy string) {
+	t.Helper()
+	switch err := c.do(c.as); {
+	case c.allowed && err != nil:
+		t.Errorf("%s is refused: %v", c.what, err)
+	case !c.allowed && err == nil:
+		t.Errorf("%s is allowed", c.what)
+	case !c.allowed && !refusedBy(err, policy):
+		t.Errorf("%s is refused by something else: %v", c.what, err)
+	}
+}
+
+func oldObject(group, version, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(1)}}}
+	o.SetAPIVersion(group + "/" + version)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+func merge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
+
+func lease(namespace, name string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// TestOldObjectsAreClosedToAllButTheMigrator tries what an old controller, a person and the garbage collector might do.
+// (rule migration-old-objects-closed)
+func TestOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
+	const group = provider.SourceClusterK8s
+	ctx := context.Background()
+	oldKinds(t, group)
+	namespace, elsewhere := env.Namespace(t), env.Namespace(t)
+	admin, migrator, other := env.Client(t), clientOf(t, migratorUser), clientOf(t, "old-controller")
+	for _, o := range []client.Object{
+		oldObject(group, "v1alpha1", "MachineSet", namespace, "set"),
+		oldObject(group, "v1alpha1", "MachineSet", namespace, "doomed"),
+		oldObject(group, "v1alpha1", "MachineSet", elsewhere, "set"),
+		lease(namespace, "machine-controller"), lease(namespace, "another"), lease(elsewhere, "machine-controller"),
+	} {
+		eventually(t, "the API server takes "+o.GetName(), func() bool {
+			return client.IgnoreAlreadyExists(admin.Create(ctx, o)) == nil
+		})
+	}
+	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "closed"},
+		Spec: v1beta1.MigrationSpec{Source: group}}
+	leases := []v1beta1.MigrationLease{{Namespace: namespace, Name: "machine-controller"}}
+	set := func(namespace string) *unstructured.Unstructured {
+		return oldObject(group, "v1alpha1", "MachineSet", namespace, "set")
+	}
+	dry := client.DryRunAll
+	create := func(o client.Object) func(client.Client) error {
+		return func(c client.Client) error { return c.Create(ctx, o.DeepCopyObject().(client.Object), dry) }
+	}
+	patch := func(o client.Object, text string) func(client.Client) error {
+		return func(c client.Client) error { return c.Patch(ctx, o.DeepCopyObject().(client.Object), merge(text), dry) }
+	}
+	status := func(c client.Client) error {
+		return c.Status().Patch(ctx, set(namespace), merge(`{"status":{"replicas":1}}`), dry)
+	}
+	scale := func(c client.Client) error {
+		return c.SubResource("scale").Update(ctx, set(namespace), client.WithSubResourceBody(
+			&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 0}}), dry)
+	}
+	remove := func(o client.Object) func(client.Client) error {
+		return func(c client.Client) error { return c.Delete(ctx, o.DeepCopyObject().(client.Object), dry) }
+	}
+	marked := func(o client.Object) client.Object {
+		o.SetAnnotations(map[string]string{v1beta1.AnnotationFenceProbe: ""})
+		return o
+	}
+	labels := `{"metadata":{"labels":{"a":"b"}}}`
+	want := oldPolicy(m, migratorUser, leases, false)
+	t.Run("the namespace", func(t *testing.T) {
+		fencedBy(t, want, func() error { return patch(set(namespace), labels)(other) })
+		made := oldObject(group, "v1alpha1", "MachineSet", namespace, "new")
+		deleteAll := func(o client.Object) func(client.Client) error {
+			return func(c client.Client) error { return c.DeleteAllOf(ctx, o, client.InNamespace(namespace), dry) }
+		}
+		probe := marked(lease(namespace, probeLease))
+		for _, c := range []try{
+			{"another's creation", other, create(made), false},
+			{"another's change", other, patch(set(namespace), labels), false},
+			{"another's change of the status", other, status, false},
+			{"another's scaling", other, scale, false},
+			{"another's deletion", other, remove(set(namespace)), false},
+			{"another's deletion of all", other, deleteAll(set("")), false},
+			{"the administrator's deletion", admin, remove(set(namespace)), false},
+			{"the migrator's creation", migrator, create(made), true},
+			{"the migrator's change", migrator, patch(set(namespace), labels), true},
+			{"the migrator's change of the status", migrator, status, true},
+			{"the migrator's scaling", migrator, scale, true},
+			{"the migrator's deletion", migrator, remove(set(namespace)), true},
+			{"the migrator's deletion of all", migrator, deleteAll(set("")), true},
+			{"another's change in another namespace", other, patch(set(elsewhere), labels), true},
+			{"another's deletion in another namespace", other, remove(set(elsewhere)), true},
+
+			{"another's renewal of the Lease", other, patch(lease(namespace, "machine-controller"),
+				`{"spec":{"holderIdentity":"old"}}`), false},
+			{"another's deletion of the Lease", other, remove(lease(namespace, "machine-controller")), false},
+			{"another's deletion of all Leases", other, deleteAll(&coordinationv1.Lease{}), false},
+			{"the migrator's renewal of the Lease", migrator, patch(lease(namespace, "machine-controller"),
+				`{"spec":{"holderIdentity":"us"}}`), true},
+			{"the migrator's deletion of the Lease", migrator, remove(lease(namespace, "machine-controller")), true},
+			{"another's Lease of another name", other, patch(lease(namespace, "another"), `{"spec":{"holderIdentity":"x"}}`),
+				true},
+			{"another's Lease of the name in another namespace", other, patch(lease(elsewhere, "machine-controller"),
+				`{"spec":{"holderIdentity":"x"}}`), true},
+
+			{"the migrator's probe", migrator, create(probe), false},
+			{"another's probe", other, create(probe), false},
+			{"a probe in another namespace", migrator, create(marked(lease(elsewhere, probeLease))), true},
+			{"a mark on the old objects", migrator, patch(set(namespace),
+				`{"metadata":{"annotations":{"`+v1beta1.AnnotationFenceProbe+`":""}}}`), false},
+		} {
+			c.run(t, want.Name)
+		}
+	})
+	t.Run("everywhere", func(t *testing.T) {
+		wide := oldPolicy(m, migratorUser, leases, true)
+		eventually(t, "the narrow policy is gone", func() bool { return patch(set(namespace), labels)(other) == nil })
+		fencedBy(t, wide, func() error { return patch(set(elsewhere), labels)(other) })
+		for _, c := range []try{
+			{"another's deletion in another namespace", other, remove(set(elsewhere)), false},
+			{"another's creation in another namespace", other,
+				create(oldObject(group, "v1alpha1", "MachineSet", elsewhere, "new")), false},
+			{"the migrator's change in another namespace", migrator, patch(set(elsewhere), labels), true},
+			{"another's Lease of the name in another namespace", other, patch(lease(elsewhere, "machine-controller"),
+				`{"spec":{"holderIdentity":"x"}}`), true},
+		} {
+			c.run(t, wide.Name)
+		}
+	})
+}
+
+// TestOldObjectsWithoutANamespaceAreClosed: (rule migration-old-objects-closed)
+func TestOldObjectsWithoutANamespaceAreClosed(t *testing.T) {
+	const group = provider.SourceMachineK8s
+	ctx := context.Background()
+	oldKinds(t, group)
+	migrator, other := clientOf(t, migratorUser), clientOf(t, "old-controller")
+	object := oldObject(group, "v1alpha1", "Machine", "", "closed")
+	eventually(t, "the API server takes the machine", func() bool {
+		return client.IgnoreAlreadyExists(other.Create(ctx, object.DeepCopy())) == nil
+	})
+	t.Cleanup(func() { _ = other.Delete(ctx, object.DeepCopy()) })
+	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "closed"},
+		Spec: v1beta1.MigrationSpec{Source: group}}
+	want := oldPolicy(m, migratorUser, nil, false)
+	remove := func(c client.Client) error { return c.Delete(ctx, object.DeepCopy(), client.DryRunAll) }
+	fencedBy(t, want, func() error { return remove(other) })
+	try{"another's deletion", other, remove, false}.run(t, want.Name)
+	try{"the migrator's deletion", migrator, remove, true}.run(t, want.Name)
+}
+
+// TestWhatAMigrationMadeStaysAsItIs tries what people, autoscalers and Machinist's own processes might do.
+// (rule migration-copies-stay)
+func TestWhatAMigrationMadeStaysAsItIs(t *testing.T) {
+	ctx := context.Background()
+	namespace, elsewhere := env.Namespace(t), env.Namespace(t)
+	migrator, other := clientOf(t, migratorUser), clientOf(t, "machinist-manager")
+	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stays"}}
+	set := func(namespace, name string, labels map[string]string) *v1beta1.MachineSet {
+		s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+		s.Spec.Selector.MatchLabels = map[string]string{"pool": name}
+		s.Spec.Template.ObjectMeta.Labels = s.Spec.Selector.MatchLabels
+		s.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "class"}
+		return s
+	}
+	ours := map[string]string{v1beta1.LabelMigration: "stays", v1beta1.LabelFreeze: v1beta1.FreezeMigration}
+	for _, s := range []*v1beta1.MachineSet{set(namespace, "ours", ours), set(namespace, "theirs", nil),
+		set(elsewhere, "ours", ours)} {
+		if err := other.Create(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := func(namespace, name, text string) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Patch(ctx, set(namespace, name, nil), merge(text), client.DryRunAll)
+		}
+	}
+	remove := func(namespace, name string) func(client.Client) error {
+		return func(c client.Client) error { return c.Delete(ctx, set(namespace, name, nil), client.DryRunAll) }
+	}
+	scale := func(namespace, name string) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.SubResource("scale").Update(ctx, set(namespace, name, nil), client.WithSubResourceBody(
+				&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 0}}), client.DryRunAll)
+		}
+	}
+	status := func(c client.Client) error {
+		return c.Status().Patch(ctx, set(namespace, "ours", nil), merge(`{"status":{"replicas":1}}`), client.DryRunAll)
+	}
+	want := newPolicy(m, migratorUser)
+	smaller := `{"spec":{"replicas":0}}`
+	fencedBy(t, want, func() error { return patch(namespace, "ours", smaller)(other) })
+	for _, c := range []try{
+		{"a change of the specification", other, patch(namespace, "ours", smaller), false},
+		{"scaling", other, scale(namespace, "ours"), false},
+		{"a deletion", other, remove(namespace, "ours"), false},
+		{"thawing", other, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/freeze":null}}}`), false},
+		{"taking the label off", other, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/migration":null}}}`),
+			false},
+		{"another label", other, patch(namespace, "ours", `{"metadata":{"labels":{"a":"b"}}}`), true},
+		{"a finalizer", other, patch(namespace, "ours", `{"metadata":{"finalizers":["example.com/f"]}}`), true},
+		{"a pause", other, patch(namespace, "ours", `{"metadata":{"annotations":{"machinist.dev/paused":""}}}`), true},
+		{"a status", other, status, true},
+		{"a change of what is not the migration's", other, patch(namespace, "theirs", smaller), true},
+		{"a deletion of what is not the migration's", other, remove(namespace, "theirs"), true},
+		{"a change in another namespace", other, patch(elsewhere, "ours", smaller), true},
+		{"scaling in another namespace", other, scale(elsewhere, "ours"), true},
+		{"the migrator's change", migrator, patch(namespace, "ours", smaller), true},
+		{"the migrator's scaling", migrator, scale(namespace, "ours"), true},
+		{"the migrator's deletion", migrator, remove(namespace, "ours"), true},
+		{"the migrator's thaw", migrator, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/freeze":null}}}`),
+			true},
+	} {
+		c.run(t, want.Name)
+	}
+}
+
+// TestAPolicyThatSomebodyChangedIsPutRight: (rule migration-old-objects-closed)
+func TestAPolicyThatSomebodyChangedIsPutRight(t *testing.T) {
+	ctx := context.Background()
+	admin := env.Client(t)
+	r := &Reconciler{Options: Options{Control: admin}}
+	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "right"},
+		Spec: v1beta1.MigrationSpec{Source: provider.SourceGardener}}
+	want := func() *admissionv1.ValidatingAdmissionPolicy { return oldPolicy(m, migratorUser, nil, false) }
+	name := client.ObjectKey{Name: want().Name}
+	if _, err := r.applyPolicy(ctx, want()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.removePolicy(ctx, name.Name) })
+	for what, spoil := range map[string]func(*admissionv1.ValidatingAdmissionPolicySpec){
+		"it ignores failures": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+			ignore := admissionv1.Ignore
+			s.FailurePolicy = &ignore
+		},
+		"it applies to fewer": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+			s.MatchConditions[0].Expression = "false"
+		},
+		"it allows all": func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Validations[0].Expression = "true" },
+		"it leaves deletions out": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+			s.MatchConstraints.ResourceRules[0].Operations = []admissionv1.OperationType{admissionv1.Create}
+		},
+		"it has one rule": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+			s.MatchConstraints.ResourceRules = s.MatchConstraints.ResourceRules[:1]
+		},
+		"it is for some namespaces": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+			s.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		},
+		"it is for some objects": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+			s.MatchConstraints.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		},
+		"it excludes some": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+			s.MatchConstraints.ExcludeResourceRules = s.MatchConstraints.ResourceRules[:1]
+		},
+	} {
+		have := &admissionv1.ValidatingAdmissionPolicy{}
+		if err := admin.Get(ctx, name, have); err != nil {
+			t.Fatal(err)
+		}
+		spoil(&have.Spec)
+		if err := admin.Update(ctx, have); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if changed, err := r.applyPolicy(ctx, want()); err != nil || !changed {
+			t.Errorf("%s: it is left so: %v", what, err)
+		}
+		if changed, err := r.applyPolicy(ctx, want()); err != nil || changed {
+			t.Errorf("%s: it is changed again: %v", what, err)
+		}
+	}
+	binding := bindingOf(want())
+	for what, spoil := range map[string]func(*admissionv1.ValidatingAdmissionPolicyBindingSpec){
+		"it warns only": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
+			s.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn}
+		},
+		"it is for some": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
+			s.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"a": "b"}}}
+		},
+	} {
+		have := &admissionv1.ValidatingAdmissionPolicyBinding{}
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(binding), have); err != nil {
+			t.Fatal(err)
+		}
+		spoil(&have.Spec)
+		if err := admin.Update(ctx, have); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if changed, err := r.applyPolicy(ctx, want()); err != nil || !changed {
+			t.Errorf("the binding, %s: it is left so: %v", what, err)
+		}
+	}
+	if err := r.removePolicy(ctx, name.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Get(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the policy is still there: %v", err)
+	}
+}

@@ -40,6 +40,7 @@ var abortedIn = []struct {
 //
 // Rules: migration-abort-restores.
 func TestMigrationIsAbortedAtEveryPhase(t *testing.T) {
+	t.Parallel()
 	groups := []string{provider.SourceGardener} // It has the most kinds.
 	if full() {
 		groups = provider.Sources()

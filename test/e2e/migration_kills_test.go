@@ -24,6 +24,7 @@ import (
 //
 // Rules: migration-survives-kills, migration-touches-no-machine, migration-committed-goes-on.
 func TestMigrationSurvivesKills(t *testing.T) {
+	t.Parallel()
 	groups, machines, kills := []string{provider.SourceGardener}, 12, 1 // It has the most kinds.
 	if full() {
 		groups, machines, kills = provider.Sources(), 100, 3

@@ -272,6 +272,7 @@ func (m *migration) wantUndisturbed(w *fleetWatch) {
 // Rules: migration-touches-no-machine, migration-old-controller-fenced, migration-removes-old-objects,
 // migration-removes-old-webhooks.
 func TestMigrationTakesAFleetOver(t *testing.T) {
+	t.Parallel()
 	groups := provider.Sources()
 	if !full() { // They differ in the name of the group only.
 		groups = slices.DeleteFunc(groups, func(g string) bool { return g == provider.SourceMachinesK8s })

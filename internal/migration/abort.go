@@ -29,8 +29,12 @@ func (p *pass) aborting(ctx context.Context) error {
 	steps := []func(context.Context, *ours, nodes) (done bool, err error){
 		p.pauseAll, p.disownAll, p.clearOwnKeys, p.removeMachines, p.removeRest,
 	}
-	for _, step := range steps {
-		if done, err := step(ctx, mine, all); err != nil || !done {
+	for i, step := range steps {
+		done, err := step(ctx, mine, all)
+		if err != nil || !done {
+			if i > 0 && p.counted == 0 {
+				p.again = min(p.again, shortly) // Only the first one waits for another process.
+			}
 			return err
 		}
 	}

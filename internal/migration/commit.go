@@ -202,8 +202,8 @@ func names(keys []string, key string) bool {
 	})
 }
 
-// removing deletes the old objects. All of them lose finalizers and owners first, so that nothing cascades and no
-// controller that came back finds a request to tear something down.
+// removing deletes the old objects, when none of their own webhooks can refuse it. All of them lose finalizers and owners
+// first, so that nothing cascades and no controller that came back finds a request to tear something down.
 func (p *pass) removing(ctx context.Context) error {
 	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
 		return err
@@ -214,6 +214,9 @@ func (p *pass) removing(ctx context.Context) error {
 	}
 	p.migration.Status.Machines.Old = int32(len(old[source.RoleMachine]))
 	scope := p.inScope(old)
+	if removed, err := p.removeWebhooks(ctx, scope); err != nil || removed {
+		return err // An API server heeds a change of its webhooks after a moment.
+	}
 	var held []*unstructured.Unstructured
 	for _, role := range removalOrder {
 		for _, object := range scope[role] {

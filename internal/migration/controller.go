@@ -52,8 +52,12 @@ type Timing struct {
 var DefaultTiming = Timing{Probes: 10, ProbeInterval: 3 * time.Second, LeaseMargin: 30 * time.Second,
 	EmptyFor: 30 * time.Second, Poll: 2 * time.Second, Replan: 15 * time.Second}
 
-// soon is when a pass follows one that changed something.
-const soon = 10 * time.Millisecond
+const (
+	// soon is when a pass follows one that changed something.
+	soon = 10 * time.Millisecond
+	// shortly is when one follows that looks whether a change has come about.
+	shortly = 250 * time.Millisecond
+)
 
 // Options are what a Reconciler works with.
 type Options struct {
@@ -242,7 +246,7 @@ func (p *pass) condition(kind string, is bool, reason, message string) {
 func (p *pass) report(err error) {
 	status := &p.migration.Status
 	if err != nil {
-		p.trouble("%v", err)
+		p.trouble("%s", withRemedy(err))
 	}
 	status.Troubles = p.troubles
 	switch {

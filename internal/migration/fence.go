@@ -26,7 +26,7 @@ const (
 	leaseSeconds = 10 * 365 * 24 * 3600
 	// leaseRenewal is how often they are.
 	leaseRenewal = 5 * time.Second
-	// assumedLease is the time for which an old controller leads at least without renewing.
+	// assumedLease is the time for which an old controller leads without renewing where no Lease said how long.
 	assumedLease = 15 * time.Second
 )
 
@@ -286,8 +286,11 @@ func (r *Reconciler) takeLeases(ctx context.Context, m *v1beta1.Migration, f *fe
 	if f.taken.IsZero() {
 		f.taken = r.Clock.Now()
 	}
-	wait := max(assumedLease, time.Duration(m.Status.Fence.LongestLeaseSeconds)*time.Second) + r.Timing.LeaseMargin
-	if left := wait - r.Clock.Since(f.taken); left > 0 {
+	led := time.Duration(m.Status.Fence.LongestLeaseSeconds) * time.Second
+	if led == 0 {
+		led = assumedLease
+	}
+	if r.Clock.Since(f.taken) < led+r.Timing.LeaseMargin {
 		return "an old controller that lost its Lease may act for some seconds more", nil
 	}
 	return "", nil

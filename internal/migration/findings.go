@@ -53,6 +53,10 @@ const (
 	CodeCannotImport = "CannotImport"
 	// CodeUnusedOverride: an override names a class that does not exist.
 	CodeUnusedOverride = "UnusedOverride"
+	// CodeWebhookRemoved: an admission webhook of the old objects alone goes with them.
+	CodeWebhookRemoved = "WebhookRemoved"
+	// CodeWebhookStays: an admission webhook of the old objects is for others as well.
+	CodeWebhookStays = "WebhookStays"
 )
 
 // found is a finding with the object that it is about, such as Machine/worker-1.

@@ -415,7 +415,8 @@ func (p *planner) machine(m candidate, in located) {
 		return
 	}
 	if other := p.ours.byProviderID[in.ProviderID]; other != nil && oldUID(other) != m.old.GetUID() {
-		p.blockf(CodeInstanceClaimed, m.as, "", "Machine %s has the instance %s already.",
+		p.blockf(CodeInstanceClaimed, m.as, "", "Machine %s has the instance %s already. Delete the old "+
+			"object that is not real, or the Machine; of two Migrations with the same instance abort one.",
 			client.ObjectKeyFromObject(other), in.ProviderID)
 	}
 	if other := p.ours.machines[m.object.Name]; other != nil && oldUID(other) != m.old.GetUID() {

@@ -50,6 +50,11 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ours, nodes, error) {
 	if err != nil {
 		return nil, nil, nodes{}, err
 	}
+	hooks, err := readWebhooks(ctx, p.Control, p.system.Group())
+	if err != nil {
+		return nil, nil, nodes{}, err
+	}
+	hooks.report(&made.findings)
 	m.Status.Machines = v1beta1.MigrationCounts{Total: int32(len(made.machines)), Old: int32(made.old),
 		Copied: int32(len(mine.ofMigration())), Adopted: countAdopted(mine, all)}
 	return made, mine, all, nil
@@ -76,7 +81,7 @@ func (p *pass) planning(ctx context.Context) error {
 	p.again = p.Timing.Replan
 	made, mine, _, err := p.makePlan(ctx)
 	if err != nil {
-		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonPlanUnknown, err.Error())
+		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonPlanUnknown, withRemedy(err))
 		return err
 	}
 	if err := p.overlaps(ctx, made); err != nil {

@@ -18,6 +18,9 @@
 // +kubebuilder:rbac:groups=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io,resources=*,verbs=get;list;patch;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;delete
 //
+// Admission webhooks for the old objects alone go before these, which a webhook without a server would keep.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=list;delete
+//
 // The fence: the old controllers are scaled to 0, their Leases taken, and their objects closed to others.
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get
 // +kubebuilder:rbac:groups=apps,resources=deployments/scale;statefulsets/scale,verbs=patch

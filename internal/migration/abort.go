@@ -119,7 +119,7 @@ func (p *pass) clearOwnKeys(ctx context.Context, mine *ours, all nodes) (bool, e
 			}
 		}
 	}
-	return len(marked) == 0, each(ctx, marked, func(ctx context.Context, node *corev1.Node) error {
+	return len(marked) == 0, each(ctx, p.Parallel, marked, func(ctx context.Context, node *corev1.Node) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null},"annotations":{%q:null,%q:null,%q:null}}}`, node.UID,
 			v1beta1.NodeLabelMachine, v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace,
 			v1beta1.NodeAnnotationLastAppliedNodeTemplate)
@@ -134,7 +134,7 @@ func (p *pass) clearOwnKeys(ctx context.Context, mine *ours, all nodes) (bool, e
 // being deleted it would put the finalizer back.
 func (p *pass) removeMachines(ctx context.Context, mine *ours, _ nodes) (bool, error) {
 	machines := mine.ofMigration()
-	return len(machines) == 0, each(ctx, machines, func(ctx context.Context, m *v1beta1.Machine) error {
+	return len(machines) == 0, each(ctx, p.Parallel, machines, func(ctx context.Context, m *v1beta1.Machine) error {
 		if m.DeletionTimestamp.IsZero() {
 			uid := m.UID
 			if err := p.Control.Delete(ctx, m, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
@@ -156,14 +156,14 @@ func (p *pass) removeRest(ctx context.Context, mine *ours, _ nodes) (bool, error
 		objectsOf(mine, mine.classes),
 	} {
 		if len(kind) > 0 {
-			return false, each(ctx, kind, p.removeOurs)
+			return false, each(ctx, p.Parallel, kind, p.removeOurs)
 		}
 	}
 	secrets, err := p.secretsOfMigration(ctx)
 	if err != nil {
 		return false, err
 	}
-	return len(secrets) == 0, each(ctx, secrets, p.removeOurs)
+	return len(secrets) == 0, each(ctx, p.Parallel, secrets, p.removeOurs)
 }
 
 func (p *pass) removeOurs(ctx context.Context, object client.Object) error {

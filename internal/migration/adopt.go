@@ -3,8 +3,6 @@ package migration
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,11 +16,8 @@ import (
 
 // The phases in which Machinist takes the fleet over: Copying, Adopting, Adopted.
 
-// parallel is how many requests are under way at a time.
-const parallel = 8
-
-// each calls do for all items, several at a time. The first error ends it.
-func each[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
+// each calls do for all items, in their order and several at a time. The first error ends it.
+func each[T any](ctx context.Context, parallel int, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, item := range items {
@@ -154,7 +149,7 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 		}
 	}
 	c.missing = len(missing)
-	err := each(ctx, missing, func(ctx context.Context, machine *v1beta1.Machine) error {
+	err := each(ctx, c.Parallel, missing, func(ctx context.Context, machine *v1beta1.Machine) error {
 		if err := c.Control.Create(ctx, machine); err != nil {
 			return fmt.Errorf("make Machine %s: %w", machine.Name, err)
 		}
@@ -199,9 +194,7 @@ func (p *pass) adopting(ctx context.Context) error {
 	}
 	var paused []*v1beta1.Machine
 	underWay, adopted := 0, 0
-	machines := mine.ofMigration()
-	slices.SortFunc(machines, func(a, b *v1beta1.Machine) int { return strings.Compare(a.Name, b.Name) })
-	for _, m := range machines {
+	for _, m := range mine.ofMigration() {
 		switch {
 		case isAdopted(m, all):
 			adopted++
@@ -214,7 +207,7 @@ func (p *pass) adopting(ctx context.Context) error {
 	}
 	free := min(max(1, min(maxUnpaused, adopted))-underWay, len(paused))
 	if free > 0 {
-		if err := each(ctx, paused[:free], func(ctx context.Context, m *v1beta1.Machine) error {
+		if err := each(ctx, p.Parallel, paused[:free], func(ctx context.Context, m *v1beta1.Machine) error {
 			return p.annotation(ctx, m, v1beta1.AnnotationPaused, false)
 		}); err != nil {
 			return err

@@ -77,10 +77,7 @@ func (p *pass) committing(ctx context.Context) error {
 // ownInstances returns the UID of the Machine whose tags each instance of this installation carries.
 func (p *pass) ownInstances(ctx context.Context, mine *ours) (map[string]types.UID, error) {
 	owned := map[string]types.UID{}
-	for _, class := range mine.classes {
-		if !mine.made(class) {
-			continue
-		}
+	for _, class := range madeOf(mine, mine.classes) {
 		resolved, err := p.classOf(ctx, class)
 		if err != nil {
 			return nil, err
@@ -147,7 +144,7 @@ func (p *pass) clearNodes(ctx context.Context, all nodes, made *plan) (found int
 			traced = append(traced, same[0])
 		}
 	}
-	return len(traced), each(ctx, traced, func(ctx context.Context, node *corev1.Node) error {
+	return len(traced), each(ctx, p.Parallel, traced, func(ctx context.Context, node *corev1.Node) error {
 		// With the resource version, because lists are written as a whole.
 		changed := node.DeepCopy()
 		removeTraces(changed, traces)
@@ -225,13 +222,13 @@ func (p *pass) removing(ctx context.Context) error {
 			}
 		}
 	}
-	if err := each(ctx, held, p.strip); err != nil {
+	if err := each(ctx, p.Parallel, held, p.strip); err != nil {
 		return err
 	}
 	left := 0
 	for _, role := range removalOrder {
 		left += len(scope[role])
-		if err := each(ctx, scope[role], p.removeOld); err != nil {
+		if err := each(ctx, p.Parallel, scope[role], p.removeOld); err != nil {
 			return err
 		}
 	}
@@ -269,7 +266,7 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the Secrets of the old system: %w", err)
 	}
-	return each(ctx, held, func(ctx context.Context, secret *corev1.Secret) error {
+	return each(ctx, p.Parallel, held, func(ctx context.Context, secret *corev1.Secret) error {
 		changed := secret.DeepCopy()
 		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return names(own, f) })
 		patch := client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{})
@@ -359,7 +356,7 @@ func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 		objectsOf(mine, mine.sets), objectsOf(mine, mine.deployments),
 	} {
 		held += len(kind)
-		if err := each(ctx, kind, p.thawOne); err != nil {
+		if err := each(ctx, p.Parallel, kind, p.thawOne); err != nil {
 			return false, err
 		}
 	}
@@ -368,7 +365,7 @@ func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 		return false, err
 	}
 	p.again = soon
-	return held+len(secrets) == 0, each(ctx, secrets, p.thawOne)
+	return held+len(secrets) == 0, each(ctx, p.Parallel, secrets, p.thawOne)
 }
 
 // secretsOfMigration are the Secrets that the migration made.
@@ -387,10 +384,8 @@ func (p *pass) secretsOfMigration(ctx context.Context) ([]client.Object, error) 
 
 func objectsOf[P client.Object](mine *ours, index map[string]P) []client.Object {
 	var all []client.Object
-	for _, object := range index {
-		if mine.made(object) {
-			all = append(all, object)
-		}
+	for _, object := range madeOf(mine, index) {
+		all = append(all, object)
 	}
 	return all
 }

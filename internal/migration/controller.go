@@ -73,7 +73,12 @@ type Options struct {
 	User   func(context.Context) (string, error)
 	Clock  clock.PassiveClock
 	Timing Timing
+	// Parallel is how many requests are under way at a time. Default: 8.
+	Parallel int
 }
+
+// defaultParallel is for one API server.
+const defaultParallel = 8
 
 // Reconciler leads migrations from phase to phase.
 type Reconciler struct {
@@ -86,6 +91,9 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(o Options) *Reconciler {
+	if o.Parallel <= 0 {
+		o.Parallel = defaultParallel
+	}
 	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[types.UID]time.Time{}}
 }
 

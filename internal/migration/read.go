@@ -3,7 +3,9 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -174,12 +176,16 @@ func orNil[P client.Object](index map[string]P, like client.Object) client.Objec
 	return nil
 }
 
-// ofMigration are the Machines that the Migration made.
-func (o *ours) ofMigration() []*v1beta1.Machine {
-	var all []*v1beta1.Machine
-	for _, machine := range o.machines {
-		if o.made(machine) {
-			all = append(all, machine)
+// ofMigration are the Machines that the Migration made, in the order of their names.
+func (o *ours) ofMigration() []*v1beta1.Machine { return madeOf(o, o.machines) }
+
+// madeOf are those objects of a kind that the Migration made, in the order of their names, so that one pass does the
+// same as another.
+func madeOf[P client.Object](o *ours, index map[string]P) []P {
+	var all []P
+	for _, name := range slices.Sorted(maps.Keys(index)) {
+		if o.made(index[name]) {
+			all = append(all, index[name])
 		}
 	}
 	return all

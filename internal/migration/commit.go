@@ -214,15 +214,15 @@ func (p *pass) removing(ctx context.Context) error {
 	if removed, err := p.removeWebhooks(ctx, scope); err != nil || removed {
 		return err // An API server heeds a change of its webhooks after a moment.
 	}
-	var held []*unstructured.Unstructured
+	var bound []*unstructured.Unstructured
 	for _, role := range removalOrder {
 		for _, object := range scope[role] {
 			if len(object.GetFinalizers())+len(object.GetOwnerReferences()) > 0 {
-				held = append(held, object)
+				bound = append(bound, object)
 			}
 		}
 	}
-	if err := each(ctx, p.Parallel, held, p.strip); err != nil {
+	if err := each(ctx, p.Parallel, bound, p.strip); err != nil {
 		return err
 	}
 	left := 0
@@ -254,19 +254,19 @@ func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured)
 // releaseSecrets removes the old system's finalizers from the Secrets that its objects referred to.
 func (p *pass) releaseSecrets(ctx context.Context) error {
 	own := []string{p.system.Group() + "/"}
-	var held []*corev1.Secret
+	var protected []*corev1.Secret
 	empty := func() *corev1.SecretList { return &corev1.SecretList{} }
 	err := eachPage(ctx, p.Control, empty, func(page *corev1.SecretList) {
 		for i := range page.Items {
 			if slices.ContainsFunc(page.Items[i].Finalizers, func(f string) bool { return names(own, f) }) {
-				held = append(held, &page.Items[i])
+				protected = append(protected, &page.Items[i])
 			}
 		}
 	}, client.InNamespace(p.migration.SourceNamespaceOrDefault()))
 	if err != nil {
 		return fmt.Errorf("list the Secrets of the old system: %w", err)
 	}
-	return each(ctx, p.Parallel, held, func(ctx context.Context, secret *corev1.Secret) error {
+	return each(ctx, p.Parallel, protected, func(ctx context.Context, secret *corev1.Secret) error {
 		changed := secret.DeepCopy()
 		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return names(own, f) })
 		patch := client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{})
@@ -313,7 +313,7 @@ func (p *pass) strip(ctx context.Context, object *unstructured.Unstructured) err
 	return nil
 }
 
-// cleaning gives our objects what was held back, removes the definitions of the old kinds, and takes the fence down.
+// cleaning gives our objects what comes later, removes the definitions of the old kinds, and takes the fence down.
 func (p *pass) cleaning(ctx context.Context) error {
 	if stands, err := p.fenced(ctx, fenceScope{everywhere: true, oursOpen: true}); err != nil || !stands {
 		return err
@@ -348,14 +348,14 @@ func (p *pass) takeFenceDown(ctx context.Context) error {
 	return nil
 }
 
-// thaw ends what the migration held back: sets go before their deployments, and checks before all.
+// thaw gives our objects what they get when the migration is completed: sets go before their deployments, and checks before all.
 func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
-	held := 0
+	frozen := 0
 	for _, kind := range [][]client.Object{
 		objectsOf(mine, mine.checks), objectsOf(mine, mine.classes), objectsOf(mine, mine.machines),
 		objectsOf(mine, mine.sets), objectsOf(mine, mine.deployments),
 	} {
-		held += len(kind)
+		frozen += len(kind)
 		if err := each(ctx, p.Parallel, kind, p.thawOne); err != nil {
 			return false, err
 		}
@@ -365,7 +365,7 @@ func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 		return false, err
 	}
 	p.again = soon
-	return held+len(secrets) == 0, each(ctx, p.Parallel, secrets, p.thawOne)
+	return frozen+len(secrets) == 0, each(ctx, p.Parallel, secrets, p.thawOne)
 }
 
 // secretsOfMigration are the Secrets that the migration made.

@@ -21,7 +21,7 @@ type webhooks struct {
 	shared []client.Object // name others too
 }
 
-// readWebhooks finds them. Those for all groups are somebody else's, who must keep them running in any case.
+// readWebhooks finds them. Those for all groups are another's, who must keep them running in any case.
 func readWebhooks(ctx context.Context, reader client.Reader, group string) (webhooks, error) {
 	var found webhooks
 	add := func(object client.Object, rules []admissionv1.RuleWithOperations) {
@@ -98,7 +98,7 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 	if there > going {
 		return false, nil
 	}
-	return true, each(ctx, hooks.own, func(ctx context.Context, object client.Object) error {
+	return true, each(ctx, p.Parallel, hooks.own, func(ctx context.Context, object client.Object) error {
 		if err := p.Control.Delete(ctx, object, exactly(object)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove the old system's %s %s: %w", kindOf(object), object.GetName(), err)
 		}
@@ -106,7 +106,7 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 	})
 }
 
-// remedies say what to do about errors that do not say so, by a part of their text.
+// remedies say what to do about errors that do not name it, by a part of their text.
 var remedies = []struct{ text, remedy string }{
 	{"failed calling webhook", "Start the server of the webhook again, or remove the webhook from its configuration."},
 	{"conversion webhook", "Start the server of the conversion webhook again: until then the old objects cannot be read. " +

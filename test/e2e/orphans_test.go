@@ -142,8 +142,8 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 	}
 }
 
-// loseMachine deletes a Machine behind the back of its controller, which waits because the Machine is paused. The finalizer
-// goes last: of a Machine that is not being deleted the controller puts it back.
+// loseMachine deletes a Machine behind the back of its controller, which waits because the Machine is paused. The
+// finalizer goes last: of a Machine that is not being deleted the controller puts it back.
 func (m *machinist) loseMachine(name string) {
 	m.t.Helper()
 	m.kubectl("annotate", "machine/"+name, v1beta1.AnnotationPaused+"=")

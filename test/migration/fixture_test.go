@@ -239,14 +239,14 @@ func reached(phase v1beta1.MigrationPhase) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool { return m.Status.Phase == phase }
 }
 
-// notPlanned reports whether the condition Planned is False and says this.
-func notPlanned(says ...string) func(*v1beta1.Migration) bool {
+// notPlanned reports whether the condition Planned is False with these texts in its message.
+func notPlanned(texts ...string) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
 		if c == nil || c.Status != metav1.ConditionFalse {
 			return false
 		}
-		for _, text := range says {
+		for _, text := range texts {
 			if !strings.Contains(c.Message, text) {
 				return false
 			}

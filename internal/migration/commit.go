@@ -348,7 +348,8 @@ func (p *pass) takeFenceDown(ctx context.Context) error {
 	return nil
 }
 
-// thaw gives our objects what they get when the migration is completed: sets go before their deployments, and checks before all.
+// thaw gives our objects what they get when the migration is completed: sets go before their deployments, and checks
+// before all.
 func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 	frozen := 0
 	for _, kind := range [][]client.Object{

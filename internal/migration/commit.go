@@ -203,8 +203,8 @@ func (p *pass) removing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.migration.Status.Machines.Old = int32(len(old[source.RoleMachine]))
 	scope := p.inScope(old)
+	p.migration.Status.Machines.Old = int32(len(scope[source.RoleMachine]))
 	var held []*unstructured.Unstructured
 	for _, role := range removalOrder {
 		for _, object := range scope[role] {
@@ -309,11 +309,10 @@ func (p *pass) cleaning(ctx context.Context) error {
 	if stands, err := p.fenced(ctx, fenceScope{everywhere: true, oursOpen: true}); err != nil || !stands {
 		return err
 	}
-	mine, _, err := p.readAdopted(ctx)
+	mine, err := readOurs(ctx, p.Control, p.migration) // Not counted: what is thawed has no label any more.
 	if err != nil {
 		return err
 	}
-	p.migration.Status.Machines.Adopted = p.migration.Status.Machines.Total
 	done, err := p.thaw(ctx, mine)
 	if err != nil || !done {
 		return err

@@ -209,8 +209,8 @@ func (p *pass) removing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.migration.Status.Machines.Old = int32(len(old[source.RoleMachine]))
 	scope := p.inScope(old)
+	p.migration.Status.Machines.Old = int32(len(scope[source.RoleMachine]))
 	if removed, err := p.removeWebhooks(ctx, scope); err != nil || removed {
 		return err // An API server heeds a change of its webhooks after a moment.
 	}
@@ -318,7 +318,7 @@ func (p *pass) cleaning(ctx context.Context) error {
 	if stands, err := p.fenced(ctx, fenceScope{everywhere: true, oursOpen: true}); err != nil || !stands {
 		return err
 	}
-	mine, err := readOurs(ctx, p.Control, p.migration)
+	mine, err := readOurs(ctx, p.Control, p.migration) // Not counted: what is thawed has no label any more.
 	if err != nil {
 		return err
 	}

@@ -338,7 +338,7 @@ func (m *migration) deleteOld() error {
 	return m.control.Delete(context.Background(), object, client.DryRunAll)
 }
 
-// wantRefused fails the test unless the error is a denial by the migration.
+// wantRefused fails the test unless the error is that of the migration's policy.
 func (m *migration) wantRefused(what string, err error) {
 	m.t.Helper()
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(fmt.Sprint(err), "Migration "+namespace+"/"+m.name) {

@@ -2,10 +2,12 @@ package migration
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -153,7 +155,7 @@ func TestAConversionWebhookThatIsDownBlocksAMigration(t *testing.T) {
 			x.must(admin.Get(context.Background(), key, definition))
 			edit()
 			err := admin.Update(context.Background(), definition)
-			return err == nil, ""
+			return err == nil, fmt.Sprint(err)
 		})
 	}
 	// A later version is the one that is stored.
@@ -162,19 +164,22 @@ func TestAConversionWebhookThatIsDownBlocksAMigration(t *testing.T) {
 		next.Name, definition.Spec.Versions[0].Storage = "v1alpha2", false
 		definition.Spec.Versions = append(definition.Spec.Versions, next)
 	})
-	t.Cleanup(func() {
-		change(func() {
-			definition.Spec.Conversion = nil
-			definition.Spec.Versions = definition.Spec.Versions[:1]
-			definition.Spec.Versions[0].Storage = true
+	t.Cleanup(func() { // Later tests begin with the definition as it was.
+		change(func() { definition.Spec.Conversion = nil })
+		x.must(admin.Delete(context.Background(), definition))
+		x.eventually("the definition is gone", func() (bool, string) {
+			err := admin.Get(context.Background(), key, definition)
+			return apierrors.IsNotFound(err), fmt.Sprint(err)
 		})
 	})
 	stored := &unstructured.Unstructured{}
 	stored.SetGroupVersionKind(schema.GroupVersionKind{Group: provider.SourceClusterK8s, Version: "v1alpha2", Kind: "Machine"})
 	stored.SetNamespace(x.namespace)
 	stored.SetName("later")
-	x.served(stored)
-	x.create(stored)
+	x.eventually("the API server stores the later version", func() (bool, string) {
+		err := x.person.Create(context.Background(), stored)
+		return err == nil, fmt.Sprint(err)
+	})
 	path := "/convert"
 	change(func() {
 		definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
@@ -184,5 +189,4 @@ func TestAConversionWebhookThatIsDownBlocksAMigration(t *testing.T) {
 	})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
 	x.passes("over", notPlanned("conversion webhook", "Start the server of the conversion webhook again"))
-	change(func() { definition.Spec.Conversion = nil })
 }

@@ -212,8 +212,7 @@ func (x *takeover) migration(name string) *v1beta1.Migration {
 	return m
 }
 
-// passes lets the migrator work on a Migration until it is as it should be. Time passes as the migrator asks for it. An
-// error is what the status says, too.
+// passes lets the migrator work on a Migration until it is as it should be. Time passes as the migrator asks for it.
 func (x *takeover) passes(name string, until func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	x.Helper()
 	var m *v1beta1.Migration
@@ -231,7 +230,27 @@ func (x *takeover) passes(name string, until func(*v1beta1.Migration) bool) *v1b
 func (x *takeover) abort(name string) {
 	x.Helper()
 	x.change(name, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort })
-	x.passes(name, reached(v1beta1.MigrationAborted))
+	x.passes(name, func(m *v1beta1.Migration) bool {
+		x.confirmPauses()
+		return m.Status.Phase == v1beta1.MigrationAborted
+	})
+}
+
+// confirmPauses sets the condition Paused of Machines as the provider's process does, which does not run here.
+func (x *takeover) confirmPauses() {
+	x.Helper()
+	list := &v1beta1.MachineList{}
+	x.must(x.person.List(context.Background(), list, client.InNamespace(x.namespace)))
+	for i := range list.Items {
+		m := &list.Items[i]
+		if meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused) {
+			continue
+		}
+		before := m.DeepCopy()
+		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionPaused,
+			Status: metav1.ConditionTrue, Reason: "Paused"})
+		x.must(client.IgnoreNotFound(x.person.Status().Patch(context.Background(), m, client.MergeFrom(before))))
+	}
 }
 
 // reached reports whether a Migration is in the phase.
@@ -239,14 +258,14 @@ func reached(phase v1beta1.MigrationPhase) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool { return m.Status.Phase == phase }
 }
 
-// notPlanned reports whether the condition Planned is False with these texts in its message.
-func notPlanned(texts ...string) func(*v1beta1.Migration) bool {
+// notPlanned reports whether the condition Planned is False with a message that has these parts.
+func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
 		if c == nil || c.Status != metav1.ConditionFalse {
 			return false
 		}
-		for _, text := range texts {
+		for _, text := range parts {
 			if !strings.Contains(c.Message, text) {
 				return false
 			}

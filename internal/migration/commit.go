@@ -353,8 +353,10 @@ func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p.again = soon
-	return held+len(secrets) == 0, each(ctx, p.Parallel, secrets, p.thawOne)
+	if held += len(secrets); held > 0 {
+		p.again = soon // The next pass looks whether all is done.
+	}
+	return held == 0, each(ctx, p.Parallel, secrets, p.thawOne)
 }
 
 // secretsOfMigration are the Secrets that the migration made.

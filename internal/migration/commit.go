@@ -365,8 +365,10 @@ func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p.again = soon
-	return frozen+len(secrets) == 0, each(ctx, p.Parallel, secrets, p.thawOne)
+	if frozen += len(secrets); frozen > 0 {
+		p.again = soon // The next pass finds out whether all is done.
+	}
+	return frozen == 0, each(ctx, p.Parallel, secrets, p.thawOne)
 }
 
 // secretsOfMigration are the Secrets that the migration made.

@@ -29,7 +29,6 @@ type adoptFlags struct {
 	system, id     string
 	cluster        *Cluster
 	ids            []string
-	until          time.Time
 	template       *v1beta1.MachineTemplateSpec
 	permittedNames []string
 	// undescribed is how many more there are than the last check described.

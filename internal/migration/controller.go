@@ -108,11 +108,11 @@ func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
 	return f
 }
 
-// since returns for how long what a phase waits for has been so, as seen by this process without a break.
-func (r *Reconciler) since(m *v1beta1.Migration, is bool) time.Duration {
+// since returns for how long a condition has been met that a phase waits for, as seen by this process without a break.
+func (r *Reconciler) since(m *v1beta1.Migration, met bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !is {
+	if !met {
 		delete(r.waits, m.UID)
 		return 0
 	}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/migration"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+// migrationOptions are the flags of the subcommand migration.
+type migrationOptions struct {
+	machines, perSet, workers int
+	progress                  io.Writer
+}
+
+// migrationCommand measures what it costs to take a fleet of another system over. The migrator's reconciler runs in this
+// process, which does nothing else meanwhile, so that its memory is the migrator's; cloud and provider answer at once.
+func migrationCommand() *cobra.Command {
+	o := &migrationOptions{}
+	cmd := &cobra.Command{
+		Use:   "migration",
+		Short: "Measure what taking over a fleet of another system costs",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.machines < 1 || o.perSet < 1 || o.workers < 1 {
+				return errors.New("--machines, --per-set and --workers must be at least 1")
+			}
+			o.progress = cmd.ErrOrStderr()
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.machines, "machines", 10000, "number of old machines")
+	f.IntVar(&o.perSet, "per-set", 100, "machines in each old deployment")
+	f.IntVar(&o.workers, "workers", 32, "how many writes are under way while the old fleet is made, or adopted")
+	return cmd
+}
+
+// migrationPhase is what one phase of a migration cost.
+type migrationPhase struct {
+	name    string
+	seconds float64
+	passes  int
+	writes  int
+	// status is how many of the writes were to the status of the Migration, by which people see how far it is.
+	status int
+	// peakMiB is the greatest resident set of this process by then.
+	peakMiB float64
+}
+
+// migrationBench is one migration.
+type migrationBench struct {
+	*migrationOptions
+	fleet  *oldFleet
+	client *countingClient
+	r      *migration.Reconciler
+	key    client.ObjectKey
+	// admin plays people and the provider.
+	admin client.Client
+}
+
+func (o *migrationOptions) printf(format string, args ...any) {
+	fmt.Fprintf(o.progress, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
+
+func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
+	cp, err := controlplane.Start(ctx, controlplane.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cp.Stop()) }()
+	if err := install.Install(ctx, cp.Config()); err != nil {
+		return err
+	}
+	if err := install.Apply(ctx, cp.Config(), oldDefinitions()...); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	newClient := func(user string) (client.WithWatch, error) {
+		config, err := cp.UserConfig(user, "system:masters")
+		if err != nil {
+			return nil, err
+		}
+		config.QPS = -1
+		return client.NewWithWatch(config, client.Options{Scheme: scheme})
+	}
+	admin, err := newClient("bench")
+	if err != nil {
+		return err
+	}
+	const user = "machinist-migrator"
+	api, err := newClient(user)
+	if err != nil {
+		return err
+	}
+	b := &migrationBench{migrationOptions: o, admin: admin, key: client.ObjectKey{Namespace: namespace, Name: "bench"},
+		client: newCountingClient(api), fleet: newOldFleet(o.machines, o.perSet, o.workers)}
+	b.printf("making %d old machines", o.machines)
+	if err := b.fleet.create(ctx, admin); err != nil {
+		return err
+	}
+	b.r = migration.New(migration.Options{Cloud: b.fleet, ClusterID: func() string { return "bench" },
+		Control: b.client.Client, Target: b.client.Client,
+		Fresh: func() (client.Client, error) { return newClient(user) },
+		User:  func(context.Context) (string, error) { return user, nil }, Clock: clock.RealClock{},
+		// No old controller runs: there is nothing to wait for but the API server.
+		Timing: migration.Timing{Probes: 2, ProbeInterval: 100 * time.Millisecond, EmptyFor: time.Second,
+			Poll: 50 * time.Millisecond, Replan: 50 * time.Millisecond},
+	})
+	phases, err := b.measure(ctx)
+	if err != nil {
+		return err
+	}
+	b.table(out, phases)
+	return nil
+}
+
+// measure leads the migration to its end.
+func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) {
+	electsLeader := false
+	m := &v1beta1.Migration{}
+	m.Namespace, m.Name = b.key.Namespace, b.key.Name
+	m.Spec = v1beta1.MigrationSpec{Source: provider.SourceClusterK8s, SourceNamespace: oldNamespace, Provider: b.fleet.Name(),
+		Stage: v1beta1.MigrationPlan, Accept: []string{"UserData", "NoUserData"},
+		Fence: v1beta1.MigrationFence{ElectsLeader: &electsLeader}}
+	if err := b.admin.Create(ctx, m); err != nil {
+		return nil, fmt.Errorf("make the Migration: %w", err)
+	}
+	operator.SpareMemory()
+	debug.FreeOSMemory()
+	// The greatest resident set counts from here.
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200); err != nil {
+		return nil, fmt.Errorf("forget the memory of before: %w", err)
+	}
+	phases := []migrationPhase{{name: string(v1beta1.MigrationPlanning)}}
+	for {
+		begun, before := time.Now(), b.client.counts()
+		result, err := b.r.Reconcile(ctx, reconcile.Request{NamespacedName: b.key})
+		if err != nil {
+			return nil, err
+		}
+		after, now := b.client.counts(), &phases[len(phases)-1]
+		now.passes++
+		now.seconds += time.Since(begun).Seconds()
+		now.writes += after.writes - before.writes
+		now.status += after.status - before.status
+		if now.peakMiB, err = peakOf(os.Getpid()); err != nil {
+			return nil, err
+		}
+		if err := b.fleet.adopt(ctx, b.admin, b.client.unpaused()); err != nil {
+			return nil, err
+		}
+		if err := b.admin.Get(ctx, b.key, m); err != nil {
+			return nil, fmt.Errorf("read the Migration: %w", err)
+		}
+		if len(m.Status.Troubles) > 0 {
+			return nil, fmt.Errorf("in phase %s: %s", m.Status.Phase, m.Status.Troubles[0])
+		}
+		switch {
+		case m.Status.Phase == v1beta1.MigrationCompleted:
+			return phases, nil
+		case m.Status.Phase == v1beta1.MigrationPlanning && m.Status.PlanHash != "" && m.Spec.PlanHash == "":
+			m.Spec.Stage, m.Spec.PlanHash = v1beta1.MigrationCommit, m.Status.PlanHash
+			if err := b.admin.Update(ctx, m); err != nil {
+				return nil, fmt.Errorf("agree to the plan: %w", err)
+			}
+		}
+		if m.Status.Phase != "" && string(m.Status.Phase) != now.name {
+			b.printf("%s: %.1f s in %d passes, %d writes, peak memory so far %.0f MiB", now.name, now.seconds, now.passes,
+				now.writes, now.peakMiB)
+			phases = append(phases, migrationPhase{name: string(m.Status.Phase)})
+		}
+		if !pause(ctx, min(result.RequeueAfter, 50*time.Millisecond)) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (b *migrationBench) table(out io.Writer, phases []migrationPhase) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "phase\tseconds\tpasses\twrites per machine\twrites of the status\tpeak MiB\t")
+	sum := 0
+	for _, p := range phases {
+		sum += p.writes
+		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.2f\t%d\t%.0f\t\n", p.name, p.seconds, p.passes, float64(p.writes)/float64(b.machines),
+			p.status, p.peakMiB)
+	}
+	_ = w.Flush()
+	fmt.Fprintf(out, "%d machines, %.2f writes per machine\n", b.machines, float64(sum)/float64(b.machines))
+}
+
+// oldDefinitions are those of the old kinds. Their status is no subresource, so that an object is made by one request.
+func oldDefinitions() []client.Object {
+	var all []client.Object
+	for _, definition := range sources.CRDs(provider.SourceClusterK8s) {
+		spec, _ := definition.Object["spec"].(map[string]any)
+		versions, _ := spec["versions"].([]any)
+		for _, version := range versions {
+			delete(version.(map[string]any), "subresources")
+		}
+		all = append(all, definition)
+	}
+	return all
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -38,6 +39,10 @@ const (
 	// empty.
 	deleteContent
 	finishNamespace
+	// deleteUndefined deletes an object since the definition of its kind is being deleted, and finishDefinition lets that
+	// go when there is none left.
+	deleteUndefined
+	finishDefinition
 )
 
 // The actors of the background controllers' writes.
@@ -119,6 +124,13 @@ func (s *Server) run(p step, r *record) (string, error) {
 	case finishNamespace:
 		s.finishNamespace(p.kind, request{actor: NamespaceController, verb: "delete"}, r)
 		return NamespaceController + " lets go " + what, nil
+	case deleteUndefined:
+		policy := metav1.DeletePropagationBackground
+		return DefinitionController + " deletes " + what, s.delete(p.kind,
+			request{actor: DefinitionController, verb: "delete"}, r, &metav1.DeleteOptions{PropagationPolicy: &policy})
+	case finishDefinition:
+		return DefinitionController + " lets go " + what,
+			change(withoutFinalizer(apiextensionsv1.CustomResourceCleanupFinalizer))
 	default:
 		_, err := s.setStatus(p.kind, request{actor: DisruptionController, verb: "update"}, r, s.budgetStatus(r))
 		return DisruptionController + " counts the pods of " + what, err
@@ -152,11 +164,17 @@ func (s *Server) findSteps() {
 		}
 	}
 	s.findEnds()
+	s.findUndefined()
+	// What admission refuses is tried again when the policy is gone.
+	s.pending = slices.DeleteFunc(s.pending, func(p step) bool { return s.refused(p) })
 }
 
 // matters says whether a write can make a step due, or undo that.
 func (s *Server) matters(c Change) bool {
-	if c.Type != watch.Modified || c.GVK == s.registry.pods.gvk || c.GVK == s.registry.budgets.gvk {
+	switch {
+	case c.Type != watch.Modified:
+		return true
+	case c.GVK == s.registry.pods.gvk, c.GVK == s.registry.budgets.gvk, c.GVK == s.registry.policies.gvk:
 		return true
 	}
 	before, after := metaOf(c.Old), metaOf(c.New)
@@ -213,7 +231,7 @@ func (s *Server) ownerState(r *record, o metav1.OwnerReference) int {
 		return solid
 	}
 	k, known := s.registry.byGVK[gv.WithKind(o.Kind)]
-	if !known {
+	if !known || !s.served(k) {
 		// What the server knows nothing of is none of its business.
 		return solid
 	}

@@ -96,6 +96,11 @@ func (s nodeStrategy) update(now metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
+// workloadStrategy adds the scale subresource.
+type workloadStrategy struct{ statusStrategy }
+
+func (workloadStrategy) scales() bool { return true }
+
 // leaseStrategy lets an update make the Lease.
 type leaseStrategy struct{ plainStrategy }
 

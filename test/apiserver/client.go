@@ -70,7 +70,11 @@ func (c *liveClient) kindOf(ctx context.Context, o runtime.Object) (*kind, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return c.server.registry.kindOf(o)
+	k, err := c.server.registry.kindOf(o)
+	if err == nil && !c.server.served(k) {
+		return nil, &meta.NoKindMatchError{GroupKind: k.gvk.GroupKind(), SearchedVersions: []string{k.gvk.Version}}
+	}
+	return k, err
 }
 
 func (c *liveClient) stored(k *kind, key client.ObjectKey) (*record, error) {

@@ -85,6 +85,10 @@ func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any
 	}
 	r.meta = metaOf(r.object)
 	*r.meta = meta
+	if c, ok := r.object.(*Custom); ok {
+		r.body, c.Content = body, body
+		return nil
+	}
 	target := reflect.ValueOf(r.object).Elem()
 	for name, i := range k.fields {
 		if _, ok := body[name]; !ok {

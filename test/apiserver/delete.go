@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -27,6 +28,9 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 			return conflict(k, old.key.Name,
 				fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, old.meta.ResourceVersion))
 		}
+	}
+	if err := s.admit(k, req, admissionv1.Delete, old, nil); err != nil {
+		return err
 	}
 	if done, err := s.terminate(k, req, old); done || err != nil {
 		return err

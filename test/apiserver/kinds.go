@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -30,6 +31,9 @@ type kind struct {
 	gvk        schema.GroupVersionKind
 	plural     string
 	namespaced bool
+	// definition is the CustomResourceDefinition that must be stored for the kind to be served; empty for one that always
+	// is.
+	definition string
 	// strategy is what is particular to the kind.
 	strategy strategy
 	// fields are the positions of the struct's fields by their JSON names, without metadata.
@@ -108,8 +112,10 @@ type registry struct {
 	byList map[reflect.Type]*kind
 	byGVK  map[schema.GroupVersionKind]*kind
 	mapper meta.RESTMapper
-	// pods, budgets and namespaces are kinds that background controllers work on.
-	pods, budgets, namespaces *kind
+	// pods, budgets, namespaces and definitions are kinds that background controllers work on.
+	pods, budgets, namespaces, definitions *kind
+	// policies and bindings are those of admission.
+	policies, bindings *kind
 }
 
 // builtRegistry compiles the CustomResourceDefinitions once for all servers.
@@ -120,20 +126,22 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		byGVK:  map[schema.GroupVersionKind]*kind{},
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	add := func(gv schema.GroupVersion, plural string, namespaced bool, shape shape, strategy strategy) {
-		t := shape.goType()
-		k := &kind{
-			shape: shape, index: len(r.kinds), gvk: gv.WithKind(t.Name()), plural: plural, namespaced: namespaced,
-			strategy: strategy, fields: jsonFields(t),
-		}
-		r.kinds = append(r.kinds, k)
-		r.byType[t], r.byList[shape.goListType()], r.byGVK[k.gvk] = k, k, k
+	register := func(k *kind) {
+		k.index = len(r.kinds)
+		r.kinds, r.byGVK[k.gvk] = append(r.kinds, k), k
 		scope := meta.RESTScopeRoot
-		if namespaced {
+		if k.namespaced {
 			scope = meta.RESTScopeNamespace
 		}
-		singular := gv.WithResource(strings.ToLower(t.Name()))
-		mapper.AddSpecific(k.gvk, gv.WithResource(plural), singular, scope)
+		gv := k.gvk.GroupVersion()
+		mapper.AddSpecific(k.gvk, gv.WithResource(k.plural), gv.WithResource(strings.ToLower(k.gvk.Kind)), scope)
+	}
+	add := func(gv schema.GroupVersion, plural string, namespaced bool, shape shape, strategy strategy) {
+		t := shape.goType()
+		k := &kind{shape: shape, gvk: gv.WithKind(t.Name()), plural: plural, namespaced: namespaced, strategy: strategy,
+			fields: jsonFields(t)}
+		register(k)
+		r.byType[t], r.byList[shape.goListType()] = k, k
 	}
 
 	custom := map[string]shape{
@@ -176,7 +184,31 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	add(appsv1.SchemeGroupVersion, "daemonsets", true, of(func(l *appsv1.DaemonSetList) *[]appsv1.DaemonSet {
 		return &l.Items
 	}), statusStrategy{generations: true})
+	add(appsv1.SchemeGroupVersion, "deployments", true, of(func(l *appsv1.DeploymentList) *[]appsv1.Deployment {
+		return &l.Items
+	}), workloadStrategy{statusStrategy{generations: true, unconditional: true}})
+	add(admissionv1.SchemeGroupVersion, "validatingadmissionpolicies", false,
+		of(func(l *admissionv1.ValidatingAdmissionPolicyList) *[]admissionv1.ValidatingAdmissionPolicy {
+			return &l.Items
+		}),
+		statusStrategy{generations: true})
+	add(admissionv1.SchemeGroupVersion, "validatingadmissionpolicybindings", false,
+		of(func(l *admissionv1.ValidatingAdmissionPolicyBindingList) *[]admissionv1.ValidatingAdmissionPolicyBinding {
+			return &l.Items
+		}), plainStrategy{})
+	add(apiextensionsv1.SchemeGroupVersion, "customresourcedefinitions", false,
+		of(func(l *apiextensionsv1.CustomResourceDefinitionList) *[]apiextensionsv1.CustomResourceDefinition {
+			return &l.Items
+		}), definitionStrategy{})
+	for _, d := range oldDefinitions() {
+		gv := schema.GroupVersion{Group: d.Spec.Group, Version: storageVersion(d).Name}
+		register(&kind{shape: untyped{}, gvk: gv.WithKind(d.Spec.Names.Kind), plural: d.Spec.Names.Plural,
+			namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped, definition: d.Name, strategy: newUntypedStrategy(d)})
+	}
 	r.mapper = mapper
+	r.definitions = r.byType[reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]()]
+	r.policies = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicy]()]
+	r.bindings = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicyBinding]()]
 	r.pods, r.budgets = r.byType[reflect.TypeFor[corev1.Pod]()], r.byType[reflect.TypeFor[policyv1.PodDisruptionBudget]()]
 	r.namespaces = r.byType[reflect.TypeFor[corev1.Namespace]()]
 	return r

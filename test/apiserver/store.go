@@ -5,13 +5,14 @@
 // What it keeps of the real one: resource versions and conflicts, generated names, generations, no-op writes that
 // leave no trace, the status, scale, eviction and approval subresources, finalizers and graceful deletion,
 // propagation policies with the garbage collector, the defaults, pruning, schema and rules of Machinist's
-// CustomResourceDefinitions, disruption budgets, the end of a namespace with all that is in it, and the error that a
+// CustomResourceDefinitions, the kinds of other systems while their definitions are stored, validating admission
+// policies (policy.go), disruption budgets, the end of a namespace with all that is in it, and the error that a
 // client gets in each case.
 //
 // What it leaves out: namespaces need not exist, though one that does refuses what is new when it is being deleted;
 // managedFields are never shown, and server-side apply knows owners of single labels and annotations only: what else a
 // manager applies is merged without conflicts, and stays when it is no longer applied;
-// lists are never paged; admission policies do not run; built-in kinds get no more of their defaults and validation
+// lists are never paged; built-in kinds get no more of their defaults and validation
 // than builtin.go names; a response replaces the caller's object wholly, where a real client leaves fields that the
 // response lacks as they were.
 package apiserver

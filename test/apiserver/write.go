@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,9 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 	if err := s.terminating(k, meta.Namespace, meta.Name); err != nil {
 		return nil, err
 	}
+	if err := s.undefining(k, meta.Name); err != nil {
+		return nil, err
+	}
 	if meta.Name == "" && meta.GenerateName != "" {
 		meta.Name = s.generateName(k, meta.Namespace, meta.GenerateName)
 	}
@@ -50,11 +54,14 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 			Message: "resourceVersion should not be set on objects to be created"})
 	}
 	r := &record{key: client.ObjectKey{Namespace: meta.Namespace, Name: meta.Name}, managed: by}
-	if s.get(k, r.key) != nil {
-		return nil, apierrors.NewAlreadyExists(k.resource(), meta.Name)
-	}
 	if err := k.build(r, nil, *meta, body); err != nil {
 		return nil, err
+	}
+	if err := s.admit(k, req, admissionv1.Create, nil, r); err != nil {
+		return nil, err
+	}
+	if s.get(k, r.key) != nil {
+		return nil, apierrors.NewAlreadyExists(k.resource(), meta.Name)
 	}
 	if req.dry {
 		r.meta.UID = "uid-dry-run"
@@ -101,6 +108,9 @@ func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectM
 	by = by.after(old.meta, meta)
 	r := &record{key: old.key, managed: by}
 	if err := k.build(r, old, *meta, body); err != nil {
+		return nil, err
+	}
+	if err := s.admit(k, req, admissionv1.Update, old, r); err != nil {
 		return nil, err
 	}
 	if len(meta.Finalizers) == 0 && old.meta.DeletionTimestamp != nil && zeroOrNil(old.meta.DeletionGracePeriodSeconds) {

@@ -86,10 +86,11 @@ func deleteNamed(machine string) Action {
 	}}
 }
 
-// lateTags are tags that were asked for and are yet to be put on.
+// lateTags are tags that were asked for and are yet to be put on, or taken off.
 type lateTags struct {
-	at  time.Time
-	req provider.AdoptRequest
+	at    time.Time
+	req   provider.AdoptRequest
+	retag *retag // nil where they are put on
 }
 
 // elapseTagging puts tags on that are due.
@@ -99,6 +100,8 @@ func (c *Cloud) elapseTagging(w *World, now time.Time) {
 	for _, l := range late {
 		if l.at.After(now) {
 			c.tagging = append(c.tagging, l)
+		} else if l.retag != nil {
+			w.logf("cloud: tags of %s are taken off %s late (%v)", l.retag.machine.Name, l.retag.providerID, c.retag(*l.retag))
 		} else {
 			_, err := c.adopt(l.req)
 			w.logf("cloud: the tags of %s are put on %s late (%v)", l.req.Machine.Name, l.req.ProviderID, err)
@@ -123,11 +126,12 @@ func (c *Cloud) adopt(req provider.AdoptRequest) (*provider.Instance, error) {
 func (d driver) Adopt(_ context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
 	err = d.do("adopt", req.Machine, false, func(late bool) error {
 		if late {
-			d.tagging = append(d.tagging, lateTags{d.now().Add(d.Settle / 2), req})
+			d.tagging = append(d.tagging, lateTags{at: d.now().Add(d.Settle / 2), req: req})
 			return nil
 		}
 		var err error
 		out, err = d.adopt(req)
+		d.process.world.oracle.mayTag(req)
 		return err
 	})
 	if err != nil {
@@ -139,6 +143,7 @@ func (d driver) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 // mayTakeDown judges a request to remove an instance: one that was never tagged is unassigned to remove.
 func (o *oracle) mayTakeDown(in *instance, m provider.Machine) {
 	o.mayCollect(in)
+	o.mayTouch("remove", in.ProviderID)
 	o.mayDisturb(in, m.UID, true)
 	if in.MachineUID == "" {
 		o.breach("adoption", "instance %s must be removed for machine %s, and does not carry its tags", in.ProviderID, m.Name)

@@ -64,6 +64,8 @@ type instance struct {
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool
 	reclaim
+	// legacy are the tags of another system.
+	legacy legacyTags
 	// trail is what the collection of orphans knows of it.
 	trail trail
 }

@@ -180,6 +180,9 @@ func (d Action) onceThereIs(n int, kind string) Action {
 // Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and
 // number in a status; "" if nothing is.
 func Settled(w *World) string {
+	if w.legacy != nil {
+		return w.legacy.missing()
+	}
 	missing := append(w.autoscaler.missing(), w.unsettledPods()...)
 	missing = append(missing, w.safetyMissing()...)
 	missing = append(missing, w.unsettledNamespaces()...)

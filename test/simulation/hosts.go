@@ -91,7 +91,9 @@ func (w *World) register(in *instance) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.NodeName,
 		Labels: map[string]string{corev1.LabelHostname: in.NodeName}}}
 	node.Spec.ProviderID = in.ProviderID
-	node.Spec.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
+	if in.legacy.machine == "" {
+		node.Spec.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
+	}
 	if err := w.kubelet().Create(context.Background(), node); err != nil {
 		return err
 	}

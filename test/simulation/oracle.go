@@ -90,6 +90,7 @@ func (w *World) check() {
 		o.judgedControl = revision
 		for _, c := range changes {
 			w.autoscaler.check(c)
+			w.legacy.control(c)
 			o.control(c)
 			w.secrets.written(w.control, c)
 		}
@@ -98,12 +99,14 @@ func (w *World) check() {
 		changes := w.target.Changes(o.judgedTarget)
 		o.judgedTarget = revision
 		for _, c := range changes {
+			w.legacy.target(c)
 			o.target(c)
 			w.secrets.written(w.target, c)
 		}
 	}
+	w.legacy.check()
 	for _, in := range w.cloud.instances {
-		if n := len(w.cloud.of(in.MachineUID)); n > 1 {
+		if n := len(w.cloud.of(in.MachineUID)); n > 1 && in.MachineUID != "" {
 			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.MachineUID, n)
 		}
 	}
@@ -192,7 +195,7 @@ func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 		}
 	}
 	for _, l := range o.world.cloud.tagging {
-		if in := o.world.cloud.byID(l.req.ProviderID); l.req.Machine.UID == m.UID && in != nil && in.MachineUID == "" {
+		if in := o.world.cloud.byID(l.req.ProviderID); l.retag == nil && l.req.Machine.UID == m.UID && in != nil && in.MachineUID == "" {
 			o.breach("I1", "machine %s is gone, and its tags are yet to come on %s", m.Name, in.ProviderID)
 		}
 	}

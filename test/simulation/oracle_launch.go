@@ -15,6 +15,7 @@ import (
 // one attempt of one machine. An attempt is over when the instance that it made was written down and is gone.
 func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	c, name := o.world.cloud, req.Machine.Name
+	o.mayTouch("create", name)
 	mine := func(what, whose string) {
 		if was, known := c.asked[what]; known && was != whose {
 			o.breach("attempt", "machine %s asks for an instance with what belongs to %s", name, was)

@@ -24,6 +24,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/migration"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/wiring"
 )
@@ -57,6 +58,7 @@ type Process struct {
 	machines    *machine.Reconciler
 	classes     *machineclass.Reconciler
 	drains      *drain.Controller
+	migrations  *migration.Reconciler
 	optionalReconcilers
 }
 
@@ -71,6 +73,7 @@ type controller struct {
 const (
 	Manager  = "manager"
 	Provider = "provider"
+	Migrator = "migrator"
 )
 
 // start begins a life of a process, on a host whose clock is behind by a time. late is how many changes its first
@@ -145,6 +148,8 @@ func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 		return p.manager(origin)
 	case Provider:
 		return p.provider(origin)
+	case Migrator:
+		return p.migrator(origin)
 	}
 	return nil, fmt.Errorf("there is no process %q", p.name)
 }

@@ -30,6 +30,11 @@ func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 	if err := w.deploy(s.Apps); err != nil {
 		return nil, err
 	}
+	if s.Old != nil {
+		if err := w.install(*s.Old); err != nil {
+			return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
+		}
+	}
 	if s.Base != nil {
 		w.script = []Action{create(s.Base)}
 	}

@@ -16,6 +16,8 @@ type Scenario struct {
 	Group Group
 	// Base is the deployment that runs before; nil for none.
 	Base *v1beta1.MachineDeployment
+	// Old is a system whose fleet is taken over; nil for none.
+	Old *OldSystem
 	// Apps is what runs on its nodes; none where that does not matter.
 	Apps []app
 	// Controllers are the rooms of health and safety that run.
@@ -44,7 +46,9 @@ const (
 )
 
 // Groups are all that there are.
-func Groups() []Group { return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety} }
+func Groups() []Group {
+	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations}
+}
 
 // Scenarios are all that there are.
 func Scenarios() []Scenario {
@@ -86,7 +90,7 @@ func Scenarios() []Scenario {
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
-	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios())
+	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios())
 }
 
 // churn is what a few impatient people do to a deployment, while instances break.

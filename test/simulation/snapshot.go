@@ -35,6 +35,7 @@ func (w *World) snapshot() (*World, error) {
 	f.cloud = w.cloud.clone(f.clock.Now)
 	f.script, f.laziness = slices.Clone(w.script), maps.Clone(w.laziness)
 	f.oracle, f.secrets, f.safety = w.oracle.clone(f), w.secrets.clone(f), w.safety.clone()
+	f.legacy = w.legacy.clone(f)
 	for _, p := range w.processes {
 		copied, err := p.clone(f)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -43,6 +44,8 @@ type World struct {
 	// autoscaler is one of the actors outside; nil where there is none.
 	autoscaler *autoscaler
 	safety     safetyState
+	// legacy is another system with a fleet; nil where there is none.
+	legacy *legacy
 	// apps is what runs on the nodes.
 	apps []app
 
@@ -89,6 +92,7 @@ func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	return scheme
 }
 
@@ -180,6 +184,7 @@ func (w *World) possible(nested bool) []choice {
 		out = append(out, w.kubelets()...)
 	}
 	out = append(out, w.safetyChoices()...)
+	out = append(out, w.legacy.possible()...)
 	out, late = w.autoscaler.possible(out, late)
 	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].Wait)) &&
 		(w.script[0].After == nil || w.script[0].After(w)) {
@@ -314,6 +319,7 @@ func (w *World) lateness(dead *Process) func() int {
 func (w *World) pass(d time.Duration) {
 	w.clock.at = w.clock.at.Add(d)
 	w.cloud.elapse(w)
+	w.legacy.elapse()
 	for _, p := range w.processes {
 		for _, c := range p.controllers {
 			c.queue.due()
@@ -366,6 +372,7 @@ func (w *World) next() (at time.Time, any bool) {
 		consider(at, at.After(w.clock.at))
 	}
 	consider(w.autoscaler.next())
+	consider(w.legacy.next())
 	for _, p := range w.processes {
 		for _, c := range p.controllers {
 			consider(c.queue.next())

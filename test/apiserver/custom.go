@@ -1,0 +1,171 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/apiserver/crd"
+	sources "machinist.dev/machinist/test/manifests/sources"
+)
+
+// Custom is a stored object of a kind that has no Go type. Clients read and write it as unstructured.
+type Custom struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	// Content is the object's JSON without apiVersion, kind and metadata. It is immutable.
+	Content map[string]any
+}
+
+// DeepCopyObject implements runtime.Object.
+func (c *Custom) DeepCopyObject() runtime.Object {
+	out := &Custom{TypeMeta: c.TypeMeta, Content: runtime.DeepCopyJSON(c.Content)}
+	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return out
+}
+
+// untyped is the shape of a kind without a Go type. No typed object or list of it reaches the server.
+type untyped struct{}
+
+func (untyped) goType() reflect.Type        { return reflect.TypeFor[Custom]() }
+func (untyped) goListType() reflect.Type    { return nil }
+func (untyped) empty() client.Object        { return &Custom{} }
+func (untyped) copyInto(_, _ client.Object) { panic("there is no Go type to copy into") }
+func (untyped) fill(_ client.ObjectList, _ []*record, _, _ bool) {
+	panic("there is no Go type of a list to fill")
+}
+
+func (untyped) shallow(o client.Object) client.Object {
+	c := *o.(*Custom)
+	return &c
+}
+
+// oldDefinitions are the CustomResourceDefinitions of the systems whose fleets Machinist takes over. The server knows
+// their kinds, and serves those whose definition is stored.
+func oldDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
+	for _, group := range provider.Sources() {
+		for _, object := range sources.CRDs(group) {
+			definition := &apiextensionsv1.CustomResourceDefinition{}
+			data, err := object.MarshalJSON()
+			if err == nil {
+				err = json.Unmarshal(data, definition)
+			}
+			if err != nil {
+				panic(fmt.Sprintf("decode the CustomResourceDefinition %s: %v", object.GetName(), err))
+			}
+			all = append(all, definition)
+		}
+	}
+	return all
+}
+
+// storageVersion returns the version in which objects are stored.
+func storageVersion(definition *apiextensionsv1.CustomResourceDefinition) apiextensionsv1.CustomResourceDefinitionVersion {
+	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Storage
+	})
+	return definition.Spec.Versions[i]
+}
+
+// untypedStrategy is the one of a CustomResourceDefinition that may have no status subresource.
+type untypedStrategy struct {
+	customStrategy
+	status bool
+}
+
+func newUntypedStrategy(definition *apiextensionsv1.CustomResourceDefinition) strategy {
+	version := storageVersion(definition)
+	sub := version.Subresources
+	return untypedStrategy{
+		customStrategy: customStrategy{schema: crd.Compile(version.Schema.OpenAPIV3Schema),
+			scale: sub != nil && sub.Scale != nil},
+		status: sub != nil && sub.Status != nil,
+	}
+}
+
+func (u untypedStrategy) has(sub string) bool { return u.status && sub == "status" }
+
+func (u untypedStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
+	if u.status {
+		return u.customStrategy.create(now, meta, body)
+	}
+	meta.Generation = 1
+	return u.schema.Admit(meta.Name, body, nil)
+}
+
+func (u untypedStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
+	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+	if u.status {
+		return u.customStrategy.update(now, sub, old, meta, body)
+	}
+	body, errs := u.schema.Admit(old.key.Name, body, old.body)
+	if !sameJSON(body, old.body) {
+		meta.Generation++
+	}
+	return meta, body, errs
+}
+
+// definitionStrategy is the one of CustomResourceDefinitions: a finalizer keeps each until its objects are gone.
+type definitionStrategy struct{ plainStrategy }
+
+func (definitionStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
+	field.ErrorList) {
+	delete(body, "status")
+	meta.Finalizers = append(meta.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer)
+	return body, nil
+}
+
+// served reports whether the server serves a kind: one that a stored definition makes only while that is there.
+func (s *Server) served(k *kind) bool {
+	return k.definition == "" || s.get(s.registry.definitions, client.ObjectKey{Name: k.definition}) != nil
+}
+
+// undefining refuses what would be made of a kind whose definition is being deleted.
+func (s *Server) undefining(k *kind, name string) error {
+	if k.definition == "" {
+		return nil
+	}
+	if r := s.get(s.registry.definitions, client.ObjectKey{Name: k.definition}); r.meta.DeletionTimestamp != nil {
+		return apierrors.NewForbidden(k.resource(), name, fmt.Errorf("create not allowed while custom resource definition is "+
+			"terminating"))
+	}
+	return nil
+}
+
+// DefinitionController is the actor that deletes the objects of a kind whose definition is being deleted.
+const DefinitionController = "definition-controller"
+
+// findUndefined adds what that controller would do: it deletes all objects of the kind, in any order, and when there is none
+// left lets the definition go.
+func (s *Server) findUndefined() {
+	for _, d := range s.tables[s.registry.definitions.index] {
+		if d.meta.DeletionTimestamp == nil {
+			continue
+		}
+		left := false
+		for _, k := range s.registry.kinds {
+			if k.definition != d.key.Name {
+				continue
+			}
+			for _, r := range s.tables[k.index] {
+				left = true
+				if r.meta.DeletionTimestamp == nil {
+					s.pending = append(s.pending, step{k, r.key, deleteUndefined})
+				}
+			}
+		}
+		if !left && slices.Contains(d.meta.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+			s.pending = append(s.pending, step{s.registry.definitions, d.key, finishDefinition})
+		}
+	}
+}

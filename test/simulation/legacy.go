@@ -1,0 +1,372 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// legacy is another system with a fleet, and its scripted controller: it acts while its pod exists and it holds its
+// Lease, or lost that a moment ago. Each of its steps is one write or one call of the cloud. The zero pointer is a world
+// without one.
+type legacy struct {
+	world  *World
+	system source.System
+	// role says that its instances carry a tag by which it collects those without a machine.
+	role bool
+	// lost is when it lost its Lease, zero while it has it.
+	lost time.Time
+	// retry is when it goes on after a rejection; stopping is when its pod began to end.
+	retry, stopping time.Time
+	// coming are the creations that it asked the cloud for and that are yet to take effect.
+	coming []coming
+	serial int
+}
+
+// coming is a creation under way.
+type coming struct {
+	at   time.Time
+	name string
+	uid  types.UID
+}
+
+// legacyTags are what it puts on an instance.
+type legacyTags struct {
+	machine string
+	uid     types.UID
+	role    bool
+}
+
+const (
+	// oldController is the actor, and the name of its workload; oldNamespace is that of its objects.
+	oldController = "old-controller"
+	oldNamespace  = "old"
+	// elsewhere is a namespace with a machine that nobody migrates.
+	elsewhere = "elsewhere"
+	// oldLease is for how long it leads without renewing, oldShutdown how long its pod takes to end.
+	oldLease    = 15 * time.Second
+	oldShutdown = 4 * time.Second
+	oldRetry    = 2 * time.Second
+	// settleOfMigrations is how long a creation may be under way in worlds with an old system.
+	settleOfMigrations = 20 * time.Second
+)
+
+func (l *legacy) clone(w *World) *legacy {
+	if l == nil {
+		return nil
+	}
+	f := *l
+	f.world, f.coming = w, slices.Clone(l.coming)
+	return &f
+}
+
+func (l *legacy) client() client.Client { return l.world.control.Client(oldController) }
+
+// kind returns the kind of the objects with a role.
+func (l *legacy) kind(role source.Role) source.Kind {
+	kinds := l.system.Kinds()
+	return kinds[slices.IndexFunc(kinds, func(k source.Kind) bool { return k.Role == role })]
+}
+
+// objects returns the objects with a role, of all namespaces.
+func (l *legacy) objects(role source.Role) (all []*apiserver.Custom) {
+	for _, o := range l.world.control.Snapshot(l.kind(role).GroupVersionKind) {
+		all = append(all, o.(*apiserver.Custom))
+	}
+	return all
+}
+
+// editable returns an object as a client writes it.
+func (l *legacy) editable(role source.Role, o *apiserver.Custom) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(l.kind(role).GroupVersionKind)
+	out.SetNamespace(o.Namespace)
+	out.SetName(o.Name)
+	return out
+}
+
+func replicasOf(o *apiserver.Custom) int {
+	n, found, _ := unstructured.NestedInt64(o.Content, "spec", "replicas")
+	if !found {
+		return 1
+	}
+	return int(n)
+}
+
+func (l *legacy) pod() *corev1.Pod {
+	for _, o := range l.world.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Pod")) {
+		if o.GetName() == oldController {
+			return o.(*corev1.Pod)
+		}
+	}
+	return nil
+}
+
+func (l *legacy) workload() *appsv1.Deployment {
+	for _, o := range l.world.control.Snapshot(appsv1.SchemeGroupVersion.WithKind("Deployment")) {
+		return o.(*appsv1.Deployment)
+	}
+	return nil
+}
+
+func (l *legacy) lease() *coordinationv1.Lease {
+	for _, o := range l.world.control.Snapshot(coordinationv1.SchemeGroupVersion.WithKind("Lease")) {
+		if o.GetName() == l.system.Leases()[0] {
+			return o.(*coordinationv1.Lease)
+		}
+	}
+	return nil
+}
+
+// mayAct reports whether the controller takes itself for the leader.
+func (l *legacy) mayAct() bool {
+	return l.pod() != nil && (l.lost.IsZero() || l.world.clock.at.Before(l.lost.Add(oldLease)))
+}
+
+// follow takes note of who holds the Lease.
+func (l *legacy) follow(c apiserver.Change) {
+	lease, ok := c.New.(*coordinationv1.Lease)
+	if !ok || lease.Name != l.system.Leases()[0] {
+		return
+	}
+	ours := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == oldController && c.Actor == oldController
+	if ours {
+		l.lost = time.Time{}
+	} else if l.lost.IsZero() {
+		l.lost = l.world.clock.at
+	}
+}
+
+// possible returns what the old system, and the controller of its workload, may do now.
+func (l *legacy) possible() []choice {
+	if l == nil || l.world.clock.at.Before(l.retry) {
+		return nil
+	}
+	var out []choice
+	add := func(name string, do func(context.Context) error) {
+		out = append(out, choice{"old system: " + name, func() error { return l.do(name, do) }})
+	}
+	workload, pod, lease := l.workload(), l.pod(), l.lease()
+	switch {
+	case workload == nil:
+		return nil
+	case *workload.Spec.Replicas > 0 && pod == nil:
+		add("its pod starts", func(ctx context.Context) error {
+			l.stopping = time.Time{}
+			return l.world.control.Client("kubernetes").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: oldNamespace, Name: oldController, Labels: workload.Spec.Selector.MatchLabels}})
+		})
+	case *workload.Spec.Replicas == 0 && pod != nil && l.stopping.IsZero():
+		add("its pod is being ended", func(context.Context) error {
+			l.stopping = l.world.clock.at.Add(oldShutdown)
+			return nil
+		})
+	case *workload.Spec.Replicas == 0 && pod != nil && !l.world.clock.at.Before(l.stopping):
+		add("its pod ends", func(ctx context.Context) error {
+			return l.world.control.Client("kubernetes").Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0))
+		})
+	}
+	if pod != nil && lease == nil {
+		add("it takes its Lease", func(ctx context.Context) error { return l.client().Create(ctx, l.newLease()) })
+	}
+	if l.mayAct() {
+		l.work(add)
+	}
+	return out
+}
+
+func (l *legacy) newLease() *coordinationv1.Lease {
+	holder, seconds, now := oldController, int32(oldLease/time.Second), metav1.NewMicroTime(l.world.clock.at)
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: l.system.Leases()[0]},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now}}
+}
+
+// do does one step. What is refused is tried again after a while.
+func (l *legacy) do(name string, do func(context.Context) error) error {
+	err := do(context.Background())
+	l.world.logf("old system: %s (%v)", name, err)
+	l.world.disturbed = l.world.clock.at
+	if err != nil {
+		l.retry = l.world.clock.at.Add(oldRetry)
+	}
+	return nil
+}
+
+// next returns when something is due.
+func (l *legacy) next() (at time.Time, any bool) {
+	if l == nil {
+		return at, false
+	}
+	times := []time.Time{l.retry, l.stopping}
+	for _, c := range l.coming {
+		times = append(times, c.at)
+	}
+	for _, t := range times {
+		if t.After(l.world.clock.at) && (!any || t.Before(at)) {
+			at, any = t, true
+		}
+	}
+	return at, any
+}
+
+// elapse lets creations take effect that are due.
+func (l *legacy) elapse() {
+	if l == nil {
+		return
+	}
+	left := l.coming[:0:0]
+	for _, c := range l.coming {
+		if c.at.After(l.world.clock.at) {
+			left = append(left, c)
+			continue
+		}
+		l.bring(c.name, c.uid)
+	}
+	l.coming = left
+}
+
+// bring makes the instance of an old machine.
+func (l *legacy) bring(name string, id types.UID) {
+	w := l.world
+	l.serial++
+	w.logf("cloud: the instance of old machine %s is made", name)
+	w.cloud.instances = append(w.cloud.instances, &instance{
+		born: w.clock.at, visible: w.clock.at, legacy: legacyTags{name, id, l.role},
+		Instance: provider.Instance{
+			ProviderID: idOf(name), State: provider.StateRunning, NodeName: name, Type: "old", LaunchTime: w.clock.at,
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.9.0.%d", l.serial)}},
+		},
+	})
+}
+
+// of returns the instance of an old machine.
+func (l *legacy) of(id types.UID) *instance {
+	for _, in := range l.world.cloud.instances {
+		if in.legacy.uid == id {
+			return in
+		}
+	}
+	return nil
+}
+
+func (l *legacy) isComing(id types.UID) bool {
+	return slices.ContainsFunc(l.coming, func(c coming) bool { return c.uid == id })
+}
+
+// mark is the annotation that it puts on Nodes.
+func (l *legacy) mark() string { return l.system.NodeTraces().Annotations[0] }
+
+// work adds what the controller does for its objects.
+func (l *legacy) work(add func(string, func(context.Context) error)) {
+	w := l.world
+	machines := l.objects(source.RoleMachine)
+	for _, set := range l.objects(source.RoleSet) {
+		l.keepSet(set, machines, add)
+	}
+	known := map[types.UID]bool{}
+	for _, m := range machines {
+		known[m.UID] = true
+		in := l.of(m.UID)
+		switch {
+		case m.DeletionTimestamp != nil && in != nil && in.dying.IsZero():
+			add("it deletes the instance of "+m.Name, func(context.Context) error { return l.end(in) })
+		case m.DeletionTimestamp != nil && in == nil && len(m.Finalizers) > 0:
+			add("it lets go machine "+m.Name, func(ctx context.Context) error {
+				return l.client().Patch(ctx, l.editable(source.RoleMachine, m),
+					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			})
+		case m.DeletionTimestamp != nil || in == nil && l.isComing(m.UID):
+		case in == nil:
+			add("it asks for the instance of "+m.Name, func(context.Context) error {
+				l.acts("asks for the instance of " + m.Name)
+				l.coming = append(l.coming, coming{w.clock.at.Add(w.cloud.Settle * 3 / 4), m.Name, m.UID})
+				return nil
+			})
+		default:
+			node := w.node(in.NodeName)
+			if node == nil || node.Annotations[l.mark()] != "" || node.Spec.ProviderID != in.ProviderID {
+				break
+			}
+			add("it marks node "+node.Name, func(ctx context.Context) error {
+				return w.target.Client(oldController).Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, l.mark())))
+			})
+		}
+	}
+	for _, in := range w.cloud.instances {
+		if in.legacy.role && !known[in.legacy.uid] && in.dying.IsZero() {
+			add("it collects "+in.ProviderID, func(context.Context) error { return l.end(in) })
+		}
+	}
+}
+
+// end deletes an instance.
+func (l *legacy) end(in *instance) error {
+	l.acts("deletes instance " + in.ProviderID)
+	in.State, in.dying = provider.StateTerminating, l.world.clock.at
+	return nil
+}
+
+// keepSet gives a set the replicas of its deployment, and as many machines as it has replicas.
+func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
+	add func(string, func(context.Context) error)) {
+	if set.DeletionTimestamp != nil {
+		return
+	}
+	want := replicasOf(set)
+	if owner := metav1.GetControllerOf(set); owner != nil {
+		for _, d := range l.objects(source.RoleDeployment) {
+			if d.UID == owner.UID && replicasOf(d) != want {
+				n := replicasOf(d)
+				add(fmt.Sprintf("it scales set %s to %d", set.Name, n), func(ctx context.Context) error {
+					return l.client().Patch(ctx, l.editable(source.RoleSet, set), client.RawPatch(types.MergePatchType,
+						fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)))
+				})
+			}
+		}
+	}
+	var own []*apiserver.Custom
+	for _, m := range machines {
+		if owner := metav1.GetControllerOf(m); owner != nil && owner.UID == set.UID && m.DeletionTimestamp == nil {
+			own = append(own, m)
+		}
+	}
+	switch {
+	case len(own) < want:
+		add("it makes a machine of set "+set.Name, func(ctx context.Context) error {
+			return l.client().Create(ctx, l.newMachine(set, fmt.Sprintf("%s-%d", set.Name, len(own)+1)))
+		})
+	case len(own) > want:
+		add("it deletes a machine of set "+set.Name, func(ctx context.Context) error {
+			return l.client().Delete(ctx, l.editable(source.RoleMachine, own[len(own)-1]))
+		})
+	}
+}
+
+// newMachine returns the machine that a set makes.
+func (l *legacy) newMachine(set *apiserver.Custom, name string) *unstructured.Unstructured {
+	template, _, _ := unstructured.NestedMap(set.Content, "spec", "template")
+	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	m := l.object(source.RoleMachine, name, maps.Clone(template["spec"].(map[string]any)))
+	m.SetNamespace(set.Namespace)
+	m.SetLabels(labels)
+	m.SetFinalizers(l.machineFinalizers())
+	controller := true
+	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: l.kind(source.RoleSet).GroupVersion().String(),
+		Kind: "MachineSet", Name: set.Name, UID: set.UID, Controller: &controller, BlockOwnerDeletion: &controller}})
+	return m
+}

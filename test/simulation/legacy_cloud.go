@@ -1,0 +1,89 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// The cloud's part in migrations. It implements provider.Importer.
+
+var _ provider.Importer = driver{}
+
+// Locate implements provider.Importer.
+func (d driver) Locate(context.Context, provider.LocateRequest) (out []provider.Located, err error) {
+	err = d.do("locate", provider.Machine{}, true, func(bool) error {
+		for _, in := range d.instances {
+			if in.legacy.machine != "" {
+				out = append(out, provider.Located{Instance: *in.describe(), Machine: in.legacy.machine,
+					MachineUID: in.legacy.uid, Collected: in.legacy.role})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Import implements provider.Importer.
+func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
+	var old struct{ Image, Token string }
+	if err := json.Unmarshal(req.Legacy.Spec.Reveal(), &old); err != nil {
+		return provider.Imported{}, provider.Errorf(provider.InvalidArgument, "it is no description of an instance")
+	}
+	if token, found := req.Legacy.Credentials.Get("token"); found {
+		old.Token = string(token.Reveal())
+	}
+	return provider.Imported{Spec: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`, old.Image),
+		Credentials: map[string][]byte{"token": []byte(old.Token)}}, nil
+}
+
+// retag is a change of tags that was asked for: to release or to disown an instance.
+type retag struct {
+	disown     bool
+	machine    provider.Machine
+	providerID string
+}
+
+// Release implements provider.Importer.
+func (d driver) Release(_ context.Context, req provider.ReleaseRequest) error {
+	return d.do("release", req.Machine, false, func(late bool) error {
+		return d.retag(retag{false, req.Machine, req.ProviderID}, late)
+	})
+}
+
+// Disown implements provider.Importer.
+func (d driver) Disown(_ context.Context, req provider.DisownRequest) error {
+	return d.do("disown", req.Machine, false, func(late bool) error {
+		return d.retag(retag{true, req.Machine, req.ProviderID}, late)
+	})
+}
+
+func (d driver) retag(r retag, late bool) error {
+	if late {
+		d.tagging = append(d.tagging, lateTags{at: d.now().Add(d.Settle / 2), retag: &r})
+		return nil
+	}
+	return d.Cloud.retag(r)
+}
+
+func (c *Cloud) retag(r retag) error {
+	in, err := c.find(r.providerID, "")
+	switch {
+	case err != nil && r.disown, err == nil && r.disown && in.MachineUID == "":
+		return nil
+	case err != nil:
+		return err
+	case in.OwnedBy(clusterID, r.machine) != nil:
+		return provider.Errorf(provider.FailedPrecondition, "instance %s is another one's", r.providerID)
+	case r.disown:
+		in.ClusterID, in.MachineUID, in.MachineKey, in.spec = "", "", "", ""
+	default:
+		in.legacy.role = false
+	}
+	return nil
+}

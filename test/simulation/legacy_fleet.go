@@ -1,0 +1,152 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+// OldSystem is a system whose fleet is taken over in a scenario.
+type OldSystem struct {
+	// Group is the API group of its machines: provider.SourceClusterK8s or provider.SourceGardener.
+	Group string
+	// Role says that its instances carry a tag by which it collects them.
+	Role bool
+}
+
+// install gives a world an old system with a fleet that runs, and a migrator: a deployment with one machine, a set with
+// one, and one machine alone.
+func (w *World) install(old OldSystem) error {
+	l := &legacy{world: w, system: source.Systems()[old.Group], role: old.Role}
+	w.legacy, w.cloud.Settle = l, settleOfMigrations
+	ctx, c := context.Background(), l.client()
+	for _, u := range sources.CRDs(old.Group) {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, definition); err != nil {
+			return fmt.Errorf("decode %s: %w", u.GetName(), err)
+		}
+		if err := c.Create(ctx, definition); err != nil {
+			return err
+		}
+	}
+	labels := map[string]string{"app": oldController}
+	for _, o := range []client.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: "account"},
+			Data: map[string][]byte{"token": []byte(canary), "userData": []byte("#cloud-config " + canary)}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: oldController},
+			Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels}}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: oldController, Labels: labels}},
+		l.newLease(),
+	} {
+		if err := c.Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	for _, o := range l.fleet() {
+		if err := c.Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	if err := l.adoptDependents(ctx, c); err != nil {
+		return err
+	}
+	for _, m := range l.objects(source.RoleMachine) {
+		l.bring(m.Name, m.UID)
+	}
+	migrator, err := w.start(Migrator, 0, func() int { return 0 })
+	if err != nil {
+		return err
+	}
+	w.processes = append(w.processes, migrator)
+	return nil
+}
+
+func (l *legacy) machineFinalizers() []string {
+	if l.system.Group() == provider.SourceGardener {
+		return []string{"machine.sapcloud.io/machine-controller-manager"}
+	}
+	return []string{"machine-delete-finalizer", "machine-node-delete-finalizer"}
+}
+
+func (l *legacy) object(role source.Role, name string, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	o.SetGroupVersionKind(l.kind(role).GroupVersionKind)
+	o.SetNamespace(oldNamespace)
+	o.SetName(name)
+	if spec != nil {
+		o.Object["spec"] = spec
+	}
+	return o
+}
+
+// machineSpec describes one machine, as templates do.
+func (l *legacy) machineSpec() map[string]any {
+	if l.system.Group() == provider.SourceGardener {
+		return map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "pool"}}
+	}
+	return map[string]any{"providerSpec": map[string]any{"value": map[string]any{
+		"cloudProvider": providerName,
+		"cloudProviderSpec": map[string]any{"image": "legacy", "token": map[string]any{"secretKeyRef": map[string]any{
+			"namespace": oldNamespace, "name": "account", "key": "token"}}},
+	}}}
+}
+
+// fleet returns the old objects, without what refers to UIDs.
+func (l *legacy) fleet() (all []client.Object) {
+	selected := func(name string) map[string]any {
+		return map[string]any{"replicas": int64(1),
+			"selector": map[string]any{"matchLabels": map[string]any{"pool": name}},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": name}},
+				"spec": l.machineSpec()}}
+	}
+	if l.system.Group() == provider.SourceGardener {
+		class := l.object(source.RoleClass, "pool", nil)
+		class.Object["provider"] = providerName
+		class.Object["providerSpec"] = map[string]any{"image": "legacy"}
+		class.Object["secretRef"] = map[string]any{"namespace": oldNamespace, "name": "account"}
+		class.SetFinalizers(l.machineFinalizers())
+		all = append(all, class)
+	}
+	deployment := l.object(source.RoleDeployment, "web", selected("web"))
+	deployment.SetFinalizers([]string{metav1.FinalizerDeleteDependents})
+	return append(all, deployment, l.object(source.RoleSet, "web-1", selected("web")),
+		l.object(source.RoleSet, "alone", selected("alone")))
+}
+
+// adoptDependents gives the deployment its set, and makes the machines.
+func (l *legacy) adoptDependents(ctx context.Context, c client.Client) error {
+	controller := true
+	deployment := l.objects(source.RoleDeployment)[0]
+	for _, set := range l.objects(source.RoleSet) {
+		if set.Name == "web-1" {
+			owned := l.editable(source.RoleSet, set)
+			if err := c.Get(ctx, client.ObjectKeyFromObject(owned), owned); err != nil {
+				return err
+			}
+			owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: l.kind(source.RoleDeployment).GroupVersion().String(),
+				Kind: "MachineDeployment", Name: deployment.Name, UID: deployment.UID, Controller: &controller,
+				BlockOwnerDeletion: &controller}})
+			if err := c.Update(ctx, owned); err != nil {
+				return err
+			}
+		}
+		if err := c.Create(ctx, l.newMachine(set, set.Name+"-1")); err != nil {
+			return err
+		}
+	}
+	single := l.object(source.RoleMachine, "single", l.machineSpec())
+	single.SetFinalizers(l.machineFinalizers())
+	return c.Create(ctx, single)
+}

@@ -1,0 +1,173 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/migration"
+	"machinist.dev/machinist/internal/migration/source"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Migrations is fleets of other systems that are taken over.
+const Migrations Group = "migrations"
+
+// migrationTiming is short, so that a run has few passes in which nothing happens.
+var migrationTiming = migration.Timing{Probes: 2, ProbeInterval: 2 * time.Second, LeaseMargin: 5 * time.Second,
+	EmptyFor: 5 * time.Second, Poll: 6 * time.Second, Replan: 15 * time.Second}
+
+// migrator makes what the process of migrations consists of.
+func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
+	if err := p.cached([]operator.Kind{{Object: &v1beta1.Migration{}}}, p.control, wiring.Control); err != nil {
+		return nil, err
+	}
+	w := p.world
+	live, fresh := p.live(p.control), p.live(p.control)
+	p.migrations = successor(migration.New(migration.Options{
+		Cloud:     cloud.New(cloud.Options{Driver: driver{p, w.cloud}, Fence: p.fence, Clock: p.clock}),
+		ClusterID: func() string { return clusterID },
+		Control:   live, Target: p.live(p.target),
+		Fresh:  func() (client.Client, error) { return fresh, nil },
+		User:   func(context.Context) (string, error) { return Migrator, nil },
+		Clock:  w.clock, // What it waits for it measures by the monotonic clock.
+		Timing: migrationTiming, Parallel: 1,
+	}), origin.migrations)
+	return []wiring.Controller{{Name: "migration", Reconciler: p.migrations,
+		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: predicate.GenerationChangedPredicate{}}}}, nil
+}
+
+// phases are those of a migration that is not aborted, in their order.
+var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
+	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
+	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
+
+const migrationName = "over"
+
+// migrationScenarios are fleets that are taken over, or given back.
+func migrationScenarios() []Scenario {
+	k := &OldSystem{Group: provider.SourceClusterK8s}
+	g := &OldSystem{Group: provider.SourceGardener, Role: true}
+	return []Scenario{
+		{Name: "migrate-K", Group: Migrations, Old: k, Script: commitMigration, MayDiffer: anyEnd},
+		{Name: "migrate-K-abort", Group: Migrations, Old: k, Script: abortMigration, MayDiffer: anyEnd},
+		{Name: "migrate-G", Group: Migrations, Old: g, Script: commitMigration, MayDiffer: anyEnd},
+		{Name: "migrate-G-abort", Group: Migrations, Old: g, Script: abortMigration, MayDiffer: anyEnd},
+	}
+}
+
+// beginMigration is what people do until a migration runs: shortly before, the old system is asked for a machine more.
+// Its controller may be one that cannot be scaled to 0, and may have a machine that stays behind.
+func beginMigration(r *rand.Rand) []Action {
+	actions := []Action{scaleOld(2)}
+	if r.IntN(2) == 0 {
+		actions = append(actions, leaveBehind())
+	}
+	return append(actions, migrate(r.IntN(3) > 0), agree())
+}
+
+func commitMigration(r *rand.Rand) []Action {
+	return append(beginMigration(r), stage(v1beta1.MigrationCommit, v1beta1.MigrationAdopted))
+}
+
+func abortMigration(r *rand.Rand) []Action {
+	phase := phases[1+r.IntN(5)]
+	return append(beginMigration(r), stage(v1beta1.MigrationAbort, phase))
+}
+
+func scaleOld(n int) Action {
+	return Action{Name: fmt.Sprintf("scale the old deployment to %d", n),
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			d := w.legacy.objects(source.RoleDeployment)[0]
+			return c.Patch(ctx, w.legacy.editable(source.RoleDeployment, d),
+				client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)))
+		}}
+}
+
+// leaveBehind makes an old machine in a namespace that is not migrated.
+func leaveBehind() Action {
+	return Action{Name: "make an old machine elsewhere", Do: func(ctx context.Context, w *World, c client.Client) error {
+		if w.legacy.system.Group() == provider.SourceGardener {
+			return nil // It would need a class of its own.
+		}
+		m := w.legacy.object(source.RoleMachine, elsewhere, w.legacy.machineSpec())
+		m.SetNamespace(elsewhere)
+		m.SetFinalizers(w.legacy.machineFinalizers())
+		return c.Create(ctx, m)
+	}}
+}
+
+// migrate makes the Migration. Where the old controller cannot be stopped, only its Lease and the policy keep it off.
+func migrate(stops bool) Action {
+	return Action{Name: fmt.Sprintf("make the migration, whose old controller can be stopped: %t", stops),
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migrationName}}
+			m.Spec.Source, m.Spec.SourceNamespace, m.Spec.Provider = w.legacy.system.Group(), oldNamespace, providerName
+			m.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "plain"}
+			m.Spec.Fence.Leases = []v1beta1.MigrationLease{{Namespace: oldNamespace, Name: w.legacy.system.Leases()[0]}}
+			if stops {
+				m.Spec.Fence.Workloads = []v1beta1.MigrationWorkload{{Kind: "Deployment", Namespace: oldNamespace,
+					Name: oldController}}
+			}
+			return c.Create(ctx, m)
+		}}
+}
+
+func (w *World) migration() *v1beta1.Migration {
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Migration")) {
+		return o.(*v1beta1.Migration)
+	}
+	return nil
+}
+
+// phase returns that of the migration, empty where there is none.
+func (w *World) phase() v1beta1.MigrationPhase {
+	if m := w.migration(); m != nil {
+		return m.Status.Phase
+	}
+	return ""
+}
+
+// agree accepts the plan and its losses.
+func agree() Action {
+	return Action{Name: "agree to the plan",
+		After: func(w *World) bool {
+			m := w.migration()
+			return m != nil && m.Status.PlanHash != "" && !slices.ContainsFunc(m.Status.Findings,
+				func(f v1beta1.MigrationFinding) bool { return f.Level == string(provider.FindingBlocker) })
+		},
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			m := w.migration().DeepCopy()
+			m.Spec.Stage, m.Spec.PlanHash = v1beta1.MigrationAdopt, m.Status.PlanHash
+			for _, f := range m.Status.Findings {
+				if f.Level == string(provider.FindingLoss) {
+					m.Spec.Accept = append(m.Spec.Accept, f.Code)
+				}
+			}
+			return c.Update(ctx, m)
+		}}
+}
+
+// stage sets the stage when the migration is in a phase or one after it.
+func stage(s v1beta1.MigrationStage, since v1beta1.MigrationPhase) Action {
+	return Action{Name: fmt.Sprintf("set the stage %s at %s", s, since),
+		After: func(w *World) bool {
+			return slices.Index(phases, w.phase()) >= slices.Index(phases, since)
+		},
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			m := w.migration().DeepCopy()
+			m.Spec.Stage = s
+			return c.Update(ctx, m)
+		}}
+}

@@ -1,0 +1,340 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
+)
+
+// The rules of migrations, J1 to J6. Each is judged at the write, or the call of the cloud, that could break it.
+
+var (
+	policyGroupVersion = admissionv1.SchemeGroupVersion
+	definitionKind     = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+)
+
+// fencedPhases are those in which the old controller must do nothing.
+var fencedPhases = phases[2:9]
+
+func (l *legacy) breach(rule, format string, args ...any) {
+	l.world.oracle.breach(rule, format, args...)
+}
+
+// acts judges a call of the cloud that the old controller makes: J1, behind the fence there is none.
+func (l *legacy) acts(what string) {
+	if phase := l.world.phase(); slices.Contains(fencedPhases, phase) {
+		l.breach("J1", "the old controller %s in the phase %s", what, phase)
+	}
+}
+
+// mayTakeOver is J1: while the old controller may act, or what it asked for is under way, nothing is taken over.
+func (l *legacy) mayTakeOver(what string) {
+	switch {
+	case l.mayAct():
+		l.breach("J1", "%s, and the old controller may act", what)
+	case len(l.coming) > 0:
+		l.breach("J1", "%s, and the old controller's creation of the instance of %s is under way", what, l.coming[0].name)
+	}
+}
+
+// mayTag judges tags that a provider puts on.
+func (o *oracle) mayTag(req provider.AdoptRequest) {
+	if l := o.world.legacy; l != nil {
+		l.mayTakeOver("instance " + req.ProviderID + " is tagged")
+	}
+}
+
+// mayTouch is J4: nothing is created or removed at the cloud in a world in which nobody asks for that.
+func (o *oracle) mayTouch(verb, name string) {
+	if o.world.legacy != nil {
+		o.breach("J4", "the cloud is asked to %s the instance of %s", verb, name)
+	}
+}
+
+// check is J2: our tags mean that there is our Machine, and that it stays.
+func (l *legacy) check() {
+	if l == nil {
+		return
+	}
+	for _, in := range l.world.cloud.instances {
+		if in.MachineUID == "" {
+			continue
+		}
+		m := l.world.oracle.machines[in.MachineUID]
+		if m == nil || !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
+			l.breach("J2", "instance %s carries the tags of machine %s, which is gone or not protected", in.ProviderID,
+				in.MachineKey)
+		}
+	}
+}
+
+// control judges a write to the control cluster.
+func (l *legacy) control(c apiserver.Change) {
+	if l == nil {
+		return
+	}
+	l.follow(c)
+	if c.GVK.Group == l.system.Group() {
+		l.mayChangeOld(c)
+	}
+	switch o := c.New.(type) {
+	case *v1beta1.Machine:
+		l.mayUnpause(c, o)
+	case *v1beta1.Migration:
+		if before, _ := c.Old.(*v1beta1.Migration); before != nil && before.Status.Phase != o.Status.Phase &&
+			o.Status.Phase == v1beta1.MigrationAborted {
+			for _, left := range l.ours() {
+				l.breach("J6", "the migration is aborted, and %s is left", left)
+			}
+		}
+	}
+}
+
+// mayChangeOld is J3, and J6 for the time until the migration is committed.
+func (l *legacy) mayChangeOld(c apiserver.Change) {
+	if c.Actor == oldController || c.Actor == person {
+		return
+	}
+	if !l.world.phase().Irrevocable() {
+		l.breach("J6", "%s does %s of the old %s %s in the phase %s", c.Actor, c.Verb, c.GVK.Kind, c.Key, l.world.phase())
+	}
+	m, ok := c.New.(*apiserver.Custom)
+	if !ok || c.GVK != l.kind(source.RoleMachine).GroupVersionKind {
+		return
+	}
+	in := l.of(m.UID)
+	switch {
+	case in == nil || !in.dying.IsZero():
+	case c.Type != watch.Deleted && m.DeletionTimestamp != nil:
+		l.breach("J3", "%s deletes the old machine %s, whose finalizers and instance are there", c.Actor, m.Name)
+	case c.Type != watch.Deleted:
+	case in.MachineUID == "":
+		l.breach("J3", "the old machine %s is gone, and its instance has no tags of ours", m.Name)
+	case in.legacy.role:
+		l.breach("J3", "the old machine %s is gone, and its instance has the tag by which it is collected", m.Name)
+	}
+}
+
+// mayUnpause is J1 for our Machines: they are made and unpaused behind the fence, and made paused.
+func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
+	if !strings.HasPrefix(c.Actor, Migrator) || c.Type == watch.Deleted {
+		return
+	}
+	paused := func(o client.Object) bool {
+		_, is := o.GetAnnotations()[v1beta1.AnnotationPaused]
+		return is
+	}
+	switch {
+	case c.Type == watch.Added:
+		if !paused(m) {
+			l.breach("J1", "machine %s is made unpaused", m.Name)
+		}
+		l.mayTakeOver("machine " + m.Name + " is made")
+	case paused(c.Old) && !paused(m):
+		l.mayTakeOver("machine " + m.Name + " is unpaused")
+	}
+}
+
+// target is J5: no Node goes, or gets another taint, or is cordoned.
+func (l *legacy) target(c apiserver.Change) {
+	node, ok := c.New.(*corev1.Node)
+	if l == nil || !ok || c.Actor == "kubelet" || c.Actor == oldController || c.Actor == person {
+		return
+	}
+	before, _ := c.Old.(*corev1.Node)
+	switch {
+	case c.Type == watch.Deleted:
+		l.breach("J5", "%s deletes node %s", c.Actor, node.Name)
+	case before == nil:
+	case before.Spec.Unschedulable != node.Spec.Unschedulable:
+		l.breach("J5", "%s changes whether node %s takes pods", c.Actor, node.Name)
+	case len(node.Spec.Taints) > len(before.Spec.Taints):
+		l.breach("J5", "%s taints node %s: %v", c.Actor, node.Name, node.Spec.Taints)
+	}
+}
+
+// ours is what is Machinist's of the fleet, and of the migration.
+func (l *legacy) ours() (left []string) {
+	w := l.world
+	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck"} {
+		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
+			left = append(left, kind+" "+o.GetName())
+		}
+	}
+	for _, o := range slices.Concat(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")),
+		w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) {
+		if o.GetLabels()[v1beta1.LabelMigration] != "" {
+			left = append(left, fmt.Sprintf("%T %s", o, o.GetName()))
+		}
+	}
+	for _, in := range w.cloud.instances {
+		if in.MachineUID != "" {
+			left = append(left, "the tags of instance "+in.ProviderID)
+		}
+	}
+	for _, o := range w.target.Snapshot(nodeKind) {
+		for key := range o.GetAnnotations() {
+			if strings.Contains(key, v1beta1.GroupName) {
+				left = append(left, "the annotation "+key+" of node "+o.GetName())
+			}
+		}
+	}
+	return left
+}
+
+// missing says what is not as it must be in the end, "" if nothing is.
+func (l *legacy) missing() string {
+	var missing []string
+	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	if len(l.world.script) > 0 {
+		report("%q is yet to be done", l.world.script[0].Name)
+	}
+	m := l.world.migration()
+	switch {
+	case m == nil || m.Status.Phase == v1beta1.MigrationAborted:
+		l.oldFleetMissing(report)
+	case m.Status.Phase == v1beta1.MigrationCompleted:
+		l.newFleetMissing(report)
+	default:
+		report("the migration is %s: %v", m.Status.Phase, m.Status.Troubles)
+		for _, c := range m.Status.Conditions {
+			report("%s=%s %s", c.Type, c.Status, c.Message)
+		}
+	}
+	if m != nil && m.Status.Phase.Ended() && len(m.Finalizers) > 0 {
+		report("the migration has ended and has finalizers")
+	}
+	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+		gvk := policyGroupVersion.WithKind(kind)
+		if n := len(l.world.control.Snapshot(gvk)); n > 0 {
+			report("%d objects of %s are left", n, kind)
+		}
+	}
+	return strings.Join(missing, "; ")
+}
+
+// oldFleetMissing says what the old fleet lacks.
+func (l *legacy) oldFleetMissing(report func(string, ...any)) {
+	for _, left := range l.ours() {
+		report("%s is left", left)
+	}
+	if lease := l.lease(); l.pod() == nil || lease == nil || *lease.Spec.HolderIdentity != oldController {
+		report("the old controller does not lead")
+	}
+	machines := l.objects(source.RoleMachine)
+	want := 1
+	for _, d := range l.objects(source.RoleDeployment) {
+		want += replicasOf(d) + 1
+	}
+	for _, m := range machines {
+		if m.Namespace == elsewhere {
+			want++
+		}
+		if in := l.of(m.UID); in == nil || m.DeletionTimestamp != nil {
+			report("the old machine %s has no instance, or is being deleted", m.Name)
+		} else {
+			l.nodeMissing(in, true, report)
+		}
+	}
+	if len(machines) != want || len(l.world.cloud.instances) != want {
+		report("there are %d old machines and %d instances, not %d", len(machines), len(l.world.cloud.instances), want)
+	}
+}
+
+// nodeMissing says what the Node of an instance lacks. marked says that it is the old system's.
+func (l *legacy) nodeMissing(in *instance, marked bool, report func(string, ...any)) {
+	node := l.world.node(in.NodeName)
+	switch {
+	case node == nil || readiness(node) != corev1.ConditionTrue:
+		report("the node of %s is not ready", in.ProviderID)
+	case len(node.Spec.Taints) > 0 || node.Spec.Unschedulable:
+		report("node %s cannot be used: %v", node.Name, node.Spec.Taints)
+	case marked != (node.Annotations[l.mark()] != ""):
+		report("node %s has the mark of the old system: %t", node.Name, !marked)
+	}
+}
+
+// newFleetMissing says what the fleet lacks that was taken over.
+func (l *legacy) newFleetMissing(report func(string, ...any)) {
+	w := l.world
+	staying := 0
+	for _, m := range l.objects(source.RoleMachine) {
+		if m.Namespace != elsewhere {
+			report("the old machine %s is left", m.Name)
+			continue
+		}
+		staying++
+		if in := l.of(m.UID); in == nil {
+			report("the old machine %s has no instance", m.Name)
+		}
+	}
+	if n := len(w.control.Snapshot(definitionKind)); n > 0 != (staying > 0) {
+		report("%d definitions are left, and %d old machines", n, staying)
+	}
+	if len(l.objects(source.RoleSet)) > 0 {
+		report("old sets are left")
+	}
+	machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
+	owned := map[string]int{}
+	for _, o := range machines {
+		m := o.(*v1beta1.Machine)
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+			owned[owner.Name]++
+		}
+		in := w.cloud.byID(m.Spec.ProviderID)
+		switch {
+		case m.Status.Phase != v1beta1.MachineRunning || !upToDate(m):
+			report("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
+		case in == nil || in.MachineUID != m.UID:
+			report("machine %s has no instance", m.Name)
+		default:
+			l.nodeMissing(in, false, report)
+		}
+		l.unfinished(m, report)
+	}
+	const want = 4 // The deployment was scaled to 2; a set and a single machine have one each.
+	if len(machines) != want || len(w.cloud.instances) != want+staying {
+		report("there are %d machines and %d instances, not %d and %d", len(machines), len(w.cloud.instances), want,
+			want+staying)
+	}
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
+		s := o.(*v1beta1.MachineSet)
+		l.unfinished(s, report)
+		if n := owned[s.Name]; n != invariants.Replicas(s.Spec.Replicas) || n != int(s.Status.AvailableReplicas) {
+			report("set %s has %d machines of %d, %d available", s.Name, n, invariants.Replicas(s.Spec.Replicas),
+				s.Status.AvailableReplicas)
+		}
+	}
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		d := o.(*v1beta1.MachineDeployment)
+		l.unfinished(d, report)
+		for _, lack := range deploymentMissing(d, 2) {
+			report("%s", lack)
+		}
+	}
+}
+
+// unfinished says what an object lacks as long as the migration goes on.
+func (l *legacy) unfinished(o client.Object, report func(string, ...any)) {
+	for _, key := range []string{v1beta1.LabelMigration, v1beta1.LabelFreeze} {
+		if o.GetLabels()[key] != "" {
+			report("%T %s has the label %s", o, o.GetName(), key)
+		}
+	}
+	if _, paused := o.GetAnnotations()[v1beta1.AnnotationPaused]; paused {
+		report("%T %s is paused", o, o.GetName())
+	}
+}

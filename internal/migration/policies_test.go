@@ -264,7 +264,7 @@ func TestOldObjectsWithoutANamespaceAreClosed(t *testing.T) {
 }
 
 // TestWhatAMigrationMadeStaysAsItIs tries what people, autoscalers and Machinist's own processes might do.
-// (rule migration-copies-stay)
+// (rule migration-copies-closed)
 func TestWhatAMigrationMadeStaysAsItIs(t *testing.T) {
 	ctx := context.Background()
 	namespace, elsewhere := env.Namespace(t), env.Namespace(t)

@@ -31,9 +31,7 @@ type class struct {
 	// from is the first object that uses it, for findings.
 	from string
 
-	// located are the instances that the old system has made with it.
-	located []provider.Located
-	// searched is whether the cloud was asked for them and has answered.
+	// searched is whether the cloud was asked for its instances and has answered.
 	searched bool
 	legacy   provider.Legacy
 
@@ -57,14 +55,15 @@ func className(old *source.Class) string {
 	return old.ContentName(prefix)
 }
 
-// describe reads what the description refers to, so that the driver can read it.
-func (p *planner) describe(ctx context.Context, c *class) error {
+// describe reads what the description refers to, so that the driver can read it, and returns the instances that the old
+// system has made with it.
+func (p *planner) describe(ctx context.Context, c *class) ([]provider.Located, error) {
 	spec := runtime.DeepCopyJSON(c.old.Spec)
 	ok := true
 	for _, value := range c.old.Values {
 		data, problem, err := p.secrets.entry(ctx, value.From)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if problem != "" {
 			p.blockf(CodeSecretUnreadable, c.from, c.old.Path+"."+strings.Join(value.Path, "."), "%s", problem)
@@ -77,7 +76,7 @@ func (p *planner) describe(ctx context.Context, c *class) error {
 	for _, name := range c.old.Credentials {
 		data, problem, err := p.secrets.all(ctx, "Secret", name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if problem != "" {
 			p.blockf(CodeSecretUnreadable, c.from, c.old.Path, "%s", problem)
@@ -89,7 +88,7 @@ func (p *planner) describe(ctx context.Context, c *class) error {
 	if ref := p.migration.Spec.CredentialsRef; ref != nil {
 		data, problem, err := p.secrets.all(ctx, "Secret", types.NamespacedName{Namespace: p.migration.Namespace, Name: ref.Name})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if problem != "" {
 			p.blockf(CodeSecretUnreadable, "Migration/"+p.migration.Name, "spec.credentialsRef", "%s", problem)
@@ -98,27 +97,27 @@ func (p *planner) describe(ctx context.Context, c *class) error {
 		maps.Copy(credentials, data)
 	}
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	raw, err := json.Marshal(spec)
 	if err != nil {
-		return fmt.Errorf("encode the description of class %s: %w", c.name, err)
+		return nil, fmt.Errorf("encode the description of class %s: %w", c.name, err)
 	}
 	c.legacy = provider.Legacy{Source: p.system.Group(), Provider: c.old.Provider, Spec: provider.NewSecret(raw),
 		Credentials: provider.NewCredentials(credentials)}
-	located, err := p.cloud.Locate(ctx, provider.LocateRequest{Legacy: c.legacy})
+	all, err := p.cloud.Locate(ctx, provider.LocateRequest{Legacy: c.legacy})
 	switch code := provider.CodeOf(err); {
 	case err == nil:
-		c.located, c.searched = located, true
+		c.searched = true
 	case code == provider.Unimplemented:
 		p.blockf(CodeCannotImport, c.from, "", "%s", message(err))
 	case code == provider.InvalidArgument || code == provider.FailedPrecondition || code == provider.Unauthenticated ||
 		code == provider.PermissionDenied:
 		p.blockf(CodeCannotImport, c.from, c.old.Path, "The instances cannot be found: %s", message(err))
 	default:
-		return fmt.Errorf("find the instances of class %s: %w", c.name, err)
+		return nil, fmt.Errorf("find the instances of class %s: %w", c.name, err)
 	}
-	return nil
+	return all, nil
 }
 
 // convert makes the class of ours. facts are those of one of its instances, if there is one.

@@ -215,7 +215,7 @@ func TestTheDriverSaysWhetherInstancesCanBeFound(t *testing.T) {
 	}
 	f, _ := gardener(t)
 	f.cloud.locateError = provider.Errorf(provider.Unavailable, "later")
-	if _, err := f.planner().make(context.Background(), f.byRole()); err == nil || !errors.Is(err, f.cloud.locateError) {
+	if _, err := f.planner().make(context.Background(), f.old); err == nil || !errors.Is(err, f.cloud.locateError) {
 		t.Errorf("a cloud that does not answer gives %v", err)
 	}
 }

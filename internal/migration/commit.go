@@ -205,11 +205,10 @@ func (p *pass) removing(ctx context.Context) error {
 	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
 		return err
 	}
-	old, err := readOld(ctx, p.Control, p.system, p.migration.SourceNamespaceOrDefault(), true)
+	scope, err := p.inScope(ctx)
 	if err != nil {
 		return err
 	}
-	scope := p.inScope(old)
 	p.migration.Status.Machines.Old = int32(len(scope[source.RoleMachine]))
 	if removed, err := p.removeWebhooks(ctx, scope); err != nil || removed {
 		return err // An API server heeds a change of its webhooks after a moment.
@@ -281,26 +280,38 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, source.RoleSet, source.RoleClass,
 	source.RoleMachine}
 
-// inScope are the old objects that go: all but those that stay behind, and what these need.
-func (p *pass) inScope(old map[source.Role][]*unstructured.Unstructured) map[source.Role][]*unstructured.Unstructured {
+// inScope are the old objects that go: all but those that stay behind, and the classes, which these need.
+func (p *pass) inScope(ctx context.Context) (map[source.Role][]*unstructured.Unstructured, error) {
 	scope := map[source.Role][]*unstructured.Unstructured{}
 	staying := false
-	for _, role := range []source.Role{source.RoleMachine, source.RoleSet, source.RoleDeployment, source.RoleHealthCheck,
-		source.RoleClass} {
-		for _, object := range old[role] {
-			// Whoever is left alone by the conversion stays; a class has no object of its own.
-			if role != source.RoleClass {
+	err := eachOld(ctx, p.Control, p.system, p.migration.SourceNamespaceOrDefault(), true,
+		func(role source.Role, object *unstructured.Unstructured) {
+			if role != source.RoleClass { // A class has no object of its own.
 				if c := p.system.Convert(role, object, nil); c.Object == nil && !c.Blocked() {
 					staying = true
-					continue
+					return
 				}
-			} else if staying {
-				continue
 			}
+			bare(object)
 			scope[role] = append(scope[role], object)
-		}
+		})
+	if staying {
+		delete(scope, source.RoleClass)
 	}
-	return scope
+	return scope, err
+}
+
+// bare leaves of an object what its removal needs.
+func bare(object *unstructured.Unstructured) {
+	plain := &unstructured.Unstructured{Object: map[string]any{}}
+	plain.SetGroupVersionKind(object.GroupVersionKind())
+	plain.SetNamespace(object.GetNamespace())
+	plain.SetName(object.GetName())
+	plain.SetUID(object.GetUID())
+	plain.SetResourceVersion(object.GetResourceVersion())
+	plain.SetFinalizers(object.GetFinalizers())
+	plain.SetOwnerReferences(object.GetOwnerReferences())
+	object.Object = plain.Object
 }
 
 // strip removes finalizers and owners of an old object.
@@ -310,6 +321,7 @@ func (p *pass) strip(ctx context.Context, object *unstructured.Unstructured) err
 	if err := p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizers and owners of the old %s: %w", nameOf(object), err)
 	}
+	bare(object) // The response has all of it.
 	return nil
 }
 

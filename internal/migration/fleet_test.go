@@ -154,12 +154,16 @@ func (f *oldFleet) planner() *planner {
 		secrets: &secretReader{live: reader, seen: map[string]content{}}}
 }
 
-func (f *oldFleet) byRole() map[source.Role][]*unstructured.Unstructured {
-	old := map[source.Role][]*unstructured.Unstructured{}
-	for _, object := range f.objects {
-		old[f.role(object)] = append(old[f.role(object)], object)
+// old visits the objects as they are read: kind by kind.
+func (f *oldFleet) old(visit func(source.Role, *unstructured.Unstructured)) error {
+	for _, kind := range f.system.Kinds() {
+		for _, object := range f.objects {
+			if object.GroupVersionKind() == kind.GroupVersionKind {
+				visit(kind.Role, object)
+			}
+		}
 	}
-	return old
+	return nil
 }
 
 func key(namespace, name string) types.NamespacedName {
@@ -168,7 +172,7 @@ func key(namespace, name string) types.NamespacedName {
 
 func (f *oldFleet) plan() *plan {
 	f.Helper()
-	made, err := f.planner().make(context.Background(), f.byRole())
+	made, err := f.planner().make(context.Background(), f.old)
 	if err != nil {
 		f.Fatal(err)
 	}

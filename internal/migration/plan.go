@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,6 +69,7 @@ type planner struct {
 	sets    map[types.UID]*set           // by the UID of the old set
 	setOf   map[types.UID]*source.Class  // the old description, by the UID of the old set
 	byOwner map[types.UID]*ownerRevision // old deployments
+	seen    map[string]bool              // the provider IDs of all instances that the cloud shows
 }
 
 // ownerRevision is an old deployment with what its sets need.
@@ -81,38 +83,42 @@ func (p *planner) blockf(code, object, path, format string, args ...any) {
 	p.plan.findings.addf(provider.FindingBlocker, code, object, path, format, args...)
 }
 
-// make reads the old objects into a plan.
-func (p *planner) make(ctx context.Context, old map[source.Role][]*unstructured.Unstructured) (*plan, error) {
+// oldObjects calls visit for all old objects, kind by kind in the order of the system's Kinds.
+type oldObjects func(visit func(source.Role, *unstructured.Unstructured)) error
+
+// make reads the old objects into a plan. Of each it keeps what it was converted to.
+func (p *planner) make(ctx context.Context, old oldObjects) (*plan, error) {
 	p.plan = &plan{}
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
 	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*ownerRevision{}
-	converted := map[source.Role][]conversion{}
-	for _, kind := range p.system.Kinds() {
-		for _, object := range old[kind.Role] {
-			c := conversion{old: object, as: nameOf(object), Converted: p.system.Convert(kind.Role, object, p.flags)}
-			p.plan.findings.add(c.as, c.Findings...)
-			converted[kind.Role] = append(converted[kind.Role], c)
+	p.seen = map[string]bool{}
+	var machines []candidate
+	err := old(func(role source.Role, object *unstructured.Unstructured) {
+		c := conversion{old: identified(object), as: nameOf(object), Converted: p.system.Convert(role, object, p.flags)}
+		p.plan.findings.add(c.as, c.Findings...)
+		c.Findings = nil
+		switch role {
+		case source.RoleClass:
+			if c.Class != nil {
+				p.class(c.Class, c.as)
+			}
+		case source.RoleDeployment:
+			p.deployment(c)
+		case source.RoleSet:
+			p.set(c)
+		case source.RoleHealthCheck:
+			p.check(c.Object, c)
+		case source.RoleMachine:
+			if m, ok := p.candidate(c); ok {
+				machines = append(machines, m)
+			}
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	for _, c := range converted[source.RoleClass] {
-		if c.Class != nil {
-			p.class(c.Class, c.as)
-		}
-	}
-	for _, c := range converted[source.RoleDeployment] {
-		p.deployment(c)
-	}
-	for _, c := range converted[source.RoleSet] {
-		p.set(c)
-	}
-	for _, c := range converted[source.RoleHealthCheck] {
-		p.check(c.Object, c)
-	}
-	machines := p.machines(converted[source.RoleMachine])
-	for _, c := range p.plan.classes {
-		if err := p.describe(ctx, c); err != nil {
-			return nil, err
-		}
+	if err := p.locate(ctx, machines); err != nil {
+		return nil, err
 	}
 	facts := p.match(machines)
 	for _, c := range p.plan.classes {
@@ -132,9 +138,15 @@ func (p *planner) make(ctx context.Context, old map[source.Role][]*unstructured.
 
 // conversion is an old object and what it is in our terms.
 type conversion struct {
-	old *unstructured.Unstructured
+	old metav1.Object // see identified
 	as  string
 	source.Converted
+}
+
+// identified is what the plan keeps of an old object's metadata: a fleet is large, and unstructured objects more so.
+func identified(object *unstructured.Unstructured) metav1.Object {
+	return &metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+		OwnerReferences: object.GetOwnerReferences()}
 }
 
 func nameOf(object *unstructured.Unstructured) string {
@@ -153,12 +165,12 @@ func (p *planner) mark(object client.Object, from string) {
 }
 
 // origin names an old object by group, namespace, name and UID.
-func origin(group string, old client.Object) string {
+func origin(group string, old metav1.Object) string {
 	return group + "/" + old.GetNamespace() + "/" + old.GetName() + "/" + string(old.GetUID())
 }
 
 // markFrom is mark for what is made of one old object.
-func (p *planner) markFrom(object client.Object, old client.Object) {
+func (p *planner) markFrom(object client.Object, old metav1.Object) {
 	p.mark(object, "")
 	annotate(object, v1beta1.AnnotationMigratedFrom, origin(p.system.Group(), old))
 }
@@ -306,52 +318,72 @@ type candidate struct {
 	object *v1beta1.Machine // as converted, alone
 	class  *class
 	set    *set // nil where none owns it
+	// instances are those that the cloud shows of it.
+	instances []located
 }
 
-// machines are the old machines in scope.
-func (p *planner) machines(all []conversion) []candidate {
-	var machines []candidate
-	for _, c := range all {
-		object, ok := c.Object.(*v1beta1.Machine)
-		if !ok {
-			continue // It stays behind, or is blocked; the conversion said so.
-		}
-		p.plan.old++
-		m := candidate{conversion: c, object: object}
-		if owner := c.Machine.Owner; owner != "" {
-			if m.set = p.sets[owner]; m.set == nil {
-				p.blockf(CodeOwnerMissing, c.as, "metadata.ownerReferences", "Its set does not exist, or could not be converted. "+
-					"Delete the machine, or remove the reference.")
-				continue
-			}
-		}
-		if m.set != nil && c.Class != nil && p.setOf[c.Machine.Owner].SameInstances(c.Class) {
-			m.class = m.set.class
-		} else if m.class = p.classOf(c); m.class == nil {
-			continue
-		}
-		machines = append(machines, m)
+// candidate looks for the set and the class of an old machine. It is not ok if nothing can be made of it.
+func (p *planner) candidate(c conversion) (m candidate, ok bool) {
+	object, ok := c.Object.(*v1beta1.Machine)
+	if !ok {
+		return m, false // It stays behind, or is blocked; the conversion said so.
 	}
-	return machines
+	p.plan.old++
+	m = candidate{conversion: c, object: object}
+	if owner := c.Machine.Owner; owner != "" {
+		if m.set = p.sets[owner]; m.set == nil {
+			p.blockf(CodeOwnerMissing, c.as, "metadata.ownerReferences", "Its set does not exist, or could not be converted. "+
+				"Delete the machine, or remove the reference.")
+			return m, false
+		}
+	}
+	if m.set != nil && c.Class != nil && p.setOf[c.Machine.Owner].SameInstances(c.Class) {
+		m.class = m.set.class
+	} else {
+		m.class = p.classOf(c)
+	}
+	m.Class = nil
+	return m, m.class != nil
+}
+
+// locate asks the cloud for the instances of each class, and keeps those of its machines. Of the others, which may be as
+// many for each class, it keeps the provider IDs.
+func (p *planner) locate(ctx context.Context, machines []candidate) error {
+	of := map[*class][]*candidate{}
+	for i := range machines {
+		of[machines[i].class] = append(of[machines[i].class], &machines[i])
+	}
+	for _, c := range p.plan.classes {
+		all, err := p.describe(ctx, c)
+		if err != nil {
+			return err
+		}
+		index := indexOf(all)
+		for _, m := range of[c] {
+			m.instances = index.of(m)
+		}
+		for i := range all {
+			p.seen[all[i].Instance.ProviderID] = true
+		}
+	}
+	return nil
 }
 
 // match finds the instance and the Node of each machine, and returns for each class the facts of one of its instances.
 func (p *planner) match(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
 	taken := map[string]string{} // provider ID → machine
-	index := p.indexLocated()
 	for _, m := range machines {
-		instances := index.of(m)
-		if len(instances) > 1 {
+		if len(m.instances) > 1 {
 			p.blockf(CodeSeveralInstances, m.as, "", "The cloud shows %d instances of it: %s. Remove those that are not its own.",
-				len(instances), idsOf(instances))
+				len(m.instances), idsOf(m.instances))
 			continue
 		}
-		if len(instances) == 0 {
+		if len(m.instances) == 0 {
 			p.without(m)
 			continue
 		}
-		in := instances[0]
+		in := m.instances[0]
 		if first, claimed := taken[in.ProviderID]; claimed {
 			p.blockf(CodeInstanceClaimed, m.as, "", "%s has the instance %s as well. Delete the one that is not real.", first,
 				in.ProviderID)
@@ -359,7 +391,7 @@ func (p *planner) match(machines []candidate) map[*class][]byte {
 		}
 		taken[in.ProviderID] = m.as
 		if facts[m.class] == nil {
-			facts[m.class] = in.Facts
+			facts[m.class] = in.facts
 		}
 		p.machine(m, in)
 	}
@@ -387,14 +419,10 @@ func (p *planner) without(m candidate) {
 
 // unnamed reports instances of the old system that no machine has.
 func (p *planner) unnamed(taken map[string]string) {
-	seen := map[string]bool{}
-	for _, c := range p.plan.classes {
-		for _, in := range c.located {
-			if taken[in.Instance.ProviderID] == "" && !seen[in.Instance.ProviderID] {
-				seen[in.Instance.ProviderID] = true
-				p.plan.findings.addf(provider.FindingNote, CodeUnnamedInstance, "Instance/"+in.Instance.ProviderID, "",
-					"No old machine in scope has it; it is left alone.")
-			}
+	for _, id := range slices.Sorted(maps.Keys(p.seen)) {
+		if taken[id] == "" {
+			p.plan.findings.addf(provider.FindingNote, CodeUnnamedInstance, "Instance/"+id, "",
+				"No old machine in scope has it; it is left alone.")
 		}
 	}
 }
@@ -402,7 +430,7 @@ func (p *planner) unnamed(taken map[string]string) {
 // machine plans the copy of a machine.
 func (p *planner) machine(m candidate, in located) {
 	switch {
-	case in.Instance.State == provider.StateTerminating:
+	case in.state == provider.StateTerminating:
 		p.blockf(CodeInFlight, m.as, "", "Its instance %s is being deleted. Wait until it is gone.", in.ProviderID)
 		return
 	case m.Machine.Updating:
@@ -425,6 +453,7 @@ func (p *planner) machine(m candidate, in located) {
 	if m.set != nil {
 		m.set.machines++
 	}
+	in.facts, m.instances = nil, nil // They were for the class.
 	p.plan.machines = append(p.plan.machines, &machine{candidate: m, instance: in, node: node})
 }
 
@@ -514,32 +543,32 @@ func (p *plan) manifests() []client.Object {
 	return all
 }
 
-// located is an instance with its provider ID at hand.
+// located is what the plan keeps of an instance.
 type located struct {
-	provider.Located
 	ProviderID string
+	Collected  bool
+	state      provider.InstanceState
+	facts      []byte
 }
 
-// locatedIndex finds instances by what an old machine is known by.
+// locatedIndex finds the instances of one class by what an old machine is known by.
 type locatedIndex struct {
-	byUID, byName map[*class]map[string][]located
+	byUID, byName map[string][]located
 	byID          map[string]located
 }
 
-func (p *planner) indexLocated() locatedIndex {
-	index := locatedIndex{byUID: map[*class]map[string][]located{}, byName: map[*class]map[string][]located{},
-		byID: map[string]located{}}
-	for _, c := range p.plan.classes {
-		index.byUID[c], index.byName[c] = map[string][]located{}, map[string][]located{}
-		for _, found := range c.located {
-			in := located{found, found.Instance.ProviderID}
-			index.byID[in.ProviderID] = in
-			switch {
-			case found.MachineUID != "":
-				index.byUID[c][string(found.MachineUID)] = append(index.byUID[c][string(found.MachineUID)], in)
-			case found.Machine != "":
-				index.byName[c][found.Machine] = append(index.byName[c][found.Machine], in)
-			}
+func indexOf(all []provider.Located) locatedIndex {
+	index := locatedIndex{byUID: map[string][]located{}, byName: map[string][]located{}, byID: map[string]located{}}
+	for i := range all {
+		found := &all[i]
+		in := located{ProviderID: found.Instance.ProviderID, Collected: found.Collected, state: found.Instance.State,
+			facts: found.Facts}
+		index.byID[in.ProviderID] = in
+		switch {
+		case found.MachineUID != "":
+			index.byUID[string(found.MachineUID)] = append(index.byUID[string(found.MachineUID)], in)
+		case found.Machine != "":
+			index.byName[found.Machine] = append(index.byName[found.Machine], in)
 		}
 	}
 	return index
@@ -547,14 +576,14 @@ func (p *planner) indexLocated() locatedIndex {
 
 // of returns the instances of a machine: by the UID in a tag, else by the provider ID that the old object has, else by
 // name.
-func (x locatedIndex) of(m candidate) []located {
-	if found := x.byUID[m.class][string(m.old.GetUID())]; len(found) > 0 {
+func (x locatedIndex) of(m *candidate) []located {
+	if found := x.byUID[string(m.old.GetUID())]; len(found) > 0 {
 		return found
 	}
 	if in, found := x.byID[m.Machine.ProviderID]; found {
 		return []located{in}
 	}
-	return x.byName[m.class][m.old.GetName()]
+	return x.byName[m.old.GetName()]
 }
 
 func idsOf(all []located) string {

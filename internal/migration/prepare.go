@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -24,10 +25,6 @@ import (
 // makePlan reads the old system, the cloud and what is ours.
 func (p *pass) makePlan(ctx context.Context) (*plan, *ours, nodes, error) {
 	m := p.migration
-	old, err := readOld(ctx, p.Control, p.system, m.SourceNamespaceOrDefault(), false)
-	if err != nil {
-		return nil, nil, nodes{}, err
-	}
 	mine, err := readOurs(ctx, p.Control, m)
 	if err != nil {
 		return nil, nil, nodes{}, err
@@ -46,7 +43,9 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ours, nodes, error) {
 	}
 	planner := &planner{migration: m, system: p.system, flags: flags, cloud: p.Cloud, ours: mine, nodes: all,
 		secrets: &secretReader{live: p.Control, seen: map[string]content{}}}
-	made, err := planner.make(ctx, old)
+	made, err := planner.make(ctx, func(visit func(source.Role, *unstructured.Unstructured)) error {
+		return eachOld(ctx, p.Control, p.system, m.SourceNamespaceOrDefault(), false, visit)
+	})
 	if err != nil {
 		return nil, nil, nodes{}, err
 	}

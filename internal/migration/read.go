@@ -20,7 +20,7 @@ import (
 // pageSize is how many objects one request reads.
 const pageSize = 500
 
-// eachPage lists all objects of a kind, a page at a time, and calls visit after each. The list is used again.
+// eachPage lists all objects of a kind, a page at a time, and calls visit after each.
 func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, empty func() L, visit func(L),
 	options ...client.ListOption) error {
 	next := ""
@@ -40,31 +40,37 @@ func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, em
 // notServed reports whether an error says that the API server does not know the kind.
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// readOld reads the objects of the old system that the Migration is about. A kind that is not served has none if it is
-// optional, or if gone says that the kinds may have been removed already.
-func readOld(ctx context.Context, reader client.Reader, system source.System, namespace string,
-	gone bool) (map[source.Role][]*unstructured.Unstructured, error) {
-	all := map[source.Role][]*unstructured.Unstructured{}
+// eachOld calls visit for each object of the old system that the Migration is about, kind by kind. A kind that is not
+// served has none if it is optional, or if gone says that the kinds may have been removed already.
+func eachOld(ctx context.Context, reader client.Reader, system source.System, namespace string, gone bool,
+	visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range system.Kinds() {
-		objects, err := readKind(ctx, reader, kind, namespace)
+		err := eachOfKind(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) { visit(kind.Role, object) })
 		switch {
 		case notServed(err) && (gone || kind.Optional):
 			continue
 		case notServed(err):
-			return nil, fmt.Errorf("the API server does not serve %s.%s/%s: there is nothing to take over", kind.Resource,
+			return fmt.Errorf("the API server does not serve %s.%s/%s: there is nothing to take over", kind.Resource,
 				kind.Group, kind.Version)
 		case err != nil:
-			return nil, fmt.Errorf("list %s.%s: %w", kind.Resource, kind.Group, err)
+			return fmt.Errorf("list %s.%s: %w", kind.Resource, kind.Group, err)
 		}
-		all[kind.Role] = append(all[kind.Role], objects...)
 	}
-	return all, nil
+	return nil
 }
 
 // readKind lists the objects of an old kind in a namespace, empty for all of them.
 func readKind(ctx context.Context, reader client.Reader, kind source.Kind,
-	namespace string) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
+	namespace string) (objects []*unstructured.Unstructured, err error) {
+	err = eachOfKind(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) {
+		objects = append(objects, object)
+	})
+	return objects, err
+}
+
+// eachOfKind calls visit for each object of an old kind in a namespace, empty for all of them.
+func eachOfKind(ctx context.Context, reader client.Reader, kind source.Kind, namespace string,
+	visit func(*unstructured.Unstructured)) error {
 	var options []client.ListOption
 	if namespace != "" && !kind.ClusterScoped {
 		options = append(options, client.InNamespace(namespace))
@@ -74,13 +80,12 @@ func readKind(ctx context.Context, reader client.Reader, kind source.Kind,
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		return list
 	}
-	err := eachPage(ctx, reader, empty, func(page *unstructured.UnstructuredList) {
+	return eachPage(ctx, reader, empty, func(page *unstructured.UnstructuredList) {
 		for i := range page.Items {
 			page.Items[i].SetManagedFields(nil)
-			objects = append(objects, &page.Items[i])
+			visit(&page.Items[i])
 		}
 	}, options...)
-	return objects, err
 }
 
 // ours are Machinist's objects in the namespace of a Migration, by name, and all Machines by their instances.

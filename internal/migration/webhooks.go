@@ -87,13 +87,10 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 	for _, objects := range scope {
 		going += len(objects)
 	}
-	everywhere, err := readOld(ctx, p.Control, p.system, "", true)
+	there := 0
+	err = eachOld(ctx, p.Control, p.system, "", true, func(source.Role, *unstructured.Unstructured) { there++ })
 	if err != nil {
 		return false, err
-	}
-	there := 0
-	for _, objects := range everywhere {
-		there += len(objects)
 	}
 	if there > going {
 		return false, nil

@@ -21,7 +21,7 @@ type webhooks struct {
 	shared []client.Object // name others too
 }
 
-// readWebhooks finds them. Those for all groups are somebody else's, who must keep them running in any case.
+// readWebhooks finds them. One for all groups is not the old system's, and its server must run in any case.
 func readWebhooks(ctx context.Context, reader client.Reader, group string) (webhooks, error) {
 	var found webhooks
 	add := func(object client.Object, rules []admissionv1.RuleWithOperations) {
@@ -106,7 +106,7 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 	})
 }
 
-// remedies say what to do about errors that do not say so, by a part of their text.
+// remedies are what to do about errors whose text, which has this part, does not include it.
 var remedies = []struct{ text, remedy string }{
 	{"failed calling webhook", "Start the server of the webhook again, or remove the webhook from its configuration."},
 	{"conversion webhook", "Start the server of the conversion webhook again: until then the old objects cannot be read. " +

@@ -19,6 +19,9 @@ import (
 // be run in parts, and then with -run '^$' to see what no part used.
 const grants = "E2E_GRANTS"
 
+// full reports whether the long journeys run as well, and the others with more machines.
+func full() bool { return os.Getenv("FULL") == "1" }
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	logf.SetLogger(logr.Discard())

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"text/template"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -83,6 +84,8 @@ const (
 	// oldJoiners is the group of the bootstrap token of the old instances.
 	oldJoiners = "system:bootstrappers:old-fleet"
 	oldToken   = "0ldflt.0123456789abcdef"
+	// oldWebhook is a configuration of admission webhooks.
+	oldWebhook = "old-webhook"
 )
 
 // oldFleet is a fleet of an old system, with a stand-in for its controller.
@@ -308,6 +311,23 @@ func (f *oldFleet) scaleWorkload(replicas int) {
 	workload := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.workload.Namespace, Name: f.workload.Name}}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
 	if err := f.control.Patch(context.Background(), workload, patch); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// losesItsWebhook registers an admission webhook of the old system whose server is gone, and that fails closed. It takes
+// updates only: the old controller's are over.
+func (f *oldFleet) losesItsWebhook() {
+	f.t.Helper()
+	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone
+	object := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: oldWebhook},
+		Webhooks: []admissionv1.ValidatingWebhook{{Name: "validation." + f.group, FailurePolicy: &fail, SideEffects: &none,
+			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
+				Namespace: f.workload.Namespace, Name: "gone"}},
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete},
+				Rule: admissionv1.Rule{APIGroups: []string{f.group}, APIVersions: []string{"*"}, Resources: []string{"*"}}}}}}}
+	if err := f.control.Create(context.Background(), object); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -1,0 +1,154 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud/driver"
+)
+
+// abortedIn are the phases in which a migration is aborted, and whether its migrator is killed at that moment too. The
+// last one has the most to undo.
+var abortedIn = []struct {
+	phase  v1beta1.MigrationPhase
+	killed bool
+}{
+	{v1beta1.MigrationPlanning, false},
+	{v1beta1.MigrationFencing, true},
+	{v1beta1.MigrationSettling, false},
+	{v1beta1.MigrationCopying, true},
+	{v1beta1.MigrationAdopting, true},
+	{v1beta1.MigrationAdopted, false},
+}
+
+// Wherever a migration is when it is aborted, the old controller finds all as it left it, and works on. One fleet goes
+// through all of it, each time with another Migration.
+//
+// Rules: migration-abort-restores.
+func TestMigrationIsAbortedAtEveryPhase(t *testing.T) {
+	t.Parallel()
+	groups := []string{provider.SourceGardener} // It has the most kinds.
+	if full() {
+		groups = provider.Sources()
+	}
+	for _, group := range groups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			const machines = 4
+			f := start(t, stack.Options{}).oldFleet(group, machines)
+			m := f.startMigrators(1)
+			for _, at := range abortedIn {
+				w := f.watch()
+				m.begin("until-" + strings.ToLower(string(at.phase)))
+				losses := m.planned()
+				if at.phase == v1beta1.MigrationCopying {
+					m.allowMachines(2)
+				}
+				if at.phase != v1beta1.MigrationPlanning {
+					m.stage(v1beta1.MigrationAdopt, losses...)
+				}
+				m.reaches(at.phase)
+				if at.phase == v1beta1.MigrationCopying {
+					m.until("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
+					if n := len(m.machineList()); n != 2 {
+						t.Errorf("%d Machines are copied, want those that the quota allows", n)
+					}
+				}
+				f.life = len(f.log())
+				f.read = f.life
+				m.stage(v1beta1.MigrationAbort)
+				if at.killed {
+					m.bounce(m.migrators...)
+				}
+				m.reaches(v1beta1.MigrationAborted)
+				m.wantOldObjects()
+				m.wantNothingOfOurs()
+				m.wantUndisturbed(w)
+				if at.phase == v1beta1.MigrationPlanning {
+					continue // It was never stopped.
+				}
+				f.settles(machines)
+				if changes := f.changes(); len(changes) > 0 {
+					t.Errorf("the old controller changed what it found after the phase %s:\n%s", at.phase,
+						strings.Join(changes, "\n"))
+				}
+				if at.phase == v1beta1.MigrationCopying {
+					m.allowMachines(-1)
+				}
+			}
+			m.worksForTheOldController()
+		})
+	}
+}
+
+// worksForTheOldController sees that the old controller deletes the instance of a machine that a person deletes.
+func (m *migration) worksForTheOldController() {
+	m.t.Helper()
+	machine := m.someMachine()
+	eventually(m.t, "the old machine can be deleted", func() (bool, string) {
+		err := m.control.Delete(context.Background(), machine)
+		return err == nil, fmt.Sprint(err)
+	})
+	left := len(m.before.instances)
+	if metav1.GetControllerOf(machine) == nil {
+		left--
+	}
+	m.settles(left)
+	after := m.state()
+	if n := len(after.instances); n != left {
+		m.t.Errorf("there are %d instances, want %d", n, left)
+	}
+	for id, r := range after.instances {
+		if r.Tags[driver.LegacyTagMachineUID] == string(machine.GetUID()) {
+			m.t.Errorf("instance %s of the deleted machine is there", id)
+		}
+	}
+}
+
+// allowMachines lets n of Machinist's Machines be made, so that a migration is held where it has made some of its copies.
+// Below 0 there is no limit.
+func (m *migration) allowMachines(n int64) {
+	m.t.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machines"}}
+	if n < 0 {
+		if err := m.control.Delete(context.Background(), quota); err != nil {
+			m.t.Fatal(err)
+		}
+		return
+	}
+	counted := corev1.ResourceName("count/machines." + v1beta1.GroupName)
+	quota.Spec.Hard = corev1.ResourceList{counted: *resource.NewQuantity(n, resource.DecimalSI)}
+	if err := m.control.Create(context.Background(), quota); err != nil {
+		m.t.Fatal(err)
+	}
+	eventually(m.t, "the quota counts", func() (bool, string) {
+		err := m.control.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
+		_, counts := quota.Status.Used[counted]
+		return err == nil && counts, fmt.Sprint(err, quota.Status)
+	})
+}
+
+// wantNoWayBack fails the test unless the API server refuses to abort the migration.
+func (m *migration) wantNoWayBack() {
+	m.t.Helper()
+	object := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name}}
+	err := m.control.Patch(context.Background(), object, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"stage":"Abort"}}`)))
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "past the point of no return") {
+		m.t.Errorf("abort a migration that is committed: %v", err)
+	}
+}

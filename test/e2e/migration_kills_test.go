@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Whatever the migrators and the old controller were doing when they were killed, and however often the old controller
+// is scaled up again, the fleet is taken over once, and no machine notices.
+//
+// Rules: migration-survives-kills, migration-touches-no-machine, migration-committed-goes-on.
+func TestMigrationSurvivesKills(t *testing.T) {
+	t.Parallel()
+	groups, machines, kills := []string{provider.SourceGardener}, 12, 1 // It has the most kinds.
+	if full() {
+		groups, machines, kills = provider.Sources(), 100, 3
+	}
+	for _, group := range groups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
+			f := start(t, stack.Options{}).oldFleet(group, machines)
+			w := f.watch()
+			m := f.startMigrators(2)
+			m.begin("over")
+			losses := m.planned()
+			m.killsUntil(random, kills, v1beta1.MigrationPlanning)
+			m.stage(v1beta1.MigrationAdopt, losses...)
+			m.killsUntil(random, kills, v1beta1.MigrationAdopted)
+			m.wantOldObjects()
+			m.wantUndisturbed(w)
+			w = f.watch()
+			m.stage(v1beta1.MigrationCommit)
+			m.killsUntil(random, kills, v1beta1.MigrationCompleted)
+			m.wantUndisturbed(w)
+			if group != provider.SourceOpenShift { // Its operator would bring the definitions back.
+				m.wantNoOldKinds()
+			}
+			m.running(machines)
+			m.noneOfTwo()
+			m.works()
+			if group == provider.SourceGardener || group == provider.SourceClusterK8s {
+				m.rollsAndScales()
+			}
+		})
+	}
+}
+
+// killsUntil kills some of the processes at random moments of each phase, as often as given, until the phase end was
+// reached and had its kills. Some phases last for moments only: a kill may then come in the next one.
+func (m *migration) killsUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase) {
+	m.t.Helper()
+	killed := map[v1beta1.MigrationPhase]int{}
+	began := time.Now()
+	for {
+		o := m.until("the phase "+string(end), func(o *v1beta1.Migration) bool {
+			return o.Status.Phase == end || o.Status.Phase != "" && killed[o.Status.Phase] < kills
+		})
+		phase := o.Status.Phase
+		if phase == end && (killed[phase] >= kills || phase == v1beta1.MigrationCompleted) {
+			m.t.Logf("%s after %s; killed in %v", end, time.Since(began).Round(time.Second/10), killed)
+			return
+		}
+		<-time.After(time.Duration(random.IntN([]int{30, 300, 3000}[random.IntN(3)])) * time.Millisecond)
+		killed[phase]++
+		all := append(slices.Clone(m.migrators), m.controller)
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		m.bounce(all[:1+random.IntN(len(all))]...)
+		if phase != v1beta1.MigrationPlanning && random.IntN(3) == 0 {
+			m.scaleWorkload(1)
+		}
+		if phase.Irrevocable() {
+			m.wantNoWayBack()
+		}
+	}
+}
+
+// noneOfTwo fails the test where two Machines have one instance.
+func (m *migration) noneOfTwo() {
+	m.t.Helper()
+	by := map[string]string{}
+	for _, machine := range m.machineList() {
+		if other, taken := by[machine.Spec.ProviderID]; taken {
+			m.t.Errorf("%s and %s have the instance %s", machine.Name, other, machine.Spec.ProviderID)
+		}
+		by[machine.Spec.ProviderID] = machine.Name
+	}
+}
+
+// rollsAndScales sees that the deployment is Machinist's: it is rolled, scaled and deleted.
+func (m *migration) rollsAndScales() {
+	m.t.Helper()
+	all, d := len(m.machineList()), m.deployment()
+	replicas := int(d.ReplicasOrDefault())
+	class := &v1beta1.MachineClass{}
+	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: namespace,
+		Name: d.Spec.Template.Spec.ClassRef.Name}, class); err != nil {
+		m.t.Fatal(err)
+	}
+	class = &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "next"}, Spec: class.Spec}
+	if err := m.control.Create(context.Background(), class); err != nil {
+		m.t.Fatal(err)
+	}
+	m.change(d, `{"spec":{"minReadySeconds":0,"strategy":{"rollingUpdate":{"maxSurge":"100%"}},`+
+		`"template":{"spec":{"classRef":{"name":"next"}}}}}`)
+	m.await("the rollout", func(machines []v1beta1.Machine) bool {
+		rolled := slices.DeleteFunc(slices.Clone(machines), func(o v1beta1.Machine) bool {
+			return o.Spec.ClassRef.Name != class.Name || o.Status.Phase != v1beta1.MachineRunning
+		})
+		return len(rolled) == replicas && len(machines) == all
+	})
+	m.change(d, `{"spec":{"replicas":1}}`)
+	m.running(all - replicas + 1)
+	if err := m.control.Delete(context.Background(), d); err != nil {
+		m.t.Fatal(err)
+	}
+	m.running(all - replicas)
+	eventually(m.t, "its instances are gone", func() (bool, string) { n := m.live(); return n == all-replicas, fmt.Sprint(n) })
+}
+
+func (m *migration) change(d *v1beta1.MachineDeployment, patch string) {
+	m.t.Helper()
+	if err := m.control.Patch(context.Background(), d, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		m.t.Fatal(err)
+	}
+}

@@ -1,0 +1,192 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+const (
+	oldPool = `
+apiVersion: cluster.k8s.io/v1alpha1
+kind: MachineDeployment
+metadata: {name: general, namespace: NS}
+spec:
+  replicas: 0
+  selector: {matchLabels: {workerset: general}}
+  template:
+    metadata: {labels: {workerset: general}}
+    spec:
+      providerSpec:
+        value:
+          cloudProvider: sim
+          cloudProviderSpec: {region: sim-1, size: small, image: sim-os-1, credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
+      versions: {kubelet: 1.36.3}
+`
+	oldMachine = `
+apiVersion: cluster.k8s.io/v1alpha1
+kind: Machine
+metadata: {name: single, namespace: NS}
+spec:
+  providerSpec:
+    value:
+      cloudProvider: sim
+      cloudProviderSpec: {region: sim-1, size: small, image: sim-os-1, credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
+  versions: {kubelet: 1.36.3}
+`
+	olderMachine = `
+apiVersion: machine.k8s.io/v1alpha1
+kind: Machine
+metadata: {name: single}
+spec:
+  providerConfig:
+    cloudProvider: sim
+    cloudProviderSpec: {region: sim-1, size: small, image: sim-os-1, credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
+  versions: {kubelet: 1.36.3}
+`
+)
+
+// Rule: migration-names-are-free.
+func TestANameThatIsTakenBlocksAMigration(t *testing.T) {
+	x := begin(t, provider.SourceClusterK8s)
+	x.old(oldPool)
+	labels := map[string]string{"app": "somebody"}
+	x.create(&v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: "general"},
+		Spec: v1beta1.MachineDeploymentSpec{Selector: metav1.LabelSelector{MatchLabels: labels},
+			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: labels},
+				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}}})
+	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
+	x.passes("over", notPlanned("NameTaken MachineDeployment/general", "Delete or rename it"))
+}
+
+// Rule: migration-one-at-a-time.
+func TestTheYoungerOfTwoMigrationsOfAFleetIsBlocked(t *testing.T) {
+	x := begin(t, provider.SourceClusterK8s)
+	x.old(oldPool)
+	x.migrate("a", provider.SourceClusterK8s, v1beta1.MigrationPlan)
+	x.migrate("b", provider.SourceClusterK8s, v1beta1.MigrationPlan)
+	younger, older := "b", "a"
+	// What was made within a second is ordered by UID.
+	if a, b := x.migration("a"), x.migration("b"); a.CreationTimestamp.Equal(&b.CreationTimestamp) && b.UID < a.UID {
+		younger, older = older, younger
+	}
+	x.passes(older, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" && !notPlanned("Overlaps")(m) })
+	x.passes(younger, notPlanned("Overlaps", "Migration "+x.namespace+"/"+older, "Delete one of them"))
+	x.abort(older)
+	x.passes(younger, func(m *v1beta1.Migration) bool { return !notPlanned("Overlaps")(m) })
+}
+
+// Rule: migration-one-at-a-time.
+func TestAnInstanceThatTwoSystemsClaimIsTakenOverOnce(t *testing.T) {
+	x := begin(t, provider.SourceMachineK8s, provider.SourceClusterK8s)
+	in := x.instance(x.old(olderMachine))
+	newer := strings.Replace(oldMachine, "spec:\n", "spec:\n  providerID: "+in.ProviderID+"\n", 1)
+	x.old(newer)
+	x.migrate("newer", provider.SourceClusterK8s, v1beta1.MigrationAdopt)
+	x.migrate("older", provider.SourceMachineK8s, v1beta1.MigrationAdopt)
+	x.passes("newer", reached(v1beta1.MigrationAdopting))
+	// The other one had its plan agreed to before.
+	x.passes("older", notPlanned("InstanceClaimed", "Machine "+x.namespace+"/single", "of two Migrations with the same "+
+		"instance abort one"))
+	x.abort("older")
+	x.abort("newer")
+}
+
+// Rule: migration-loses-nothing-silently.
+func TestHalfBrokenObjectsBlockAMigrationByTheirPaths(t *testing.T) {
+	for _, group := range provider.Sources() {
+		t.Run(group, func(t *testing.T) {
+			x := begin(t, group)
+			accepted := 0
+			for _, object := range sources.Samples(group)["half-broken"] {
+				x.served(object)
+				if object.GetNamespace() != "" {
+					object.SetNamespace(x.namespace)
+				}
+				object.SetFinalizers(nil)
+				if err := x.person.Create(context.Background(), object); err != nil {
+					continue // The definition refuses it.
+				}
+				accepted++
+				t.Cleanup(func() { _ = x.person.Delete(context.Background(), object) })
+			}
+			if accepted == 0 {
+				t.Fatal("none of the samples can exist")
+			}
+			x.migrate("over", group, v1beta1.MigrationPlan)
+			x.passes("over", notPlanned())
+			blockers := 0
+			for line := range strings.Lines(x.findings("over")) {
+				if strings.HasPrefix(line, "Blocker ") {
+					blockers++
+				}
+			}
+			if blockers == 0 {
+				t.Errorf("there is no Blocker:\n%s", x.findings("over"))
+			}
+		})
+	}
+}
+
+// An old object that cannot be read is not one that is not there.
+//
+// Rule: migration-reads-all-or-nothing.
+func TestAConversionWebhookThatIsDownBlocksAMigration(t *testing.T) {
+	x := begin(t, provider.SourceClusterK8s)
+	x.old(oldMachine)
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	admin := x.migratorClient()
+	key := client.ObjectKey{Name: "machines.cluster.k8s.io"}
+	change := func(edit func()) {
+		t.Helper()
+		x.eventually("the definition is changed", func() (bool, string) {
+			x.must(admin.Get(context.Background(), key, definition))
+			edit()
+			err := admin.Update(context.Background(), definition)
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+	// A later version is the one that is stored.
+	change(func() {
+		next := *definition.Spec.Versions[0].DeepCopy()
+		next.Name, definition.Spec.Versions[0].Storage = "v1alpha2", false
+		definition.Spec.Versions = append(definition.Spec.Versions, next)
+	})
+	t.Cleanup(func() { // Later tests begin with the definition as it was.
+		change(func() { definition.Spec.Conversion = nil })
+		x.must(admin.Delete(context.Background(), definition))
+		x.eventually("the definition is gone", func() (bool, string) {
+			err := admin.Get(context.Background(), key, definition)
+			return apierrors.IsNotFound(err), fmt.Sprint(err)
+		})
+	})
+	stored := &unstructured.Unstructured{}
+	stored.SetGroupVersionKind(schema.GroupVersionKind{Group: provider.SourceClusterK8s, Version: "v1alpha2", Kind: "Machine"})
+	stored.SetNamespace(x.namespace)
+	stored.SetName("later")
+	x.eventually("the API server stores the later version", func() (bool, string) {
+		err := x.person.Create(context.Background(), stored)
+		return err == nil, fmt.Sprint(err)
+	})
+	path := "/convert"
+	change(func() {
+		definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{ConversionReviewVersions: []string{"v1"},
+				ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{
+					Namespace: x.namespace, Name: "gone", Path: &path}}}}
+	})
+	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
+	x.passes("over", notPlanned("conversion webhook", "Start the server of the conversion webhook again"))
+}

@@ -1,0 +1,297 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
+	guarded "machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/migration"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/catalog"
+	"machinist.dev/machinist/simcloud/cloud"
+	"machinist.dev/machinist/simcloud/driver"
+	"machinist.dev/machinist/simcloud/fault"
+	"machinist.dev/machinist/simcloud/host"
+	"machinist.dev/machinist/simcloud/journal"
+	"machinist.dev/machinist/simcloud/server"
+	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+const (
+	migratorUser = "migrator"
+	token        = "account-token-4711"
+)
+
+// takeover is a namespace with old objects, an account at a cloud, and a migrator whose passes the test makes.
+type takeover struct {
+	*testing.T
+	person    client.WithWatch
+	namespace string
+	cloud     *simcloud.Client
+	migrator  *migration.Reconciler
+	clock     *testclock.FakePassiveClock
+}
+
+// begin installs the kinds of old systems, and an account with the token in the Secret old-account.
+func begin(t *testing.T, groups ...string) *takeover {
+	t.Helper()
+	x := &takeover{T: t, person: env.Client(t), namespace: env.Namespace(t),
+		clock: testclock.NewFakePassiveClock(time.Now())}
+	for _, group := range groups {
+		x.must(install.Apply(context.Background(), env.Config(), sources.CRDs(group)...))
+	}
+	url := x.startCloud()
+	var err error
+	x.cloud, err = simcloud.New(simcloud.Config{Endpoint: url, Token: token})
+	x.must(err)
+	sim, err := driver.New(driver.Options{Endpoints: []string{url}, CreateSettle: time.Second})
+	x.must(err)
+	x.migrator = migration.New(migration.Options{
+		Cloud:     guarded.New(guarded.Options{Driver: sim, Fence: func() error { return nil }, Clock: clock.RealClock{}}),
+		ClusterID: func() string { return "cluster-1" },
+		Control:   x.migratorClient(),
+		Fresh:     func() (client.Client, error) { return x.migratorClient(), nil },
+		User:      func(context.Context) (string, error) { return migratorUser, nil },
+		Clock:     x.clock,
+		Timing:    migration.Timing{Probes: 2, LeaseMargin: time.Second, Poll: time.Second, Replan: time.Second},
+	})
+	x.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: "old-account"},
+		StringData: map[string]string{"token": token}})
+	return x
+}
+
+func (x *takeover) must(err error) {
+	x.Helper()
+	if err != nil {
+		x.Fatal(err)
+	}
+}
+
+func (x *takeover) migratorClient() client.Client {
+	x.Helper()
+	config, err := env.ControlPlane().UserConfig(migratorUser, "system:masters")
+	x.must(err)
+	scheme := env.Scheme()
+	x.must(apiextensionsv1.AddToScheme(scheme))
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	x.must(err)
+	return c
+}
+
+type noHosts struct{}
+
+func (noHosts) Start(host.Spec, host.Reporter) {}
+func (noHosts) Stop(string)                    {}
+
+// startCloud starts a simulated cloud whose instances come and go at once, and returns its address.
+func (x *takeover) startCloud() string {
+	x.Helper()
+	j, err := journal.Open(x.TempDir())
+	x.must(err)
+	c := catalog.Default()
+	c.Accounts = []catalog.Account{{Name: "alice", Token: token}}
+	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.ShutdownTime = 0, 0, 0
+	simulated, err := cloud.New(cloud.Options{Catalog: c, Journal: j, Hosts: noHosts{}})
+	x.must(err)
+	rules, err := fault.Load(j)
+	x.must(err)
+	ctx, stop := context.WithCancel(context.Background())
+	web := httptest.NewServer(server.New(ctx, server.Options{Cloud: simulated, Rules: rules, AdminToken: "admin"}))
+	x.Cleanup(func() { stop(); web.Close(); _ = j.Close() })
+	return web.URL
+}
+
+func (x *takeover) create(object client.Object) {
+	x.Helper()
+	x.must(x.person.Create(context.Background(), object))
+	x.Cleanup(func() { // A later test finds no old object of this one, which would keep definitions.
+		object.SetFinalizers(nil)
+		_ = client.IgnoreNotFound(x.person.Delete(context.Background(), object))
+	})
+}
+
+// old creates an old object from YAML, in which NS stands for the namespace, and returns it as it is at the API server.
+func (x *takeover) old(text string) *unstructured.Unstructured {
+	x.Helper()
+	object := &unstructured.Unstructured{}
+	x.must(yaml.Unmarshal([]byte(strings.ReplaceAll(text, "NS", x.namespace)), &object.Object))
+	x.served(object)
+	x.create(object)
+	return object
+}
+
+// served waits until the API server serves a kind, which it does a moment after its definition is there.
+func (x *takeover) served(object *unstructured.Unstructured) {
+	x.Helper()
+	x.eventually("the API server serves "+object.GetKind(), func() (bool, string) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(object.GroupVersionKind())
+		err := x.person.List(context.Background(), list)
+		return !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+}
+
+// eventually asks until the answer is yes.
+func (x *takeover) eventually(what string, ask func() (bool, string)) {
+	x.Helper()
+	for deadline := time.Now().Add(env.Patience); ; {
+		yes, state := ask()
+		if yes {
+			return
+		}
+		if time.Now().After(deadline) {
+			x.Fatalf("waited %s until %s; last seen: %s", env.Patience, what, state)
+		}
+	}
+}
+
+// instance makes an instance as an old controller does for the machine.
+func (x *takeover) instance(of *unstructured.Unstructured) *simcloud.Instance {
+	x.Helper()
+	in, err := x.cloud.CreateInstance(context.Background(), simcloud.CreateInstanceRequest{Name: of.GetName(),
+		Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: map[string]string{
+			driver.LegacyTagMachine: of.GetName(), driver.LegacyTagMachineUID: string(of.GetUID())}})
+	x.must(err)
+	return in
+}
+
+// migrate makes a Migration that may go as far as the stage, whatever is lost.
+func (x *takeover) migrate(name, source string, stage v1beta1.MigrationStage) {
+	x.Helper()
+	never := false
+	x.create(&v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: name},
+		Spec: v1beta1.MigrationSpec{Source: source, Provider: driver.Name,
+			Fence: v1beta1.MigrationFence{ElectsLeader: &never}}})
+	if stage == v1beta1.MigrationPlan {
+		return
+	}
+	planned := x.passes(name, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" })
+	var accept []string
+	for _, finding := range planned.Status.Findings {
+		if finding.Level == string(provider.FindingLoss) {
+			accept = append(accept, finding.Code)
+		}
+	}
+	x.change(name, func(m *v1beta1.Migration) {
+		m.Spec.Stage, m.Spec.PlanHash, m.Spec.Accept = stage, m.Status.PlanHash, accept
+	})
+}
+
+func (x *takeover) change(name string, edit func(*v1beta1.Migration)) {
+	x.Helper()
+	m := x.migration(name)
+	edit(m)
+	x.must(x.person.Update(context.Background(), m))
+}
+
+func (x *takeover) migration(name string) *v1beta1.Migration {
+	x.Helper()
+	m := &v1beta1.Migration{}
+	x.must(x.person.Get(context.Background(), types.NamespacedName{Namespace: x.namespace, Name: name}, m))
+	return m
+}
+
+// passes lets the migrator work on a Migration until it is as it should be. Time passes as the migrator asks for it.
+func (x *takeover) passes(name string, until func(*v1beta1.Migration) bool) *v1beta1.Migration {
+	x.Helper()
+	var m *v1beta1.Migration
+	x.eventually("the Migration "+name+" is as it should be", func() (bool, string) {
+		key := types.NamespacedName{Namespace: x.namespace, Name: name}
+		result, err := x.migrator.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
+		x.clock.SetTime(x.clock.Now().Add(max(result.RequeueAfter, time.Second)))
+		m = x.migration(name)
+		return until(m), fmt.Sprintf("%s, %+v, error %v", m.Status.Phase, m.Status.Conditions, err)
+	})
+	return m
+}
+
+// abort ends a Migration that is not over, so that its policies do not close the objects of later tests.
+func (x *takeover) abort(name string) {
+	x.Helper()
+	x.change(name, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort })
+	x.passes(name, func(m *v1beta1.Migration) bool {
+		x.confirmPauses()
+		return m.Status.Phase == v1beta1.MigrationAborted
+	})
+}
+
+// confirmPauses sets the condition Paused of Machines as the provider's process does, which does not run here.
+func (x *takeover) confirmPauses() {
+	x.Helper()
+	list := &v1beta1.MachineList{}
+	x.must(x.person.List(context.Background(), list, client.InNamespace(x.namespace)))
+	for i := range list.Items {
+		m := &list.Items[i]
+		if meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused) {
+			continue
+		}
+		before := m.DeepCopy()
+		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionPaused,
+			Status: metav1.ConditionTrue, Reason: "Paused"})
+		x.must(client.IgnoreNotFound(x.person.Status().Patch(context.Background(), m, client.MergeFrom(before))))
+	}
+}
+
+// reached reports whether a Migration is in the phase.
+func reached(phase v1beta1.MigrationPhase) func(*v1beta1.Migration) bool {
+	return func(m *v1beta1.Migration) bool { return m.Status.Phase == phase }
+}
+
+// notPlanned reports whether the condition Planned is False with a message that has these parts.
+func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
+	return func(m *v1beta1.Migration) bool {
+		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
+		if c == nil || c.Status != metav1.ConditionFalse {
+			return false
+		}
+		for _, text := range parts {
+			if !strings.Contains(c.Message, text) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// findings are those in the ConfigMaps of a Migration, a line each.
+func (x *takeover) findings(name string) string {
+	x.Helper()
+	list := &corev1.ConfigMapList{}
+	x.must(x.person.List(context.Background(), list, client.InNamespace(x.namespace),
+		client.MatchingLabels{v1beta1.LabelMigration: name}))
+	var all strings.Builder
+	for i := range list.Items {
+		all.WriteString(list.Items[i].Data["findings.txt"])
+	}
+	return all.String()
+}
+
+func (x *takeover) wantText(what, text string, parts ...string) {
+	x.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			x.Errorf("%s has no %q:\n%s", what, part, text)
+		}
+	}
+}

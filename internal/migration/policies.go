@@ -114,7 +114,7 @@ func bindingOf(p *admissionv1.ValidatingAdmissionPolicy) *admissionv1.Validating
 	}
 }
 
-// applyPolicy makes a policy and its binding as they shall be, and reports whether something had to be changed.
+// applyPolicy makes or corrects a policy and its binding, and reports whether something had to be changed.
 func (r *Reconciler) applyPolicy(ctx context.Context, want *admissionv1.ValidatingAdmissionPolicy) (changed bool, err error) {
 	have := &admissionv1.ValidatingAdmissionPolicy{}
 	switch err := r.Control.Get(ctx, client.ObjectKeyFromObject(want), have); {

@@ -98,12 +98,12 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 	if there > going {
 		return false, nil
 	}
-	return true, each(ctx, hooks.own, func(ctx context.Context, object client.Object) error {
+	for _, object := range hooks.own {
 		if err := p.Control.Delete(ctx, object, exactly(object)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove the old system's %s %s: %w", kindOf(object), object.GetName(), err)
+			return false, fmt.Errorf("remove the old system's %s %s: %w", kindOf(object), object.GetName(), err)
 		}
-		return nil
-	})
+	}
+	return true, nil
 }
 
 // remedies are what to do about errors whose text, which has this part, does not include it.

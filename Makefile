@@ -49,8 +49,8 @@ test: controlplane verify ## Unit tests and tests against a real API server
 	$(GO) test ./bench/micro
 
 .PHONY: e2e
-e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours
-	$(GOTESTSUM) -- -tags e2e -count=1 -parallel 3 -timeout 40m ./test/e2e
+e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours; FULL=1 runs all of it
+	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -count=1 -parallel 3 -timeout $(if $(FULL),90m,40m) ./test/e2e
 	cd providers/azure && $(GOTESTSUM) -- -tags e2e -count=1 -timeout 20m ./e2e
 	$(GOTESTSUM) -- -tags e2e -count=1 ./test/chaos
 

@@ -21,18 +21,15 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// abortedIn are the phases in which a migration is aborted, and whether its migrator is killed at that moment too. The
-// last one has the most to undo.
-var abortedIn = []struct {
-	phase  v1beta1.MigrationPhase
-	killed bool
-}{
-	{v1beta1.MigrationPlanning, false},
-	{v1beta1.MigrationFencing, true},
-	{v1beta1.MigrationSettling, false},
-	{v1beta1.MigrationCopying, true},
-	{v1beta1.MigrationAdopting, true},
-	{v1beta1.MigrationAdopted, false},
+// abortedIn are the phases in which a migration is aborted, and in which its migrator is killed, if it is. The last one
+// has the most to undo.
+var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
+	{v1beta1.MigrationPlanning, ""},
+	{v1beta1.MigrationFencing, v1beta1.MigrationFencing},
+	{v1beta1.MigrationSettling, ""},
+	{v1beta1.MigrationCopying, v1beta1.MigrationCopying},
+	{v1beta1.MigrationAdopting, v1beta1.MigrationAdopting},
+	{v1beta1.MigrationAdopted, v1beta1.MigrationAborting},
 }
 
 // Wherever a migration is when it is aborted, the old controller finds all as it left it, and works on. One fleet goes
@@ -71,7 +68,13 @@ func TestMigrationIsAbortedAtEveryPhase(t *testing.T) {
 				f.life = len(f.log())
 				f.read = f.life
 				m.stage(v1beta1.MigrationAbort)
-				if at.killed {
+				if at.killed == v1beta1.MigrationAborting {
+					m.until("half of an abort", func(o *v1beta1.Migration) bool {
+						return o.Status.Phase == v1beta1.MigrationAborting && o.Status.Machines.Adopted < machines ||
+							o.Status.Phase == v1beta1.MigrationAborted
+					})
+				}
+				if at.killed != "" {
 					m.bounce(m.migrators...)
 				}
 				m.reaches(v1beta1.MigrationAborted)

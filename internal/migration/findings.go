@@ -47,7 +47,7 @@ const (
 	CodeRolloutPending = "RolloutPending"
 	// CodeRefused: the API server refuses the converted object.
 	CodeRefused = "Refused"
-	// CodeOverlaps: an older Migration takes over the same fleet.
+	// CodeOverlaps: an older Migration takes over the same fleet, or stops the same old controller.
 	CodeOverlaps = "Overlaps"
 	// CodeCannotImport: the provider cannot take over instances of this system.
 	CodeCannotImport = "CannotImport"

@@ -103,7 +103,8 @@ func (p *pass) planning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationFencing)
 }
 
-// overlaps finds an older Migration of the same fleet.
+// overlaps finds older Migrations of the same fleet, and those that stop the same old controllers: the first to end would
+// start these for the other.
 func (p *pass) overlaps(ctx context.Context, made *plan) error {
 	m := p.migration
 	all := &v1beta1.MigrationList{}
@@ -114,15 +115,39 @@ func (p *pass) overlaps(ctx context.Context, made *plan) error {
 	for i := range all.Items {
 		other := &all.Items[i]
 		same := other.Spec.Source == m.Spec.Source && (wide || other.SourceNamespaceOrDefault() == m.SourceNamespaceOrDefault())
-		if other.UID == m.UID || other.Status.Phase.Ended() || !same ||
-			m.CreationTimestamp.Before(&other.CreationTimestamp) ||
+		if other.UID == m.UID || other.Status.Phase.Ended() || m.CreationTimestamp.Before(&other.CreationTimestamp) ||
 			m.CreationTimestamp.Equal(&other.CreationTimestamp) && m.UID < other.UID {
 			continue
 		}
-		made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "", "Migration %s takes the same fleet "+
-			"over and is older. Delete one of them.", client.ObjectKeyFromObject(other))
+		if same {
+			made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "", "Migration %s takes the same fleet "+
+				"over and is older. Delete one of them.", client.ObjectKeyFromObject(other))
+		} else if shared := stoppedByBoth(m, other); shared != "" {
+			made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "spec.fence", "Migration %s stops %s "+
+				"as well and is older. Complete or abort it first, or delete one of them.", client.ObjectKeyFromObject(other), shared)
+		}
 	}
 	return nil
+}
+
+// stoppedByBoth names a workload or Lease of the fences of two Migrations, empty if they have none in common.
+func stoppedByBoth(a, b *v1beta1.Migration) string {
+	for _, w := range a.Spec.Fence.Workloads {
+		if slices.Contains(b.Spec.Fence.Workloads, w) {
+			return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name)
+		}
+	}
+	systems := source.Systems()
+	if systems[a.Spec.Source] == nil || systems[b.Spec.Source] == nil {
+		return ""
+	}
+	others := leasesOf(b, systems[b.Spec.Source])
+	for _, lease := range leasesOf(a, systems[a.Spec.Source]) {
+		if slices.Contains(others, lease) {
+			return fmt.Sprintf("Lease %s/%s", lease.Namespace, lease.Name)
+		}
+	}
+	return ""
 }
 
 // dryRun asks the API server whether it would take what is new.

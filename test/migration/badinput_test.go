@@ -77,15 +77,38 @@ func TestTheYoungerOfTwoMigrationsOfAFleetIsBlocked(t *testing.T) {
 	x.old(oldPool)
 	x.migrate("a", provider.SourceClusterK8s, v1beta1.MigrationPlan)
 	x.migrate("b", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	younger, older := "b", "a"
-	// What was made within a second is ordered by UID.
-	if a, b := x.migration("a"), x.migration("b"); a.CreationTimestamp.Equal(&b.CreationTimestamp) && b.UID < a.UID {
-		younger, older = older, younger
-	}
+	younger, older := x.byAge("a", "b")
 	x.passes(older, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" && !notPlanned("Overlaps")(m) })
 	x.passes(younger, notPlanned("Overlaps", "Migration "+x.namespace+"/"+older, "Delete one of them"))
 	x.abort(older)
 	x.passes(younger, func(m *v1beta1.Migration) bool { return !notPlanned("Overlaps")(m) })
+}
+
+// Rule: migration-one-at-a-time.
+func TestTheYoungerOfTwoMigrationsThatStopOneControllerIsBlocked(t *testing.T) {
+	workload := v1beta1.MigrationWorkload{Kind: "Deployment", Namespace: "kube-system", Name: "machine-controller"}
+	lease := v1beta1.MigrationLease{Namespace: "kube-system", Name: "machine-controller"}
+	yes := true
+	for what, fence := range map[string]v1beta1.MigrationFence{
+		"Deployment kube-system/machine-controller": {Workloads: []v1beta1.MigrationWorkload{workload}},
+		"Lease kube-system/machine-controller":      {ElectsLeader: &yes, Leases: []v1beta1.MigrationLease{lease}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			x := begin(t, provider.SourceMachineK8s, provider.SourceClusterK8s)
+			x.old(oldPool)
+			x.old(olderMachine)
+			x.migrate("a", provider.SourceMachineK8s, v1beta1.MigrationPlan)
+			x.migrate("b", provider.SourceClusterK8s, v1beta1.MigrationPlan)
+			younger, older := x.byAge("a", "b")
+			x.passes(younger, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" && !notPlanned("Overlaps")(m) })
+			for _, name := range []string{"a", "b"} {
+				x.change(name, func(m *v1beta1.Migration) { m.Spec.Fence = fence })
+			}
+			x.passes(younger, notPlanned("Overlaps", "spec.fence", what, "Complete or abort it first"))
+			x.abort(older)
+			x.passes(younger, func(m *v1beta1.Migration) bool { return !notPlanned("Overlaps")(m) })
+		})
+	}
 }
 
 // Rule: migration-one-at-a-time.

@@ -212,6 +212,17 @@ func (x *takeover) migration(name string) *v1beta1.Migration {
 	return m
 }
 
+// byAge returns the names of two Migrations, the older one of which was made first.
+func (x *takeover) byAge(first, second string) (younger, older string) {
+	x.Helper()
+	a, b := x.migration(first), x.migration(second)
+	// What was made within a second is ordered by UID.
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) && b.UID < a.UID {
+		return first, second
+	}
+	return second, first
+}
+
 // passes lets the migrator work on a Migration until it is as it should be. Time passes as the migrator asks for it.
 func (x *takeover) passes(name string, until func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	x.Helper()

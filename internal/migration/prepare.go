@@ -103,8 +103,8 @@ func (p *pass) planning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationFencing)
 }
 
-// overlaps finds older Migrations of the same fleet, and those that stop the same old controllers: the first to end would
-// start these for the other.
+// overlaps finds older Migrations of the same fleet, and those that stop the same old controllers: the first to end
+// would start these for the other.
 func (p *pass) overlaps(ctx context.Context, made *plan) error {
 	m := p.migration
 	all := &v1beta1.MigrationList{}
@@ -114,17 +114,19 @@ func (p *pass) overlaps(ctx context.Context, made *plan) error {
 	wide := slices.ContainsFunc(p.system.Kinds(), func(k source.Kind) bool { return k.ClusterScoped })
 	for i := range all.Items {
 		other := &all.Items[i]
-		same := other.Spec.Source == m.Spec.Source && (wide || other.SourceNamespaceOrDefault() == m.SourceNamespaceOrDefault())
+		same := other.Spec.Source == m.Spec.Source &&
+			(wide || other.SourceNamespaceOrDefault() == m.SourceNamespaceOrDefault())
 		if other.UID == m.UID || other.Status.Phase.Ended() || m.CreationTimestamp.Before(&other.CreationTimestamp) ||
 			m.CreationTimestamp.Equal(&other.CreationTimestamp) && m.UID < other.UID {
 			continue
 		}
 		if same {
-			made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "", "Migration %s takes the same fleet "+
-				"over and is older. Delete one of them.", client.ObjectKeyFromObject(other))
+			made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "",
+				"Migration %s takes the same fleet over and is older. Delete one of them.", client.ObjectKeyFromObject(other))
 		} else if shared := stoppedByBoth(m, other); shared != "" {
-			made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "spec.fence", "Migration %s stops %s "+
-				"as well and is older. Complete or abort it first, or delete one of them.", client.ObjectKeyFromObject(other), shared)
+			made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "spec.fence",
+				"Migration %s stops %s as well and is older. Complete or abort it first, or delete one of them.",
+				client.ObjectKeyFromObject(other), shared)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// webhooks are the configurations of admission webhooks that name the old group. A webhook whose server has been stopped
+// webhooks are the configurations of admission webhooks that name the old group. A webhook whose server was stopped
 // with the old system, and that fails closed, would refuse the removal of the old objects to the migrator as well.
 type webhooks struct {
 	own    []client.Object // name no other group
@@ -109,7 +109,7 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 // remedies are what to do about errors whose text, which has this part, does not include it.
 var remedies = []struct{ text, remedy string }{
 	{"failed calling webhook", "Start the server of the webhook again, or remove the webhook from its configuration."},
-	{"conversion webhook", "Start the server of the conversion webhook again: until then the old objects cannot be read. " +
+	{"conversion webhook", "Start the server of the conversion webhook again: until then old objects cannot be read. " +
 		"If it is gone for good, set spec.conversion.strategy of the definition to None."},
 }
 

@@ -122,7 +122,7 @@ func (m *migration) worksForTheOldController() {
 	}
 }
 
-// allowMachines lets n of Machinist's Machines be made, so that a migration is held where it has made some of its copies.
+// allowMachines lets n of Machinist's Machines be made, so that a migration waits where it has made some of its copies.
 // Below 0 there is no limit.
 func (m *migration) allowMachines(n int64) {
 	m.t.Helper()

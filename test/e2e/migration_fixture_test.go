@@ -315,8 +315,8 @@ func (f *oldFleet) scaleWorkload(replicas int) {
 	}
 }
 
-// losesItsWebhook registers an admission webhook of the old system whose server is gone, and that fails closed. It takes
-// updates only: the old controller's are over.
+// losesItsWebhook registers an admission webhook of the old system whose server is gone, and that fails closed: from
+// then on nobody can update or delete an old object.
 func (f *oldFleet) losesItsWebhook() {
 	f.t.Helper()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone
@@ -325,8 +325,9 @@ func (f *oldFleet) losesItsWebhook() {
 			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
 				Namespace: f.workload.Namespace, Name: "gone"}},
 			AdmissionReviewVersions: []string{"v1"},
-			Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete},
-				Rule: admissionv1.Rule{APIGroups: []string{f.group}, APIVersions: []string{"*"}, Resources: []string{"*"}}}}}}}
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete},
+				Rule:       admissionv1.Rule{APIGroups: []string{f.group}, APIVersions: []string{"*"}, Resources: []string{"*"}}}}}}}
 	if err := f.control.Create(context.Background(), object); err != nil {
 		f.t.Fatal(err)
 	}

@@ -131,7 +131,10 @@ func (m *migration) rollsAndScales() {
 		m.t.Fatal(err)
 	}
 	m.running(all - replicas)
-	eventually(m.t, "its instances are gone", func() (bool, string) { n := m.live(); return n == all-replicas, fmt.Sprint(n) })
+	eventually(m.t, "its instances are gone", func() (bool, string) {
+		n := m.live()
+		return n == all-replicas, fmt.Sprint(n)
+	})
 }
 
 func (m *migration) change(d *v1beta1.MachineDeployment, patch string) {

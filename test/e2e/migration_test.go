@@ -341,7 +341,8 @@ func (m *migration) deleteOld() error {
 // wantRefused fails the test unless the error is that of the migration's policy.
 func (m *migration) wantRefused(what string, err error) {
 	m.t.Helper()
-	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(fmt.Sprint(err), "Migration "+namespace+"/"+m.name) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) ||
+		!strings.Contains(fmt.Sprint(err), "Migration "+namespace+"/"+m.name) {
 		m.t.Errorf("%s: %v", what, err)
 	}
 }

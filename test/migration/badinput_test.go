@@ -32,7 +32,9 @@ spec:
       providerSpec:
         value:
           cloudProvider: sim
-          cloudProviderSpec: {region: sim-1, size: small, image: sim-os-1, credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
+          cloudProviderSpec:
+            {region: sim-1, size: small, image: sim-os-1,
+              credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
       versions: {kubelet: 1.36.3}
 `
 	oldMachine = `
@@ -43,7 +45,9 @@ spec:
   providerSpec:
     value:
       cloudProvider: sim
-      cloudProviderSpec: {region: sim-1, size: small, image: sim-os-1, credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
+      cloudProviderSpec:
+        {region: sim-1, size: small, image: sim-os-1,
+          credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
   versions: {kubelet: 1.36.3}
 `
 	olderMachine = `
@@ -53,7 +57,9 @@ metadata: {name: single}
 spec:
   providerConfig:
     cloudProvider: sim
-    cloudProviderSpec: {region: sim-1, size: small, image: sim-os-1, credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
+    cloudProviderSpec:
+      {region: sim-1, size: small, image: sim-os-1,
+        credentials: {token: {secretKeyRef: {namespace: NS, name: old-account, key: token}}}}
   versions: {kubelet: 1.36.3}
 `
 )
@@ -196,7 +202,8 @@ func TestAConversionWebhookThatIsDownBlocksAMigration(t *testing.T) {
 		})
 	})
 	stored := &unstructured.Unstructured{}
-	stored.SetGroupVersionKind(schema.GroupVersionKind{Group: provider.SourceClusterK8s, Version: "v1alpha2", Kind: "Machine"})
+	stored.SetGroupVersionKind(schema.GroupVersionKind{Group: provider.SourceClusterK8s, Version: "v1alpha2",
+		Kind: "Machine"})
 	stored.SetNamespace(x.namespace)
 	stored.SetName("later")
 	x.eventually("the API server stores the later version", func() (bool, string) {

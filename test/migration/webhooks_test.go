@@ -17,8 +17,9 @@ import (
 
 // rulesFor are rules for changes of objects of the groups.
 func rulesFor(groups ...string) []admissionv1.RuleWithOperations {
-	return []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete},
-		Rule: admissionv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: []string{"*"}}}}
+	return []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete},
+		Rule:       admissionv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: []string{"*"}}}}
 }
 
 // downAt is the server of a webhook that does not run. The webhook is for the namespace of the test only, so that other
@@ -31,7 +32,8 @@ func (x *takeover) here() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": x.namespace}}
 }
 
-func (x *takeover) validating(name string, rules []admissionv1.RuleWithOperations) *admissionv1.ValidatingWebhookConfiguration {
+func (x *takeover) validating(name string,
+	rules []admissionv1.RuleWithOperations) *admissionv1.ValidatingWebhookConfiguration {
 	x.Helper()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone
 	object := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -41,7 +43,8 @@ func (x *takeover) validating(name string, rules []admissionv1.RuleWithOperation
 	return object
 }
 
-func (x *takeover) mutating(name string, rules []admissionv1.RuleWithOperations) *admissionv1.MutatingWebhookConfiguration {
+func (x *takeover) mutating(name string,
+	rules []admissionv1.RuleWithOperations) *admissionv1.MutatingWebhookConfiguration {
 	x.Helper()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone
 	object := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -199,7 +199,7 @@ func names(keys []string, key string) bool {
 	})
 }
 
-// removing deletes the old objects, when none of their own webhooks can refuse it. All of them lose finalizers and owners
+// removing deletes the old objects, when none of their webhooks can refuse it. All of them lose finalizers and owners
 // first, so that nothing cascades and no controller that came back finds a request to tear something down.
 func (p *pass) removing(ctx context.Context) error {
 	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// webhooks are the configurations of admission webhooks that name the old group. A webhook whose server was stopped with
-// the old system, and that fails closed, would refuse the removal of the old objects to the migrator as well.
+// webhooks are the configurations of admission webhooks that name the old group. A webhook whose server was stopped
+// with the old system, and that fails closed, would refuse the removal of the old objects to the migrator as well.
 type webhooks struct {
 	own    []client.Object // name no other group
 	shared []client.Object // name others too

@@ -315,8 +315,8 @@ func (f *oldFleet) scaleWorkload(replicas int) {
 	}
 }
 
-// losesItsWebhook registers an admission webhook of the old system whose server is gone, and that fails closed: from then
-// on nobody can update or delete an old object.
+// losesItsWebhook registers an admission webhook of the old system whose server is gone, and that fails closed: from
+// then on nobody can update or delete an old object.
 func (f *oldFleet) losesItsWebhook() {
 	f.t.Helper()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone

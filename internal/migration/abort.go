@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -16,7 +17,7 @@ import (
 // aborting gives the fleet back: first no process of ours touches an instance any more, then our tags go, then our
 // objects, and only then may the old controllers act again. They find their objects as they left them.
 func (p *pass) aborting(ctx context.Context) error {
-	if len(p.migration.Finalizers) == 0 {
+	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
 		return p.enter(v1beta1.MigrationAborted) // Nothing was ever changed.
 	}
 	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {

@@ -149,17 +149,29 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 		}
 	}
 	c.missing = len(missing)
-	err := each(ctx, c.Parallel, missing, func(ctx context.Context, machine *v1beta1.Machine) error {
-		if err := c.Control.Create(ctx, machine); err != nil {
-			return fmt.Errorf("make Machine %s: %w", machine.Name, err)
+	for batch := range slices.Chunk(missing, copiedAtOnce) {
+		if err := each(ctx, c.Parallel, batch, func(ctx context.Context, machine *v1beta1.Machine) error {
+			if err := c.Control.Create(ctx, machine); err != nil {
+				return fmt.Errorf("make Machine %s: %w", machine.Name, err)
+			}
+			return nil
+		}); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err == nil {
-		c.missing = 0
+		c.missing -= len(batch)
+		if c.missing == 0 {
+			break
+		}
+		c.migration.Status.Machines.Copied = int32(len(made.machines) - c.missing)
+		if err := c.Control.Status().Update(ctx, c.migration); err != nil {
+			return fmt.Errorf("write the status: %w", err)
+		}
 	}
-	return err
+	return nil
 }
+
+// copiedAtOnce is how many Machines are made between two writes of the status, by which people see how far it is.
+const copiedAtOnce = 1000
 
 // isAdopted reports whether the instance of a Machine is ours, and its Node, if it has one, is the Machine's.
 func isAdopted(m *v1beta1.Machine, all nodes) bool {

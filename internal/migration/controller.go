@@ -141,8 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if m.Status.Phase.Ended() {
-		r.forget(m.UID)
-		return reconcile.Result{}, r.letGo(ctx, m)
+		return r.ended(ctx, m)
 	}
 	before := m.DeepCopy()
 	p := &pass{Reconciler: r, migration: m, again: r.Timing.Poll}
@@ -311,6 +310,35 @@ func (p *pass) keep(ctx context.Context) error {
 	}
 	p.migration.Status = status
 	return nil
+}
+
+// formerLeader is for how long a migrator that lost its leadership may go on with a pass that it had begun: more than
+// the duration of the lease, and what a request takes.
+const formerLeader = 30 * time.Second
+
+// ended takes the fence down once more when no other migrator can put a part of it up any more: one whose host was
+// suspended in a pass goes on with that when it wakes up, and would keep the old controllers out for good.
+func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
+	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
+		r.forget(m.UID)
+		return reconcile.Result{}, nil
+	}
+	if left := formerLeader - r.since(m, true); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	p := &pass{Reconciler: r, migration: m}
+	others, err := p.othersOfSource(ctx)
+	if err == nil && !others { // Whoever takes the fleet over now has a fence of its own.
+		err = p.takeFenceDown(ctx)
+	}
+	if err == nil && !others && m.Status.Phase == v1beta1.MigrationAborted {
+		err = r.startWorkloads(ctx, m)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.forget(m.UID)
+	return reconcile.Result{}, r.letGo(ctx, m)
 }
 
 // letGo ends the hold on a Migration.

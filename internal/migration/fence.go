@@ -201,12 +201,12 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration) (w
 	return "", nil
 }
 
-// startWorkloads gives the old workloads the replicas that they had.
+// startWorkloads gives the old workloads the replicas that they had, if they have none.
 func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
 		object, replicas, _, err := r.workload(ctx, w.MigrationWorkload)
 		switch {
-		case apierrors.IsNotFound(err) || err == nil && replicas == w.Replicas:
+		case apierrors.IsNotFound(err) || err == nil && (replicas > 0 || w.Replicas == 0):
 			continue
 		case err != nil:
 			return fmt.Errorf("read %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)

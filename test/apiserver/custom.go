@@ -145,8 +145,8 @@ func (s *Server) undefining(k *kind, name string) error {
 // DefinitionController is the actor that deletes the objects of a kind whose definition is being deleted.
 const DefinitionController = "definition-controller"
 
-// findUndefined adds what that controller would do: it deletes all objects of the kind, in any order, and when there is none
-// left lets the definition go.
+// findUndefined adds what that controller would do: it deletes all objects of the kind, in any order, and when all are
+// gone lets the definition go.
 func (s *Server) findUndefined() {
 	for _, d := range s.tables[s.registry.definitions.index] {
 		if d.meta.DeletionTimestamp == nil {

@@ -317,7 +317,7 @@ func (p *pass) keep(ctx context.Context) error {
 const formerLeader = 30 * time.Second
 
 // ended takes the fence down once more when no other migrator can put a part of it up any more: one whose host was
-// suspended in a pass goes on with that when it wakes up, and would keep the old controllers out for good.
+// suspended in a pass goes on with that when it resumes, and would keep the old controllers out for good.
 func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		r.forget(m.UID)

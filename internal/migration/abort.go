@@ -44,7 +44,7 @@ func (p *pass) aborting(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationAborted)
 }
 
-// pauseAll stops the provider's process for each Machine, and waits until it says so and what it began has ended.
+// pauseAll stops the provider's process for each Machine, and waits until that is reported and what it began has ended.
 func (p *pass) pauseAll(ctx context.Context, mine *ours, _ nodes) (bool, error) {
 	machines, all := mine.ofMigration(), true
 	for _, m := range machines {

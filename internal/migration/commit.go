@@ -204,15 +204,15 @@ func (p *pass) removing(ctx context.Context) error {
 		return err
 	}
 	p.migration.Status.Machines.Old = int32(len(scope[source.RoleMachine]))
-	var held []*unstructured.Unstructured
+	var bound []*unstructured.Unstructured
 	for _, role := range removalOrder {
 		for _, object := range scope[role] {
 			if len(object.GetFinalizers())+len(object.GetOwnerReferences()) > 0 {
-				held = append(held, object)
+				bound = append(bound, object)
 			}
 		}
 	}
-	if err := each(ctx, held, p.strip); err != nil {
+	if err := each(ctx, bound, p.strip); err != nil {
 		return err
 	}
 	left := 0
@@ -244,19 +244,19 @@ func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured)
 // releaseSecrets removes the old system's finalizers from the Secrets that its objects referred to.
 func (p *pass) releaseSecrets(ctx context.Context) error {
 	own := []string{p.system.Group() + "/"}
-	var held []*corev1.Secret
+	var bound []*corev1.Secret
 	empty := func() *corev1.SecretList { return &corev1.SecretList{} }
 	err := eachPage(ctx, p.Control, empty, func(page *corev1.SecretList) {
 		for i := range page.Items {
 			if slices.ContainsFunc(page.Items[i].Finalizers, func(f string) bool { return names(own, f) }) {
-				held = append(held, &page.Items[i])
+				bound = append(bound, &page.Items[i])
 			}
 		}
 	}, client.InNamespace(p.migration.SourceNamespaceOrDefault()))
 	if err != nil {
 		return fmt.Errorf("list the Secrets of the old system: %w", err)
 	}
-	return each(ctx, held, func(ctx context.Context, secret *corev1.Secret) error {
+	return each(ctx, bound, func(ctx context.Context, secret *corev1.Secret) error {
 		changed := secret.DeepCopy()
 		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return names(own, f) })
 		patch := client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{})
@@ -353,12 +353,12 @@ func (p *pass) takeFenceDown(ctx context.Context) error {
 
 // thaw ends what the migration held back: sets go before their deployments, and checks before all.
 func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
-	held := 0
+	left := 0
 	for _, kind := range [][]client.Object{
 		objectsOf(mine, mine.checks), objectsOf(mine, mine.classes), objectsOf(mine, mine.machines),
 		objectsOf(mine, mine.sets), objectsOf(mine, mine.deployments),
 	} {
-		held += len(kind)
+		left += len(kind)
 		if err := each(ctx, kind, p.thawOne); err != nil {
 			return false, err
 		}
@@ -368,7 +368,7 @@ func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 		return false, err
 	}
 	p.again = soon
-	return held+len(secrets) == 0, each(ctx, secrets, p.thawOne)
+	return left+len(secrets) == 0, each(ctx, secrets, p.thawOne)
 }
 
 // secretsOfMigration are the Secrets that the migration made.

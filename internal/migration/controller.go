@@ -96,11 +96,11 @@ func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
 	return f
 }
 
-// since returns for how long a condition has held that a phase waits for, as seen by this process without a break.
-func (r *Reconciler) since(m *v1beta1.Migration, holds bool) time.Duration {
+// since returns for how long a condition is true that a phase waits for, as seen by this process without a break.
+func (r *Reconciler) since(m *v1beta1.Migration, is bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !holds {
+	if !is {
 		delete(r.waits, m.UID)
 		return 0
 	}
@@ -159,7 +159,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.again}, nil
 }
 
-// pass is one look at a Migration.
+// pass is one reconciliation of a Migration.
 type pass struct {
 	*Reconciler
 	migration *v1beta1.Migration

@@ -22,7 +22,7 @@ import (
 const (
 	// leaseHolder is who holds the Leases of the old controllers during a migration.
 	leaseHolder = "machinist-migrator"
-	// leaseSeconds is longer than any migration lasts. Older clients do not look at it, so the Leases are renewed as well.
+	// leaseSeconds is longer than any migration lasts. Older clients do not read it, so the Leases are renewed as well.
 	leaseSeconds = 10 * 365 * 24 * 3600
 	// leaseRenewal is how often they are.
 	leaseRenewal = 5 * time.Second

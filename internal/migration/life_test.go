@@ -45,7 +45,7 @@ type life struct {
 	from    string // namespace of the old objects
 	oldPods map[string]string
 	phases  []v1beta1.MigrationPhase
-	// watch looks at the state between two passes.
+	// watch checks the state between two passes.
 	watch func(*v1beta1.Migration)
 }
 

@@ -90,8 +90,8 @@ func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLeas
 }
 
 // newPolicy keeps what the migration made as it is until the point of no return. A request to the subresource scale
-// does not show the labels of what it scales: in the namespace of the migration all are refused, as a frozen set deletes
-// a surplus.
+// does not show the labels of what it scales: in the namespace of the migration all are refused, as a frozen set
+// deletes a surplus.
 func newPolicy(m *v1beta1.Migration, user string) *admissionv1.ValidatingAdmissionPolicy {
 	kinds := []string{"machines", "machinesets", "machinedeployments", "machineclasses", "machinehealthchecks",
 		"machinesets/scale", "machinedeployments/scale"}
@@ -118,7 +118,7 @@ func bindingOf(p *admissionv1.ValidatingAdmissionPolicy) *admissionv1.Validating
 	}
 }
 
-// applyPolicy makes a policy and its binding as they shall be, and reports whether something had to be changed.
+// applyPolicy makes a policy and its binding as they must be, and reports whether something had to be changed.
 func (r *Reconciler) applyPolicy(ctx context.Context, want *admissionv1.ValidatingAdmissionPolicy) (changed bool, err error) {
 	have := &admissionv1.ValidatingAdmissionPolicy{}
 	switch err := r.Control.Get(ctx, client.ObjectKeyFromObject(want), have); {

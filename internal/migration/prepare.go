@@ -58,7 +58,7 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ours, nodes, error) {
 func (p *pass) agreed(made *plan) bool {
 	blocking := made.findings.blocking(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != made.hash {
-		blocking = append(blocking, fmt.Sprintf("spec.planHash is %s, and the plan is %s now: look at it again", agreed,
+		blocking = append(blocking, fmt.Sprintf("spec.planHash is %s, and the plan is %s now: read it again", agreed,
 			made.hash))
 	}
 	if len(blocking) > 0 {

@@ -15,7 +15,7 @@ func Count[N int | int32](n N, noun string) string {
 }
 
 // most bounds how much of a message from elsewhere is repeated: the API server's response to a large object is long. It
-// is the greatest length of the fields with such a message, in characters, of which none is shorter than a byte.
+// is the greatest length in characters of the fields with such a message; a character has one byte at least.
 const most = 1024
 
 const ellipsis = "…"

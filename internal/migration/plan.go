@@ -346,8 +346,8 @@ func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	return m, m.class != nil
 }
 
-// locate asks the cloud for the instances of each class, and keeps those of its machines. Of the others, which may be as
-// many for each class, it keeps the provider IDs.
+// locate asks the cloud for the instances of each class, and keeps those of its machines. Of the others, which may be
+// as many for each class, it keeps the provider IDs.
 func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	of := map[*class][]*candidate{}
 	for i := range machines {

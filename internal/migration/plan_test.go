@@ -241,7 +241,9 @@ func TestASetNeedsItsOwner(t *testing.T) {
 
 func TestAClassThatDoesNotExistBlocks(t *testing.T) {
 	f := fleetOf(t, provider.SourceGardener, "healthy")
-	f.objects = slices.DeleteFunc(f.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "MachineClass" })
+	f.objects = slices.DeleteFunc(f.objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "MachineClass"
+	})
 	made := f.plan()
 	if !slices.Contains(made.blockers(), CodeClassMissing) || len(made.deployments)+len(made.sets)+len(made.machines) > 0 {
 		t.Errorf("without the class are made: %d deployments, %d sets, %d machines\n%s", len(made.deployments),

@@ -90,8 +90,8 @@ func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLeas
 }
 
 // newPolicy keeps what the migration made as it is until the point of no return. A request to the subresource scale
-// does not show the labels of what it scales: in the namespace of the migration all are refused, as a frozen set deletes
-// a surplus.
+// does not show the labels of what it scales: in the namespace of the migration all are refused, as a frozen set
+// deletes a surplus.
 func newPolicy(m *v1beta1.Migration, user string) *admissionv1.ValidatingAdmissionPolicy {
 	kinds := []string{"machines", "machinesets", "machinedeployments", "machineclasses", "machinehealthchecks",
 		"machinesets/scale", "machinedeployments/scale"}

@@ -32,6 +32,15 @@ func (p *pass) committing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, f := range made.findings {
+		if f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable {
+			// Instances that cannot be looked for now would pass for such that are gone.
+			p.trouble("%s", f.line())
+		}
+	}
+	if p.counted > 0 {
+		return nil
+	}
 	machines := map[types.UID]*v1beta1.Machine{}
 	for _, m := range mine.ofMigration() {
 		machines[oldUID(m)] = m

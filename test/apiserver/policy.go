@@ -88,8 +88,6 @@ func (s *Server) refused(p step) bool {
 		return s.admit(p.kind, request{actor: GarbageCollector, verb: "delete"}, admissionv1.Delete, r, nil) != nil
 	case deleteContent:
 		return s.admit(p.kind, request{actor: NamespaceController, verb: "delete"}, admissionv1.Delete, r, nil) != nil
-	case deleteUndefined:
-		return s.admit(p.kind, request{actor: DefinitionController, verb: "delete"}, admissionv1.Delete, r, nil) != nil
 	case dropOwners, orphanDependent, finishOrphaning, finishForeground:
 		return s.admit(p.kind, request{actor: GarbageCollector, verb: "patch"}, admissionv1.Update, r, r) != nil
 	}

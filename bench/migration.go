@@ -34,8 +34,9 @@ type migrationOptions struct {
 	progress                  io.Writer
 }
 
-// migrationCommand measures what it costs to take a fleet of another system over. The migrator's reconciler runs in this
-// process, which does nothing else meanwhile, so that its memory is the migrator's; cloud and provider answer at once.
+// migrationCommand measures what it costs to take a fleet of another system over. The migrator's reconciler runs in
+// this process, which does nothing else meanwhile, so that its memory is the migrator's; cloud and provider answer at
+// once.
 func migrationCommand() *cobra.Command {
 	o := &migrationOptions{}
 	cmd := &cobra.Command{
@@ -144,8 +145,9 @@ func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) 
 	electsLeader := false
 	m := &v1beta1.Migration{}
 	m.Namespace, m.Name = b.key.Namespace, b.key.Name
-	m.Spec = v1beta1.MigrationSpec{Source: provider.SourceClusterK8s, SourceNamespace: oldNamespace, Provider: b.fleet.Name(),
-		Stage: v1beta1.MigrationPlan, Accept: []string{"UserData", "NoUserData"},
+	m.Spec = v1beta1.MigrationSpec{Source: provider.SourceClusterK8s, SourceNamespace: oldNamespace,
+		Provider: b.fleet.Name(),
+		Stage:    v1beta1.MigrationPlan, Accept: []string{"UserData", "NoUserData"},
 		Fence: v1beta1.MigrationFence{ElectsLeader: &electsLeader}}
 	if err := b.admin.Create(ctx, m); err != nil {
 		return nil, fmt.Errorf("make the Migration: %w", err)

@@ -286,7 +286,8 @@ type content struct {
 }
 
 // all returns the entries of a Secret or ConfigMap, or what keeps it from being read.
-func (r *secretReader) all(ctx context.Context, kind string, name types.NamespacedName) (map[string][]byte, string, error) {
+func (r *secretReader) all(ctx context.Context, kind string,
+	name types.NamespacedName) (map[string][]byte, string, error) {
 	key := kind + "/" + name.String()
 	if c, found := r.seen[key]; found {
 		return c.data, c.problem, nil

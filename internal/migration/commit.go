@@ -185,7 +185,9 @@ func removeTraces(node *corev1.Node, traces source.NodeTraces) bool {
 		}
 	}
 	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return names(traces.Finalizers, f) })
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return names(traces.Taints, t.Key) })
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return names(traces.Taints, t.Key)
+	})
 	node.OwnerReferences = slices.DeleteFunc(node.OwnerReferences, func(o metav1.OwnerReference) bool {
 		group, _, _ := strings.Cut(o.APIVersion, "/")
 		return slices.Contains(traces.OwnerGroups, group)
@@ -327,7 +329,8 @@ func bare(object *unstructured.Unstructured) {
 func (p *pass) strip(ctx context.Context, object *unstructured.Unstructured) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q,"finalizers":null,"ownerReferences":null}}`,
 		object.GetResourceVersion(), object.GetUID())
-	if err := p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	err := p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizers and owners of the old %s: %w", nameOf(object), err)
 	}
 	bare(object) // The response has all of it.
@@ -450,7 +453,8 @@ func (p *pass) thawOne(ctx context.Context, object client.Object) error {
 	if err != nil {
 		return fmt.Errorf("encode a patch: %w", err)
 	}
-	if err := p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); client.IgnoreNotFound(err) != nil {
+	err = p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, data))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("thaw %s %s: %w", kindOf(object), object.GetName(), err)
 	}
 	return nil

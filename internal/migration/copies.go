@@ -150,5 +150,6 @@ func hooksBeside(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleH
 
 // ownedBy makes an object of ours owned by another one.
 func ownedBy(object, owner client.Object, kind string) {
-	object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, v1beta1.GroupVersion.WithKind(kind))})
+	reference := metav1.NewControllerRef(owner, v1beta1.GroupVersion.WithKind(kind))
+	object.SetOwnerReferences([]metav1.OwnerReference{*reference})
 }

@@ -218,7 +218,8 @@ func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) e
 	return nil
 }
 
-// probe sees that the policy is in force: an API server applies a new one only after a moment, and there may be several.
+// probe sees that the policy is in force: an API server applies a new one only after a moment, and there may be several
+// servers.
 func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence) (waits string, err error) {
 	const waiting = "the policy that closes the old objects is not known to be in force everywhere yet"
 	if f.probes >= r.Timing.Probes {

@@ -54,7 +54,8 @@ func policy(m *v1beta1.Migration, name string, rules []admissionv1.NamedRuleWith
 	}
 }
 
-func rule(group string, resources []string, operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
+func rule(group string, resources []string,
+	operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
 	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: operations,
 		Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources},
@@ -64,7 +65,8 @@ func rule(group string, resources []string, operations ...admissionv1.OperationT
 // oldPolicy closes the old objects, and the Leases of the old controllers, to all but the migrator. It holds also while
 // no migrator runs, and for controllers that cannot be scaled down from here. Requests that are marked as probes are
 // refused to the migrator as well. everywhere closes the old objects of all namespaces.
-func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLease, everywhere bool) *admissionv1.ValidatingAdmissionPolicy {
+func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLease,
+	everywhere bool) *admissionv1.ValidatingAdmissionPolicy {
 	all := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
 	objects := fmt.Sprintf("request.resource.group == %q", m.Spec.Source)
 	if !everywhere {
@@ -173,7 +175,8 @@ func samePolicy(have, want *admissionv1.ValidatingAdmissionPolicy) bool {
 		return false
 	}
 	for i := range b.Validations {
-		if a.Validations[i].Expression != b.Validations[i].Expression || a.Validations[i].Message != b.Validations[i].Message {
+		have, want := a.Validations[i], b.Validations[i]
+		if have.Expression != want.Expression || have.Message != want.Message {
 			return false
 		}
 	}

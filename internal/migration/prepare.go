@@ -223,7 +223,8 @@ func (p *pass) configMap(ctx context.Context, name string, data map[string]strin
 	case apierrors.IsNotFound(err):
 		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name,
 			Labels: map[string]string{v1beta1.LabelMigration: m.Name}}, Data: data}
-		made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(m, v1beta1.GroupVersion.WithKind("Migration"))}
+		owner := metav1.NewControllerRef(m, v1beta1.GroupVersion.WithKind("Migration"))
+		made.OwnerReferences = []metav1.OwnerReference{*owner}
 		err = p.Control.Create(ctx, made)
 	case err != nil || maps.Equal(have.Data, data):
 	case !metav1.IsControlledBy(have, m):
@@ -264,7 +265,8 @@ func (p *pass) fencing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// settling waits until what the old controllers asked the cloud for shows, and looks whether the plan is still the same.
+// settling waits until what the old controllers asked the cloud for shows, and compares the plan with the one that was
+// agreed to.
 func (p *pass) settling(ctx context.Context) error {
 	stands, err := p.fenced(ctx, fenceScope{})
 	if err != nil || !stands || p.Clock.Since(p.fenceOf(p.migration).standing) < p.Cloud.CreateSettle() {

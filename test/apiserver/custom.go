@@ -69,7 +69,8 @@ func oldDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
 }
 
 // storageVersion returns the version in which objects are stored.
-func storageVersion(definition *apiextensionsv1.CustomResourceDefinition) apiextensionsv1.CustomResourceDefinitionVersion {
+func storageVersion(
+	definition *apiextensionsv1.CustomResourceDefinition) apiextensionsv1.CustomResourceDefinitionVersion {
 	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Storage
 	})

@@ -106,7 +106,8 @@ func (s *Server) bindingOf(policy string) string {
 }
 
 // constrains reports whether a policy is about such requests.
-func constrains(p *admissionv1.ValidatingAdmissionPolicy, k *kind, sub string, operation admissionv1.OperationType) bool {
+func constrains(p *admissionv1.ValidatingAdmissionPolicy, k *kind, sub string,
+	operation admissionv1.OperationType) bool {
 	if p.Spec.MatchConstraints == nil {
 		return false
 	}

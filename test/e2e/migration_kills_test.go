@@ -32,7 +32,10 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	for _, group := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
-			seed := rand.Uint64()
+			seed := uint64(1) // The same moments each time, so that a change does not fail by chance.
+			if full() {
+				seed = rand.Uint64()
+			}
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 0))
 			f := start(t, stack.Options{}).oldFleet(group, machines)

@@ -98,11 +98,12 @@ func (c *Cloud) elapseTagging(w *World, now time.Time) {
 	late := c.tagging
 	c.tagging = nil
 	for _, l := range late {
-		if l.at.After(now) {
+		switch {
+		case l.at.After(now):
 			c.tagging = append(c.tagging, l)
-		} else if l.retag != nil {
+		case l.retag != nil:
 			w.logf("cloud: tags of %s are taken off %s late (%v)", l.retag.machine.Name, l.retag.providerID, c.retag(*l.retag))
-		} else {
+		default:
 			_, err := c.adopt(l.req)
 			w.logf("cloud: the tags of %s are put on %s late (%v)", l.req.Machine.Name, l.req.ProviderID, err)
 		}

@@ -21,8 +21,8 @@ import (
 )
 
 // legacy is another system with a fleet, and its scripted controller: it acts while its pod exists and it holds its
-// Lease, or lost that a moment ago. Each of its steps is one write or one call of the cloud. The zero pointer is a world
-// without one.
+// Lease, or lost that a moment ago. Each of its steps is one write or one call of the cloud. The zero pointer is a
+// world without one.
 type legacy struct {
 	world  *World
 	system source.System

@@ -195,7 +195,8 @@ func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 		}
 	}
 	for _, l := range o.world.cloud.tagging {
-		if in := o.world.cloud.byID(l.req.ProviderID); l.retag == nil && l.req.Machine.UID == m.UID && in != nil && in.MachineUID == "" {
+		in := o.world.cloud.byID(l.req.ProviderID)
+		if l.retag == nil && l.req.Machine.UID == m.UID && in != nil && in.MachineUID == "" {
 			o.breach("I1", "machine %s is gone, and its tags are yet to come on %s", m.Name, in.ProviderID)
 		}
 	}

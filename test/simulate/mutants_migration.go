@@ -25,8 +25,8 @@ func migrationMutants() []mutant {
 		},
 		{
 			name: "deleted-with-finalizers", file: "internal/migration/commit.go",
-			from:     "if err := each(ctx, p.Parallel, held, p.strip); err != nil {",
-			to:       "if err := each(ctx, p.Parallel, held[:0], p.strip); err != nil {",
+			from:     "if err := each(ctx, p.Parallel, bound, p.strip); err != nil {",
+			to:       "if err := each(ctx, p.Parallel, bound[:0], p.strip); err != nil {",
 			scenario: "migrate-K", finds: "J3: ",
 		},
 	}

@@ -56,13 +56,13 @@ func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLea
 		}
 	}
 	var leases []v1beta1.MigrationLease
-	for _, name := range system.Leases() {
-		if namespace, name, fixed := strings.Cut(name, "/"); fixed {
-			leases = append(leases, v1beta1.MigrationLease{Namespace: namespace, Name: name})
+	for _, lease := range system.Leases() {
+		if lease.Namespace != "" {
+			leases = append(leases, v1beta1.MigrationLease{Namespace: lease.Namespace, Name: lease.Name})
 			continue
 		}
 		for _, namespace := range namespaces {
-			leases = append(leases, v1beta1.MigrationLease{Namespace: namespace, Name: name})
+			leases = append(leases, v1beta1.MigrationLease{Namespace: namespace, Name: lease.Name})
 		}
 	}
 	return leases

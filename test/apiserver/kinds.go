@@ -187,6 +187,14 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	add(appsv1.SchemeGroupVersion, "deployments", true, of(func(l *appsv1.DeploymentList) *[]appsv1.Deployment {
 		return &l.Items
 	}), workloadStrategy{statusStrategy{generations: true, unconditional: true}})
+	add(admissionv1.SchemeGroupVersion, "validatingwebhookconfigurations", false,
+		of(func(l *admissionv1.ValidatingWebhookConfigurationList) *[]admissionv1.ValidatingWebhookConfiguration {
+			return &l.Items
+		}), statusStrategy{generations: true})
+	add(admissionv1.SchemeGroupVersion, "mutatingwebhookconfigurations", false,
+		of(func(l *admissionv1.MutatingWebhookConfigurationList) *[]admissionv1.MutatingWebhookConfiguration {
+			return &l.Items
+		}), statusStrategy{generations: true})
 	add(admissionv1.SchemeGroupVersion, "validatingadmissionpolicies", false,
 		of(func(l *admissionv1.ValidatingAdmissionPolicyList) *[]admissionv1.ValidatingAdmissionPolicy {
 			return &l.Items

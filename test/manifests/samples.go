@@ -74,11 +74,19 @@ metadata: {name: sim}
 spec:
   type: sim
 `
+	Migration = `
+apiVersion: machinist.dev/v1beta1
+kind: Migration
+metadata: {name: over}
+spec:
+  source: cluster.k8s.io
+  provider: sim
+`
 )
 
 // Samples returns the smallest valid object of each kind and form, in the order in which to create them.
 func Samples() []string {
-	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Provider}
+	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Provider, Migration}
 }
 
 // Changes are parts of an object in another state, by their paths. The parts of a path are separated by slashes; a

@@ -125,7 +125,7 @@ func (l *legacy) workload() *appsv1.Deployment {
 
 func (l *legacy) lease() *coordinationv1.Lease {
 	for _, o := range l.world.control.Snapshot(coordinationv1.SchemeGroupVersion.WithKind("Lease")) {
-		if o.GetName() == l.system.Leases()[0] {
+		if o.GetName() == l.system.Leases()[0].Name {
 			return o.(*coordinationv1.Lease)
 		}
 	}
@@ -140,7 +140,7 @@ func (l *legacy) mayAct() bool {
 // follow takes note of who holds the Lease.
 func (l *legacy) follow(c apiserver.Change) {
 	lease, ok := c.New.(*coordinationv1.Lease)
-	if !ok || lease.Name != l.system.Leases()[0] {
+	if !ok || lease.Name != l.system.Leases()[0].Name {
 		return
 	}
 	ours := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == oldController && c.Actor == oldController
@@ -191,7 +191,7 @@ func (l *legacy) possible() []choice {
 
 func (l *legacy) newLease() *coordinationv1.Lease {
 	holder, seconds, now := oldController, int32(oldLease/time.Second), metav1.NewMicroTime(l.world.clock.at)
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: l.system.Leases()[0]},
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: l.system.Leases()[0].Name},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now}}
 }
 

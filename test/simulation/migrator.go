@@ -115,7 +115,7 @@ func migrate(stops bool) Action {
 			m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migrationName}}
 			m.Spec.Source, m.Spec.SourceNamespace, m.Spec.Provider = w.legacy.system.Group(), oldNamespace, providerName
 			m.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "plain"}
-			m.Spec.Fence.Leases = []v1beta1.MigrationLease{{Namespace: oldNamespace, Name: w.legacy.system.Leases()[0]}}
+			m.Spec.Fence.Leases = []v1beta1.MigrationLease{{Namespace: oldNamespace, Name: w.legacy.system.Leases()[0].Name}}
 			if stops {
 				m.Spec.Fence.Workloads = []v1beta1.MigrationWorkload{{Kind: "Deployment", Namespace: oldNamespace,
 					Name: oldController}}

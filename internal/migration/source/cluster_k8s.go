@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -44,7 +45,7 @@ func (s clusterK8s) Kinds() []Kind {
 	}
 }
 
-func (clusterK8s) Leases() []string { return []string{kubermaticLease} }
+func (clusterK8s) Leases() []types.NamespacedName { return kubermaticLeases() }
 
 func (s clusterK8s) NodeTraces() NodeTraces {
 	return NodeTraces{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -22,8 +23,8 @@ const (
 )
 
 const (
-	// kubermaticLease is the Lease of machine-controller, whatever API it serves.
-	kubermaticLease = "kube-system/machine-controller"
+	// kubermaticLease is the Lease of machine-controller in kube-system, whatever API it serves.
+	kubermaticLease = "machine-controller"
 
 	// kubermaticOwnedBy is the label with the Machine's UID on a Node.
 	kubermaticOwnedBy = "machine-controller/owned-by"
@@ -48,6 +49,11 @@ var kubermaticBookkeeping = []string{
 // kubermaticFinalizers are those on Machines.
 var kubermaticFinalizers = []string{
 	"machine-delete-finalizer", "machine-node-delete-finalizer", "machine.cluster.k8s.io",
+}
+
+// kubermaticLeases are those of machine-controller.
+func kubermaticLeases() []types.NamespacedName {
+	return []types.NamespacedName{{Namespace: metav1.NamespaceSystem, Name: kubermaticLease}}
 }
 
 // wholeVersion is what spec.version of a Machine has to be.

@@ -3,6 +3,7 @@ package source
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -23,7 +24,7 @@ func (s machineK8s) Kinds() []Kind {
 	}}
 }
 
-func (machineK8s) Leases() []string { return []string{kubermaticLease} }
+func (machineK8s) Leases() []types.NamespacedName { return kubermaticLeases() }
 
 func (s machineK8s) NodeTraces() NodeTraces {
 	return NodeTraces{Labels: []string{kubermaticOwnedBy}, OwnerGroups: []string{s.group}}

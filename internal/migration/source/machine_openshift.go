@@ -3,6 +3,7 @@ package source
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -53,11 +54,11 @@ func (s machineOpenShift) Kinds() []Kind {
 }
 
 // Leases has one for the machines of each cloud that is known; a cluster has those of its own cloud.
-func (machineOpenShift) Leases() (all []string) {
+func (machineOpenShift) Leases() (all []types.NamespacedName) {
 	for _, part := range []string{
 		"aws", "azure", "gcp", "openstack", "vsphere", "machineset", "healthcheck", "nodelink",
 	} {
-		all = append(all, "cluster-api-provider-"+part+"-leader")
+		all = append(all, types.NamespacedName{Name: "cluster-api-provider-" + part + "-leader"})
 	}
 	return all
 }

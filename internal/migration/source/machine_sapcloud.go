@@ -3,6 +3,7 @@ package source
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -48,8 +49,8 @@ func (s machineSapcloud) Kinds() []Kind {
 }
 
 // Leases has one for the controllers of sets and deployments, and one for those of machines.
-func (machineSapcloud) Leases() []string {
-	return []string{"machine-controller-manager", "machine-controller"}
+func (machineSapcloud) Leases() []types.NamespacedName {
+	return []types.NamespacedName{{Name: "machine-controller-manager"}, {Name: "machine-controller"}}
 }
 
 func (s machineSapcloud) NodeTraces() NodeTraces {

@@ -22,9 +22,8 @@ type System interface {
 	Group() string
 	// Kinds are its kinds, in the order in which they are read: what others refer to comes first.
 	Kinds() []Kind
-	// Leases are the names of the Leases that its controllers hold: each with the namespace and a slash before it, or
-	// without where that is the namespace of the controllers or of the objects.
-	Leases() []string
+	// Leases are those that its controllers hold. One without a namespace is in that of the controllers or of the objects.
+	Leases() []types.NamespacedName
 	// NodeTraces are what it leaves on Nodes.
 	NodeTraces() NodeTraces
 	// Convert says what one object of it is in Machinist's terms. It never fails: what cannot be converted is a Blocker.

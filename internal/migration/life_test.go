@@ -415,6 +415,13 @@ func (l *life) fleetNodes() (all []corev1.Node) {
 	return all
 }
 
+// letGo lets the time pass after which no former leader acts any more.
+func (l *life) letGo() {
+	l.pass()
+	l.clock.Step(formerLeader)
+	l.pass()
+}
+
 // TestAMigrationIsCompleted leads one from the plan to its end.
 func TestAMigrationIsCompleted(t *testing.T) {
 	l := newLife(t)
@@ -473,7 +480,7 @@ func TestAMigrationIsCompleted(t *testing.T) {
 			t.Errorf("Secret %s has the finalizers %v", s.Name, s.Finalizers)
 		}
 	}
-	l.pass()
+	l.letGo()
 	l.must(l.admin.Get(l.ctx, l.key, m))
 	if len(m.Finalizers) > 0 {
 		t.Errorf("a migration that has ended is held by %v", m.Finalizers)
@@ -521,7 +528,7 @@ func TestAMigrationIsAborted(t *testing.T) {
 		t.Errorf("at the end are %+v", c)
 	}
 	l.must(l.admin.Delete(l.ctx, m))
-	l.pass()
+	l.letGo()
 	if err := l.admin.Get(l.ctx, l.key, m); !apierrors.IsNotFound(err) {
 		t.Errorf("a migration that was aborted cannot be deleted: %v", err)
 	}

@@ -48,7 +48,7 @@ func (f *oldFleet) migrate() *migration {
 	return m
 }
 
-// migratorLease lets another migrator follow soon, and is not lost on a busy machine: nobody starts a migrator again here.
+// migratorLease lets another migrator follow soon, and is not lost on a busy machine: nobody starts a migrator again.
 var migratorLease = []string{"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=5s",
 	"--leader-election-retry-period=500ms"}
 

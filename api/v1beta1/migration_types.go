@@ -285,12 +285,32 @@ type MigrationFenceStatus struct {
 
 // StoppedWorkload is a workload that was scaled to 0.
 type StoppedWorkload struct {
-	MigrationWorkload `json:",inline"`
+	// kind of the workload: Deployment or StatefulSet.
+	// +required
+	// +kubebuilder:validation:Enum=Deployment;StatefulSet
+	Kind string `json:"kind"`
+
+	// namespace of the workload.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// name of the workload.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 
 	// replicas that it had.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas"`
+}
+
+// Workload returns which workload it is.
+func (w StoppedWorkload) Workload() MigrationWorkload {
+	return MigrationWorkload{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}
 }
 
 // MigrationCounts are numbers of machines.

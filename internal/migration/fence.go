@@ -122,7 +122,7 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 // recordWorkloads writes down how many replicas the workloads have, before they have none.
 func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) (recorded bool, err error) {
 	for _, w := range m.Spec.Fence.Workloads {
-		same := func(s v1beta1.StoppedWorkload) bool { return s.MigrationWorkload == w }
+		same := func(s v1beta1.StoppedWorkload) bool { return s.Workload() == w }
 		if slices.ContainsFunc(m.Status.Fence.Workloads, same) {
 			continue
 		}
@@ -133,8 +133,8 @@ func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) 
 		case err != nil:
 			return false, err
 		}
-		m.Status.Fence.Workloads = append(m.Status.Fence.Workloads, v1beta1.StoppedWorkload{MigrationWorkload: w,
-			Replicas: replicas})
+		m.Status.Fence.Workloads = append(m.Status.Fence.Workloads, v1beta1.StoppedWorkload{Kind: w.Kind,
+			Namespace: w.Namespace, Name: w.Name, Replicas: replicas})
 		recorded = true
 	}
 	return recorded, nil
@@ -204,7 +204,7 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration) (w
 // startWorkloads gives the old workloads the replicas that they had, if they have none.
 func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
-		object, replicas, _, err := r.workload(ctx, w.MigrationWorkload)
+		object, replicas, _, err := r.workload(ctx, w.Workload())
 		switch {
 		case apierrors.IsNotFound(err) || err == nil && (replicas > 0 || w.Replicas == 0):
 			continue

@@ -110,14 +110,14 @@ func known(all map[string]string) []string {
 	return out
 }
 
-// conditions leaves out that nothing fails or is paused or frozen any more, which is said only where something was
+// conditions leaves out that nothing fails, stalls, or is paused or frozen any more, which is said only where something was
 // seen to be.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {
 		said := true
 		switch c.Type {
-		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen:
+		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled:
 			said = c.Status != metav1.ConditionFalse
 		}
 		if said {

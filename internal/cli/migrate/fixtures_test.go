@@ -41,8 +41,8 @@ func began(phase v1beta1.MigrationPhase, change func(*v1beta1.Migration)) *v1bet
 	return fleet(func(m *v1beta1.Migration) {
 		m.Spec.Stage, m.Spec.PlanHash, m.Status.Phase = v1beta1.MigrationAdopt, m.Status.PlanHash, phase
 		m.Status.Machines.Copied = 12
-		m.Status.Fence.Workloads = []v1beta1.StoppedWorkload{{MigrationWorkload: v1beta1.MigrationWorkload{Kind: "Deployment",
-			Namespace: "kube-system", Name: "machine-controller"}, Replicas: 1}}
+		m.Status.Fence.Workloads = []v1beta1.StoppedWorkload{{Kind: "Deployment", Namespace: "kube-system",
+			Name: "machine-controller", Replicas: 1}}
 		set(m, v1beta1.ConditionFenced, metav1.ConditionTrue, v1beta1.ReasonOldControllersStopped, "")
 		set(m, v1beta1.ConditionAdopted, metav1.ConditionFalse, v1beta1.ReasonMigrating, "")
 		if change != nil {

@@ -110,7 +110,7 @@ func known(all map[string]string) []string {
 	return out
 }
 
-// conditions leaves out that nothing fails, stalls, or is paused or frozen any more, which is said only where something was
+// conditions leaves out that nothing fails, stalls, is paused or frozen any more, which is there only where something was
 // seen to be.
 func conditions(all []metav1.Condition) []string {
 	var out []string

@@ -110,8 +110,8 @@ func known(all map[string]string) []string {
 	return out
 }
 
-// conditions leaves out that nothing fails, stalls, is paused or frozen any more, which is there only where something was
-// seen to be.
+// conditions leaves out that nothing fails, stalls, is paused or frozen any more: that is there only where something
+// was.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {

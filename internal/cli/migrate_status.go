@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -69,8 +68,6 @@ type migrationStatus struct {
 	cluster *Cluster
 	scope   scope
 	name    string
-	// shown is what was printed last where that is not drawn over.
-	shown string
 }
 
 // view reads what is shown, and what it was made from. ended says that it does not change any more.
@@ -98,51 +95,16 @@ func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.Mi
 	return s.cluster.statusOf(ctx, m, s.scope.system), list, m.Status.Phase.Ended(), nil
 }
 
-// follow shows it until ctx ends or nothing will change any more. An API server that becomes unreachable is waited for.
+// follow shows it until ctx ends or nothing will change any more.
 func (s *migrationStatus) follow(ctx context.Context) error {
-	first, lost, pause := true, false, firstRetry
-	for ctx.Err() == nil {
+	w := &watcher{env: s.env, cluster: s.cluster, scope: s.scope, what: "The Migration"}
+	return w.follow(ctx, func(ctx context.Context) (observed, error) {
 		view, list, ended, err := s.view(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && first:
-			return err
-		case err != nil:
-			if !lost {
-				fmt.Fprintf(s.env.Err, "The Migration cannot be read, trying again: %v\n", err)
-			}
-			lost = true
-			wait(ctx, pause)
-			pause = min(2*pause, longestRetry)
-			continue
+		if err != nil {
+			return observed{}, err
 		}
-		first, lost, pause = false, false, firstRetry
-		if err := s.show(view); err != nil || ended {
-			return err
-		}
-		s.cluster.awaitChange(ctx, s.scope.namespace(s.cluster), list)
-		wait(ctx, settle)
-	}
-	return nil
-}
-
-// show prints a view, on a terminal in place of the one before, elsewhere if something but time has changed.
-func (s *migrationStatus) show(view View) error {
-	format := s.scope.format
-	if s.env.Terminal && (format == asText || format == asWide) {
-		fmt.Fprint(s.env.Out, "\x1b[H\x1b[J")
-		return s.env.Print(view, format)
-	}
-	said, err := json.Marshal(timeless(view))
-	if err != nil || string(said) == s.shown {
-		return err
-	}
-	if s.shown != "" && format != asJSON {
-		fmt.Fprintln(s.env.Out, "---")
-	}
-	s.shown = string(said)
-	return s.env.Print(view, format)
+		return observed{view: view, timeless: timeless(view), from: []client.ObjectList{list}, final: ended}, nil
+	})
 }
 
 // timeless is a view without what changes by itself.

@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/internal/cli/fleet"
@@ -99,8 +96,6 @@ type statusCheck struct {
 	cluster *Cluster
 	scope   scope
 	name    string
-	// shown is what was printed last where that is not drawn over.
-	shown string
 }
 
 func (l *statusCheck) view(ctx context.Context) (fleet.Status, *lists, error) {
@@ -119,104 +114,21 @@ func (l *statusCheck) view(ctx context.Context) (fleet.Status, *lists, error) {
 	return fleet.StatusOf(facts), found, nil
 }
 
-const (
-	// settle is how long changes are gathered before the fleet is read again, redraw how long it is not although nothing
-	// changed: ages do.
-	settle = time.Second
-	redraw = 10 * time.Second
-)
-
-// follow shows the fleet until ctx ends. An API server that becomes unreachable is waited for.
+// follow shows the fleet until ctx ends.
 func (l *statusCheck) follow(ctx context.Context) error {
-	first, lost, pause := true, false, firstRetry
-	for ctx.Err() == nil {
+	w := &watcher{env: l.env, cluster: l.cluster, scope: l.scope, what: "The fleet"}
+	return w.follow(ctx, func(ctx context.Context) (observed, error) {
 		view, found, err := l.view(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && first:
-			return err
-		case err != nil:
-			if !lost {
-				fmt.Fprintf(l.env.Err, "The fleet cannot be read, trying again: %v\n", err)
-			}
-			lost = true
-			wait(ctx, pause)
-			pause = min(2*pause, longestRetry)
-			continue
-		}
-		first, lost, pause = false, false, firstRetry
-		if err := l.show(view); err != nil {
-			return err
-		}
-		l.cluster.awaitChange(ctx, l.scope.namespace(l.cluster), &found.machines, &found.sets, &found.deployments,
-			&found.checks)
-		wait(ctx, settle)
-	}
-	return nil
-}
-
-// show prints a view, on a terminal in place of the one before, elsewhere if it says anything new.
-func (l *statusCheck) show(view fleet.Status) error {
-	if l.env.Terminal && (l.scope.format == asText || l.scope.format == asWide) {
-		fmt.Fprint(l.env.Out, "\x1b[H\x1b[J")
-		return l.env.Print(view, l.scope.format)
-	}
-	timeless := view
-	timeless.Now, timeless.Processes = time.Time{}, nil
-	timeless.Waiting = slices.Clone(view.Waiting)
-	for i := range timeless.Waiting {
-		timeless.Waiting[i].Message = "" // A drain's changes with every pod.
-	}
-	said, err := json.Marshal(timeless)
-	if err != nil || string(said) == l.shown {
-		return err
-	}
-	if l.shown != "" && l.scope.format != asJSON {
-		fmt.Fprintln(l.env.Out, "---")
-	}
-	l.shown = string(said)
-	return l.env.Print(view, l.scope.format)
-}
-
-// awaitChange returns when something of what was read has changed, or may have, or it is time to draw ages anew.
-func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...client.ObjectList) {
-	ctx, cancel := context.WithTimeout(ctx, redraw)
-	defer cancel()
-	changed := make(chan struct{}, 1)
-	for _, list := range found {
-		if list.GetResourceVersion() == "" {
-			continue // It could not be read.
-		}
-		events, err := c.Watch(ctx, list, &client.ListOptions{
-			Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},
-		})
 		if err != nil {
-			break // Reading again will tell what is wrong; until then time passes.
+			return observed{}, err
 		}
-		defer events.Stop()
-		go announce(events, changed)
-	}
-	select {
-	case <-changed:
-	case <-ctx.Done():
-	}
-}
-
-// announce tells of the first event of a watch, be it its end.
-func announce(events watch.Interface, changed chan<- struct{}) {
-	<-events.ResultChan()
-	select {
-	case changed <- struct{}{}:
-	default:
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+		timeless := view
+		timeless.Now, timeless.Processes = time.Time{}, nil
+		timeless.Waiting = slices.Clone(view.Waiting)
+		for i := range timeless.Waiting {
+			timeless.Waiting[i].Message = "" // A drain's changes with every pod.
+		}
+		return observed{view: view, timeless: timeless,
+			from: []client.ObjectList{&found.machines, &found.sets, &found.deployments, &found.checks}}, nil
+	})
 }

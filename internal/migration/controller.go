@@ -42,6 +42,9 @@ type Timing struct {
 	LeaseMargin time.Duration
 	// EmptyFor is how long no old object may exist before the definitions of their kinds are removed.
 	EmptyFor time.Duration
+	// FormerLeader is for how long a migrator that lost its leadership may go on with a pass that it had begun: more than
+	// the duration of the lease, and what a request takes.
+	FormerLeader time.Duration
 	// Poll is how often a migration goes on that waits for others.
 	Poll time.Duration
 	// Replan is how often a plan is made anew that nobody has agreed to.
@@ -50,7 +53,7 @@ type Timing struct {
 
 // DefaultTiming is for clusters whose API servers are behind a load balancer.
 var DefaultTiming = Timing{Probes: 10, ProbeInterval: 3 * time.Second, LeaseMargin: 30 * time.Second,
-	EmptyFor: 30 * time.Second, Poll: 2 * time.Second, Replan: 15 * time.Second}
+	EmptyFor: 30 * time.Second, FormerLeader: 30 * time.Second, Poll: 2 * time.Second, Replan: 15 * time.Second}
 
 const (
 	// soon is when a pass follows one that changed something.
@@ -179,6 +182,8 @@ type pass struct {
 	troubles  []string
 	// counted is how many troubles there were, also those that are not listed.
 	counted int
+	// staying says what of the old system stays after the end, and why.
+	staying string
 }
 
 // maxTroubles is how many the status has.
@@ -268,7 +273,7 @@ func (p *pass) report(err error) {
 		p.condition(v1beta1.ConditionAdopted, true, v1beta1.ReasonMigrated, "")
 		p.condition(v1beta1.ConditionCompleted, false, v1beta1.ReasonMigrating, "")
 	case v1beta1.MigrationCompleted:
-		p.condition(v1beta1.ConditionCompleted, true, v1beta1.ReasonMigrated, "")
+		p.condition(v1beta1.ConditionCompleted, true, v1beta1.ReasonMigrated, p.staying)
 		p.condition(v1beta1.ConditionFenced, false, v1beta1.ReasonFenceTakenDown, "")
 	case v1beta1.MigrationAborting, v1beta1.MigrationAborted:
 		p.condition(v1beta1.ConditionAdopted, false, v1beta1.ReasonAborted, "")
@@ -312,10 +317,6 @@ func (p *pass) keep(ctx context.Context) error {
 	return nil
 }
 
-// formerLeader is for how long a migrator that lost its leadership may go on with a pass that it had begun: more than
-// the duration of the lease, and what a request takes.
-const formerLeader = 30 * time.Second
-
 // ended takes the fence down once more when no other migrator can put a part of it up any more: one whose host was
 // suspended in a pass goes on with that when it resumes, and would keep the old controllers out for good.
 func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
@@ -323,7 +324,7 @@ func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile
 		r.forget(m.UID)
 		return reconcile.Result{}, nil
 	}
-	if left := formerLeader - r.since(m, true); left > 0 {
+	if left := r.Timing.FormerLeader - r.since(m, true); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	p := &pass{Reconciler: r, migration: m}

@@ -284,6 +284,9 @@ func (r *Reconciler) takeLeases(ctx context.Context, m *v1beta1.Migration, f *fe
 		f.renewed = r.Clock.Now()
 	}
 	m.Status.Fence.Leases = leases
+	if len(leases) == 0 {
+		return "", nil
+	}
 	if f.taken.IsZero() {
 		f.taken = r.Clock.Now()
 	}

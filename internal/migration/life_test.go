@@ -418,7 +418,7 @@ func (l *life) fleetNodes() (all []corev1.Node) {
 // letGo lets the time pass after which no former leader acts any more.
 func (l *life) letGo() {
 	l.pass()
-	l.clock.Step(formerLeader)
+	l.clock.Step(DefaultTiming.FormerLeader)
 	l.pass()
 }
 

@@ -3,11 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,7 +46,6 @@ type set struct {
 type machine struct {
 	candidate
 	instance located
-	node     *corev1.Node // nil where there is none
 }
 
 // planner makes a plan.
@@ -65,18 +60,11 @@ type planner struct {
 
 	plan *plan
 
-	classes map[string]*class            // by name
-	sets    map[types.UID]*set           // by the UID of the old set
-	setOf   map[types.UID]*source.Class  // the old description, by the UID of the old set
-	byOwner map[types.UID]*ownerRevision // old deployments
-	seen    map[string]bool              // the provider IDs of all instances that the cloud shows
-}
-
-// ownerRevision is an old deployment with what its sets need.
-type ownerRevision struct {
-	deployment *deployment
-	class      *class
-	labels     map[string]string // those of the template, to see what reaches the machines of older sets
+	classes map[string]*class           // by name
+	sets    map[types.UID]*set          // by the UID of the old set
+	setOf   map[types.UID]*source.Class // the old description, by the UID of the old set
+	byOwner map[types.UID]*deployment   // by the UID of the old deployment
+	seen    map[string]bool             // the provider IDs of all instances that the cloud shows
 }
 
 func (p *planner) blockf(code, object, path, format string, args ...any) {
@@ -90,7 +78,7 @@ type oldObjects func(visit func(source.Role, *unstructured.Unstructured)) error
 func (p *planner) make(ctx context.Context, old oldObjects) (*plan, error) {
 	p.plan = &plan{}
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
-	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*ownerRevision{}
+	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*deployment{}
 	p.seen = map[string]bool{}
 	var machines []candidate
 	err := old(func(role source.Role, object *unstructured.Unstructured) {
@@ -155,12 +143,7 @@ func nameOf(object *unstructured.Unstructured) string {
 
 // mark says on an object of ours which Migration made it, and from which old object.
 func (p *planner) mark(object client.Object, from string) {
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[v1beta1.LabelMigration] = p.migration.Name
-	object.SetLabels(labels)
+	setLabel(object, v1beta1.LabelMigration, p.migration.Name)
 	annotate(object, v1beta1.AnnotationMigratedFrom, p.system.Group()+"/"+from)
 }
 
@@ -223,22 +206,14 @@ func (p *planner) deployment(c conversion) {
 	freeze(d)
 	made := &deployment{object: d}
 	p.plan.deployments = append(p.plan.deployments, made)
-	p.byOwner[c.old.GetUID()] = &ownerRevision{deployment: made, class: class,
-		labels: d.Spec.Template.Spec.Node.Labels}
+	p.byOwner[c.old.GetUID()] = made
 	p.holdBack(d, after{Annotations: c.Later, Replicas: d.Spec.Replicas})
 	if c.Check != nil {
 		p.check(c.Check, c)
 	}
 }
 
-func freeze(object client.Object) {
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[v1beta1.LabelFreeze] = v1beta1.FreezeMigration
-	object.SetLabels(labels)
-}
+func freeze(object client.Object) { setLabel(object, v1beta1.LabelFreeze, v1beta1.FreezeMigration) }
 
 func (p *planner) set(c conversion) {
 	s, ok := c.Object.(*v1beta1.MachineSet)
@@ -272,9 +247,7 @@ func (p *planner) set(c conversion) {
 }
 
 // revision returns the set of a deployment for an old set: the one that Machinist's own controller would have made.
-func (p *planner) revision(owner *ownerRevision, class *class, old *v1beta1.MachineSet, c conversion,
-	replicas int32) *set {
-	d := owner.deployment
+func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet, c conversion, replicas int32) *set {
 	if !sameNode(&old.Spec.Template.Spec.Node, &d.object.Spec.Template.Spec.Node) && replicas > 0 {
 		p.plan.findings.addf(provider.FindingNote, CodeTemplateApplied, c.as, "spec.template",
 			"Labels, annotations and taints of the deployment's template differ from the set's; they reach its machines when "+
@@ -310,151 +283,6 @@ func (p *planner) check(object client.Object, c conversion) {
 	p.holdBack(check, after{Annotations: c.Later, Remediation: check.Spec.Remediation.TypeOrDefault()})
 	check.Spec.Remediation.Type = v1beta1.RemediationNone
 	p.plan.checks = append(p.plan.checks, check)
-}
-
-// candidate is an old machine of which it is not known yet whether it has an instance.
-type candidate struct {
-	conversion
-	object *v1beta1.Machine // as converted, alone
-	class  *class
-	set    *set // nil where none owns it
-	// instances are those that the cloud shows of it.
-	instances []located
-}
-
-// candidate looks for the set and the class of an old machine. It is not ok if nothing can be made of it.
-func (p *planner) candidate(c conversion) (m candidate, ok bool) {
-	object, ok := c.Object.(*v1beta1.Machine)
-	if !ok {
-		return m, false // It stays behind, or is blocked; the conversion said so.
-	}
-	p.plan.old++
-	m = candidate{conversion: c, object: object}
-	if owner := c.Machine.Owner; owner != "" {
-		if m.set = p.sets[owner]; m.set == nil {
-			p.blockf(CodeOwnerMissing, c.as, "metadata.ownerReferences", "Its set does not exist, or could not be converted. "+
-				"Delete the machine, or remove the reference.")
-			return m, false
-		}
-	}
-	if m.set != nil && c.Class != nil && p.setOf[c.Machine.Owner].SameInstances(c.Class) {
-		m.class = m.set.class
-	} else {
-		m.class = p.classOf(c)
-	}
-	m.Class = nil
-	return m, m.class != nil
-}
-
-// locate asks the cloud for the instances of each class, and keeps those of its machines. Of the others, which may be
-// as many for each class, it keeps the provider IDs.
-func (p *planner) locate(ctx context.Context, machines []candidate) error {
-	of := map[*class][]*candidate{}
-	for i := range machines {
-		of[machines[i].class] = append(of[machines[i].class], &machines[i])
-	}
-	for _, c := range p.plan.classes {
-		all, err := p.describe(ctx, c)
-		if err != nil {
-			return err
-		}
-		index := indexOf(all)
-		for _, m := range of[c] {
-			m.instances = index.of(m)
-		}
-		for i := range all {
-			p.seen[all[i].Instance.ProviderID] = true
-		}
-	}
-	return nil
-}
-
-// match finds the instance and the Node of each machine, and returns for each class the facts of one of its instances.
-func (p *planner) match(machines []candidate) map[*class][]byte {
-	facts := map[*class][]byte{}
-	taken := map[string]string{} // provider ID → machine
-	for _, m := range machines {
-		if len(m.instances) > 1 {
-			p.blockf(CodeSeveralInstances, m.as, "", "The cloud shows %d instances of it: %s. Remove those that are not its own.",
-				len(m.instances), idsOf(m.instances))
-			continue
-		}
-		if len(m.instances) == 0 {
-			p.without(m)
-			continue
-		}
-		in := m.instances[0]
-		if first, claimed := taken[in.ProviderID]; claimed {
-			p.blockf(CodeInstanceClaimed, m.as, "", "%s has the instance %s as well. Delete the one that is not real.", first,
-				in.ProviderID)
-			continue
-		}
-		taken[in.ProviderID] = m.as
-		if facts[m.class] == nil {
-			facts[m.class] = in.facts
-		}
-		p.machine(m, in)
-	}
-	p.unnamed(taken)
-	return facts
-}
-
-// without reports a machine that has no instance.
-func (p *planner) without(m candidate) {
-	if !m.class.searched {
-		return // Nobody knows; that the class could not be read was reported.
-	}
-	if node := p.nodes.named(m.Machine.NodeName); node != nil && m.Machine.NodeName != "" {
-		p.blockf(CodeInstanceNotFound, m.as, "", "Its Node %s exists, and the cloud shows no instance of it with the account "+
-			"of class %s. Correct the credentials, or delete the Node if the instance is gone.", node.Name, m.class.name)
-		return
-	}
-	if m.Machine.Deleting {
-		p.plan.findings.addf(provider.FindingNote, CodeNoInstance, m.as, "", "It is being deleted and has no instance.")
-		return
-	}
-	p.plan.findings.addf(provider.FindingNote, CodeNoInstance, m.as, "", "It has no instance. Its set makes another machine "+
-		"when the migration is completed.")
-}
-
-// unnamed reports instances of the old system that no machine has.
-func (p *planner) unnamed(taken map[string]string) {
-	for _, id := range slices.Sorted(maps.Keys(p.seen)) {
-		if taken[id] == "" {
-			p.plan.findings.addf(provider.FindingNote, CodeUnnamedInstance, "Instance/"+id, "",
-				"No old machine in scope has it; it is left alone.")
-		}
-	}
-}
-
-// machine plans the copy of a machine.
-func (p *planner) machine(m candidate, in located) {
-	switch {
-	case in.state == provider.StateTerminating:
-		p.blockf(CodeInFlight, m.as, "", "Its instance %s is being deleted. Wait until it is gone.", in.ProviderID)
-		return
-	case m.Machine.Updating:
-		p.blockf(CodeInFlight, m.as, "", "The old system is changing it in place. Wait until that is done.")
-		return
-	}
-	node, problem := p.nodes.of(in.ProviderID, m.Machine.NodeName)
-	if problem != "" {
-		p.blockf(CodeNodeMismatch, m.as, "", "%s", problem)
-		return
-	}
-	if other := p.ours.byProviderID[in.ProviderID]; other != nil && oldUID(other) != m.old.GetUID() {
-		p.blockf(CodeInstanceClaimed, m.as, "", "Machine %s has the instance %s already. Delete the old "+
-			"object that is not real, or the Machine; of two Migrations with the same instance abort one.",
-			client.ObjectKeyFromObject(other), in.ProviderID)
-	}
-	if other := p.ours.machines[m.object.Name]; other != nil && oldUID(other) != m.old.GetUID() {
-		m.object.Name = nameBeside(m.object.Name, m.old.GetUID())
-	}
-	if m.set != nil {
-		m.set.machines++
-	}
-	in.facts, m.instances = nil, nil // They were for the class.
-	p.plan.machines = append(p.plan.machines, &machine{candidate: m, instance: in, node: node})
 }
 
 // finish counts the replicas, looks for names that are taken, and names the plan.
@@ -541,56 +369,4 @@ func (p *plan) manifests() []client.Object {
 		all = append(all, c)
 	}
 	return all
-}
-
-// located is what the plan keeps of an instance.
-type located struct {
-	ProviderID string
-	Collected  bool
-	state      provider.InstanceState
-	facts      []byte
-}
-
-// locatedIndex finds the instances of one class by what an old machine is known by.
-type locatedIndex struct {
-	byUID, byName map[string][]located
-	byID          map[string]located
-}
-
-func indexOf(all []provider.Located) locatedIndex {
-	index := locatedIndex{byUID: map[string][]located{}, byName: map[string][]located{}, byID: map[string]located{}}
-	for i := range all {
-		found := &all[i]
-		in := located{ProviderID: found.Instance.ProviderID, Collected: found.Collected, state: found.Instance.State,
-			facts: found.Facts}
-		index.byID[in.ProviderID] = in
-		switch {
-		case found.MachineUID != "":
-			index.byUID[string(found.MachineUID)] = append(index.byUID[string(found.MachineUID)], in)
-		case found.Machine != "":
-			index.byName[found.Machine] = append(index.byName[found.Machine], in)
-		}
-	}
-	return index
-}
-
-// of returns the instances of a machine: by the UID in a tag, else by the provider ID that the old object has, else by
-// name.
-func (x locatedIndex) of(m *candidate) []located {
-	if found := x.byUID[string(m.old.GetUID())]; len(found) > 0 {
-		return found
-	}
-	if in, found := x.byID[m.Machine.ProviderID]; found {
-		return []located{in}
-	}
-	return x.byName[m.old.GetName()]
-}
-
-func idsOf(all []located) string {
-	var ids []string
-	for _, in := range all {
-		ids = append(ids, in.ProviderID)
-	}
-	slices.Sort(ids)
-	return strings.Join(ids, ", ")
 }

@@ -86,6 +86,9 @@ func (p *pass) planning(ctx context.Context) error {
 	if err := p.overlaps(ctx, made); err != nil {
 		return err
 	}
+	if err := p.secretNames(ctx, made, mine); err != nil {
+		return err
+	}
 	if err := p.dryRun(ctx, made, mine); err != nil {
 		return err
 	}
@@ -149,6 +152,25 @@ func stoppedByBoth(a, b *v1beta1.Migration) string {
 		}
 	}
 	return ""
+}
+
+// secretNames looks for Secrets of others with the names of ours. Unlike other objects they are not read for the plan.
+func (p *pass) secretNames(ctx context.Context, made *plan, mine *ours) error {
+	for _, class := range made.classes {
+		for _, secret := range class.secrets {
+			other := &corev1.Secret{}
+			err := p.Control.Get(ctx, client.ObjectKeyFromObject(secret), other)
+			switch {
+			case apierrors.IsNotFound(err):
+			case err != nil:
+				return fmt.Errorf("read Secret %s: %w", secret.Name, err)
+			case !mine.made(other):
+				made.findings.addf(provider.FindingBlocker, CodeNameTaken, "Secret/"+secret.Name, "", "A Secret of that name exists "+
+					"in namespace %s. Delete or rename it.", secret.Namespace)
+			}
+		}
+	}
+	return nil
 }
 
 // dryRun asks the API server whether it would take what is new.

@@ -230,21 +230,20 @@ func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 
 func (n nodes) named(name string) *corev1.Node { return n.byName[name] }
 
-// of returns the Node of an instance, nil if there is none. name is that which the old object has, or empty.
-func (n nodes) of(providerID, name string) (node *corev1.Node, problem string) {
+// mismatch says why it is not certain which Node an instance has, empty if it is or if there is none. name is that which
+// the old object has, or empty.
+func (n nodes) mismatch(providerID, name string) string {
 	same, named := n.byProviderID[providerID], n.byName[name]
 	switch {
 	case len(same) > 1:
-		return nil, fmt.Sprintf("The Nodes %s and %s have the same provider ID %s. Delete the one that is not real.",
+		return fmt.Sprintf("The Nodes %s and %s have the same provider ID %s. Delete the one that is not real.",
 			same[0].Name, same[1].Name, providerID)
 	case len(same) == 1 && named != nil && named.Name != same[0].Name:
-		return nil, fmt.Sprintf("It names the Node %s, and its instance %s is that of the Node %s. Correct the old object, or "+
+		return fmt.Sprintf("It names the Node %s, and its instance %s is that of the Node %s. Correct the old object, or "+
 			"delete the Node that is not real.", named.Name, providerID, same[0].Name)
-	case len(same) == 1:
-		return same[0], ""
-	case named != nil && named.Spec.ProviderID != "":
-		return nil, fmt.Sprintf("Its Node %s has the provider ID %s, and the cloud calls the instance %s.", named.Name,
+	case len(same) == 0 && named != nil && named.Spec.ProviderID != "":
+		return fmt.Sprintf("Its Node %s has the provider ID %s, and the cloud calls the instance %s.", named.Name,
 			named.Spec.ProviderID, providerID)
 	}
-	return named, ""
+	return ""
 }

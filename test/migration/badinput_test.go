@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/manifests/sources"
 )
@@ -75,6 +77,17 @@ func TestANameThatIsTakenBlocksAMigration(t *testing.T) {
 				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}}})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
 	x.passes("over", notPlanned("NameTaken MachineDeployment/general", "Delete or rename it"))
+}
+
+// Rule: migration-names-are-free.
+func TestASecretOfThatNameBlocksAMigration(t *testing.T) {
+	x := begin(t, provider.SourceClusterK8s)
+	old := x.old(oldPool)
+	class := source.Systems()[provider.SourceClusterK8s].Convert(source.RoleDeployment, old, nil).Class
+	name := class.ContentName("sim") + "-credentials"
+	x.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: name}})
+	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
+	x.passes("over", notPlanned("NameTaken Secret/"+name, "Delete or rename it"))
 }
 
 // Rule: migration-one-at-a-time.

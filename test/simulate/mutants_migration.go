@@ -24,7 +24,7 @@ func migrationMutants() []mutant {
 			scenario: "migrate-G", finds: "J3: ", plan: "378:denied",
 		},
 		{
-			name: "deleted-with-finalizers", file: "internal/migration/commit.go",
+			name: "deleted-with-finalizers", file: "internal/migration/remove.go",
 			from:     "if err := each(ctx, p.Parallel, bound, p.strip); err != nil {",
 			to:       "if err := each(ctx, p.Parallel, bound[:0], p.strip); err != nil {",
 			scenario: "migrate-K", finds: "J3: ",

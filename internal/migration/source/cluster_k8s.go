@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -31,10 +30,7 @@ type clusterK8s struct{}
 func (clusterK8s) Group() string { return provider.SourceClusterK8s }
 
 func (s clusterK8s) Kinds() []Kind {
-	kind := func(role Role, kind, resource string) Kind {
-		return Kind{Role: role, Resource: resource,
-			GroupVersionKind: schema.GroupVersionKind{Group: s.Group(), Version: "v1alpha1", Kind: kind}}
-	}
+	kind := kindsOf(s.Group(), "v1alpha1")
 	class := kind(RoleClass, "MachineClass", "machineclasses")
 	class.Optional = true
 	return []Kind{
@@ -71,19 +67,8 @@ func (s clusterK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 	return convert(old, func(f *fields, c *Converted) {
 		r := clusterK8sReader{dialect: s.dialect(), fields: f, converted: c, flags: flags,
 			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
-		switch role {
-		case RoleClass:
-			r.class()
-		case RoleDeployment:
-			r.deployment()
-		case RoleSet:
-			r.set()
-		case RoleMachine:
-			r.machine()
-		default:
-			f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no %s.", role)
-			f.ignoreAll()
-		}
+		f.readAs(role, map[Role]func(){RoleClass: r.class, RoleDeployment: r.deployment, RoleSet: r.set,
+			RoleMachine: r.machine})
 		c.Later = r.metadata.later
 	})
 }

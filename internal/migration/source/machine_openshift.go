@@ -2,7 +2,6 @@ package source
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -42,10 +41,7 @@ type machineOpenShift struct{}
 func (machineOpenShift) Group() string { return provider.SourceOpenShift }
 
 func (s machineOpenShift) Kinds() []Kind {
-	kind := func(role Role, kind, resource string) Kind {
-		return Kind{Role: role, Resource: resource,
-			GroupVersionKind: schema.GroupVersionKind{Group: s.Group(), Version: "v1beta1", Kind: kind}}
-	}
+	kind := kindsOf(s.Group(), "v1beta1")
 	return []Kind{
 		kind(RoleHealthCheck, "MachineHealthCheck", "machinehealthchecks"),
 		kind(RoleSet, "MachineSet", "machinesets"),
@@ -87,17 +83,7 @@ func (s machineOpenShift) Convert(role Role, old *unstructured.Unstructured, _ F
 	return convert(old, func(f *fields, c *Converted) {
 		r := openshiftReader{dialect: s.dialect(), fields: f, converted: c, namespace: old.GetNamespace(),
 			metadata: s.dialect().metadata(f, role)}
-		switch role {
-		case RoleHealthCheck:
-			r.healthCheck()
-		case RoleSet:
-			r.set()
-		case RoleMachine:
-			r.machine()
-		default:
-			f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no %s.", role)
-			f.ignoreAll()
-		}
+		f.readAs(role, map[Role]func(){RoleHealthCheck: r.healthCheck, RoleSet: r.set, RoleMachine: r.machine})
 		c.Later = r.metadata.later
 	})
 }

@@ -2,7 +2,6 @@ package source
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -36,10 +35,7 @@ type machineSapcloud struct{}
 func (machineSapcloud) Group() string { return provider.SourceGardener }
 
 func (s machineSapcloud) Kinds() []Kind {
-	kind := func(role Role, kind, resource string) Kind {
-		return Kind{Role: role, Resource: resource,
-			GroupVersionKind: schema.GroupVersionKind{Group: s.Group(), Version: "v1alpha1", Kind: kind}}
-	}
+	kind := kindsOf(s.Group(), "v1alpha1")
 	return []Kind{
 		kind(RoleClass, "MachineClass", "machineclasses"),
 		kind(RoleDeployment, "MachineDeployment", "machinedeployments"),
@@ -93,19 +89,8 @@ func (s machineSapcloud) Convert(role Role, old *unstructured.Unstructured, flag
 	return convert(old, func(f *fields, c *Converted) {
 		r := sapcloudReader{dialect: s.dialect(), fields: f, converted: c, flags: flags,
 			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
-		switch role {
-		case RoleClass:
-			r.class()
-		case RoleDeployment:
-			r.deployment()
-		case RoleSet:
-			r.set()
-		case RoleMachine:
-			r.machine()
-		default:
-			f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no %s.", role)
-			f.ignoreAll()
-		}
+		f.readAs(role, map[Role]func(){RoleClass: r.class, RoleDeployment: r.deployment, RoleSet: r.set,
+			RoleMachine: r.machine})
 		c.Later = r.metadata.later
 	})
 }

@@ -85,6 +85,16 @@ func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted))
 	return c
 }
 
+// readAs reads an object by what it is for. The old system has no kinds for other roles.
+func (f *fields) readAs(role Role, read map[Role]func()) {
+	if as, found := read[role]; found {
+		as()
+		return
+	}
+	f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no %s.", role)
+	f.ignoreAll()
+}
+
 // metadata reads the metadata of an old object and converts what is alike in all systems: names, owners, labels,
 // annotations and the autoscaler's bounds.
 func (d *dialect) metadata(f *fields, role Role) metadata {

@@ -68,7 +68,7 @@ func madeUserData(f *fields, userData *KeyRef, silent bool) {
 	}
 	if userData != nil {
 		f.find(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is taken over, "+
-			"but its token expires. Name a Secret with user data for new machines in spec.userDataRef of the Migration.",
+			"but its token expires. Give the class another userDataRef in spec.overrides of the Migration.",
 			userData.Namespace, userData.Name)
 	}
 }

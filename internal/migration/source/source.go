@@ -54,6 +54,14 @@ type Kind struct {
 	Optional bool
 }
 
+// kindsOf returns what makes namespaced kinds of a group and version.
+func kindsOf(group, version string) func(role Role, kind, resource string) Kind {
+	return func(role Role, kind, resource string) Kind {
+		return Kind{Role: role, Resource: resource,
+			GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}}
+	}
+}
+
 // Flags are those of the old controllers' processes that change what an object means, by name without dashes.
 type Flags map[string]string
 

@@ -142,14 +142,12 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
-	if own.misses(in) {
-		// It may be another's since a moment ago.
-		if in, err = client.current(ctx, in.ID); err != nil {
-			return nil, translate(err, "read the tags of instance "+req.ProviderID)
-		}
-		if in == nil {
-			return nil, provider.Errorf(provider.NotFound, "instance %s is terminated", req.ProviderID)
-		}
+	// It may be another's since a moment ago, or not ours any more.
+	if in, err = client.current(ctx, in.ID); err != nil {
+		return nil, translate(err, "read the tags of instance "+req.ProviderID)
+	}
+	if in == nil {
+		return nil, provider.Errorf(provider.NotFound, "instance %s is terminated", req.ProviderID)
 	}
 	if !req.Replaces(convert(in, endpoint)) {
 		for key, want := range own.tags() {

@@ -91,6 +91,13 @@ func (t *trial) located(o old) (found provider.Located) {
 // adoptLegacy makes the instance the subject's.
 func (t *trial) adoptLegacy(o old) {
 	t.Helper()
+	t.callAdopt(o)
+	t.awaitVisible(o.subject)
+}
+
+// callAdopt calls Adopt until it succeeds.
+func (t *trial) callAdopt(o old) {
+	t.Helper()
 	// Late reads must not make it look like one that was never adopted.
 	t.await("Adopt of the old system's instance", func() (bool, string) {
 		_, err := t.driver.Adopt(t.Context(), t.adoption(o.subject))
@@ -100,7 +107,6 @@ func (t *trial) adoptLegacy(o old) {
 		t.must(err, "Adopt")
 		return true, ""
 	})
-	t.awaitVisible(o.subject)
 }
 
 // tagsAt are those of the instance and its parts, past the driver.
@@ -351,9 +357,10 @@ func disownUndoesAdopt(t *trial) {
 		before := t.tagsAt(o)
 		for range 2 { // A migration that was aborted may be tried again.
 			t.await("Adopt tags the instance", func() (bool, string) {
-				t.adoptLegacy(o) // Reads that are behind Disown show tags which are not there any more.
+				t.callAdopt(o) // Reads that are behind Disown show tags which are not there any more.
 				return !maps.Equal(before, t.tagsAt(o)), "Cloud.Tags shows no change"
 			})
+			t.awaitVisible(o.subject)
 			for range 2 {
 				t.again("Disown", func() error { return t.driver.Disown(t.Context(), t.disowning(o.subject)) })
 				t.wantTags(o, before, "Adopt and Disown")

@@ -19,15 +19,47 @@ func migrationMutants() []mutant {
 			scenario: "migrate-G", finds: "J3: ",
 		},
 		{
-			name: "unlisted-instances-taken-for-gone", file: "internal/migration/commit.go",
-			from: "if f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable {", to: `if f.Code == "" {`,
-			scenario: "migrate-G", finds: "J3: ", plan: "378:denied",
-		},
-		{
 			name: "deleted-with-finalizers", file: "internal/migration/remove.go",
 			from:     "if err := each(ctx, p.Parallel, bound, p.strip); err != nil {",
 			to:       "if err := each(ctx, p.Parallel, bound[:0], p.strip); err != nil {",
 			scenario: "migrate-K", finds: "J3: ",
+		},
+		{
+			name: "definitions-removed-with-objects", file: "internal/migration/clean.go",
+			from: "case len(objects) > 0:", to: "case len(objects) > 1000:",
+			scenario: "migrate-K", finds: "J",
+		},
+		{
+			name: "traces-left-on-nodes", file: "internal/migration/commit.go",
+			from:     "return len(traced), each(ctx, p.Parallel, traced,",
+			to:       "return 0, each(ctx, p.Parallel, traced[:0],",
+			scenario: "migrate-K", finds: "has the mark of the old system",
+		},
+		{
+			name: "frozen-after-the-migration", file: "internal/migration/clean.go",
+			from: "labels[v1beta1.LabelFreeze] = nil", to: "_ = labels",
+			scenario: "migrate-K", finds: "has the label",
+		},
+		{
+			name: "old-policy-left", file: "internal/migration/clean.go",
+			from:     "[]string{oldPolicyName(p.migration), newPolicyName(p.migration)}",
+			to:       "[]string{newPolicyName(p.migration)}",
+			scenario: "migrate-K", finds: "are left",
+		},
+		{
+			name: "not-disowned", file: "internal/migration/abort.go",
+			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.clearOwnKeys,",
+			scenario: "migrate-K-abort", finds: "I1: |J2: ",
+		},
+		{
+			name: "own-keys-left-on-nodes", file: "internal/migration/abort.go",
+			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.disownAll,",
+			scenario: "migrate-K-abort", finds: "J6: ",
+		},
+		{
+			name: "fence-of-a-former-leader-left", file: "internal/migration/controller.go",
+			from: "if err == nil && !others { // Whoever", to: "if err == nil && others { // Whoever",
+			scenario: "migrate-K-abort", finds: "does not lead", plan: "224:two-leaders",
 		},
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/migration"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/safety/orphans"
 )
@@ -37,7 +38,10 @@ const (
 )
 
 // metric is what a collector says of itself.
-type metric struct{ kind, labels, help, processes string }
+type metric struct {
+	kind, labels, help string
+	processes          []string
+}
 
 // metricsDocument replaces the table in the present document.
 func metricsDocument(root string) ([]byte, error) {
@@ -60,21 +64,25 @@ func metricsDocument(root string) ([]byte, error) {
 	return []byte(before + tableBegins + renderMetrics(metrics) + tableEnds + after), nil
 }
 
-// registered returns the metrics of both processes by name.
+// exporter is a process, and makes its metrics.
+type exporter struct {
+	name     string
+	register func(prometheus.Registerer) error
+}
+
+// processes are those that have metrics, in the order of the table, in which what all have is last.
+var processes = []exporter{{"provider", providerMetrics}, {"migrator", migratorMetrics}, {"manager", managerMetrics}}
+
+// registered returns the metrics of all processes by name.
 func registered() (map[string]metric, error) {
 	all := map[string]metric{}
-	for process, register := range map[string]func(prometheus.Registerer) error{
-		"manager": managerMetrics, "provider": providerMetrics,
-	} {
+	for _, process := range processes {
 		seen := registry{}
-		if err := errors.Join(register(seen), commonMetrics(seen)); err != nil {
-			return nil, fmt.Errorf("register the metrics of the %s: %w", process, err)
+		if err := errors.Join(process.register(seen), commonMetrics(seen)); err != nil {
+			return nil, fmt.Errorf("register the metrics of the %s: %w", process.name, err)
 		}
 		for name, m := range seen {
-			m.processes = process
-			if _, both := all[name]; both {
-				m.processes = "both"
-			}
+			m.processes = append(all[name].processes, process.name)
 			all[name] = m
 		}
 	}
@@ -102,12 +110,18 @@ func providerMetrics(r prometheus.Registerer) error {
 	return drain.New(drain.Options{Metrics: r, Clock: clock.RealClock{}}).Register(op.Manager(), nil)
 }
 
+func migratorMetrics(r prometheus.Registerer) error {
+	_, calls := cloud.NewMetrics(r)
+	_, migrations := migration.NewMetrics(r, "any", nil)
+	return errors.Join(calls, migrations)
+}
+
 func commonMetrics(r prometheus.Registerer) error {
 	_, err := sharedBy(r)
 	return err
 }
 
-// sharedBy makes what both processes have in common, without connecting to anything.
+// sharedBy makes what all processes have in common, without connecting to anything.
 func sharedBy(r prometheus.Registerer) (*operator.Operator, error) {
 	folder, err := os.MkdirTemp("", "machinist-reference-")
 	if err != nil {
@@ -191,13 +205,18 @@ func complete(root string, metrics map[string]metric) error {
 	return errors.Join(append(missing, err)...)
 }
 
-// renderMetrics writes the table: the provider's first, then the manager's, then those of both.
+// renderMetrics writes the table: by process, and last those of all.
 func renderMetrics(metrics map[string]metric) string {
 	var out bytes.Buffer
 	out.WriteString("\n| Name | Type | Labels | Process | Meaning |\n| --- | --- | --- | --- | --- |\n")
-	order := []string{"provider", "manager", "both"}
+	place := func(m metric) int {
+		if len(m.processes) == len(processes) {
+			return len(processes)
+		}
+		return slices.IndexFunc(processes, func(p exporter) bool { return p.name == m.processes[0] })
+	}
 	names := slices.SortedFunc(maps.Keys(metrics), func(a, b string) int {
-		return cmp.Or(slices.Index(order, metrics[a].processes)-slices.Index(order, metrics[b].processes), cmp.Compare(a, b))
+		return cmp.Or(place(metrics[a])-place(metrics[b]), cmp.Compare(a, b))
 	})
 	for _, name := range names {
 		m := metrics[name]
@@ -205,7 +224,11 @@ func renderMetrics(metrics map[string]metric) string {
 		if m.labels != "" {
 			labels = "`" + strings.ReplaceAll(m.labels, ",", "`, `") + "`"
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", name, m.kind, labels, m.processes, cell(sentence(m.help)))
+		of := strings.Join(m.processes, ", ")
+		if len(m.processes) == len(processes) {
+			of = "all"
+		}
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", name, m.kind, labels, of, cell(sentence(m.help)))
 	}
 	out.WriteString("\n")
 	return out.String()

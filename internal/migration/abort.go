@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -50,22 +51,28 @@ func (p *pass) aborting(ctx context.Context) error {
 
 // pauseAll stops the provider's process for each Machine, and waits until Paused is set and what it began has ended.
 func (p *pass) pauseAll(ctx context.Context, mine *ours, _ nodes) (bool, error) {
-	machines, all := mine.ofMigration(), true
-	for _, m := range machines {
-		switch {
-		case !has(m.Annotations, v1beta1.AnnotationPaused):
-			all = false
-			if err := p.annotation(ctx, m, v1beta1.AnnotationPaused, true); client.IgnoreNotFound(err) != nil {
-				return false, err
-			}
-		case !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused):
-			all = false
-		}
-	}
+	machines := mine.ofMigration()
 	if len(machines) == 0 {
 		return true, nil
 	}
-	return p.since(p.migration, all) >= p.Cloud.CreateSettle() && all, nil
+	var acting []*v1beta1.Machine
+	for _, m := range machines {
+		if !has(m.Annotations, v1beta1.AnnotationPaused) {
+			if err := p.annotation(ctx, m, v1beta1.AnnotationPaused, true); client.IgnoreNotFound(err) != nil {
+				return false, err
+			}
+			acting = append(acting, m)
+		} else if !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused) {
+			acting = append(acting, m)
+		}
+	}
+	if p.unchangedFor(p.migration, len(acting)) >= patience && len(acting) > 0 {
+		p.trouble("The process of provider %s has not said that it leaves %s alone (condition Paused), the first is %s: see "+
+			"whether it runs and leads, as the instances are given back only then", p.migration.Spec.Provider,
+			wording.Count(len(acting), "machine"), acting[0].Name)
+	}
+	paused := p.since(p.migration, len(acting) == 0)
+	return len(acting) == 0 && paused >= p.Cloud.CreateSettle(), nil
 }
 
 // disownAll removes our tags from the instances, and looks whether they are gone.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // The phases in which Machinist takes the fleet over: Copying, Adopting, Adopted.
@@ -193,8 +195,12 @@ func countAdopted(mine *ours, all nodes) (n int32) {
 	return n
 }
 
-// maxUnpaused is how many Machines are being adopted at a time.
-const maxUnpaused = 200
+const (
+	// maxUnpaused is how many Machines are being adopted at a time.
+	maxUnpaused = 200
+	// patience is for how long the provider's process may get no further before that is said.
+	patience = time.Minute
+)
 
 // adopting unpauses Machines, at first one, then as many as are adopted already.
 func (p *pass) adopting(ctx context.Context) error {
@@ -205,8 +211,8 @@ func (p *pass) adopting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var paused []*v1beta1.Machine
-	underWay, adopted := 0, 0
+	var paused, underWay []*v1beta1.Machine
+	adopted := 0
 	for _, m := range mine.ofMigration() {
 		switch {
 		case isAdopted(m, all):
@@ -214,11 +220,11 @@ func (p *pass) adopting(ctx context.Context) error {
 		case has(m.Annotations, v1beta1.AnnotationPaused):
 			paused = append(paused, m)
 		default:
-			underWay++
+			underWay = append(underWay, m)
 			p.refused(m)
 		}
 	}
-	free := min(max(1, min(maxUnpaused, adopted))-underWay, len(paused))
+	free := min(max(1, min(maxUnpaused, adopted))-len(underWay), len(paused))
 	if free > 0 {
 		if err := each(ctx, p.Parallel, paused[:free], func(ctx context.Context, m *v1beta1.Machine) error {
 			return p.annotation(ctx, m, v1beta1.AnnotationPaused, false)
@@ -226,7 +232,12 @@ func (p *pass) adopting(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(paused) > 0 || underWay > 0 {
+	if p.unchangedFor(p.migration, adopted) >= patience && len(underWay) > 0 && p.counted == 0 {
+		p.trouble("The process of provider %s has adopted none of %s for a while, the first is %s: see whether it runs and "+
+			"leads, and machinist why machine/%[3]s", p.migration.Spec.Provider, wording.Count(len(underWay), "machine"),
+			underWay[0].Name)
+	}
+	if len(paused) > 0 || len(underWay) > 0 {
 		return nil
 	}
 	return p.enter(v1beta1.MigrationAdopted)

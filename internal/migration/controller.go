@@ -78,6 +78,8 @@ type Options struct {
 	Timing Timing
 	// Parallel is how many requests are under way at a time. Default: 8.
 	Parallel int
+	// Metrics counts migrations; nil counts nothing.
+	Metrics *Metrics
 }
 
 // defaultParallel is for one API server.
@@ -90,6 +92,13 @@ type Reconciler struct {
 	mu     sync.Mutex
 	fences map[types.UID]*fence
 	waits  map[types.UID]time.Time // see since
+	counts map[types.UID]count     // see unchangedFor
+}
+
+// count is a number of machines, and since when it is the same.
+type count struct {
+	n    int
+	from time.Time
 }
 
 // New returns a Reconciler.
@@ -97,7 +106,8 @@ func New(o Options) *Reconciler {
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel
 	}
-	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[types.UID]time.Time{}}
+	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[types.UID]time.Time{},
+		counts: map[types.UID]count{}}
 }
 
 func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
@@ -127,15 +137,29 @@ func (r *Reconciler) since(m *v1beta1.Migration, met bool) time.Duration {
 	return r.Clock.Since(from)
 }
 
+// unchangedFor returns for how long a phase has counted the same number, as seen by this process.
+func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, found := r.counts[m.UID]
+	if !found || last.n != n {
+		last = count{n: n, from: r.Clock.Now()}
+		r.counts[m.UID] = last
+	}
+	return r.Clock.Since(last.from)
+}
+
 func (r *Reconciler) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.counts, uid)
 	delete(r.fences, uid)
 	delete(r.waits, uid)
 }
 
 // Reconcile does what the phase of one Migration asks for next.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.Metrics.lead()
 	m := &v1beta1.Migration{}
 	if err := r.Control.Get(ctx, req.NamespacedName, m); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -241,6 +265,7 @@ func (p *pass) run(ctx context.Context) error {
 func (p *pass) enter(phase v1beta1.MigrationPhase) error {
 	p.migration.Status.Phase = phase
 	p.since(p.migration, false)
+	p.unchangedFor(p.migration, -1) // The phase has counted nothing yet.
 	return nil
 }
 

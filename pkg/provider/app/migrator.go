@@ -125,6 +125,10 @@ func addMigrations(op *operator.Operator, s *migrator, driver provider.Driver) e
 	if err != nil {
 		return err
 	}
+	migrationMetrics, err := migration.NewMetrics(metrics.Registry, driver.Name(), control.Cache)
+	if err != nil {
+		return err
+	}
 	cloudOptions := cloud.Options{Driver: driver, Fence: op.Fence().Check, Metrics: cloudMetrics, Clock: realClock}
 	if s.cloudQPS > 0 {
 		cloudOptions.Limiter = rate.NewLimiter(rate.Limit(s.cloudQPS), s.cloudBurst)
@@ -137,6 +141,7 @@ func addMigrations(op *operator.Operator, s *migrator, driver provider.Driver) e
 		User:      whoAmI(mgr.GetConfig()),
 		Clock:     realClock,
 		Timing:    s.timing,
+		Metrics:   migrationMetrics,
 	}
 	if target := op.Target(); target != nil {
 		options.Target = target.Live

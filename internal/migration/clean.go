@@ -97,36 +97,14 @@ func objectsOf[P client.Object](mine *ours, index map[string]P) []client.Object 
 
 // thawOne gives one object what it was to get later. With the label the record goes, so that it happens once.
 func (p *pass) thawOne(ctx context.Context, object client.Object) error {
-	later := afterOf(object)
-	if later.Delete && object.GetDeletionTimestamp().IsZero() {
+	if afterOf(object).Delete && object.GetDeletionTimestamp().IsZero() {
 		uid := object.GetUID()
 		if err := p.Control.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s %s, whose deletion was asked for before: %w", kindOf(object), object.GetName(), err)
 		}
 	}
-	labels := map[string]any{v1beta1.LabelMigration: nil}
-	annotations := map[string]any{v1beta1.AnnotationAfterMigration: nil}
-	for key, value := range later.Annotations {
-		annotations[key] = value
-	}
-	spec := map[string]any{}
-	switch object.(type) {
-	case *v1beta1.MachineHealthCheck:
-		if later.Remediation != "" {
-			spec["remediation"] = map[string]any{"type": later.Remediation}
-		}
-	case *v1beta1.MachineClass:
-		spec["adoption"] = v1beta1.AdoptionForbid
-	case *v1beta1.MachineSet, *v1beta1.MachineDeployment:
-		labels[v1beta1.LabelFreeze] = nil
-		if later.Replicas != nil {
-			spec["replicas"] = *later.Replicas
-		}
-	}
-	patch := map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "labels": labels, "annotations": annotations}}
-	if len(spec) > 0 {
-		patch["spec"] = spec
-	}
+	patch := completion(object)
+	patch["metadata"].(map[string]any)["uid"] = object.GetUID()
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("encode a patch: %w", err)

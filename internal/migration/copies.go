@@ -18,29 +18,6 @@ import (
 	"machinist.dev/machinist/internal/machineset"
 )
 
-// after is what an object gets when its migration is completed.
-type after struct {
-	Annotations map[string]string       `json:"annotations,omitempty"`
-	Replicas    *int32                  `json:"replicas,omitempty"`
-	Remediation v1beta1.RemediationType `json:"remediation,omitempty"`
-	// Delete: the old machine was being deleted.
-	Delete bool `json:"delete,omitempty"`
-}
-
-// holdBack records on an object what it gets later.
-func (p *planner) holdBack(object client.Object, a after) {
-	data, _ := json.Marshal(a) // Strings and numbers always marshal.
-	annotate(object, v1beta1.AnnotationAfterMigration, string(data))
-}
-
-// afterOf returns what was recorded on an object. What is unreadable counts as nothing.
-func afterOf(object client.Object) (a after) {
-	if err := json.Unmarshal([]byte(object.GetAnnotations()[v1beta1.AnnotationAfterMigration]), &a); err != nil {
-		return after{}
-	}
-	return a
-}
-
 // oldUID returns the UID of the old object that an object of ours was made from, empty if a migration did not make it.
 func oldUID(object client.Object) types.UID {
 	from := object.GetAnnotations()[v1beta1.AnnotationMigratedFrom]

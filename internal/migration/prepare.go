@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/migration/source"
@@ -199,9 +198,7 @@ func (p *pass) publish(ctx context.Context, made *plan) error {
 	m := p.migration
 	var manifests strings.Builder
 	for _, object := range made.manifests() {
-		object = object.DeepCopyObject().(client.Object)
-		object.GetObjectKind().SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kindOf(object)))
-		data, err := yaml.Marshal(object)
+		data, err := completed(object)
 		if err != nil {
 			return fmt.Errorf("encode %s %s: %w", kindOf(object), object.GetName(), err)
 		}

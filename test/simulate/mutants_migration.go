@@ -36,7 +36,7 @@ func migrationMutants() []mutant {
 			scenario: "migrate-K", finds: "has the mark of the old system",
 		},
 		{
-			name: "frozen-after-the-migration", file: "internal/migration/clean.go",
+			name: "frozen-after-the-migration", file: "internal/migration/after.go",
 			from: "labels[v1beta1.LabelFreeze] = nil", to: "_ = labels",
 			scenario: "migrate-K", finds: "has the label",
 		},

@@ -168,34 +168,6 @@ func TestPagesAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 	}
 }
 
-// A tool that applies what is printed must not freeze the fleet again.
-func TestManifestsAreAsTheyAreWhenTheMigrationIsCompleted(t *testing.T) {
-	for name, test := range map[string]struct{ made, want string }{
-		"a set": {`{"kind": "MachineSet", "metadata": {"name": "a", "creationTimestamp": null,
-			"labels": {"machinist.dev/freeze": "Migration", "machinist.dev/migration": "m"},
-			"annotations": {"machinist.dev/after-migration": "{\"replicas\":3,\"annotations\":{\"k\":\"v\"}}"}},
-			"spec": {"replicas": 4}, "status": {"replicas": 0}}`,
-			`{"kind":"MachineSet","metadata":{"annotations":{"k":"v"},"name":"a"},"spec":{"replicas":3}}`},
-		"a person's freeze": {`{"kind": "MachineSet", "metadata": {"name": "a", "labels": {"machinist.dev/freeze": "x", "b": "c"}}}`,
-			`{"kind":"MachineSet","metadata":{"labels":{"b":"c","machinist.dev/freeze":"x"},"name":"a"}}`},
-		"a class": {`{"kind": "MachineClass", "metadata": {"name": "a"}, "spec": {"adoption": "Allow", "provider": "p"}}`,
-			`{"kind":"MachineClass","metadata":{"name":"a"},"spec":{"provider":"p"}}`},
-		"a check": {`{"kind": "MachineHealthCheck", "metadata": {"name": "a", "annotations":
-			{"machinist.dev/after-migration": "{\"remediation\":\"Replace\"}"}}, "spec": {"remediation": {"type": "None"}}}`,
-			`{"kind":"MachineHealthCheck","metadata":{"name":"a"},"spec":{"remediation":{"type":"Replace"}}}`},
-	} {
-		got, err := manifestOf([]byte(test.made))
-		if err != nil || string(got.JSON) != test.want {
-			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got.JSON, test.want)
-		}
-	}
-	_, err := manifestOf([]byte(`{"kind": "MachineSet", "metadata": {"name": "a", "annotations":
-		{"machinist.dev/after-migration": "x"}}}`))
-	if err == nil || !strings.Contains(err.Error(), "annotation machinist.dev/after-migration of MachineSet a") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestSystemsHaveShortNamesWhereTheseAreUnique(t *testing.T) {
 	for word, want := range map[string]string{
 		"kubermatic": "cluster.k8s.io", "cluster-api": "cluster.k8s.io", "Gardener": "machine.sapcloud.io",

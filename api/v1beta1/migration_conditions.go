@@ -73,7 +73,8 @@ const (
 	// FreezeMigration is the value of LabelFreeze on sets and deployments that a Migration made. Only that ends it.
 	FreezeMigration = "Migration"
 
-	// AnnotationMigratedFrom, on what a Migration made, names the old object: group/namespace/name/UID. It stays.
+	// AnnotationMigratedFrom, on what a Migration made, names the old object: group/namespace/name/UID, or what a class or
+	// Secret was made from: group/kind/name, or the group alone. It stays.
 	AnnotationMigratedFrom = "machinist.dev/migrated-from"
 
 	// AnnotationAfterMigration holds what an object gets when its Migration is completed: replicas, annotations on which

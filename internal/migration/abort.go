@@ -40,6 +40,9 @@ func (p *pass) aborting(ctx context.Context) error {
 			return err
 		}
 	}
+	if !p.alone() {
+		return nil
+	}
 	if err := p.takeFenceDown(ctx); err != nil {
 		return err
 	}

@@ -31,6 +31,9 @@ func (p *pass) cleaning(ctx context.Context) error {
 	if done, err := p.removeKinds(ctx); err != nil || !done {
 		return err
 	}
+	if !p.alone() {
+		return nil
+	}
 	if err := p.takeFenceDown(ctx); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ type Timing struct {
 	// EmptyFor is how long no old object may exist before the definitions of their kinds are removed.
 	EmptyFor time.Duration
 	// FormerLeader is for how long a migrator that lost its leadership may go on with a pass that it had begun: more than
-	// the duration of the lease, and what a request takes.
+	// the duration of the lease, and what a request takes. The fence comes down only after that.
 	FormerLeader time.Duration
 	// Poll is how often a migration goes on that waits for others.
 	Poll time.Duration
@@ -149,6 +149,18 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	return r.Clock.Since(last.from)
 }
 
+// alone reports whether no other migrator acts any more in an earlier phase. One whose host was suspended in a pass goes
+// on with that when it resumes, and takes itself for the leader for a while: behind an open fence it would make Machines,
+// or close the fence for good. This process may be that one: then it ends before it is alone. What another one did
+// meanwhile is found by the pass that asks.
+func (p *pass) alone() bool {
+	left := p.Timing.FormerLeader - p.since(p.migration, true)
+	if left > 0 {
+		p.again = left
+	}
+	return left <= 0
+}
+
 func (r *Reconciler) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +180,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if m.Status.Phase.Ended() {
-		return r.ended(ctx, m)
+		r.forget(m.UID)
+		return reconcile.Result{}, r.letGo(ctx, m)
 	}
 	before := m.DeepCopy()
 	p := &pass{Reconciler: r, migration: m, again: r.Timing.Poll}
@@ -340,31 +353,6 @@ func (p *pass) keep(ctx context.Context) error {
 	}
 	p.migration.Status = status
 	return nil
-}
-
-// ended takes the fence down once more when no other migrator can put a part of it up any more: one whose host was
-// suspended in a pass goes on with that when it resumes, and would keep the old controllers out for good.
-func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
-	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
-		r.forget(m.UID)
-		return reconcile.Result{}, nil
-	}
-	if left := r.Timing.FormerLeader - r.since(m, true); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
-	}
-	p := &pass{Reconciler: r, migration: m}
-	others, err := p.othersOfSource(ctx)
-	if err == nil && !others { // Whoever takes the fleet over now has a fence of its own.
-		err = p.takeFenceDown(ctx)
-	}
-	if err == nil && !others && m.Status.Phase == v1beta1.MigrationAborted {
-		err = r.startWorkloads(ctx, m)
-	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	r.forget(m.UID)
-	return reconcile.Result{}, r.letGo(ctx, m)
 }
 
 // letGo ends the hold on a Migration.

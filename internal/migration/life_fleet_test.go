@@ -84,7 +84,7 @@ func newLife(t *testing.T) *life {
 		Fresh: func() (client.Client, error) { return newClient(config), nil },
 		User:  func(context.Context) (string, error) { return migratorUser, nil }, Clock: l.clock,
 		Timing: Timing{Probes: 2, ProbeInterval: time.Second, LeaseMargin: time.Second, EmptyFor: 3 * time.Second,
-			Poll: time.Second, Replan: time.Second}})
+			FormerLeader: 4 * time.Second, Poll: time.Second, Replan: time.Second}})
 	l.makeOld(group)
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}
 	m.Spec = v1beta1.MigrationSpec{Source: group, SourceNamespace: l.from, Provider: "sim",
@@ -417,13 +417,6 @@ func (l *life) fleetNodes() (all []corev1.Node) {
 		l.Errorf("%d Nodes are left of 3", len(all))
 	}
 	return all
-}
-
-// letGo lets the time pass after which no former leader acts any more.
-func (l *life) letGo() {
-	l.pass()
-	l.clock.Step(DefaultTiming.FormerLeader)
-	l.pass()
 }
 
 // cleanOld removes the old objects, so that another test's definitions can go.

@@ -57,9 +57,9 @@ func migrationMutants() []mutant {
 			scenario: "migrate-K-abort", finds: "J6: ",
 		},
 		{
-			name: "fence-of-a-former-leader-left", file: "internal/migration/controller.go",
-			from: "if err == nil && !others { // Whoever", to: "if err == nil && others { // Whoever",
-			scenario: "migrate-K-abort", finds: "does not lead", plan: "224:two-leaders",
+			name: "fence-opened-to-a-former-leader", file: "internal/migration/controller.go",
+			from: "left := p.Timing.FormerLeader - ", to: "left := 0 - ",
+			scenario: "migrate-K-abort", finds: "J1: ", plan: "221:two-leaders,234:relist-Migration",
 		},
 	}
 }

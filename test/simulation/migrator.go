@@ -26,7 +26,7 @@ const Migrations Group = "migrations"
 
 // migrationTiming is short, so that a run has few passes in which nothing happens.
 var migrationTiming = migration.Timing{Probes: 2, ProbeInterval: 2 * time.Second, LeaseMargin: 5 * time.Second,
-	EmptyFor: 5 * time.Second, Poll: 6 * time.Second, Replan: 15 * time.Second}
+	EmptyFor: 5 * time.Second, FormerLeader: 2 * leaseDuration, Poll: 6 * time.Second, Replan: 15 * time.Second}
 
 // migrator makes what the process of migrations consists of.
 func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {

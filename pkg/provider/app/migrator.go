@@ -115,7 +115,7 @@ func runMigrator(ctx context.Context, config *operator.Config, s *migrator, p Pr
 	if err != nil {
 		return err
 	}
-	s.timing.FormerLeader = max(s.timing.FormerLeader, 2*config.LeaseDuration)
+	s.timing.FormerLeader = 2 * config.LeaseDuration
 	return op.Run(ctx, func(context.Context) error { return addMigrations(op, s, driver) })
 }
 

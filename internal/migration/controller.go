@@ -150,9 +150,9 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 }
 
 // alone reports whether no other migrator acts any more in an earlier phase. One whose host was suspended in a pass goes
-// on with that when it resumes, and takes itself for the leader for a while: behind an open fence it would make Machines,
-// or close the fence for good. This process may be that one: then it ends before it is alone. What another one did
-// meanwhile is found by the pass that asks.
+// on with that when it resumes, and takes itself for the leader for a while: behind an open fence it would make Machines.
+// This process may be that one: then it ends before it is alone. What another one did meanwhile is found by the pass that
+// asks.
 func (p *pass) alone() bool {
 	left := p.Timing.FormerLeader - p.since(p.migration, true)
 	if left > 0 {
@@ -180,8 +180,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if m.Status.Phase.Ended() {
-		r.forget(m.UID)
-		return reconcile.Result{}, r.letGo(ctx, m)
+		return r.ended(ctx, m)
 	}
 	before := m.DeepCopy()
 	p := &pass{Reconciler: r, migration: m, again: r.Timing.Poll}
@@ -353,6 +352,31 @@ func (p *pass) keep(ctx context.Context) error {
 	}
 	p.migration.Status = status
 	return nil
+}
+
+// ended takes the fence down once more when no other migrator can put a part of it up any more: one that was in the
+// middle of a pass would keep the old controllers out for good.
+func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
+	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
+		r.forget(m.UID)
+		return reconcile.Result{}, nil
+	}
+	p := &pass{Reconciler: r, migration: m}
+	if !p.alone() {
+		return reconcile.Result{RequeueAfter: p.again}, nil
+	}
+	others, err := p.othersOfSource(ctx)
+	if err == nil && !others { // Whoever takes the fleet over now has a fence of its own.
+		err = p.takeFenceDown(ctx)
+	}
+	if err == nil && !others && m.Status.Phase == v1beta1.MigrationAborted {
+		err = r.startWorkloads(ctx, m)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.forget(m.UID)
+	return reconcile.Result{}, r.letGo(ctx, m)
 }
 
 // letGo ends the hold on a Migration.

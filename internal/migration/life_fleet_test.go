@@ -419,6 +419,13 @@ func (l *life) fleetNodes() (all []corev1.Node) {
 	return all
 }
 
+// letGo lets the time pass after which no former leader acts any more.
+func (l *life) letGo() {
+	l.pass()
+	l.clock.Step(l.r.Timing.FormerLeader)
+	l.pass()
+}
+
 // cleanOld removes the old objects, so that another test's definitions can go.
 func (l *life) cleanOld() {
 	l.Helper()

@@ -72,7 +72,7 @@ func TestAMigrationIsCompleted(t *testing.T) {
 			t.Errorf("Secret %s has the finalizers %v", s.Name, s.Finalizers)
 		}
 	}
-	l.pass() // lets the Migration go
+	l.letGo()
 	l.must(l.admin.Get(l.ctx, l.key, m))
 	if len(m.Finalizers) > 0 {
 		t.Errorf("a migration that has ended is held by %v", m.Finalizers)
@@ -120,7 +120,7 @@ func TestAMigrationIsAborted(t *testing.T) {
 		t.Errorf("at the end are %+v", c)
 	}
 	l.must(l.admin.Delete(l.ctx, m))
-	l.pass() // lets the Migration go
+	l.letGo()
 	if err := l.admin.Get(l.ctx, l.key, m); !apierrors.IsNotFound(err) {
 		t.Errorf("a migration that was aborted cannot be deleted: %v", err)
 	}

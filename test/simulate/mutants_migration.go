@@ -61,5 +61,10 @@ func migrationMutants() []mutant {
 			from: "left := p.Timing.FormerLeader - ", to: "left := 0 - ",
 			scenario: "migrate-K-abort", finds: "J1: ", plan: "221:two-leaders,234:relist-Migration",
 		},
+		{
+			name: "fence-of-another-leader-left", file: "internal/migration/controller.go",
+			from: "if err == nil && !others { // Whoever", to: "if err == nil && others { // Whoever",
+			scenario: "migrate-K", finds: "are left", plan: "382:denied-for-long,699:two-leaders",
+		},
 	}
 }

@@ -137,7 +137,8 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 
 // RevisionSet returns the set, without replicas, that the deployment has for a revision whose instances are made as rolls
 // says. In all else it follows the deployment's template.
-func RevisionSet(d *v1beta1.MachineDeployment, rolls *v1beta1.MachineSpec, number int64) *v1beta1.MachineSet {
+func RevisionSet(d *v1beta1.MachineDeployment, rolls *v1beta1.MachineSpec,
+	number int64) *v1beta1.MachineSet {
 	of := d.DeepCopy()
 	keepWhatRolls(&of.Spec.Template.Spec, rolls)
 	return history{number: number}.newSet(of)

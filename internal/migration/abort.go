@@ -102,7 +102,8 @@ func (p *pass) disownAll(ctx context.Context, mine *ours, _ nodes) (bool, error)
 		left++
 		class := mine.classes[m.Spec.ClassRef.Name]
 		if class == nil {
-			p.trouble("Machine %s: its class %s is gone, so that its instance cannot be given back", m.Name, m.Spec.ClassRef.Name)
+			p.trouble("Machine %s: its class %s is gone, so that its instance cannot be given back", m.Name,
+				m.Spec.ClassRef.Name)
 			continue
 		}
 		resolved, err := p.classOf(ctx, class)
@@ -131,8 +132,8 @@ func (p *pass) clearOwnKeys(ctx context.Context, mine *ours, all nodes) (bool, e
 		}
 	}
 	return len(marked) == 0, each(ctx, p.Parallel, marked, func(ctx context.Context, node *corev1.Node) error {
-		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null},"annotations":{%q:null,%q:null,%q:null}}}`, node.UID,
-			v1beta1.NodeLabelMachine, v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace,
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null},"annotations":{%q:null,%q:null,%q:null}}}`,
+			node.UID, v1beta1.NodeLabelMachine, v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace,
 			v1beta1.NodeAnnotationLastAppliedNodeTemplate)
 		if err := p.Target.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove Machinist's keys from node %s: %w", node.Name, err)

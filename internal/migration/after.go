@@ -65,8 +65,8 @@ func completion(object client.Object) map[string]any {
 	return patch
 }
 
-// completed returns an object of the plan as it is after the migration, in YAML: a tool that applied it as the migration
-// makes it would freeze the fleet again, and let classes adopt instances.
+// completed returns an object of the plan as it is after the migration, in YAML: a tool that applied it as the
+// migration makes it would freeze the fleet again, and let classes adopt instances.
 func completed(object client.Object) ([]byte, error) {
 	object = object.DeepCopyObject().(client.Object)
 	object.GetObjectKind().SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kindOf(object)))

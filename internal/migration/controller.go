@@ -149,10 +149,10 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	return r.Clock.Since(last.from)
 }
 
-// alone reports whether no other migrator acts any more in an earlier phase. One whose host was suspended in a pass goes
-// on with that when it resumes, and takes itself for the leader for a while: behind an open fence it would make Machines.
-// This process may be that one: then it ends before it is alone. What another one did meanwhile is found by the pass that
-// asks.
+// alone reports whether no other migrator acts any more in an earlier phase. One whose host was suspended in a pass
+// goes on with that when it resumes, and takes itself for the leader for a while: behind an open fence it would make
+// Machines. This process may be that one: then it ends before it is alone. What another one did meanwhile is found by
+// the pass that asks.
 func (p *pass) alone() bool {
 	left := p.Timing.FormerLeader - p.since(p.migration, true)
 	if left > 0 {

@@ -164,8 +164,8 @@ func (p *pass) secretNames(ctx context.Context, made *plan, mine *ours) error {
 			case err != nil:
 				return fmt.Errorf("read Secret %s: %w", secret.Name, err)
 			case !mine.made(other):
-				made.findings.addf(provider.FindingBlocker, CodeNameTaken, "Secret/"+secret.Name, "", "A Secret of that name exists "+
-					"in namespace %s. Delete or rename it.", secret.Namespace)
+				made.findings.addf(provider.FindingBlocker, CodeNameTaken, "Secret/"+secret.Name, "",
+					"A Secret of that name exists in namespace %s. Delete or rename it.", secret.Namespace)
 			}
 		}
 	}
@@ -297,7 +297,8 @@ func (p *pass) settling(ctx context.Context) error {
 	}
 	p.migration.Status.PlanHash, p.migration.Status.Findings = made.hash, made.findings.summary()
 	if !p.agreed(made) {
-		p.trouble("the plan has changed since it was agreed to: abort the migration and make another one, or undo what changed")
+		p.trouble("the plan has changed since it was agreed to: abort the migration and make another one, or undo " +
+			"what changed")
 		return nil
 	}
 	return p.enter(v1beta1.MigrationCopying)

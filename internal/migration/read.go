@@ -230,8 +230,8 @@ func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 
 func (n nodes) named(name string) *corev1.Node { return n.byName[name] }
 
-// mismatch says why it is not certain which Node an instance has, empty if it is or if there is none. name is that which
-// the old object has, or empty.
+// mismatch says why it is not certain which Node an instance has, empty if it is or if there is none. name is that of
+// the old object, or empty.
 func (n nodes) mismatch(providerID, name string) string {
 	same, named := n.byProviderID[providerID], n.byName[name]
 	switch {

@@ -1,5 +1,5 @@
-// Package migratorcontrol declares what a migrator may do in the control cluster. It is much, and meant for the time of a
-// migration.
+// Package migratorcontrol declares what a migrator may do in the control cluster. It is much, and meant for the time of
+// a migration.
 //
 // +kubebuilder:rbac:groups=machinist.dev,resources=migrations,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=machinist.dev,resources=migrations/status,verbs=update
@@ -9,8 +9,8 @@
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines;machinesets;machinedeployments;machineclasses;machinehealthchecks,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinesets/finalizers;machinedeployments/finalizers,verbs=update
 //
-// Credentials and bootstrap data are copied; findings and converted objects are in ConfigMaps. One of them is the record of
-// the cluster id.
+// Credentials and bootstrap data are copied; findings and converted objects are in ConfigMaps. One of them is the record
+// of the cluster id.
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;create;update;delete
 //

@@ -74,7 +74,7 @@ func (p *pass) pauseAll(ctx context.Context, mine *ours, _ nodes) (bool, error) 
 			"whether it runs and leads, as the instances are given back only then", p.migration.Spec.Provider,
 			wording.Count(len(acting), "machine"), acting[0].Name)
 	}
-	paused := p.since(p.migration, len(acting) == 0)
+	paused := p.since(p.migration, untilPaused, len(acting) == 0)
 	return len(acting) == 0 && paused >= p.Cloud.CreateSettle(), nil
 }
 

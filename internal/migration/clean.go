@@ -138,13 +138,13 @@ func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 		case err != nil:
 			return false, fmt.Errorf("list %s.%s: %w", kind.Resource, kind.Group, err)
 		case len(objects) > 0:
-			p.since(p.migration, false)
+			p.since(p.migration, untilEmpty, false)
 			p.staying = fmt.Sprintf("The definitions of the old kinds stay: %s in namespace %q is not of this migration.",
 				nameOf(objects[0]), objects[0].GetNamespace())
 			return true, nil
 		}
 	}
-	if p.since(p.migration, true) < p.Timing.EmptyFor {
+	if p.since(p.migration, untilEmpty, true) < p.Timing.EmptyFor {
 		return false, nil
 	}
 	left := 0

@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -91,9 +92,22 @@ type Reconciler struct {
 
 	mu     sync.Mutex
 	fences map[types.UID]*fence
-	waits  map[types.UID]time.Time // see since
-	counts map[types.UID]count     // see unchangedFor
+	waits  map[wait]time.Time  // see since
+	counts map[types.UID]count // see unchangedFor
 }
+
+// wait is a condition that a phase waits for.
+type wait struct {
+	of   types.UID
+	what string
+}
+
+// What is waited for.
+const (
+	untilPaused = "no provider acts on a Machine"
+	untilEmpty  = "no old object exists"
+	untilAlone  = "there is nothing left to do"
+)
 
 // count is a number of machines, and since when it is the same.
 type count struct {
@@ -106,7 +120,7 @@ func New(o Options) *Reconciler {
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel
 	}
-	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[types.UID]time.Time{},
+	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[wait]time.Time{},
 		counts: map[types.UID]count{}}
 }
 
@@ -122,17 +136,18 @@ func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
 }
 
 // since returns for how long a condition has been met that a phase waits for, as seen by this process without a break.
-func (r *Reconciler) since(m *v1beta1.Migration, met bool) time.Duration {
+func (r *Reconciler) since(m *v1beta1.Migration, what string, met bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	key := wait{of: m.UID, what: what}
 	if !met {
-		delete(r.waits, m.UID)
+		delete(r.waits, key)
 		return 0
 	}
-	from, found := r.waits[m.UID]
+	from, found := r.waits[key]
 	if !found {
 		from = r.Clock.Now()
-		r.waits[m.UID] = from
+		r.waits[key] = from
 	}
 	return r.Clock.Since(from)
 }
@@ -154,19 +169,25 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 // Machines. This process may be that one: then it ends before it is alone. What another one did meanwhile is found by
 // the pass that asks.
 func (p *pass) alone() bool {
-	left := p.Timing.FormerLeader - p.since(p.migration, true)
+	left := p.Timing.FormerLeader - p.since(p.migration, untilAlone, true)
 	if left > 0 {
 		p.again = left
 	}
 	return left <= 0
 }
 
+// forget drops what this process knows of a Migration.
 func (r *Reconciler) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.counts, uid)
 	delete(r.fences, uid)
-	delete(r.waits, uid)
+	r.restart(uid)
+}
+
+// restart drops since when a phase has waited for something.
+func (r *Reconciler) restart(uid types.UID) {
+	delete(r.counts, uid)
+	maps.DeleteFunc(r.waits, func(w wait, _ time.Time) bool { return w.of == uid })
 }
 
 // Reconcile does what the phase of one Migration asks for next.
@@ -276,8 +297,9 @@ func (p *pass) run(ctx context.Context) error {
 // enter begins a phase. It is written before anything of the phase is done.
 func (p *pass) enter(phase v1beta1.MigrationPhase) error {
 	p.migration.Status.Phase = phase
-	p.since(p.migration, false)
-	p.unchangedFor(p.migration, -1) // The phase has counted nothing yet.
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.restart(p.migration.UID)
 	return nil
 }
 

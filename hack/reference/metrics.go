@@ -209,14 +209,14 @@ func complete(root string, metrics map[string]metric) error {
 func renderMetrics(metrics map[string]metric) string {
 	var out bytes.Buffer
 	out.WriteString("\n| Name | Type | Labels | Process | Meaning |\n| --- | --- | --- | --- | --- |\n")
-	place := func(m metric) int {
+	position := func(m metric) int {
 		if len(m.processes) == len(processes) {
 			return len(processes)
 		}
 		return slices.IndexFunc(processes, func(p exporter) bool { return p.name == m.processes[0] })
 	}
 	names := slices.SortedFunc(maps.Keys(metrics), func(a, b string) int {
-		return cmp.Or(place(metrics[a])-place(metrics[b]), cmp.Compare(a, b))
+		return cmp.Or(position(metrics[a])-position(metrics[b]), cmp.Compare(a, b))
 	})
 	for _, name := range names {
 		m := metrics[name]

@@ -135,8 +135,8 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	return set
 }
 
-// RevisionSet returns the set, without replicas, that the deployment has for a revision whose instances are made as rolls
-// says. In all else it follows the deployment's template.
+// RevisionSet returns the set, without replicas, that the deployment has for a revision whose instances are made as
+// rolls says. In all else it follows the deployment's template.
 func RevisionSet(d *v1beta1.MachineDeployment, rolls *v1beta1.MachineSpec,
 	number int64) *v1beta1.MachineSet {
 	of := d.DeepCopy()

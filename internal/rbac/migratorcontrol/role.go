@@ -9,8 +9,8 @@
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines;machinesets;machinedeployments;machineclasses;machinehealthchecks,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinesets/finalizers;machinedeployments/finalizers,verbs=update
 //
-// Credentials and bootstrap data are copied; findings and converted objects are in ConfigMaps. One of them is the record
-// of the cluster id.
+// Credentials and bootstrap data are copied; findings and converted objects are in ConfigMaps. One of them is the
+// record of the cluster id.
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;create;update;delete
 //

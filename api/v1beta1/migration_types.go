@@ -127,8 +127,8 @@ type MigrationSpec struct {
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
-	// overrides change converted classes, and so the plan: after the stage Plan a change makes it another one than planHash
-	// names.
+	// overrides change converted classes, and so the plan: after the stage Plan a change makes it another one than
+	// planHash names.
 	// +optional
 	// +listType=map
 	// +listMapKey=class
@@ -210,7 +210,8 @@ type MigrationOverride struct {
 	// +kubebuilder:validation:MaxLength=253
 	Class string `json:"class"`
 
-	// patch is a JSON merge patch of the spec of the MachineClass, such as {"providerSpec": {"sshPublicKey": "ssh-ed25519 …"}}.
+	// patch is a JSON merge patch of the spec of the MachineClass, such as
+	// {"providerSpec": {"sshPublicKey": "ssh-ed25519 …"}}.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object

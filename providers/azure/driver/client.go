@@ -3,7 +3,6 @@ package driver
 import (
 	"cmp"
 	"net/http"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -104,20 +103,6 @@ func (refused onUnauthorized) Do(r *policy.Request) (*http.Response, error) {
 
 func unusable() error {
 	return provider.Errorf(provider.Internal, "make a client of Azure")
-}
-
-// httpClient is the one connection pool of a driver. Tokens go with the requests, so all accounts share it. It
-// follows no redirects: a token must not go where an answer points. It reads no answer beyond maxAnswerBytes.
-func httpClient(transport http.RoundTripper) *http.Client {
-	if transport == nil {
-		own := http.DefaultTransport.(*http.Transport).Clone()
-		own.MaxIdleConnsPerHost, own.IdleConnTimeout = 256, time.Minute
-		transport = own
-	}
-	return &http.Client{
-		Transport:     bounded{transport, maxAnswerBytes},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // Clouds are the configurations of Azure's own, by name.

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/naming"
 )
 
 // Delete implements provider.Driver. The virtual machine goes first, and takes its interfaces, addresses and disks
@@ -47,7 +48,7 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (g
 	case !provider.IsNotFound(err):
 		return false, err
 	}
-	if !strings.HasPrefix(at.name+"-", baseName(own.cluster, own.machine)+"-") {
+	if !naming.IsOf(at.name, naming.Base(own.cluster, own.machine)) {
 		return true, nil // It was adopted, and none of its parts have names that we gave; or it never was this machine's.
 	}
 	p, known := partsIn(at.name, scope)
@@ -83,7 +84,7 @@ func (c *clients) deleteAll(ctx context.Context, group string, own owner) (gone 
 	if err != nil {
 		return false, err
 	}
-	if first := (location{group: group, name: baseName(own.cluster, own.machine)}); group != "" && len(all) == 0 {
+	if first := (location{group: group, name: naming.Base(own.cluster, own.machine)}); group != "" && len(all) == 0 {
 		// The list may lag behind what a check one machine shows.
 		vm, err := c.get(ctx, first)
 		if err == nil && own.owns(vm.Tags) {
@@ -114,7 +115,7 @@ func (c *clients) deleteAll(ctx context.Context, group string, own owner) (gone 
 	if !gone {
 		return false, nil
 	}
-	base := baseName(own.cluster, own.machine)
+	base := naming.Base(own.cluster, own.machine)
 	if group != "" {
 		p, err := c.leftovers(ctx, group, base, own)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
@@ -72,7 +73,7 @@ func New(o Options) (*Driver, error) {
 	if o.CreateSettle == 0 {
 		o.CreateSettle = 2 * time.Minute
 	}
-	return &Driver{options: o, http: httpClient(o.Transport)}, nil
+	return &Driver{options: o, http: httpapi.Client(o.Transport)}, nil
 }
 
 // Name implements provider.Driver.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
 // translate makes of the SDK's error one with a canonical code. The message is ours, but for Azure's error code: what
@@ -35,9 +35,9 @@ func translate(ctx context.Context, err error, attempted string) error {
 		if out.Code == provider.Throttled {
 			out.RetryAfter = retryAfter(failed.RawResponse)
 		}
-	case errors.Is(err, errAnswerTooLong):
+	case errors.Is(err, httpapi.ErrAnswerTooLong):
 		// It was carried out, for all that is known.
-		out.Code, answer = provider.Internal, errAnswerTooLong.Error()
+		out.Code, answer = provider.Internal, httpapi.ErrAnswerTooLong.Error()
 	case ctx.Err() != nil:
 		out.Code, answer = ended(ctx)
 	case provider.CodeOf(err) != provider.Unknown:
@@ -169,18 +169,7 @@ func retryAfter(r *http.Response) time.Duration {
 	if r == nil {
 		return 0
 	}
-	header := r.Header.Get("Retry-After")
-	if seconds, err := strconv.Atoi(header); err == nil {
-		return time.Duration(max(0, min(seconds, 24*60*60))) * time.Second
-	}
-	if at, err := http.ParseTime(header); err == nil {
-		// By the clock that it was written with, if that is known: ours may be minutes off.
-		if now, err := http.ParseTime(r.Header.Get("Date")); err == nil {
-			return min(max(0, at.Sub(now)), 24*time.Hour)
-		}
-		return min(max(0, time.Until(at)), 24*time.Hour)
-	}
-	return 0
+	return httpapi.RetryAfter(r.Header)
 }
 
 // codeOf is Azure's error code, empty where there is none.

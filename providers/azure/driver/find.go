@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/naming"
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
@@ -38,7 +39,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	group := groupOf(req.Class.Spec)
 	if group != "" {
 		// The first attempt's name is known, and a check one machine never lags.
-		in, err := c.check(ctx, location{group: group, name: baseName(own.cluster, own.machine)})
+		in, err := c.check(ctx, location{group: group, name: naming.Base(own.cluster, own.machine)})
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/naming"
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
@@ -36,7 +37,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 		return nil, err
 	}
 	o := &order{
-		spec: spec, subscription: c.subscription, name: vmName(req.ClusterID, req.Machine, req.Token),
+		spec: spec, subscription: c.subscription, name: naming.Instance(req.ClusterID, req.Machine, req.Token),
 		tags: own.ownTags(req.Tags), version: req.Version, userData: req.UserData.Reveal(),
 	}
 	vm, err := c.made(ctx, o, own, req.Token)
@@ -76,7 +77,7 @@ func (c *clients) mine(vm *armcompute.VirtualMachine, in *provider.Instance, own
 	if err == nil || in.ClusterID != "" || in.MachineUID != "" {
 		return err
 	}
-	named := strings.HasPrefix(strings.ToLower(value(vm.Name))+"-", baseName(own.cluster, own.machine)+"-")
+	named := naming.IsOf(strings.ToLower(value(vm.Name)), naming.Base(own.cluster, own.machine))
 	if !named || in.LaunchTime.IsZero() || time.Since(in.LaunchTime).Abs() > lateTags {
 		return err
 	}
@@ -87,7 +88,7 @@ func (c *clients) mine(vm *armcompute.VirtualMachine, in *provider.Instance, own
 // by tags.
 func (c *clients) made(ctx context.Context, o *order, own owner, token string) (*armcompute.VirtualMachine, error) {
 	vm, err := c.get(ctx, location{group: o.spec.ResourceGroup, name: o.name})
-	if !provider.IsNotFound(err) || token == string(own.machine.UID)+"-1" {
+	if !provider.IsNotFound(err) || naming.IsFirst(own.machine, token) {
 		return vm, err
 	}
 	all, err := c.tagged(ctx, o.spec.ResourceGroup, own)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/naming"
 )
 
 // The kinds of parts. List goes through them after the virtual machines, so that the parts of a machine that is made
@@ -61,7 +62,7 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 	add := func(id, name *string, tags map[string]*string, made *time.Time) {
 		uid, key := types.UID(value(tags[provider.TagMachineUID])), value(tags[provider.TagMachine])
 		namespace, of, _ := strings.Cut(key, "/")
-		base := baseName(cluster, provider.Machine{Namespace: namespace, Name: of, UID: uid})
+		base := naming.Base(cluster, provider.Machine{Namespace: namespace, Name: of, UID: uid})
 		if uid == "" || value(tags[provider.TagCluster]) != cluster || !strings.HasPrefix(value(name), base+"-") {
 			return
 		}

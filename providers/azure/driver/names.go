@@ -1,61 +1,12 @@
 package driver
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/azure/machine"
 )
-
-// maxNamePart bounds what of a Machine's name is in its virtual machine's, so that all of it has at most the 63
-// characters of a node's label: a dash, eight characters of hash, another dash and an attempt come after it.
-const maxNamePart = 48
-
-// baseName is what the names of all that is made for a Machine begin with: its own name, for people, and 40 bits that
-// stand for the cluster and the UID, since Machines of other clusters and namespaces may be called the same.
-func baseName(clusterID string, m provider.Machine) string {
-	name := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '-'
-	}, m.Name)
-	name = strings.Trim(name[:min(len(name), maxNamePart)], "-")
-	if name == "" {
-		name = "machine"
-	}
-	return name + "-" + shortHash(clusterID, string(m.UID))
-}
-
-// vmName is the name of the virtual machine of one attempt, and of its node. The token is "<uid>-<attempt>".
-func vmName(clusterID string, m provider.Machine, token string) string {
-	base := baseName(clusterID, m)
-	attempt, isAttempt := strings.CutPrefix(token, string(m.UID)+"-")
-	n, err := strconv.Atoi(attempt)
-	switch {
-	case isAttempt && err == nil && n == 1:
-		return base
-	case isAttempt && err == nil && n > 1 && n < 10000:
-		return base + "-" + strconv.Itoa(n)
-	}
-	return base + "-x" + shortHash(token)[:4]
-}
-
-// shortHash is 40 bits in the alphabet of names.
-func shortHash(parts ...string) string {
-	h := sha256.New()
-	for _, part := range parts {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
-	}
-	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:5]))
-}
 
 func interfaceName(vm string, i int) string { return fmt.Sprintf("%s-nic-%d", vm, i) }
 func publicIPName(vm string, i int) string  { return fmt.Sprintf("%s-ip-%d", vm, i) }

@@ -5,45 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/naming"
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-func TestNamesFitEverywhereAndAreOneMachines(t *testing.T) {
-	seen := map[string]string{}
-	for _, m := range []struct{ cluster, namespace, name, uid, attempt string }{
-		{"c", "ns", "worker", "1", "1"},
-		{"c", "ns", "worker", "1", "2"},
-		{"c", "ns", "worker", "1", "odd"},
-		{"c", "ns", "worker", "2", "1"},
-		{"d", "ns", "worker", "1", "1"},
-		{"c", "ns", strings.Repeat("long-", 12) + "abc", "3", "1"},
-		{"c", "ns", strings.Repeat("long-", 12) + "abc", "3", "9999"},
-		{"c", "ns", "-.Ünïcode_-", "4", "1"},
-		{"c", "ns", "", "5", "1"},
-	} {
-		machine := provider.Machine{Namespace: m.namespace, Name: m.name, UID: types.UID(m.uid)}
-		name := vmName(m.cluster, machine, m.uid+"-"+m.attempt)
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			t.Errorf("%v is called %s: %v", m, name, problems)
-		}
-		if !strings.HasPrefix(name+"-", baseName(m.cluster, machine)+"-") {
-			t.Errorf("%v is called %s, which does not begin with %s", m, name, baseName(m.cluster, machine))
-		}
-		if len(dataDiskName(name, 63)) > 80 {
-			t.Errorf("the disk of %s has a name that Azure does not take", name)
-		}
-		if other := seen[name]; other != "" {
-			t.Errorf("%v and %s are both called %s", m, other, name)
-		}
-		seen[name] = m.name + " " + m.uid + " " + m.attempt
-	}
-	machine := provider.Machine{Name: "worker", UID: "1"}
-	if a, b := vmName("c", machine, "1-1"), vmName("c", machine, "1-1"); a != b {
-		t.Errorf("the same token gives %s and %s", a, b)
+func TestTheLongestNamesFit(t *testing.T) {
+	longest := provider.Machine{Name: strings.Repeat("long-", 12) + "abc", UID: "3"}
+	if name := dataDiskName(naming.Instance("c", longest, "3-9999"), 63); len(name) > 80 {
+		t.Errorf("Azure does not take the name %s of a disk", name)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/azure/driver"
 )
 
@@ -87,8 +87,7 @@ func (s *settings) options() (driver.Options, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return o, errors.New("--azure-ca-file has no certificate")
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, time.Minute
+	transport := httpapi.Transport()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	o.Transport = transport
 	return o, nil

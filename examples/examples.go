@@ -21,7 +21,7 @@ const (
 	Deployment     = "workers"
 )
 
-//go:embed sim/*.yaml azure/*.yaml
+//go:embed sim/*.yaml azure/*.yaml openstack/*.yaml
 var files embed.FS
 
 // Set is the example fleet for one provider, by the provider's name. The sets differ in classes, credentials and user
@@ -30,8 +30,9 @@ type Set string
 
 // The sets.
 const (
-	Sim   Set = "sim"
-	Azure Set = "azure"
+	Sim       Set = "sim"
+	Azure     Set = "azure"
+	OpenStack Set = "openstack"
 )
 
 // Credentials is the name of the set's Secret with credentials.

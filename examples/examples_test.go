@@ -66,11 +66,18 @@ func documents(t *testing.T) map[string][]*unstructured.Unstructured {
 func TestAnAPIServerTakesEveryExampleStrictly(t *testing.T) {
 	c := env.Client(t)
 	// The sets have the same names for the same things.
-	namespaces := map[bool]string{true: env.Namespace(t), false: env.Namespace(t)}
+	namespaces := map[string]string{}
 	count := 0
 	for path, objects := range documents(t) {
+		set := ""
+		if ofAnotherModule(path) {
+			set, _, _ = strings.Cut(path, "/")
+		}
+		if namespaces[set] == "" {
+			namespaces[set] = env.Namespace(t)
+		}
 		for _, o := range objects {
-			o.SetNamespace(namespaces[ofAnotherModule(path)])
+			o.SetNamespace(namespaces[set])
 			if err := c.Create(t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 				t.Errorf("%s: %s %s: %v", path, o.GetKind(), o.GetName(), err)
 			}
@@ -87,12 +94,14 @@ func TestAnAPIServerTakesEveryExampleStrictly(t *testing.T) {
 }
 
 // ofAnotherModule reports whether a manifest is for a provider whose driver is in a module of its own, and tried there.
-func ofAnotherModule(path string) bool { return strings.HasPrefix(path, string(examples.Azure)+"/") }
+func ofAnotherModule(path string) bool {
+	return strings.HasPrefix(path, string(examples.Azure)+"/") || strings.HasPrefix(path, string(examples.OpenStack)+"/")
+}
 
 // Whoever tries two providers in one namespace would lose a Secret of the first.
 func TestNoTwoSetsShareASecret(t *testing.T) {
 	owner := map[string]examples.Set{}
-	for _, set := range []examples.Set{examples.Sim, examples.Azure} {
+	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.OpenStack} {
 		objects, err := set.Objects()
 		if err != nil {
 			t.Fatal(err)
@@ -187,8 +196,8 @@ func TestEveryReferenceLeadsSomewhereAndTheDriverTakesEverySpec(t *testing.T) {
 }
 
 func TestTheUserDataRendersToWhatANodeNeeds(t *testing.T) {
-	// At Azure a machine has the name that its node is to have from the start.
-	for set, hostname := range map[examples.Set]string{examples.Sim: "worker-1", examples.Azure: ""} {
+	// At real clouds a machine has the name of its node from the start.
+	for set, hostname := range map[examples.Set]string{examples.Sim: "worker-1", examples.Azure: "", examples.OpenStack: ""} {
 		t.Run(string(set), func(t *testing.T) { rendersToWhatANodeNeeds(t, set, hostname) })
 	}
 }

@@ -30,13 +30,18 @@ func permissionsCommand(env *Env) *cobra.Command {
 		Long: `Print what a provider must be allowed at its cloud, as the cloud's own role document.
 
 Providers: ` + strings.Join(permissions.Names(), ", ") + `. For azure it is a custom role with the
-actions that every class needs; --with adds those that a field of the providerSpec needs.`,
+actions that every class needs, for openstack the access rules of an application credential; --with
+adds those that a field of the providerSpec needs.`,
 		Example: `  # Make the role for the machines of one resource group
   machinist provider permissions azure --subscription ID --resource-group machines |
     az role definition create --role-definition @-
 
   # For classes that join a scale set, too
-  machinist provider permissions azure --subscription ID --with scaleSetID`,
+  machinist provider permissions azure --subscription ID --with scaleSetID
+
+  # Make an application credential for classes that set no optional field but volumes
+  machinist provider permissions openstack --with volumes >rules.json
+  openstack application credential create machinist --role member --access-rules rules.json`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: permissions.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,19 +71,27 @@ actions that every class needs; --with adds those that a field of the providerSp
 func documentOf(cmd *cobra.Command, needs *permissions.Needs, scope permissions.AzureScope, fields []string) ([]byte,
 	error) {
 	if needs.AzureRole == nil {
-		for _, flag := range []string{"subscription", "resource-group", "role-name", "with"} {
+		for _, flag := range []string{"subscription", "resource-group", "role-name"} {
 			if cmd.Flags().Changed(flag) {
-				return nil, fmt.Errorf("--%s is for azure: the provider %s has no role document", flag, needs.Provider)
+				return nil, fmt.Errorf("--%s is for azure: the provider %s has no such role document", flag, needs.Provider)
 			}
+		}
+	}
+	if needs.Note != "" {
+		if len(fields) > 0 {
+			return nil, fmt.Errorf("--with: the provider %s has no role document", needs.Provider)
 		}
 		return []byte(needs.Note + "\n"), nil
 	}
-	if scope.Subscription == "" {
+	if needs.AzureRole != nil && scope.Subscription == "" {
 		return nil, errors.New("--subscription is not set: give the ID of the subscription that the role can be assigned in")
 	}
 	actions, err := needs.With(fields...)
 	if err != nil {
 		return nil, fmt.Errorf("--with: %w", err)
+	}
+	if needs.AzureRole == nil {
+		return needs.AccessRules(actions)
 	}
 	return needs.AzureDocument(actions, scope)
 }

@@ -39,7 +39,7 @@ func TestEveryProviderHasItsPermissions(t *testing.T) {
 }
 
 func TestAnUnknownProviderNamesTheKnownOnes(t *testing.T) {
-	if _, err := Of("azur"); err == nil || !strings.Contains(err.Error(), `"azur" is not known here: known are azure, sim`) {
+	if _, err := Of("azur"); err == nil || !strings.Contains(err.Error(), `"azur" is not known here: known are azure, openstack, sim`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -91,5 +91,42 @@ func TestTheDocumentOfAzureHasItsScopes(t *testing.T) {
 	}
 	if _, err := needs.AzureDocument(nil, AzureScope{}); err == nil {
 		t.Error("without a subscription there is a document")
+	}
+}
+
+// Keystone takes the rules of an application credential as a list of services, methods and paths.
+func TestTheAccessRulesOfOpenStack(t *testing.T) {
+	needs, err := Of("openstack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	actions, err := needs.With(AllFields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := needs.AccessRules(actions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules []map[string]string
+	if err := json.Unmarshal(text, &rules); err != nil || len(rules) != len(actions) {
+		t.Fatalf("got %d rules of %d actions, %v", len(rules), len(actions), err)
+	}
+	for i, rule := range rules {
+		if got := rule["service"] + " " + rule["method"] + " " + rule["path"]; got != actions[i] || len(rule) != 3 {
+			t.Errorf("%s became %v", actions[i], rule)
+		}
+	}
+	for _, wrong := range []string{"compute GET", "compute GET servers", "compute GET /v2.1 /x"} {
+		if _, err := needs.AccessRules([]string{wrong}); err == nil {
+			t.Errorf("%q is taken as a rule", wrong)
+		}
+	}
+	azure, err := Of("azure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := azure.AccessRules(azure.Actions); err == nil {
+		t.Error("the actions of Azure are taken as rules")
 	}
 }

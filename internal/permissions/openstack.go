@@ -1,0 +1,46 @@
+package permissions
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// accessRule is what an application credential of OpenStack may be used for.
+type accessRule struct {
+	Service string `json:"service"`
+	Method  string `json:"method"`
+	Path    string `json:"path"`
+}
+
+// AccessRules returns these actions as the JSON that `openstack application credential create --access-rules` takes.
+func (n *Needs) AccessRules(actions []string) ([]byte, error) {
+	if n.AzureRole != nil {
+		return nil, fmt.Errorf("%s has no access rules", n.Cloud)
+	}
+	rules := make([]accessRule, len(actions))
+	for i, action := range actions {
+		words := strings.Fields(action)
+		if len(words) != 3 || !strings.HasPrefix(words[2], "/") {
+			return nil, fmt.Errorf("the permission %q of %s is not a service, a method and a path", action, n.Provider)
+		}
+		rules[i] = accessRule{Service: words[0], Method: words[1], Path: words[2]}
+	}
+	// One rule is one line, so that what was added or taken away shows.
+	var out bytes.Buffer
+	for i, rule := range rules {
+		text, err := json.Marshal(rule)
+		if err != nil {
+			return nil, err
+		}
+		separator := ",\n  "
+		if i == 0 {
+			separator = "[\n  "
+		}
+		out.WriteString(separator)
+		out.Write(text)
+	}
+	out.WriteString("\n]\n")
+	return out.Bytes(), nil
+}

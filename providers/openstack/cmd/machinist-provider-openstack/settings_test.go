@@ -1,0 +1,38 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"machinist.dev/machinist/providers/openstack/driver"
+)
+
+func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
+	for flags, message := range map[string]string{
+		"": "",
+		"--openstack-auth-url=https://identity.example/v3":                        "",
+		"--openstack-auth-url=http://identity.example/v3":                         "--openstack-plain-http",
+		"--openstack-auth-url=http://identity.example/v3 --openstack-plain-http":  "",
+		"--openstack-auth-url=identity.example":                                   `"identity.example" is not a URL`,
+		"--openstack-create-settle=0s":                                            "--openstack-create-settle is 0s",
+		"--openstack-regional-provider-ids --openstack-create-settle=30s":         "",
+		"--openstack-auth-url=https://a.example/v3,https://user:b@b.example":      "is not a URL",
+		"--openstack-auth-url=https://a.example --openstack-auth-url=ftp://b.org": "is not a URL",
+	} {
+		var s settings
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.addFlags(fs)
+		if err := fs.Parse(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		o, err := s.options()
+		if err == nil {
+			_, err = driver.New(o)
+		}
+		if (err == nil) != (message == "") || err != nil && !strings.Contains(err.Error(), message) {
+			t.Errorf("%q: got %v, want an error that says %q", flags, err, message)
+		}
+	}
+}

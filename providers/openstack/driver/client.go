@@ -1,0 +1,202 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
+	"machinist.dev/machinist/providers/openstack/machine"
+)
+
+// Microversions of what is used beyond the first version of an API.
+const (
+	// novaMicroversion lets a creation set tags. https://docs.openstack.org/nova/latest/reference/api-microversion-history.html
+	novaMicroversion = "2.52"
+	// cinderMicroversion has the attachments of volumes.
+	cinderMicroversion = "3.44"
+)
+
+// session is what the calls of one account share: connections, a token and the catalog that came with it.
+type session struct {
+	account account
+	plain   bool
+	http    *http.Client
+
+	mu      sync.Mutex
+	client  *gophercloud.ProviderClient
+	catalog *tokens.ServiceCatalog
+	since   time.Time
+}
+
+// maxSession is for how long a catalog is used: endpoints move.
+const maxSession = time.Hour
+
+// clients are those of one account in one region.
+type clients struct {
+	// region is empty where neither the specification nor the credentials name one.
+	region   string
+	regional bool
+
+	compute *gophercloud.ServiceClient
+	network *gophercloud.ServiceClient
+	volume  *gophercloud.ServiceClient
+	image   *gophercloud.ServiceClient
+}
+
+// clients signs in, if nobody has, and returns the services of a region; an empty region is that of the credentials.
+func (d *Driver) clients(ctx context.Context, c provider.Credentials, region string) (*clients, error) {
+	s, err := d.pool.Get(c, "", func() (*session, error) {
+		a, err := d.options.parse(c)
+		if err != nil {
+			return nil, err
+		}
+		own := d.http
+		if a.roots != nil {
+			transport := httpapi.Transport()
+			transport.TLSClientConfig = &tls.Config{RootCAs: a.roots, MinVersion: tls.VersionTLS12}
+			own = httpapi.Client(transport)
+		}
+		return &session{account: a, plain: d.options.PlainHTTP, http: own}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	client, catalog, err := s.signIn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &clients{region: cmp.Or(region, s.account.region), regional: d.options.RegionalProviderIDs}
+	for _, service := range []struct {
+		client       **gophercloud.ServiceClient
+		kind         string
+		types        []string
+		version      string
+		microversion string
+	}{
+		{&out.compute, "compute", []string{"compute"}, "", novaMicroversion},
+		{&out.network, "network", []string{"network"}, "v2.0/", ""},
+		{&out.volume, "volume", []string{"volumev3", "block-storage", "volume"}, "", cinderMicroversion},
+		{&out.image, "image", []string{"image"}, "v2/", ""},
+	} {
+		endpoint, err := s.endpoint(catalog, service.types, out.region)
+		if err != nil {
+			return nil, err
+		}
+		if endpoint == "" {
+			continue // Machines without volumes need no Cinder.
+		}
+		*service.client = &gophercloud.ServiceClient{ProviderClient: client, Endpoint: endpoint, Type: service.kind,
+			Microversion: service.microversion}
+		if service.version != "" && !strings.HasSuffix(endpoint, "/"+service.version) {
+			(*service.client).ResourceBase = endpoint + service.version
+		}
+	}
+	return out, nil
+}
+
+// signIn returns a client with a token, and the catalog. Only one call at a time asks for them.
+func (s *session) signIn(ctx context.Context) (*gophercloud.ProviderClient, *tokens.ServiceCatalog, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil && time.Since(s.since) < maxSession {
+		return s.client, s.catalog, nil
+	}
+	client, err := openstack.NewClient(s.account.auth.IdentityEndpoint)
+	if err != nil {
+		return nil, nil, malformed("the URL of the identity service cannot be used")
+	}
+	client.HTTPClient = *s.http
+	client.UserAgent.Prepend("machinist")
+	client.UseTokenLock()
+	options := s.account.auth
+	// The version of the identity service is known: no call to find it out.
+	endpoint := strings.TrimRight(options.IdentityEndpoint, "/")
+	if !strings.HasSuffix(endpoint, "/v3") {
+		endpoint += "/v3"
+	}
+	client.IdentityEndpoint = endpoint + "/"
+	if err := openstack.AuthenticateV3(ctx, client, &options, gophercloud.EndpointOpts{}); err != nil {
+		return nil, nil, translate(ctx, err, "sign in to OpenStack")
+	}
+	result, ok := client.GetAuthResult().(tokens.CreateResult)
+	if !ok {
+		return nil, nil, provider.Errorf(provider.Internal, "sign in to OpenStack: the answer has no catalog")
+	}
+	catalog, err := result.ExtractServiceCatalog()
+	if err != nil {
+		return nil, nil, provider.Errorf(provider.Internal, "sign in to OpenStack: the catalog of services cannot be read")
+	}
+	s.client, s.catalog, s.since = client, catalog, time.Now()
+	return client, catalog, nil
+}
+
+// endpoint returns the URL of a service, with a slash at its end; empty where the catalog has no such service.
+func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, region string) (string, error) {
+	var regions []string
+	for _, kind := range types {
+		for _, entry := range catalog.Entries {
+			if entry.Type != kind {
+				continue
+			}
+			for _, e := range entry.Endpoints {
+				if e.Interface != s.account.face {
+					continue
+				}
+				if of := cmp.Or(e.RegionID, e.Region); region != "" && of != region {
+					regions = append(regions, of)
+					continue
+				}
+				if err := checkURL(e.URL, s.plain); err != nil {
+					return "", provider.Errorf(provider.FailedPrecondition, "the endpoint of the service %q in OpenStack's catalog %w", kind,
+						err)
+				}
+				return strings.TrimRight(e.URL, "/") + "/", nil
+			}
+		}
+	}
+	if len(regions) > 0 {
+		slices.Sort(regions)
+		return "", unserved("region", "OpenStack has no region %.128q with the service %q and the interface %q; there are %.256s",
+			region, types[0], s.account.face, strings.Join(slices.Compact(regions), ", "))
+	}
+	if types[0] == "compute" || types[0] == "network" {
+		return "", provider.Errorf(provider.FailedPrecondition, "OpenStack's catalog has no service %q with the interface %q",
+			types[0], s.account.face)
+	}
+	return "", nil
+}
+
+// regionOf is the region that a providerSpec names, empty where there is none.
+func regionOf(raw []byte) string {
+	spec, err := machine.ParseSpec(raw)
+	if err != nil {
+		return ""
+	}
+	return spec.Region
+}
+
+// needsVolumes fails where the catalog has no Cinder.
+func (c *clients) needsVolumes(field string) error {
+	if c.volume == nil {
+		return unserved(field, "OpenStack's catalog has no service for volumes")
+	}
+	return nil
+}
+
+// unserved is for a specification that is right and that this OpenStack cannot serve as it is.
+func unserved(field, format string, args ...any) error {
+	e := provider.Errorf(provider.FailedPrecondition, format, args...)
+	e.Field = field
+	return e
+}

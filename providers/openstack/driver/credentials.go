@@ -1,0 +1,256 @@
+package driver
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Keys of a Secret with credentials: either a clouds.yaml, or an application credential. Both may come with certificate
+// authorities.
+const (
+	keyClouds = "clouds.yaml"
+	keyCloud  = "cloud"
+
+	keyAuthURL   = "authURL"
+	keyID        = "applicationCredentialID"
+	keySecret    = "applicationCredentialSecret"
+	keyRegion    = "region"
+	keyInterface = "interface"
+
+	keyCA = "ca.crt"
+)
+
+const (
+	maxCredentialBytes = 64 << 10
+	maxValueBytes      = 4 << 10
+)
+
+// account is a Secret's content, checked.
+type account struct {
+	auth gophercloud.AuthOptions
+	// region is where a providerSpec without one is; empty where the catalog has a single one.
+	region string
+	// face is which of a service's endpoints is used: public, internal or admin.
+	face  string
+	roots *x509.CertPool
+}
+
+// cloudsFile is what is read of a clouds.yaml. All else in it is for other programs.
+// https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html
+type cloudsFile struct {
+	Clouds map[string]cloudEntry `json:"clouds"`
+}
+
+type cloudEntry struct {
+	Auth         cloudAuth `json:"auth"`
+	AuthType     string    `json:"auth_type"`
+	Profile      string    `json:"profile"`
+	RegionName   string    `json:"region_name"`
+	Interface    string    `json:"interface"`
+	EndpointType string    `json:"endpoint_type"`
+	Verify       *bool     `json:"verify"`
+	CACert       string    `json:"cacert"`
+	Cert         string    `json:"cert"`
+	Key          string    `json:"key"`
+}
+
+type cloudAuth struct {
+	AuthURL                     string `json:"auth_url"`
+	Username                    string `json:"username"`
+	UserID                      string `json:"user_id"`
+	Password                    string `json:"password"`
+	UserDomainID                string `json:"user_domain_id"`
+	UserDomainName              string `json:"user_domain_name"`
+	ProjectID                   string `json:"project_id"`
+	ProjectName                 string `json:"project_name"`
+	ProjectDomainID             string `json:"project_domain_id"`
+	ProjectDomainName           string `json:"project_domain_name"`
+	DomainID                    string `json:"domain_id"`
+	DomainName                  string `json:"domain_name"`
+	ApplicationCredentialID     string `json:"application_credential_id"`
+	ApplicationCredentialName   string `json:"application_credential_name"`
+	ApplicationCredentialSecret string `json:"application_credential_secret"`
+}
+
+func malformed(format string, args ...any) error {
+	return provider.Errorf(provider.InvalidArgument, format, args...)
+}
+
+// parse reads a Secret. White space around values is not part of them: Secrets made from files end in a newline. Errors
+// name the key and never the value.
+func (o *Options) parse(c provider.Credentials) (account, error) {
+	if c.Empty() {
+		return account{}, provider.Errorf(provider.Unauthenticated,
+			"there are no credentials; a Secret with the key %s, or with %s, %s and %s, is needed", keyClouds, keyAuthURL, keyID,
+			keySecret)
+	}
+	known := []string{keyClouds, keyCloud, keyCA}
+	if _, isFile := c.Get(keyClouds); !isFile {
+		known = []string{keyAuthURL, keyID, keySecret, keyRegion, keyInterface, keyCA}
+	}
+	for _, key := range c.Keys() {
+		if !slices.Contains(known, key) {
+			return account{}, malformed("%.128q is not a key of the credentials; there are %s", key, strings.Join(known, ", "))
+		}
+		if value, _ := c.Get(key); len(value.Reveal()) > maxCredentialBytes {
+			return account{}, malformed("the key %q of the credentials is longer than %d bytes", key, maxCredentialBytes)
+		}
+	}
+	get := func(key string) string {
+		value, _ := c.Get(key)
+		return strings.TrimSpace(string(value.Reveal()))
+	}
+	entry := cloudEntry{
+		Auth: cloudAuth{AuthURL: get(keyAuthURL), ApplicationCredentialID: get(keyID),
+			ApplicationCredentialSecret: get(keySecret)},
+		RegionName: get(keyRegion), Interface: get(keyInterface),
+	}
+	where := "the credentials"
+	if raw, isFile := c.Get(keyClouds); isFile {
+		var err error
+		if entry, err = entryOf(raw.Reveal(), get(keyCloud)); err != nil {
+			return account{}, err
+		}
+		where = "the key \"" + keyClouds + "\" of the credentials"
+	}
+	a, err := o.account(entry, where)
+	if err != nil {
+		return account{}, err
+	}
+	if ca, given := c.Get(keyCA); given {
+		a.roots = x509.NewCertPool()
+		if !a.roots.AppendCertsFromPEM(ca.Reveal()) {
+			return account{}, malformed("the key %q of the credentials has no certificate in PEM", keyCA)
+		}
+	}
+	return a, nil
+}
+
+// entryOf returns an entry of a clouds.yaml: the named one, else the only one, else "openstack".
+func entryOf(raw []byte, name string) (cloudEntry, error) {
+	var file cloudsFile
+	// What the parser says may quote what it read.
+	if err := yaml.Unmarshal(raw, &file); err != nil {
+		return cloudEntry{}, malformed("the key %q of the credentials is not a clouds.yaml", keyClouds)
+	}
+	if name == "" && len(file.Clouds) == 1 {
+		name = slices.Collect(maps.Keys(file.Clouds))[0]
+	}
+	entry, found := file.Clouds[cmp.Or(name, Name)]
+	if !found {
+		return cloudEntry{}, malformed("the key %q of the credentials has %d clouds, and none called %.128q: name one by the key %q",
+			keyClouds, len(file.Clouds), cmp.Or(name, Name), keyCloud)
+	}
+	return entry, nil
+}
+
+// account checks an entry.
+func (o *Options) account(e cloudEntry, where string) (account, error) {
+	for name, value := range map[string]string{"cacert": e.CACert, "cert": e.Cert, "key": e.Key} {
+		if value != "" {
+			return account{}, malformed("%s has %q: a Secret names no files; certificate authorities are in the key %q", where,
+				name, keyCA)
+		}
+	}
+	for _, value := range []string{e.RegionName, e.Auth.AuthURL, e.Auth.Password, e.Auth.ApplicationCredentialSecret,
+		e.Auth.ApplicationCredentialID, e.Auth.Username, e.Auth.ProjectName} {
+		if len(value) > maxValueBytes {
+			return account{}, malformed("%s has a value longer than %d bytes", where, maxValueBytes)
+		}
+	}
+	switch {
+	case e.Verify != nil && !*e.Verify:
+		return account{}, malformed("%s has verify: false; give the certificate authorities in the key %q instead", where, keyCA)
+	case e.Profile != "":
+		return account{}, malformed("%s has a profile, which is a file elsewhere: write auth_url and the rest out", where)
+	case e.Auth.AuthURL == "":
+		return account{}, malformed("%s lacks the URL of the identity service (%s, or auth.auth_url in %s)", where, keyAuthURL,
+			keyClouds)
+	}
+	if err := checkURL(e.Auth.AuthURL, o.PlainHTTP); err != nil {
+		return account{}, malformed("the URL of the identity service in %s %w", where, err)
+	}
+	if len(o.AuthURLs) > 0 && !slices.ContainsFunc(o.AuthURLs, func(allowed string) bool {
+		return strings.TrimRight(allowed, "/") == strings.TrimRight(e.Auth.AuthURL, "/")
+	}) {
+		return account{}, provider.Errorf(provider.PermissionDenied,
+			"the identity service that %s names is not one of those that the provider was started with (--openstack-auth-url)", where)
+	}
+	a := account{region: e.RegionName, face: strings.TrimSuffix(cmp.Or(e.Interface, e.EndpointType, "public"), "URL")}
+	if !slices.Contains([]string{"public", "internal", "admin"}, a.face) {
+		return account{}, malformed("the interface in %s is %.64q, not public, internal or admin", where, a.face)
+	}
+	var err error
+	a.auth, err = authOptions(e, where)
+	return a, err
+}
+
+// authOptions are an application credential or a password.
+func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
+	a := e.Auth
+	o := gophercloud.AuthOptions{IdentityEndpoint: a.AuthURL, AllowReauth: true}
+	userDomain := func() {
+		o.DomainID, o.DomainName = cmp.Or(a.UserDomainID, a.DomainID), ""
+		if o.DomainID == "" {
+			o.DomainName = cmp.Or(a.UserDomainName, a.DomainName)
+		}
+	}
+	switch {
+	case a.ApplicationCredentialID != "" || a.ApplicationCredentialName != "":
+		if a.ApplicationCredentialSecret == "" {
+			return o, malformed("%s has an application credential without its secret", where)
+		}
+		o.ApplicationCredentialID, o.ApplicationCredentialSecret = a.ApplicationCredentialID, a.ApplicationCredentialSecret
+		if a.ApplicationCredentialID == "" {
+			o.ApplicationCredentialName, o.UserID, o.Username = a.ApplicationCredentialName, a.UserID, a.Username
+			userDomain()
+			if o.UserID == "" && (o.Username == "" || o.DomainID == "" && o.DomainName == "") {
+				return o, malformed("%s names an application credential, but not its user: give its ID, or user and domain", where)
+			}
+		}
+	case a.Password != "":
+		o.UserID, o.Username, o.Password = a.UserID, a.Username, a.Password
+		if o.UserID == "" {
+			userDomain()
+			if o.Username == "" || o.DomainID == "" && o.DomainName == "" {
+				return o, malformed("%s has a password, but not the user and the user's domain", where)
+			}
+		}
+		o.Scope = &gophercloud.AuthScope{ProjectID: a.ProjectID}
+		if a.ProjectID == "" {
+			o.Scope.ProjectName, o.Scope.DomainID = a.ProjectName, a.ProjectDomainID
+			if a.ProjectDomainID == "" {
+				o.Scope.DomainName = cmp.Or(a.ProjectDomainName, o.DomainName)
+			}
+			if o.Scope.ProjectName == "" || o.Scope.DomainID == "" && o.Scope.DomainName == "" {
+				return o, malformed("%s lacks the project, or the project's domain", where)
+			}
+		}
+	default:
+		return o, malformed("%s has neither an application credential nor a password", where)
+	}
+	return o, nil
+}
+
+// checkURL refuses what is not the URL of a service.
+func checkURL(text string, plain bool) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		u.Scheme != "https" && u.Scheme != "http":
+		return errors.New("is not a URL such as https://identity.example.com/v3")
+	case u.Scheme == "http" && !plain:
+		return errors.New("has no TLS; to allow that, run the provider with --openstack-plain-http")
+	}
+	return nil
+}

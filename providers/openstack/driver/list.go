@@ -1,0 +1,188 @@
+package driver
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/pagination"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// pageSize is how many entries a page has that List asks for. Services may give fewer.
+const pageSize = 500
+
+// The kinds that List goes through. Servers come first, so that the parts of one that is made meanwhile are not taken for
+// those of none.
+const (
+	kindServers = "servers"
+	kindPorts   = "ports"
+	kindVolumes = "volumes"
+)
+
+// List implements provider.Driver: the servers of the project, then the parts that belong to none.
+func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+	if req.ClusterID == "" {
+		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list servers: the cluster id is empty")
+	}
+	c, err := d.clients(ctx, req.Class.Credentials, regionOf(req.Class.Spec))
+	if err != nil {
+		return provider.ListPage{}, err
+	}
+	kind, marker := kindServers, ""
+	if req.Continue != "" {
+		var ok bool
+		if kind, marker, ok = strings.Cut(req.Continue, " "); !ok || marker != "" && !idFormat.MatchString(marker) {
+			return provider.ListPage{}, provider.Errorf(provider.InvalidArgument,
+				"list servers: the page to continue with is none of this provider's")
+		}
+	}
+	switch kind {
+	case kindServers:
+		return c.serverPage(ctx, req.ClusterID, marker)
+	case kindPorts:
+		return c.portPage(ctx, req.ClusterID, marker)
+	case kindVolumes:
+		return c.volumePage(ctx, req.ClusterID, marker)
+	}
+	return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list servers: there is no kind %.16q", kind)
+}
+
+// ListScope implements provider.Scoper: List goes through the project of the credentials in a region.
+func (d *Driver) ListScope(class provider.Class) (string, error) {
+	region := regionOf(class.Spec)
+	if region == "" {
+		a, err := d.options.parse(class.Credentials)
+		if err != nil {
+			return "", err
+		}
+		region = a.region
+	}
+	return "region " + region, nil
+}
+
+// continueAt is where a list goes on: after the last entry of a page that is not the last one, else at the next kind.
+func continueAt(kind, last string, more bool) string {
+	switch {
+	case more && last != "":
+		return kind + " " + last
+	case kind == kindServers:
+		return kindPorts + " "
+	case kind == kindPorts:
+		return kindVolumes + " "
+	}
+	return ""
+}
+
+// onePage reads one page of a list, and reports whether there are more.
+func onePage[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) (all []T,
+	more bool, err error) {
+	err = pager.EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
+		var err error
+		if all, err = extract(page); err != nil {
+			return false, err
+		}
+		next, err := page.NextPageURL()
+		more = next != ""
+		return false, err
+	})
+	return all, more, err
+}
+
+func (c *clients) serverPage(ctx context.Context, cluster, marker string) (provider.ListPage, error) {
+	all, more, err := onePage(ctx, servers.List(c.compute, servers.ListOpts{Limit: pageSize, Marker: marker}),
+		servers.ExtractServers)
+	if err != nil {
+		return provider.ListPage{}, translate(ctx, err, "list servers")
+	}
+	page, last, seen := provider.ListPage{}, "", map[string]bool{}
+	for i := range all {
+		s := &all[i]
+		last = s.ID
+		if s.Metadata[provider.TagCluster] != cluster || s.Status == "DELETED" || seen[s.ID] {
+			continue
+		}
+		seen[s.ID] = true
+		in, err := c.convert(s)
+		if err != nil {
+			return provider.ListPage{}, err
+		}
+		page.Instances = append(page.Instances, *in)
+	}
+	page.Continue = continueAt(kindServers, last, more)
+	return page, nil
+}
+
+func (c *clients) portPage(ctx context.Context, cluster, marker string) (provider.ListPage, error) {
+	all, more, err := onePage(ctx, ports.List(c.network, ports.ListOpts{Limit: pageSize, Marker: marker}),
+		ports.ExtractPorts)
+	if err != nil {
+		return provider.ListPage{}, translate(ctx, err, "list ports")
+	}
+	page, last, seen, servers := provider.ListPage{}, "", map[string]bool{}, c.presence()
+	for i := range all {
+		p := &all[i]
+		last = p.ID
+		of, uid, key, ok := describedOwner(p.Description)
+		if !ok || of != cluster || seen[p.ID] {
+			continue
+		}
+		seen[p.ID] = true
+		if p.DeviceID != "" {
+			has, err := servers.exists(ctx, p.DeviceID)
+			if err != nil {
+				return provider.ListPage{}, err
+			}
+			if has {
+				continue
+			}
+		}
+		page.Leftovers = append(page.Leftovers, leftover("port", p.ID, p.CreatedAt, of, uid, key))
+	}
+	page.Continue = continueAt(kindPorts, last, more)
+	return page, nil
+}
+
+func (c *clients) volumePage(ctx context.Context, cluster, marker string) (provider.ListPage, error) {
+	if c.volume == nil {
+		return provider.ListPage{}, nil
+	}
+	all, more, err := onePage(ctx, volumes.List(c.volume, volumes.ListOpts{Limit: pageSize, Marker: marker}),
+		volumes.ExtractVolumes)
+	if err != nil {
+		return provider.ListPage{}, translate(ctx, err, "list volumes")
+	}
+	page, last, seen, servers := provider.ListPage{}, "", map[string]bool{}, c.presence()
+	for i := range all {
+		v := &all[i]
+		last = v.ID
+		if v.Metadata[provider.TagCluster] != cluster || v.Metadata[provider.TagMachineUID] == "" || v.Status == "deleting" ||
+			seen[v.ID] {
+			continue
+		}
+		seen[v.ID] = true
+		used := false
+		for _, a := range v.Attachments {
+			has, err := servers.exists(ctx, a.ServerID)
+			if err != nil {
+				return provider.ListPage{}, err
+			}
+			used = used || has
+		}
+		if !used {
+			page.Leftovers = append(page.Leftovers, leftover("volume", v.ID, v.CreatedAt, cluster,
+				types.UID(v.Metadata[provider.TagMachineUID]), v.Metadata[provider.TagMachine]))
+		}
+	}
+	page.Continue = continueAt(kindVolumes, last, more)
+	return page, nil
+}
+
+func leftover(kind, id string, made time.Time, cluster string, uid types.UID, key string) provider.Leftover {
+	return provider.Leftover{ID: kind + "/" + id, LaunchTime: made, ClusterID: cluster, MachineUID: uid, MachineKey: key}
+}

@@ -16,12 +16,15 @@ import (
 // Backend is a cloud for a Stack and the provider of its machines. A provider that is a module of its own brings one,
 // for its demo and its tests.
 type Backend interface {
-	// Driver is the provider's name, Program that of its process's program and Cloud that of the cloud's.
+	// Driver is the provider's name, and Program that of its process's program.
 	Driver() string
 	Program() string
+	// Cloud is the name of the cloud's program, empty where Start runs the cloud without one.
 	Cloud() string
-	// Start starts the cloud by Stack.StartCloud and returns its address when it serves.
+	// Start starts the cloud, one that is a program by Stack.StartCloud, and returns its address when it serves.
 	Start(ctx context.Context, s *Stack) (url string, err error)
+	// Stop ends what Start started beside the cloud's program. It is called also where Start failed, or was not called.
+	Stop() error
 	// Args are the provider's flags that lead it to the cloud at an address.
 	Args(cloudURL string) []string
 	// Credentials are what a Secret of the example fleet has to hold.
@@ -67,6 +70,7 @@ func (simulated) Driver() string      { return driver.Name }
 func (simulated) Program() string     { return Provider }
 func (simulated) Cloud() string       { return cloud }
 func (simulated) Fleet() examples.Set { return examples.Sim }
+func (simulated) Stop() error         { return nil }
 
 func (simulated) Args(cloudURL string) []string { return []string{"--cloud-endpoint=" + cloudURL} }
 

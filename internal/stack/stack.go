@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -85,7 +86,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if s.cloudURL, err = s.backend.Start(ctx, s); err != nil {
 		return err
 	}
-	s.printf("%s serves on %s", s.backend.Cloud(), s.cloudURL)
+	s.printf("%s serves on %s", cmp.Or(s.backend.Cloud(), s.backend.Driver()), s.cloudURL)
 	return s.startOurs(ctx)
 }
 
@@ -185,6 +186,9 @@ func (s *Stack) prepare() error {
 		s.options.BinDir = filepath.Dir(self)
 	}
 	for _, name := range []string{Manager, s.backend.Program(), s.backend.Cloud()} {
+		if name == "" {
+			continue
+		}
 		if _, err := os.Stat(filepath.Join(s.options.BinDir, name)); err != nil {
 			return fmt.Errorf("the program %s is missing beside this one (make build): %w", name, err)
 		}
@@ -356,6 +360,9 @@ func (s *Stack) Stop() error {
 		if cp != nil && (cp == s.Control || !s.shares) {
 			errs = append(errs, cp.Stop())
 		}
+	}
+	if !s.shares {
+		errs = append(errs, s.backend.Stop())
 	}
 	if s.temporary && s.dir != "" {
 		errs = append(errs, os.RemoveAll(s.dir))

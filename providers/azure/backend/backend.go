@@ -58,6 +58,9 @@ func (*Azure) Cloud() string { return "fakeazure" }
 // Fleet implements stack.Backend.
 func (*Azure) Fleet() examples.Set { return examples.Azure }
 
+// Stop implements stack.Backend.
+func (*Azure) Stop() error { return nil }
+
 // Args implements stack.Backend.
 func (a *Azure) Args(cloudURL string) []string {
 	return []string{

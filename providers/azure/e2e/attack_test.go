@@ -18,6 +18,7 @@ import (
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/fleet"
 )
 
 // Rule workload-identity-by-namespace. Three ids that are no secrets do not lend a tenant the provider's own identity.
@@ -29,17 +30,17 @@ func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 	}
 	t.Setenv("AZURE_FEDERATED_TOKEN_FILE", token)
 	a := start(t, stack.Options{})
-	a.fleet()
-	a.running(examples.SmallClass)
+	a.Apply()
+	a.Running(examples.SmallClass)
 	const tenant = "tenant"
 	inTenant := func(o client.Object) {
 		t.Helper()
 		o.SetNamespace(tenant)
-		if err := a.control.Create(t.Context(), o); err != nil {
+		if err := a.Control.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := a.control.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}); err != nil {
+	if err := a.Control.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}); err != nil {
 		t.Fatal(err)
 	}
 	ids := a.Credentials()
@@ -49,14 +50,14 @@ func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 			Labels: map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}},
 		StringData: ids,
 	})
-	class := a.class("borrowed", func(map[string]any) {})
+	class := a.Class(examples.LargeClass, "borrowed", func(map[string]any) {})
 	class.Spec.UserDataRef = nil
 	inTenant(class)
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "borrowed",
 		Labels: map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion}}}
 	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: class.Name}
 	inTenant(machine)
-	env.Await(t, a.control, &v1beta1.MachineList{}, "a rejection that names the flag",
+	env.Await(t, a.Control, &v1beta1.MachineList{}, "a rejection that names the flag",
 		func(l *v1beta1.MachineList) (bool, string) {
 			if len(l.Items) != 1 {
 				return false, fmt.Sprintf("%d machines", len(l.Items))
@@ -65,7 +66,7 @@ func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 			return launched != nil && launched.Status == metav1.ConditionFalse &&
 				strings.Contains(launched.Message, "--azure-workload-identity-for="+tenant+"/"), fmt.Sprintf("%+v", launched)
 		}, client.InNamespace(tenant))
-	if state := a.state(); state.Made != machines {
-		t.Errorf("Azure has made %d machines, want the fleet's %d", state.Made, machines)
+	if state := a.state(); state.Made != fleet.Machines {
+		t.Errorf("Azure has made %d machines, want the fleet's %d", state.Made, fleet.Machines)
 	}
 }

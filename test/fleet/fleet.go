@@ -1,0 +1,226 @@
+// Package fleet runs a whole Machinist with a provider's example fleet for an end-to-end test, and has the words in which
+// such a test tells what it does to the fleet. A provider brings its cloud as a stack.Backend.
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/env"
+)
+
+const (
+	// Namespace is where the fleet is.
+	Namespace = "default"
+	// Machines is how many the example fleet has.
+	Machines = 3
+)
+
+// Fleet is a Machinist with a cloud, for one test.
+type Fleet struct {
+	*stack.Stack
+	*testing.T
+	// Control and Target are an administrator's clients.
+	Control, Target client.WithWatch
+}
+
+// Start brings up a stack with the programs in a folder, such as "../../../bin", and stops it when the test ends. Where
+// the test fails, the end of the provider's log is shown.
+func Start(t *testing.T, bin string, o stack.Options) *Fleet {
+	t.Helper()
+	logf.SetLogger(logr.Discard())
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.BinDir, o.Dir, o.Output = bin, filepath.Join(t.TempDir(), "stack"), writer{t}
+	s, err := stack.Start(context.Background(), o)
+	if err != nil {
+		t.Fatalf("start the stack: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			if log, err := os.ReadFile(s.Provider.LogPath()); err == nil {
+				lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+				t.Logf("end of the provider's log:\n%s", strings.Join(lines[max(0, len(lines)-40):], "\n"))
+			}
+		}
+		if err := s.Stop(); err != nil {
+			t.Errorf("stop the stack: %v", err)
+		}
+	})
+	f := &Fleet{Stack: s, T: t}
+	if f.Control, err = s.ControlClient(); err != nil {
+		t.Fatal(err)
+	}
+	if f.Target, err = s.TargetClient(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// writer is a test's log.
+type writer struct{ t *testing.T }
+
+func (w writer) Write(line []byte) (int, error) {
+	w.t.Log(strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}
+
+// Context is the test's.
+func (f *Fleet) Context() context.Context { return f.T.Context() }
+
+// Apply creates the example fleet with the credentials of the stack's cloud.
+func (f *Fleet) Apply() {
+	f.Helper()
+	set := f.Stack.Fleet()
+	objects, err := set.Objects()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, o := range objects {
+		if s, ok := o.(*corev1.Secret); ok && s.Name == set.Credentials() {
+			s.StringData = f.Credentials()
+		}
+		f.Create(o)
+	}
+}
+
+// Create creates an object in the fleet's namespace; it has to succeed.
+func (f *Fleet) Create(o client.Object) {
+	f.Helper()
+	o.SetNamespace(Namespace)
+	if err := f.Control.Create(f.Context(), o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		f.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// Class is one of the example's classes under another name, with another providerSpec.
+func (f *Fleet) Class(of, name string, change func(map[string]any)) *v1beta1.MachineClass {
+	f.Helper()
+	class := &v1beta1.MachineClass{}
+	if err := f.Control.Get(f.Context(), client.ObjectKey{Namespace: Namespace, Name: of}, class); err != nil {
+		f.Fatal(err)
+	}
+	var spec map[string]any
+	if err := yaml.Unmarshal(class.Spec.ProviderSpec.Raw, &spec); err != nil {
+		f.Fatal(err)
+	}
+	change(spec)
+	raw, err := yaml.Marshal(spec)
+	if err == nil {
+		raw, err = yaml.YAMLToJSON(raw)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	out := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
+		Spec: *class.Spec.DeepCopy()}
+	out.Spec.ProviderSpec = &runtime.RawExtension{Raw: raw}
+	return out
+}
+
+// Deployment reads the fleet's deployment.
+func (f *Fleet) Deployment() *v1beta1.MachineDeployment {
+	f.Helper()
+	d := &v1beta1.MachineDeployment{}
+	if err := f.Control.Get(f.Context(), client.ObjectKey{Namespace: Namespace, Name: examples.Deployment},
+		d); err != nil {
+		f.Fatal(err)
+	}
+	return d
+}
+
+// Change patches the fleet's deployment.
+func (f *Fleet) Change(what func(*v1beta1.MachineDeployment)) {
+	f.Helper()
+	d := f.Deployment()
+	before := d.DeepCopy()
+	what(d)
+	if err := f.Control.Patch(f.Context(), d, client.MergeFrom(before)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// Delete deletes the fleet's deployment.
+func (f *Fleet) Delete() {
+	f.Helper()
+	if err := f.Control.Delete(f.Context(), f.Deployment()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// Await waits until the fleet's machines are as ok wants them, and returns them.
+func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Machine {
+	f.Helper()
+	list := env.Await(f.T, f.Control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
+		var state strings.Builder
+		for i := range l.Items {
+			m := &l.Items[i]
+			fmt.Fprintf(&state, "\n%s %s deleted=%v %+v", m.Name, m.Status.Phase, !m.DeletionTimestamp.IsZero(),
+				m.Status.Conditions)
+		}
+		return ok(l.Items), state.String()
+	}, client.InNamespace(Namespace))
+	return list.Items
+}
+
+// Running waits until there are the fleet's machines and no others, all Running nodes made from the class.
+func (f *Fleet) Running(class string) []v1beta1.Machine {
+	f.Helper()
+	return f.Await("running machines of class "+class, func(all []v1beta1.Machine) bool {
+		return len(all) == Machines && !slices.ContainsFunc(all, func(m v1beta1.Machine) bool {
+			return m.Status.Phase != v1beta1.MachineRunning || m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() ||
+				m.Status.Applied == nil || m.Status.Applied.ClassName != class
+		})
+	})
+}
+
+// Gone waits until there is no machine. No node and, at the cloud, nothing may be left then.
+func (f *Fleet) Gone() {
+	f.Helper()
+	f.Await("no machine", func(all []v1beta1.Machine) bool { return len(all) == 0 })
+	left, _, err := f.CloudLeft(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	if left > 0 {
+		f.Errorf("at the cloud %d instances or parts are left", left)
+	}
+	nodes := &corev1.NodeList{}
+	if err := f.Target.List(f.Context(), nodes); err != nil {
+		f.Fatal(err)
+	}
+	if len(nodes.Items) > 0 {
+		f.Errorf("%d nodes are left", len(nodes.Items))
+	}
+}
+
+// Common are the provider IDs that both have.
+func Common(a, b []v1beta1.Machine) []string {
+	had := map[string]bool{}
+	for i := range a {
+		had[a[i].Spec.ProviderID] = true
+	}
+	maps.DeleteFunc(had, func(id string, _ bool) bool {
+		return !slices.ContainsFunc(b, func(m v1beta1.Machine) bool { return m.Spec.ProviderID == id })
+	})
+	return slices.Sorted(maps.Keys(had))
+}

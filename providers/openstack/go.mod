@@ -15,6 +15,7 @@ require (
 require (
 	github.com/onsi/gomega v1.42.1 // indirect
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d // indirect
+	gopkg.in/yaml.v2 v2.4.0 // indirect
 )
 
 require (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -37,6 +38,8 @@ type Driver struct {
 	options Options
 	http    *http.Client
 	pool    provider.Clients[*session]
+	// creating are the servers that calls of Create are making, by name: Nova would make one for each call.
+	creating sync.Map
 }
 
 var (

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/keypairs"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/naming"
@@ -52,6 +54,10 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	}
 	o := &order{spec: spec, own: own, name: naming.Instance(req.ClusterID, req.Machine, req.Token), version: req.Version,
 		userData: req.UserData.Reveal()}
+	if _, busy := d.creating.LoadOrStore(o.name, true); busy {
+		return nil, provider.Errorf(provider.Aborted, "create server %s: another call is making it", o.name)
+	}
+	defer d.creating.Delete(o.name)
 	s, err := c.made(ctx, o, naming.IsFirst(req.Machine, req.Token))
 	if provider.IsNotFound(err) {
 		s, err = c.launch(ctx, o)
@@ -158,15 +164,35 @@ func (c *clients) launch(ctx context.Context, o *order) (*servers.Server, error)
 
 // assemble makes the ports, the volumes and the server.
 func (c *clients) assemble(ctx context.Context, o *order) (*servers.Server, error) {
-	s, ports, err := c.ports(ctx, o)
+	s, portIDs, err := c.ports(ctx, o)
 	if s != nil || err != nil {
 		return s, err
 	}
-	volumes, err := c.readyVolumes(ctx, o)
+	volumeIDs, err := c.readyVolumes(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return c.post(ctx, o, ports, volumes)
+	s, err = c.post(ctx, o, portIDs, volumeIDs)
+	if provider.CodeOf(err) == provider.FailedPrecondition && c.removed(ctx, portIDs, volumeIDs) {
+		return nil, provider.Errorf(provider.Aborted, "create server %s: what was made for it is being removed", o.name)
+	}
+	return s, err
+}
+
+// removed reports whether a port or a volume is not there although it was made for the server: the same machine is being
+// deleted, or somebody tidies up.
+func (c *clients) removed(ctx context.Context, portIDs, volumeIDs []string) bool {
+	for _, id := range portIDs {
+		if _, err := ports.Get(ctx, c.network, id).Extract(); absent(err) {
+			return true
+		}
+	}
+	for _, id := range volumeIDs {
+		if v, err := volumes.Get(ctx, c.volume, id).Extract(); absent(err) || err == nil && v.Status == "deleting" {
+			return true
+		}
+	}
+	return false
 }
 
 // resolve finds what the specification names.

@@ -171,7 +171,7 @@ func (t *Transport) aged(entry map[string]any, of *thing, late Rule) map[string]
 
 // entries are those of a list as the rules show them.
 func (t *Transport) entries(query url.Values, kind string, late Rule, all []any) []any {
-	var out []any
+	out := []any{} // An empty list is not null.
 	there := map[string]bool{}
 	for _, one := range all {
 		entry, _ := one.(map[string]any)

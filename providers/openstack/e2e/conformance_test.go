@@ -1,0 +1,159 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/conformance"
+	"machinist.dev/machinist/pkg/provider/httpapi"
+	"machinist.dev/machinist/providers/openstack/driver"
+	"machinist.dev/machinist/providers/openstack/faulty"
+	"machinist.dev/machinist/providers/openstack/machine/sample"
+)
+
+// The driver is held to the suite with the real services behind it. What they cannot be made to do within seconds is done
+// by the transport in between.
+func TestTheDriverConforms(t *testing.T) {
+	cloudsYAML := running(t)
+	raw, err := os.ReadFile(cloudsYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, err := projectOf(t.Context(), cloudsYAML, "machinist")
+	if err != nil {
+		t.Fatal(err)
+	}
+	member.leavesNothing(t)
+	transport := &faulty.Transport{Base: httpapi.Transport()}
+	credentials := func(changes ...string) provider.Credentials {
+		text := strings.NewReplacer(changes...).Replace(string(raw))
+		return provider.NewCredentials(map[string][]byte{"clouds.yaml": []byte(text), "cloud": []byte("machinist")})
+	}
+	var launched atomic.Int64
+	conformance.Run(t, conformance.Config{
+		New: func() (provider.Driver, error) {
+			return driver.New(driver.Options{PlainHTTP: true, Transport: transport, CreateSettle: 20 * time.Second})
+		},
+		Class:     provider.Class{Spec: sample.Spec(), Credentials: credentials()},
+		OtherSpec: sample.Spec("flavor", "m1.medium", "rootVolume", map[string]any{"sizeGiB": 20}),
+		InvalidSpecs: []conformance.InvalidSpec{
+			{Name: "no flavor", Spec: sample.Spec("flavor", nil), Field: "flavor"},
+			{Name: "no port", Spec: sample.Spec("ports", []any{}), Field: "ports"},
+			{Name: "another's metadata", Spec: sample.Spec("metadata.machinist-cluster", "x"), Field: "metadata"},
+		},
+		MalformedCredentials: []provider.Credentials{
+			provider.NewCredentials(map[string][]byte{"password": []byte("what is this")}),
+			provider.NewCredentials(map[string][]byte{"clouds.yaml": []byte("no: clouds")}),
+			provider.NewCredentials(map[string][]byte{"authURL": []byte("http://127.0.0.1/v3")}),
+			credentials("auth_url: http", "auth_url: file"),
+			credentials("username: machinist", "cacert: /etc/passwd"),
+		},
+		RejectedCredentials: credentials("password: machinist", "password: not-the-password"),
+		PublicCredentials:   []string{"cloud", "clouds.yaml"},
+		Version:             "v1.36.3",
+		Timeout:             3 * time.Minute,
+		Instances:           3,
+		Never:               []conformance.FaultKind{conformance.OtherCase},
+		Cloud: conformance.Cloud{
+			Resources: member.resources,
+			Tags:      member.tags,
+			Launch: func(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
+				metadata := map[string]string{"machinist-adoptable": "true"}
+				for key, value := range tags {
+					metadata[key] = value
+				}
+				return member.launch(ctx, fmt.Sprintf("another-%d", launched.Add(1)), metadata)
+			},
+			LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string,
+				func(context.Context) error, error) {
+				return member.launch(ctx, gone.NodeName, tags)
+			},
+			Inject: func(ctx context.Context, f conformance.Fault) (func(), error) {
+				return inject(ctx, transport, member, f)
+			},
+		},
+	})
+	transport.Wait()
+}
+
+// inject makes the transport behave as a fault of the suite wants it.
+func inject(ctx context.Context, transport *faulty.Transport, member *project, f conformance.Fault) (func(), error) {
+	every := func(response func() *http.Response) func(faulty.Call) *http.Response {
+		return func(faulty.Call) *http.Response { return response() }
+	}
+	unavailable := func() *http.Response {
+		return faulty.Refusal(http.StatusServiceUnavailable, "serviceUnavailable", "The server is currently unavailable.")
+	}
+	var r faulty.Rule
+	switch f.Kind {
+	case conformance.LostCreate:
+		r.Lose = faulty.Call.MakesServer
+	case conformance.Unavailable:
+		r.Skip, r.Answer = f.Skip, every(unavailable)
+	case conformance.Throttled:
+		r.Answer = every(func() *http.Response {
+			var headers []string
+			if f.RetryAfter > 0 {
+				headers = []string{"Retry-After", fmt.Sprint(int(f.RetryAfter.Seconds()))}
+			}
+			return faulty.Refusal(http.StatusTooManyRequests, "overLimit", "Too many requests.", headers...)
+		})
+	case conformance.Exhausted:
+		r.Answer = func(c faulty.Call) *http.Response {
+			if !c.MakesServer() {
+				return nil
+			}
+			return faulty.Refusal(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
+		}
+	case conformance.Unauthenticated:
+		r.Skip = f.Skip
+		r.Answer = every(func() *http.Response {
+			return faulty.Refusal(http.StatusUnauthorized, "error", "The request you have made requires authentication.")
+		})
+	case conformance.PermissionDenied:
+		r.Answer = every(func() *http.Response {
+			return faulty.Refusal(http.StatusForbidden, "forbidden", "Policy doesn't allow it to be performed.")
+		})
+	case conformance.Hanging:
+		r.Hang = true
+	case conformance.LateReads:
+		r.LateReads = f.For
+	case conformance.LateLists:
+		r.LateLists = f.For
+	case conformance.LateTags:
+		r.LateMetadata = f.For
+	case conformance.UnsteadyLists:
+		r.Unsteady = true
+	case conformance.StateGoesBack:
+		r.GoesBack = true
+	case conformance.DoneLate:
+		r.Skip, r.Late = f.Skip, f.For
+		r.Answer = func(c faulty.Call) *http.Response {
+			if !c.Writes() {
+				return nil
+			}
+			return unavailable()
+		}
+	case conformance.QuotaFreesLate:
+		r.QuotaFreesLate = f.For
+	case conformance.HugeAnswers:
+		r.Pad = 256 << 20
+	case conformance.PartsRemain:
+		return func() {}, nil // Ports remain every time.
+	case conformance.PartsGoneFirst:
+		return func() {}, member.dropParts(ctx, provider.TagCluster)
+	default:
+		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
+	}
+	return transport.Inject(r), nil
+}

@@ -6,7 +6,7 @@ SHELL := /bin/bash
 GO ?= go
 ARGS ?=
 # One module after the other: a workspace's ./... covers only the module it is called in.
-MODULES := . ./api ./providers/azure
+MODULES := . ./api ./providers/azure ./providers/openstack
 TESTFLAGS ?= -race -timeout 15m
 # Whoever changes an object of a cache, which others have too, panics.
 test e2e: export KUBE_CACHE_MUTATION_DETECTOR = true

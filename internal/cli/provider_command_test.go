@@ -16,7 +16,7 @@ func TestPermissionsArePrintedForTheCloud(t *testing.T) {
 		"azure with a field": {
 			args: []string{"azure", "--subscription=s", "--with=scaleSetID"}, reports: "virtualMachineScaleSets/write",
 		},
-		"azure under a name":   {args: []string{"azure", "--subscription=s", "--role-name=Mine"}, reports: `"Name": "Mine"`},
+		"azure under a name": {args: []string{"azure", "--subscription=s", "--role-name=Mine"}, reports: `"Name": "Mine"`},
 		"openstack": {args: []string{"openstack"},
 			reports: `{"service":"compute","method":"POST","path":"/v2.1/servers"}`},
 		"openstack with a field": {args: []string{"openstack", "--with=ports.trunk"},

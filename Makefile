@@ -25,7 +25,8 @@ help: ## List the targets
 build: ## Build the binaries, and the licence notices of what they contain, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 	cd providers/azure && $(GO) build -trimpath -o ../../bin/ ./cmd/...
-	@cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure >../../bin/THIRD_PARTY_NOTICES
+	cd providers/openstack && $(GO) build -trimpath -o ../../bin/ ./cmd/...
+	@cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure,../../providers/openstack >../../bin/THIRD_PARTY_NOTICES
 
 # Built by a module of its own, so that its dependencies are not those of the programs.
 .PHONY: images

@@ -53,9 +53,11 @@ func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
 	}
 	outside.bash(t, "go test -vet=off .") // To vet all that it imports takes longer than to build it.
 
-	// The Azure provider is a module that can be required too, such as for its fields.
-	outside.bash(t, "go get machinist.dev/machinist/providers/azure/driver@"+version+
-		"\ngo list -deps machinist.dev/machinist/providers/azure/driver >/dev/null\n")
+	// The providers of clouds are modules that can be required too, such as for their fields.
+	for _, cloud := range []string{"azure", "openstack"} {
+		driver := "machinist.dev/machinist/providers/" + cloud + "/driver"
+		outside.bash(t, "go get "+driver+"@"+version+"\ngo list -deps "+driver+" >/dev/null\n")
+	}
 }
 
 // outside is a folder that is in no module of this repository.

@@ -118,8 +118,8 @@ func TestEveryProgramOfTheProjectHasAnImage(t *testing.T) {
 	for _, p := range programs {
 		found[p.name] = p.description
 	}
-	for _, want := range []string{"machinist", "machinist-manager", "machinist-provider-azure", "machinist-provider-sim",
-		"simcloud"} {
+	for _, want := range []string{"machinist", "machinist-manager", "machinist-provider-azure",
+		"machinist-provider-openstack", "machinist-provider-sim", "simcloud"} {
 		if found[want] == "" {
 			t.Errorf("%s has no image, or no description: %v", want, found)
 		}

@@ -47,7 +47,7 @@ func dialBroker(ctx context.Context, port int) (*broker, error) {
 		return nil, err
 	}
 	// A broker that starts accepts and does not answer.
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 )
 
@@ -21,15 +20,14 @@ func (c *Cloud) Environment(cloud string) []string {
 		"OS_CLOUD=" + cloud,
 		"OPENSTACK_METADATA_URL=" + c.MetadataURL(),
 		"OPENSTACK_METADATA_SECRET=" + c.MetadataSecret(),
-		"OPENSTACK_COMMAND=" + filepath.Join(c.settings.Dir, "openstack"),
+		"OPENSTACK_COMMAND=" + c.settings.clientPath(),
 	}
 }
 
 // Client runs Debian's openstack command as the user of the tests, and returns what it prints. The option --os-cloud
 // among args chooses another cloud.
 func (c *Cloud) Client(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, python,
-		append([]string{filepath.Join(c.settings.Dir, "python", "launch.py"), "openstack"}, args...)...)
+	cmd := exec.CommandContext(ctx, c.settings.clientPath(), args...)
 	cmd.Env = c.settings.environment(c.Environment("machinist")...)
 	cmd.Dir = c.settings.Dir
 	var stdout, stderr bytes.Buffer

@@ -39,6 +39,7 @@ func (s settings) launch(name, program string, args ...string) *process.Process 
 // processes are those of a service, in the order in which they start.
 func (s settings) processes(service Service) []*process.Process {
 	config := func(name string) string { return "--config-file=" + s.configPath(name) }
+	novaDatabase := []string{config("nova.conf"), config("nova-database.conf")}
 	switch service {
 	case MariaDB:
 		return []*process.Process{s.mariaDB()}
@@ -53,14 +54,14 @@ func (s settings) processes(service Service) []*process.Process {
 	case Neutron:
 		return []*process.Process{s.launch("neutron", "neutron-server", config("neutron.conf"))}
 	case NovaMetadata:
-		return []*process.Process{s.launch("nova-metadata", "nova-api-metadata", config("nova.conf"))}
+		return []*process.Process{s.launch("nova-metadata", "nova-api-metadata", novaDatabase...)}
 	case CinderAPI, CinderScheduler, CinderVolume:
 		return []*process.Process{s.launch(string(service), string(service), config("cinder.conf"))}
 	case NovaCompute1, NovaCompute2, NovaCompute3:
 		own := config(string(service) + ".conf")
 		return []*process.Process{s.launch(string(service), "nova-compute", config("nova.conf"), own)}
 	default:
-		return []*process.Process{s.launch(string(service), string(service), config("nova.conf"))}
+		return []*process.Process{s.launch(string(service), string(service), novaDatabase...)}
 	}
 }
 

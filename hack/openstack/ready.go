@@ -114,6 +114,7 @@ func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 func (c *Cloud) AwaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
+	reported := time.Now()
 	for {
 		for _, service := range Services() {
 			for _, p := range c.services[service] {
@@ -126,6 +127,10 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 		if notReady == nil {
 			return nil
 		}
+		if time.Since(reported) > 5*time.Second {
+			c.logf("waiting: %v", notReady)
+			reported = time.Now()
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -136,7 +141,7 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 
 // ready says why the cloud cannot be used yet.
 func (c *Cloud) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, service := range Services() {
 		if err := c.listening(service)(ctx); err != nil {

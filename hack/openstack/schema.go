@@ -72,9 +72,11 @@ func (c *Cloud) makeDatabases(ctx context.Context) error {
 			c.makeCatalog,
 		),
 		inOrder(
-			run("nova-manage-api-db", "nova-manage", config("nova.conf"), "api_db", "sync"),
+			run("nova-manage-api-db", "nova-manage", config("nova.conf"), config("nova-database.conf"),
+				"api_db", "sync"),
 			func(ctx context.Context) error { return c.sql(ctx, "map-cells", mapCells) },
-			run("nova-manage-db", "nova-manage", config("nova.conf"), "db", "sync"),
+			run("nova-manage-db", "nova-manage", config("nova.conf"), config("nova-database.conf"),
+				"db", "sync"),
 		),
 		inOrder(
 			run("neutron-db-manage", "neutron-db-manage", config("neutron.conf"), "upgrade", "heads"),

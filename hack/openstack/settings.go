@@ -104,7 +104,8 @@ func (s settings) write() error {
 		}
 	}
 	for _, name := range []string{
-		"nova.conf", "keystone.conf", "placement.conf", "glance.conf", "neutron.conf", "cinder.conf", "clouds.yaml",
+		"nova.conf", "nova-database.conf", "keystone.conf", "placement.conf", "glance.conf", "neutron.conf",
+		"cinder.conf", "clouds.yaml",
 	} {
 		if err := s.render(name, name, s); err != nil {
 			return err
@@ -118,6 +119,9 @@ func (s settings) write() error {
 		if err := s.render("nova-compute.conf", string(compute)+".conf", data); err != nil {
 			return err
 		}
+	}
+	if err := s.writeClient(); err != nil {
+		return err
 	}
 	return s.writePython()
 }
@@ -133,6 +137,22 @@ func (s settings) render(from, to string, data any) error {
 		return err
 	}
 	return os.WriteFile(s.configPath(to), b.Bytes(), 0o600)
+}
+
+// clientPath is the command by which people use the cloud.
+func (s settings) clientPath() string { return filepath.Join(s.Dir, "openstack") }
+
+// writeClient writes a script that runs Debian's openstack command wherever it is called.
+func (s settings) writeClient() error {
+	t, err := template.ParseFS(configFiles, "config/client.sh")
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, s); err != nil {
+		return err
+	}
+	return os.WriteFile(s.clientPath(), b.Bytes(), 0o700)
 }
 
 // writePython writes our drivers and the launcher.

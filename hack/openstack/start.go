@@ -112,20 +112,23 @@ func (c *Cloud) startServices(ctx context.Context) error {
 	return together(ctx, functions...)
 }
 
-// needs are the services that have to listen before a service starts. All the others wait for their database and the
-// message queue by themselves.
+// needs are the services that have to listen before a service starts.
 func (c *Cloud) needs(service Service) []Service {
 	switch {
 	case service == MariaDB || service == RabbitMQ:
 		return nil
+	case service == Keystone || service == Placement:
+		return []Service{MariaDB}
+	case service == NovaMetadata:
+		// It asks the conductor once, and ends without an answer.
+		return []Service{MariaDB, Keystone, NovaConductor}
 	case isCompute(service):
 		// A host that cannot report what it has, because somebody is missing, tries again after a minute.
 		return []Service{MariaDB, RabbitMQ, Keystone, Placement, Neutron, NovaConductor}
-	case service == NovaMetadata:
-		// It asks the conductor once, and ends without an answer.
-		return []Service{MariaDB, NovaConductor}
 	default:
-		return []Service{MariaDB}
+		// Nova's conductor and scheduler log in once, and end if they cannot. The others wait for keystone by
+		// themselves, but it comes sooner when it does not share the processors with them.
+		return []Service{MariaDB, Keystone}
 	}
 }
 

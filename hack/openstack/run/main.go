@@ -50,7 +50,7 @@ func run(ctx context.Context) (err error) {
 	}()
 	environment := cloud.Environment("machinist")
 	if flag.NArg() == 0 {
-		fmt.Printf("OpenStack runs until this is interrupted. To use it:\n\nexport %s\n\n"+
+		fmt.Printf("OpenStack runs until this is interrupted. To use it:\n\nexport %s\n$OPENSTACK_COMMAND server list\n\n"+
 			"The clouds in that file are machinist, machinist-key and admin.\n", strings.Join(environment, " "))
 		<-ctx.Done()
 		return nil

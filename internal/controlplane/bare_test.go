@@ -13,6 +13,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"machinist.dev/machinist/internal/process"
 )
 
 // TestBare runs a control plane of nothing but etcd and kube-apiserver, whose
@@ -28,7 +30,7 @@ func TestBare(t *testing.T) {
 		if asked++; asked == 1 {
 			return taken.Addr().(*net.TCPAddr).Port, nil
 		}
-		return freePort()
+		return process.FreePort()
 	})
 	if asked != 2 {
 		t.Errorf("%d ports were asked for, want a second one because the first is taken", asked)

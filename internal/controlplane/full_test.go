@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/process"
 )
 
 // TestEverythingOn has what needs all components, on one control plane. The
@@ -26,7 +28,7 @@ func TestEverythingOn(t *testing.T) {
 		WithScheduler:         true,
 		Audit:                 true,
 		ApproveNodeClientCSRs: true,
-	}, freePort)
+	}, process.FreePort)
 	admin := newClient(t, cp.Config())
 
 	t.Run("an administrator may list", func(t *testing.T) {

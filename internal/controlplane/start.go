@@ -30,7 +30,7 @@ const portAttempts = 5
 // nothing is left running; the error has the end of the log of the program at
 // fault.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
-	return start(ctx, o, freePort)
+	return start(ctx, o, process.FreePort)
 }
 
 func start(ctx context.Context, o Options, freePort func() (int, error)) (*ControlPlane, error) {

@@ -31,6 +31,13 @@ type Process struct {
 	Path string
 	Args []string
 
+	// Env is the environment, each entry of the form "name=value". Nil means this process's.
+	Env []string
+
+	// Group says that the program has children of its own, which Stop and Kill end with it. Where processes have no
+	// groups of their own (anywhere but on Linux) they are not ended.
+	Group bool
+
 	// Dir is the working directory and the folder of the log.
 	Dir string
 
@@ -90,6 +97,7 @@ func (p *Process) Start() error {
 
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Dir = p.Dir
+	cmd.Env = p.Env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = processAttributes()
 	l := &life{started: time.Now(), logOffset: info.Size(), done: make(chan struct{})}
@@ -171,10 +179,21 @@ func (p *Process) Stop(grace time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-p.life.done:
-		return nil
+		return p.killGroup()
 	case <-timer.C:
 		return p.Kill()
 	}
+}
+
+// killGroup ends the children that the program left behind.
+func (p *Process) killGroup() error {
+	if !p.Group {
+		return nil
+	}
+	if err := killGroup(p.life.os.Pid); err != nil {
+		return fmt.Errorf("kill the children of %s: %w", p.Name, err)
+	}
+	return nil
 }
 
 // Kill ends the process at once and returns when it has ended. Killing what
@@ -184,6 +203,11 @@ func (p *Process) Kill() error {
 		return nil
 	}
 	p.life.stopping.Store(true)
+	// The children first: the group has its number for itself only while somebody is in it, and whose parent is gone
+	// may do work that it should not.
+	if err := p.killGroup(); err != nil {
+		return err
+	}
 	if err := p.life.os.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", p.Name, err)
 	}

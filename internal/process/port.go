@@ -1,4 +1,4 @@
-package controlplane
+package process
 
 import (
 	"errors"
@@ -18,21 +18,10 @@ import (
 // that keeps dialling it cannot end up connected to itself.
 const firstPort, lastPort = 20000, 29999
 
-// FreeAddress returns an address on loopback for a server beside the control
-// plane, where nobody listens now. No other process that asks for one is given
-// it while this one lives, so that a server can be stopped and started again.
-func FreeAddress() (string, error) {
-	port, err := freePort()
-	if err != nil {
-		return "", err
-	}
-	return loopback(port), nil
-}
-
-// freePort returns a port on loopback where nobody listens now, and reserves it
-// among the processes that choose theirs here. Any other program may still take
-// it before it is used.
-func freePort() (int, error) {
+// FreePort returns a port on loopback where nobody listens now, and reserves it
+// among the processes that choose theirs here for as long as this one lives.
+// Any other program may still take it before it is used.
+func FreePort() (int, error) {
 	var errs []error
 	for range 100 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
@@ -43,7 +32,7 @@ func freePort() (int, error) {
 		if !reserved {
 			continue
 		}
-		listener, err := net.Listen("tcp", loopback(port))
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -83,8 +72,4 @@ func reserve(port int) (bool, error) {
 	defer reservations.Unlock()
 	reservations.files = append(reservations.files, file)
 	return true, nil
-}
-
-func loopback(port int) string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }

@@ -1,10 +1,10 @@
-package controlplane
+package process
 
 import "testing"
 
 // A port is given once, although nobody listens there yet.
 func TestAPortIsReservedForWhoGotIt(t *testing.T) {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -12,7 +12,7 @@ func TestAPortIsReservedForWhoGotIt(t *testing.T) {
 	if again, err := reserve(port); again || err != nil {
 		t.Errorf("port %d is reserved again: %t, %v", port, again, err)
 	}
-	other, err := freePort()
+	other, err := FreePort()
 	if err != nil || other == port {
 		t.Errorf("the next port is %d, %v", other, err)
 	}

@@ -1,0 +1,51 @@
+package openstack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// CloudsYAML returns the path of the file that describes how to log in. Its clouds are machinist (the user of the
+// tests), machinist-key (the same by an application credential) and admin.
+func (c *Cloud) CloudsYAML() string { return c.settings.configPath("clouds.yaml") }
+
+// Environment returns what a client needs in its environment to use one of the clouds in CloudsYAML.
+func (c *Cloud) Environment(cloud string) []string {
+	return []string{
+		"OS_CLIENT_CONFIG_FILE=" + c.CloudsYAML(),
+		"OS_CLOUD=" + cloud,
+		"OPENSTACK_METADATA_URL=" + c.MetadataURL(),
+		"OPENSTACK_METADATA_SECRET=" + c.MetadataSecret(),
+		"OPENSTACK_COMMAND=" + c.settings.clientPath(),
+	}
+}
+
+// Client runs Debian's openstack command as the user of the tests, and returns what it prints. The option --os-cloud
+// among args chooses another cloud.
+func (c *Cloud) Client(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, c.settings.clientPath(), args...)
+	cmd.Env = c.settings.environment(c.Environment("machinist")...)
+	cmd.Dir = c.settings.Dir
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("openstack %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// ClientJSON runs a command that shows something, and reads its answer.
+func (c *Cloud) ClientJSON(ctx context.Context, into any, args ...string) error {
+	output, err := c.Client(ctx, append(args, "--format=json")...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(output, into); err != nil {
+		return fmt.Errorf("openstack %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}

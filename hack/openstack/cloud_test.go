@@ -1,0 +1,255 @@
+//go:build openstack
+
+package openstack
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAServerLivesAndLeavesNothing(t *testing.T) {
+	p := newPerson(t, startCloud(t))
+
+	port := p.create(p.url.Neutron+"/v2.0/ports", "port", map[string]any{
+		"network_id":            p.seeded.Networks["machinist"].ID,
+		"security_groups":       []string{p.seeded.SecurityGroups["workers"]},
+		"allowed_address_pairs": []map[string]any{{"ip_address": "10.80.200.0/24"}},
+	})
+	p.must("PUT", p.url.Neutron+"/v2.0/ports/"+port+"/tags/machinist", nil)
+	volume := p.create(p.cinder+"/volumes", "volume", map[string]any{"size": 1, "volume_type": "fast"})
+	p.volumeIs(volume, "available")
+
+	fromImage := p.createServer(map[string]any{
+		"flavorRef": p.seeded.Flavors["small"], "imageRef": p.seeded.Images["machinist"],
+		"networks": []map[string]any{{"port": port}}, "key_name": "machinist", "availability_zone": "az-2",
+		"user_data": base64.StdEncoding.EncodeToString([]byte("#cloud-config\n")),
+	})
+	fromVolume := p.createServer(map[string]any{
+		"flavorRef": p.seeded.Flavors["diskless"],
+		"networks":  []map[string]any{{"uuid": p.seeded.Networks["storage"].ID}},
+		"block_device_mapping_v2": []map[string]any{{
+			"source_type": "image", "destination_type": "volume", "uuid": p.seeded.Images["machinist"],
+			"volume_size": 1, "volume_type": "fast", "boot_index": 0, "delete_on_termination": true,
+		}},
+	})
+	p.serverIs(fromImage, "ACTIVE")
+	root := p.serverIs(fromVolume, "ACTIVE").Volumes[0].ID
+	p.volumeIs(root, "in-use")
+
+	p.must("POST", p.url.Nova+"/servers/"+fromImage+"/os-volume_attachments", map[string]any{
+		"volumeAttachment": map[string]any{"volumeId": volume},
+	})
+	p.volumeIs(volume, "in-use")
+	if got := p.userData(fromImage); got != "#cloud-config\n" {
+		t.Errorf("the server reads the user data %q", got)
+	}
+	if got := p.port(port); got.DeviceID != fromImage || got.Status != "ACTIVE" {
+		t.Errorf("the port of server %s is %+v", fromImage, got)
+	}
+
+	for _, server := range []string{fromImage, fromVolume} {
+		p.must("DELETE", p.url.Nova+"/servers/"+server, nil)
+	}
+	for _, server := range []string{fromImage, fromVolume} {
+		p.gone(p.url.Nova + "/servers/" + server)
+	}
+	p.gone(p.cinder + "/volumes/" + root)
+	// These were made beforehand.
+	p.volumeIs(volume, "available")
+	if got := p.port(port); got.DeviceID != "" {
+		t.Errorf("the port still belongs to %s", got.DeviceID)
+	}
+	p.must("DELETE", p.url.Neutron+"/v2.0/ports/"+port, nil)
+	p.must("DELETE", p.cinder+"/volumes/"+volume, nil)
+	p.gone(p.url.Neutron + "/v2.0/ports/" + port)
+	p.gone(p.cinder + "/volumes/" + volume)
+
+	for _, flavor := range []string{"gpu", "vgpu", "impossible"} {
+		server := p.createServer(map[string]any{
+			"flavorRef": p.seeded.Flavors[flavor], "imageRef": p.seeded.Images["machinist"], "networks": "none",
+		})
+		if got := p.serverIs(server, "ERROR").Fault.Message; !strings.Contains(got, "No valid host was found") {
+			t.Errorf("a server of flavor %s failed because of %q", flavor, got)
+		}
+		p.must("DELETE", p.url.Nova+"/servers/"+server, nil)
+		p.gone(p.url.Nova + "/servers/" + server)
+	}
+}
+
+func TestTheClientKnowsEveryCloud(t *testing.T) {
+	c := startCloud(t)
+	for _, cloud := range []string{"machinist", "machinist-key", "admin"} {
+		var networks []struct{ Name string }
+		if err := c.ClientJSON(t.Context(), &networks, "network", "list", "--os-cloud="+cloud); err != nil {
+			t.Fatal(err)
+		}
+		if len(networks) != 2 {
+			t.Errorf("as %s there are the networks %v", cloud, networks)
+		}
+	}
+}
+
+// person is the user of the tests.
+type person struct {
+	t      *testing.T
+	cloud  *Cloud
+	by     *session
+	url    urls
+	cinder string
+	seeded Seeded
+}
+
+func newPerson(t *testing.T, c *Cloud) *person {
+	t.Helper()
+	by, err := c.member(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cinder := strings.Replace(c.settings.URL.Cinder, "$(project_id)s", by.projectID, 1)
+	return &person{t: t, cloud: c, by: by, url: c.settings.URL, cinder: cinder, seeded: c.Seeded()}
+}
+
+func (p *person) must(method, url string, body any) {
+	p.t.Helper()
+	if err := p.by.do(p.t.Context(), method, url, body, nil); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *person) create(url, kind string, fields map[string]any) string {
+	p.t.Helper()
+	id, err := create(p.t.Context(), p.by, url, kind, fields)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return id
+}
+
+func (p *person) createServer(fields map[string]any) string {
+	p.t.Helper()
+	fields["name"] = "test"
+	return p.create(p.url.Nova+"/servers", "server", fields)
+}
+
+type server struct {
+	Status  string
+	Fault   struct{ Message string }
+	Volumes []struct{ ID string } `json:"os-extended-volumes:volumes_attached"`
+}
+
+// serverIs returns the server when it has the status.
+func (p *person) serverIs(id, status string) server {
+	p.t.Helper()
+	var answer struct{ Server server }
+	eventually(p.t, func(ctx context.Context) error {
+		if err := p.by.do(ctx, "GET", p.url.Nova+"/servers/"+id, nil, &answer); err != nil {
+			return err
+		}
+		if answer.Server.Status != status {
+			return fmt.Errorf("server %s is %+v, want it %s", id, answer.Server, status)
+		}
+		return nil
+	})
+	return answer.Server
+}
+
+func (p *person) volumeIs(id, status string) {
+	p.t.Helper()
+	eventually(p.t, func(ctx context.Context) error {
+		var answer struct{ Volume struct{ Status string } }
+		if err := p.by.do(ctx, "GET", p.cinder+"/volumes/"+id, nil, &answer); err != nil {
+			return err
+		}
+		if answer.Volume.Status != status {
+			return fmt.Errorf("volume %s is %s, want it %s", id, answer.Volume.Status, status)
+		}
+		return nil
+	})
+}
+
+type port struct {
+	Status   string
+	DeviceID string `json:"device_id"`
+}
+
+func (p *person) port(id string) port {
+	p.t.Helper()
+	var answer struct{ Port port }
+	if err := p.by.do(p.t.Context(), "GET", p.url.Neutron+"/v2.0/ports/"+id, nil, &answer); err != nil {
+		p.t.Fatal(err)
+	}
+	return answer.Port
+}
+
+// gone returns when there is nothing at a URL any more.
+func (p *person) gone(url string) {
+	p.t.Helper()
+	eventually(p.t, func(ctx context.Context) error {
+		switch err := p.by.do(ctx, "GET", url, nil, nil); {
+		case err == nil:
+			return errors.New(url + " is there still")
+		case strings.Contains(err.Error(), "404"):
+			return nil
+		default:
+			return err
+		}
+	})
+}
+
+// userData reads what a guest reads, by the proxy's headers.
+func (p *person) userData(server string) string {
+	p.t.Helper()
+	signature := hmac.New(sha256.New, []byte(p.cloud.MetadataSecret()))
+	signature.Write([]byte(server))
+	request, err := nethttp.NewRequestWithContext(p.t.Context(), "GET",
+		p.cloud.MetadataURL()+"/openstack/latest/user_data", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Header.Set("X-Instance-ID", server)
+	request.Header.Set("X-Tenant-ID", p.seeded.ProjectID)
+	request.Header.Set("X-Instance-ID-Signature", hex.EncodeToString(signature.Sum(nil)))
+	response, err := nethttp.DefaultClient.Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != nethttp.StatusOK {
+		p.t.Fatalf("reading user data: %s, %v: %s", response.Status, err, body)
+	}
+	return string(body)
+}
+
+// patience bounds what must happen soon, on a busy machine too.
+const patience = 5 * time.Minute
+
+// eventually waits until condition returns no error.
+func eventually(t *testing.T, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("still not after %v: %v", patience, err)
+		case <-ticker.C:
+		}
+	}
+}

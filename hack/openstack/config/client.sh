@@ -1,0 +1,7 @@
+#!/bin/sh
+# Runs Debian's openstack command. OS_CLOUD chooses one of the clouds in config/clouds.yaml.
+export LD_LIBRARY_PATH='{{.Root}}/usr/lib/x86_64-linux-gnu'
+export PYTHONPATH='{{.Root}}/usr/lib/python3/dist-packages'
+export OS_CLIENT_CONFIG_FILE="${OS_CLIENT_CONFIG_FILE:-{{.Dir}}/config/clouds.yaml}"
+export OS_CLOUD="${OS_CLOUD:-machinist}"
+exec /usr/bin/python3 -W ignore '{{.Dir}}/python/launch.py' openstack "$@"

@@ -1,0 +1,2 @@
+// Package openstack runs a real OpenStack on loopback.
+package openstack

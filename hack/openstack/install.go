@@ -1,0 +1,38 @@
+package openstack
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+//go:embed install.sh
+var installScript []byte
+
+// install unpacks OpenStack's programs if they are not there, and returns their folder.
+func install(ctx context.Context, output io.Writer) (string, error) {
+	// The script's own content names the folder, so it runs from a file wherever this program was built.
+	dir, err := os.MkdirTemp("", "machinist-openstack-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	script := filepath.Join(dir, "install.sh")
+	if err := os.WriteFile(script, installScript, 0o600); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", script)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(output, &stderr)
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("install OpenStack: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	return lines[len(lines)-1], nil
+}

@@ -1,0 +1,172 @@
+package openstack
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"machinist.dev/machinist/internal/process"
+)
+
+// python is Debian's, for which its packages are made. The python3 in PATH may be another.
+const python = "/usr/bin/python3"
+
+// environment is that of all processes: nothing of the caller's can change what they do.
+func (s settings) environment(more ...string) []string {
+	return append([]string{
+		"PATH=" + s.Root + "/usr/sbin:" + s.Root + "/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + filepath.Join(s.Dir, "home"),
+		"LANG=C.UTF-8",
+		"LD_LIBRARY_PATH=" + filepath.Join(s.Root, "usr/lib/x86_64-linux-gnu"),
+		"PYTHONPATH=" + filepath.Join(s.Root, "usr/lib/python3/dist-packages"),
+		"PYTHONUNBUFFERED=1",
+		"PYTHONWARNINGS=ignore",
+		// Names are never looked up: every address is 127.0.0.1.
+		"EVENTLET_NO_GREENDNS=yes",
+		"OS_KEYSTONE_CONFIG_FILES=" + s.configPath("keystone.conf"),
+		"OS_PLACEMENT_CONFIG_DIR=" + s.configPath(""),
+	}, more...)
+}
+
+// launch is a process of OpenStack.
+func (s settings) launch(name, program string, args ...string) *process.Process {
+	return &process.Process{
+		Name: name, Path: python, Dir: s.Dir, Group: true, Env: s.environment(),
+		Args: append([]string{filepath.Join(s.Dir, "python", "launch.py"), program}, args...),
+	}
+}
+
+// processes are those of a service, in the order in which they start.
+func (s settings) processes(service Service) []*process.Process {
+	config := func(name string) string { return "--config-file=" + s.configPath(name) }
+	novaDatabase := []string{config("nova.conf"), config("nova-database.conf")}
+	switch service {
+	case MariaDB:
+		return []*process.Process{s.mariaDB()}
+	case RabbitMQ:
+		return []*process.Process{s.portMapper(), s.rabbitMQ()}
+	case Keystone:
+		return []*process.Process{s.launch("keystone", "keystone", strconv.Itoa(s.Port.Keystone))}
+	case Placement:
+		return []*process.Process{s.launch("placement", "placement", strconv.Itoa(s.Port.Placement))}
+	case Glance:
+		return []*process.Process{s.launch("glance", "glance-api", config("glance.conf"))}
+	case Neutron:
+		return []*process.Process{s.launch("neutron", "neutron-server", config("neutron.conf"))}
+	case NovaMetadata:
+		return []*process.Process{s.launch("nova-metadata", "nova-api-metadata", novaDatabase...)}
+	case CinderAPI, CinderScheduler, CinderVolume:
+		return []*process.Process{s.launch(string(service), string(service), config("cinder.conf"))}
+	case NovaCompute1, NovaCompute2, NovaCompute3:
+		own := config(string(service) + ".conf")
+		return []*process.Process{s.launch(string(service), "nova-compute", config("nova.conf"), own)}
+	default:
+		return []*process.Process{s.launch(string(service), string(service), novaDatabase...)}
+	}
+}
+
+func (s settings) mariaDB() *process.Process {
+	return &process.Process{
+		Name: "mariadb", Path: filepath.Join(s.Root, "usr/sbin/mariadbd"), Dir: s.Dir, Env: s.environment(),
+		Args: append(s.mariaDBArgs(),
+			// It serves in its data folder.
+			"--socket="+filepath.Base(mariaDBSocket),
+			"--pid-file=mariadb.pid",
+			"--skip-networking",
+			"--init-file="+filepath.Join(s.Dir, "config", "mariadb.sql"),
+			"--max-connections=1000",
+			// The data need not survive the machine, only the process.
+			"--innodb-flush-log-at-trx-commit=2",
+			"--innodb-flush-method=nosync",
+			"--innodb-buffer-pool-size=128M",
+			"--innodb-log-file-size=32M",
+			"--skip-log-bin",
+			"--performance-schema=OFF",
+		),
+	}
+}
+
+// mariaDBArgs are those of the server and of what makes its data folder.
+func (s settings) mariaDBArgs() []string {
+	return []string{
+		"--no-defaults",
+		"--basedir=" + filepath.Join(s.Root, "usr"),
+		"--datadir=" + filepath.Join(s.Dir, "mariadb"),
+		"--user=root",
+		// Hundreds of small tables are smaller, and made sooner, in one file.
+		"--innodb-file-per-table=OFF",
+		"--character-set-server=utf8mb3",
+	}
+}
+
+// portMapper is Erlang's, on a port of its own: the one that RabbitMQ would start serves the whole machine, on all its
+// addresses, and stays.
+func (s settings) portMapper() *process.Process {
+	return &process.Process{
+		Name: "epmd", Path: s.erlang("epmd"), Dir: s.Dir, Env: s.environment(),
+		Args: []string{"-address", "127.0.0.1", "-port", strconv.Itoa(s.Port.PortMapper)},
+	}
+}
+
+// erlang is the path of one of Erlang's programs.
+func (s settings) erlang(program string) string {
+	found, err := filepath.Glob(filepath.Join(s.Root, "usr/lib/erlang/erts-*/bin", program))
+	if err != nil || len(found) == 0 {
+		return program
+	}
+	return found[0]
+}
+
+// rabbitMQ runs in Erlang's machine without the shell scripts around it: they look for it in /usr, and leave it behind
+// when they are killed.
+func (s settings) rabbitMQ() *process.Process {
+	home := filepath.Join(s.Root, "usr/lib/rabbitmq/lib/rabbitmq_server-3.10.8")
+	if found, _ := filepath.Glob(filepath.Join(s.Root, "usr/lib/rabbitmq/lib/rabbitmq_server-*")); len(found) > 0 {
+		home = found[0]
+	}
+	rabbit := filepath.Join(home, "plugins")
+	if found, _ := filepath.Glob(filepath.Join(rabbit, "rabbit-*")); len(found) > 0 {
+		rabbit = filepath.Join(found[0], "ebin")
+	}
+	dir := filepath.Join(s.Dir, "rabbitmq")
+	return &process.Process{
+		Name: "rabbitmq", Path: s.erlang("erlexec"), Dir: s.Dir, Group: true,
+		Args: []string{
+			"-pa", rabbit, "-noinput", "-s", "rabbit", "boot", "-boot", "start_sasl",
+			"+W", "w", "+P", "100000", "+t", "1000000", "+zdbbl", "32000",
+			// Waiting must not cost the processor.
+			"+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "+S", "2:2",
+			"-start_epmd", "false",
+			"-kernel", "inet_dist_use_interface", "{127,0,0,1}",
+			"-kernel", "prevent_overlapping_partitions", "false",
+			"-syslog", "logger", "[]", "-syslog", "syslog_error_logger", "false",
+		},
+		Env: s.environment(
+			"HOME="+dir,
+			"ROOTDIR="+filepath.Join(s.Root, "usr/lib/erlang"),
+			"BINDIR="+filepath.Dir(s.erlang("erlexec")),
+			"EMU=beam", "PROGNAME=erl",
+			"ERL_LIBS="+filepath.Join(home, "plugins"),
+			"ERL_EPMD_ADDRESS=127.0.0.1",
+			fmt.Sprintf("ERL_EPMD_PORT=%d", s.Port.PortMapper),
+			"ERL_MAX_ETS_TABLES=50000", "ERL_MAX_PORTS=65536", "ERL_CRASH_DUMP_SECONDS=0",
+			"RABBITMQ_HOME="+home,
+			"RABBITMQ_NODENAME=rabbit@localhost",
+			"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
+			fmt.Sprintf("RABBITMQ_NODE_PORT=%d", s.Port.RabbitMQ),
+			fmt.Sprintf("RABBITMQ_DIST_PORT=%d", s.Port.Erlang),
+			"RABBITMQ_BASE="+dir,
+			"RABBITMQ_MNESIA_BASE="+filepath.Join(dir, "mnesia"),
+			"RABBITMQ_LOG_BASE="+filepath.Join(dir, "log"),
+			"RABBITMQ_LOGS=-",
+			"RABBITMQ_CONFIG_FILE="+filepath.Join(dir, "rabbitmq"),
+			"RABBITMQ_ADVANCED_CONFIG_FILE="+filepath.Join(dir, "advanced"),
+			"RABBITMQ_CONF_ENV_FILE="+filepath.Join(dir, "environment"),
+			"RABBITMQ_GENERATED_CONFIG_DIR="+filepath.Join(dir, "generated"),
+			"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(dir, "plugins"),
+			"RABBITMQ_PLUGINS_DIR="+filepath.Join(home, "plugins"),
+			"RABBITMQ_PID_FILE="+filepath.Join(dir, "pid"),
+			"SYS_PREFIX=",
+		),
+	}
+}

@@ -1,0 +1,1 @@
+"""Drivers that need no hypervisor, switch or disk."""

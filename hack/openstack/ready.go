@@ -1,0 +1,229 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	nethttp "net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// listening returns what says whether a service answers. Those that only take messages from queues always do.
+func (c *Cloud) listening(service Service) func(context.Context) error {
+	s := c.settings
+	switch service {
+	case MariaDB:
+		return s.mariaDBListens
+	case RabbitMQ:
+		return func(ctx context.Context) error {
+			if !c.services[RabbitMQ][1].Running() { // only the port mapper runs
+				return nil
+			}
+			b, err := dialBroker(ctx, s.Port.RabbitMQ)
+			if err != nil {
+				return err
+			}
+			b.close()
+			return nil
+		}
+	case Keystone:
+		return c.cli.serves(s.URL.Keystone)
+	case Placement:
+		return c.cli.serves(s.URL.Placement)
+	case Glance:
+		return c.cli.serves(s.URL.Glance)
+	case Neutron:
+		return c.cli.serves(s.URL.Neutron)
+	case NovaAPI:
+		return c.cli.serves(strings.TrimSuffix(s.URL.Nova, "/v2.1"))
+	case NovaMetadata:
+		return c.cli.serves(s.URL.NovaMetadata)
+	case CinderAPI:
+		return c.cli.serves(fmt.Sprintf("http://127.0.0.1:%d", s.Port.Cinder))
+	default:
+		return func(context.Context) error { return nil }
+	}
+}
+
+// mariaDBListens connects to the socket by the folder's descriptor, because the path may be too long for a socket.
+func (s settings) mariaDBListens(ctx context.Context) error {
+	dir, err := os.Open(filepath.Join(s.Dir, filepath.Dir(mariaDBSocket)))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var dialer net.Dialer
+	path := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(mariaDBSocket))
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// serves returns what says whether a server answers without an error of its own.
+func (h *http) serves(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		request, err := nethttp.NewRequestWithContext(ctx, "GET", url+"/", nil)
+		if err != nil {
+			return err
+		}
+		response, err := h.client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode >= 500 {
+			return fmt.Errorf("GET %s: %s", url, response.Status)
+		}
+		return nil
+	}
+}
+
+// consuming returns what says whether a service takes messages from its queues.
+func (c *Cloud) consuming(services ...Service) func(context.Context) error {
+	return func(ctx context.Context) error {
+		b, err := dialBroker(ctx, c.settings.Port.RabbitMQ)
+		if err != nil {
+			return err
+		}
+		defer b.close()
+		for i, service := range services {
+			for _, queue := range queues(service) {
+				n, err := b.consumers(uint16(i+1), queue)
+				if err != nil {
+					return fmt.Errorf("queue %s: %w", queue, err)
+				}
+				if n == 0 {
+					return fmt.Errorf("nobody takes messages from queue %s", queue)
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// AwaitReady returns when the cloud can be used: every service runs and serves, takes messages from its queues, and
+// has reported to the database after it was started last; every host is part of nova's cell and up. It fails if a
+// service does not run, and when ctx is done.
+func (c *Cloud) AwaitReady(ctx context.Context) error {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	reported := time.Now()
+	for {
+		for _, service := range Services() {
+			for _, p := range c.services[service] {
+				if !p.Running() {
+					return fmt.Errorf("%s does not run; %s", service, p.LogTail())
+				}
+			}
+		}
+		notReady := c.ready(ctx)
+		if notReady == nil {
+			return nil
+		}
+		if time.Since(reported) > 5*time.Second {
+			c.logf("waiting: %v", notReady)
+			reported = time.Now()
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("OpenStack is not ready: %w: %w", context.Cause(ctx), notReady)
+		}
+	}
+}
+
+// ready says why the cloud cannot be used yet.
+func (c *Cloud) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, service := range Services() {
+		if err := c.listening(service)(ctx); err != nil {
+			return fmt.Errorf("%s: %w", service, err)
+		}
+	}
+	if err := c.consuming(Services()...)(ctx); err != nil {
+		return err
+	}
+	admin, err := c.admin(ctx)
+	if err != nil {
+		return err
+	}
+	// Whoever reads the database of each shows that it is connected again.
+	for _, url := range []string{
+		c.settings.URL.Glance + "/v2/images?limit=1",
+		c.settings.URL.Neutron + "/v2.0/networks?limit=1",
+		c.settings.URL.Placement + "/resource_providers",
+	} {
+		if err := admin.do(ctx, "GET", url, nil, nil); err != nil {
+			return err
+		}
+	}
+	return errors.Join(c.reported(ctx, admin), c.hostsUp(ctx, admin))
+}
+
+// reported says which service has not reported since it was started.
+func (c *Cloud) reported(ctx context.Context, admin *session) error {
+	type report struct {
+		Binary, Host, State string
+		UpdatedAt           string `json:"updated_at"`
+	}
+	var reports []report
+	cinder := strings.Replace(c.settings.URL.Cinder, "$(project_id)s", admin.projectID, 1)
+	for _, url := range []string{c.settings.URL.Nova, cinder} {
+		var answer struct{ Services []report }
+		if err := admin.do(ctx, "GET", url+"/os-services", nil, &answer); err != nil {
+			return err
+		}
+		reports = append(reports, answer.Services...)
+	}
+	for _, service := range Services() {
+		if queues(service) == nil {
+			continue
+		}
+		i := slices.IndexFunc(reports, func(r report) bool {
+			return r.Binary == string(service) || isCompute(service) && r.Host == host(service)
+		})
+		if i < 0 {
+			return fmt.Errorf("%s has not registered", service)
+		}
+		at, err := time.Parse("2006-01-02T15:04:05.000000", reports[i].UpdatedAt)
+		if err != nil {
+			return fmt.Errorf("%s has not reported yet: %w", service, err)
+		}
+		// Times in the database are whole seconds.
+		if reports[i].State != "up" || !at.After(c.services[service][0].Started()) {
+			return fmt.Errorf("%s is %s and reported last at %s", service, reports[i].State, at)
+		}
+	}
+	return nil
+}
+
+// hostsUp says which host does not run servers.
+func (c *Cloud) hostsUp(ctx context.Context, admin *session) error {
+	var answer struct {
+		Hypervisors []struct {
+			Name  string `json:"hypervisor_hostname"`
+			State string
+		}
+	}
+	if err := admin.do(ctx, "GET", c.settings.URL.Nova+"/os-hypervisors", nil, &answer); err != nil {
+		return err
+	}
+	for _, compute := range NovaCompute() {
+		up := false
+		for _, hypervisor := range answer.Hypervisors {
+			up = up || hypervisor.Name == host(compute) && hypervisor.State == "up"
+		}
+		if !up {
+			return fmt.Errorf("host %s of %s is not up or part of no cell", host(compute), compute)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Seeded is what is in a cloud when it starts, by name.
+type Seeded struct {
+	Project, ProjectID string // of the user
+	User, UserID       string // has the role member
+	Region             string
+
+	Flavors        map[string]string // small, medium, diskless, gpu, vgpu, impossible
+	Images         map[string]string // machinist (tagged machinist, os_distro debian), other
+	Networks       map[string]Network
+	SecurityGroups map[string]string // default, workers
+	ServerGroups   map[string]string // workers: soft-anti-affinity
+	VolumeTypes    map[string]string // standard (the default), fast
+	KeyPairs       []string          // machinist
+	Zones          []string          // az-1, az-2, az-3: one host each
+
+	ApplicationCredential Credential // of the user
+}
+
+// Network is one with its subnet.
+type Network struct{ ID, SubnetID, CIDR string }
+
+// Credential is an application credential.
+type Credential struct{ ID, Secret string }
+
+// seed fills the cloud.
+func (c *Cloud) seed(ctx context.Context) error {
+	admin, err := c.admin(ctx)
+	if err != nil {
+		return err
+	}
+	member, err := c.member(ctx)
+	if err != nil {
+		return err
+	}
+	s := &seeding{
+		URL: c.settings.URL, admin: admin, member: member,
+		seeded: Seeded{
+			Project: c.settings.Project, ProjectID: member.projectID,
+			User: c.settings.User, UserID: member.userID, Region: c.settings.Region,
+			Flavors: map[string]string{}, Images: map[string]string{}, Networks: map[string]Network{},
+			SecurityGroups: map[string]string{}, ServerGroups: map[string]string{}, VolumeTypes: map[string]string{},
+		},
+	}
+	for _, step := range []func(context.Context) error{
+		s.zones, s.flavors, s.images, s.networks, s.securityGroups, s.volumeTypes, s.compute, s.applicationCredential,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	c.seeded = s.seeded
+	return c.writeClouds()
+}
+
+type seeding struct {
+	URL           urls
+	admin, member *session
+	seeded        Seeded
+}
+
+// created is the answer to a request that creates something.
+type created map[string]struct {
+	ID     any    // aggregates have numbers
+	Secret string // of a credential
+}
+
+// create creates something and returns its ID.
+func create(ctx context.Context, by *session, url, kind string, fields map[string]any) (string, error) {
+	var answer created
+	err := by.do(ctx, "POST", url, map[string]any{kind: fields}, &answer)
+	return fmt.Sprint(answer[kind].ID), err
+}
+
+// zones puts each host into an availability zone of its own.
+func (s *seeding) zones(ctx context.Context) error {
+	for _, compute := range NovaCompute() {
+		zone, err := AvailabilityZone(compute)
+		if err != nil {
+			return err
+		}
+		id, err := create(ctx, s.admin, s.URL.Nova+"/os-aggregates", "aggregate", map[string]any{
+			"name": zone, "availability_zone": zone,
+		})
+		if err != nil {
+			return err
+		}
+		add := map[string]any{"add_host": map[string]any{"host": host(compute)}}
+		if err := s.admin.do(ctx, "POST", s.URL.Nova+"/os-aggregates/"+id+"/action", add, nil); err != nil {
+			return err
+		}
+		s.seeded.Zones = append(s.seeded.Zones, zone)
+	}
+	return nil
+}
+
+func (s *seeding) flavors(ctx context.Context) error {
+	for _, flavor := range []struct {
+		name                string
+		vcpus, memory, disk int // memory in MiB, disk in GiB
+		extra               map[string]string
+	}{
+		{"small", 1, 512, 5, nil},
+		{"medium", 2, 2048, 20, nil},
+		{"diskless", 1, 512, 0, nil}, // for servers that boot from a volume
+		{"gpu", 2, 2048, 20, map[string]string{"pci_passthrough:alias": "a100:2"}},
+		{"vgpu", 2, 2048, 20, map[string]string{"resources:VGPU": "1"}},
+		{"impossible", 512, 2048, 20, nil},
+	} {
+		id, err := create(ctx, s.admin, s.URL.Nova+"/flavors", "flavor", map[string]any{
+			"name": flavor.name, "vcpus": flavor.vcpus, "ram": flavor.memory, "disk": flavor.disk,
+		})
+		if err != nil {
+			return err
+		}
+		if flavor.extra != nil {
+			url := s.URL.Nova + "/flavors/" + id + "/os-extra_specs"
+			body := map[string]any{"extra_specs": flavor.extra}
+			if err := s.admin.do(ctx, "POST", url, body, nil); err != nil {
+				return err
+			}
+		}
+		s.seeded.Flavors[flavor.name] = id
+	}
+	return nil
+}
+
+func (s *seeding) images(ctx context.Context) error {
+	for _, image := range []map[string]any{
+		{"name": "machinist", "tags": []string{"machinist"}, "os_distro": "debian"},
+		{"name": "other", "os_distro": "ubuntu"},
+	} {
+		image["disk_format"], image["container_format"], image["visibility"] = "raw", "bare", "public"
+		var answer struct{ ID string }
+		if err := s.admin.do(ctx, "POST", s.URL.Glance+"/v2/images", image, &answer); err != nil {
+			return err
+		}
+		// No guest ever boots from it.
+		content := []byte(strings.Repeat("machinist ", 1000))
+		if err := s.admin.do(ctx, "PUT", s.URL.Glance+"/v2/images/"+answer.ID+"/file", content, nil); err != nil {
+			return err
+		}
+		s.seeded.Images[image["name"].(string)] = answer.ID
+	}
+	return nil
+}
+
+func (s *seeding) networks(ctx context.Context) error {
+	for name, cidr := range map[string]string{"machinist": "10.80.0.0/16", "storage": "10.81.0.0/16"} {
+		network := Network{CIDR: cidr}
+		var err error
+		network.ID, err = create(ctx, s.member, s.URL.Neutron+"/v2.0/networks", "network", map[string]any{
+			"name": name,
+		})
+		if err != nil {
+			return err
+		}
+		network.SubnetID, err = create(ctx, s.member, s.URL.Neutron+"/v2.0/subnets", "subnet", map[string]any{
+			"name": name, "network_id": network.ID, "ip_version": 4, "cidr": cidr,
+		})
+		if err != nil {
+			return err
+		}
+		s.seeded.Networks[name] = network
+	}
+	return nil
+}
+
+// securityGroups makes the group workers. Neutron made default with the first network.
+func (s *seeding) securityGroups(ctx context.Context) error {
+	url := s.URL.Neutron + "/v2.0/security-groups"
+	_, err := create(ctx, s.member, url, "security_group", map[string]any{"name": "workers"})
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Groups []struct{ ID, Name string } `json:"security_groups"`
+	}
+	if err := s.member.do(ctx, "GET", url, nil, &list); err != nil {
+		return err
+	}
+	for _, group := range list.Groups {
+		s.seeded.SecurityGroups[group.Name] = group.ID
+	}
+	return nil
+}
+
+func (s *seeding) volumeTypes(ctx context.Context) error {
+	url := strings.Replace(s.URL.Cinder, "$(project_id)s", s.admin.projectID, 1)
+	for _, name := range []string{"standard", "fast"} {
+		id, err := create(ctx, s.admin, url+"/types", "volume_type", map[string]any{"name": name})
+		if err != nil {
+			return err
+		}
+		s.seeded.VolumeTypes[name] = id
+	}
+	return nil
+}
+
+// compute makes what nova keeps for users.
+func (s *seeding) compute(ctx context.Context) error {
+	// Its private half was thrown away: there is nobody to log in to.
+	const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f machinist"
+	_, err := create(ctx, s.member, s.URL.Nova+"/os-keypairs", "keypair", map[string]any{
+		"name": "machinist", "type": "ssh", "public_key": publicKey,
+	})
+	if err != nil {
+		return err
+	}
+	s.seeded.KeyPairs = []string{"machinist"}
+	id, err := create(ctx, s.member, s.URL.Nova+"/os-server-groups", "server_group", map[string]any{
+		"name": "workers", "policy": "soft-anti-affinity",
+	})
+	s.seeded.ServerGroups["workers"] = id
+	return err
+}
+
+func (s *seeding) applicationCredential(ctx context.Context) error {
+	var answer created
+	url := s.URL.Keystone + "/users/" + s.member.userID + "/application_credentials"
+	body := map[string]any{"application_credential": map[string]any{"name": "machinist", "unrestricted": false}}
+	if err := s.member.do(ctx, "POST", url, body, &answer); err != nil {
+		return err
+	}
+	credential := answer["application_credential"]
+	s.seeded.ApplicationCredential = Credential{ID: fmt.Sprint(credential.ID), Secret: credential.Secret}
+	return nil
+}

@@ -1,0 +1,73 @@
+package openstack
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Service is one program of the cloud that can be killed and started by itself.
+type Service string
+
+// The services. Every one but RabbitMQ, which brings Erlang's port mapper, is one program, with its children.
+const (
+	MariaDB         Service = "mariadb"
+	RabbitMQ        Service = "rabbitmq"
+	Keystone        Service = "keystone"
+	Placement       Service = "placement"
+	Glance          Service = "glance"
+	Neutron         Service = "neutron"
+	NovaAPI         Service = "nova-api"
+	NovaMetadata    Service = "nova-metadata"
+	NovaConductor   Service = "nova-conductor"
+	NovaScheduler   Service = "nova-scheduler"
+	NovaCompute1    Service = "nova-compute-1" // the host of availability zone az-1
+	NovaCompute2    Service = "nova-compute-2" // the host of az-2
+	NovaCompute3    Service = "nova-compute-3" // the host of az-3
+	CinderAPI       Service = "cinder-api"
+	CinderScheduler Service = "cinder-scheduler"
+	CinderVolume    Service = "cinder-volume"
+)
+
+// Services returns all services, each after those that it needs to start.
+func Services() []Service {
+	return []Service{
+		MariaDB, RabbitMQ, Keystone, Placement, Glance, Neutron, NovaAPI, NovaMetadata, NovaConductor, NovaScheduler,
+		CinderAPI, CinderScheduler, CinderVolume, NovaCompute1, NovaCompute2, NovaCompute3,
+	}
+}
+
+// NovaCompute returns the three services that run servers, of the zones az-1, az-2 and az-3.
+func NovaCompute() []Service { return []Service{NovaCompute1, NovaCompute2, NovaCompute3} }
+
+// AvailabilityZone returns the zone of one of NovaCompute.
+func AvailabilityZone(compute Service) (string, error) {
+	i := slices.Index(NovaCompute(), compute)
+	if i < 0 {
+		return "", fmt.Errorf("%s runs no servers: it is in no availability zone", compute)
+	}
+	return fmt.Sprintf("az-%d", i+1), nil
+}
+
+// host is the name by which nova knows one of NovaCompute.
+func host(compute Service) string { return "host-" + string(compute[len(compute)-1:]) }
+
+// isCompute says whether a service is one of NovaCompute.
+func isCompute(s Service) bool { return slices.Contains(NovaCompute(), s) }
+
+// queues are the message queues from which a service takes its work.
+func queues(s Service) []string {
+	switch s {
+	case NovaConductor:
+		return []string{"conductor"}
+	case NovaScheduler:
+		return []string{"scheduler"}
+	case CinderScheduler:
+		return []string{"cinder-scheduler"}
+	case CinderVolume:
+		return []string{"cinder-volume.cinder@loop"}
+	}
+	if isCompute(s) {
+		return []string{"compute." + host(s)}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package openstack
+
+import (
+	"bytes"
+	"crypto/rand"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/template"
+
+	"machinist.dev/machinist/internal/process"
+)
+
+//go:embed config
+var configFiles embed.FS
+
+//go:embed python
+var pythonFiles embed.FS
+
+// settings are all that the configuration files of a cloud depend on.
+type settings struct {
+	Dir    string // the cloud's folder
+	Root   string // the folder with OpenStack's programs
+	Region string
+
+	Port ports
+	URL  urls
+
+	User, UserPassword, Project    string
+	AdminPassword, ServicePassword string
+	MetadataSecret                 string
+	ApplicationCredential          *Credential
+}
+
+// ports are on loopback.
+type ports struct {
+	RabbitMQ, Erlang, PortMapper                                        int
+	Keystone, Placement, Glance, Neutron, NovaAPI, NovaMetadata, Cinder int
+}
+
+// urls are those of the catalog.
+type urls struct {
+	Keystone, Placement, Glance, Neutron, Nova, NovaMetadata, Cinder string
+}
+
+// newSettings chooses free ports.
+func newSettings(dir, root string) (settings, error) {
+	s := settings{
+		Dir: dir, Root: root, Region: "RegionOne",
+		User: "machinist", UserPassword: "machinist", Project: "machinist",
+		AdminPassword: "admin", ServicePassword: "service", MetadataSecret: "metadata-secret",
+	}
+	for _, port := range []*int{
+		&s.Port.RabbitMQ, &s.Port.Erlang, &s.Port.PortMapper, &s.Port.Keystone, &s.Port.Placement, &s.Port.Glance,
+		&s.Port.Neutron, &s.Port.NovaAPI, &s.Port.NovaMetadata, &s.Port.Cinder,
+	} {
+		var err error
+		if *port, err = process.FreePort(); err != nil {
+			return settings{}, err
+		}
+	}
+	url := func(port int, path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", port, path) }
+	s.URL = urls{
+		Keystone:     url(s.Port.Keystone, "/v3"),
+		Placement:    url(s.Port.Placement, ""),
+		Glance:       url(s.Port.Glance, ""),
+		Neutron:      url(s.Port.Neutron, ""),
+		Nova:         url(s.Port.NovaAPI, "/v2.1"),
+		NovaMetadata: url(s.Port.NovaMetadata, ""),
+		Cinder:       url(s.Port.Cinder, "/v3/$(project_id)s"),
+	}
+	return s, nil
+}
+
+// mariaDBSocket is in the cloud's folder, in which all processes run: the path stays short enough for a socket
+// wherever the folder is, no port is needed, and a snapshot does not depend on where it is used.
+const mariaDBSocket = "mariadb/mariadb.sock"
+
+// Database is the URL of a database.
+func (s settings) Database(name string) string {
+	return "mysql+pymysql://root@localhost/" + name + "?unix_socket=" + mariaDBSocket + "&charset=utf8"
+}
+
+// MessageQueue is the URL of RabbitMQ.
+func (s settings) MessageQueue() string {
+	return fmt.Sprintf("rabbit://guest:guest@127.0.0.1:%d/", s.Port.RabbitMQ)
+}
+
+// configPath is where a configuration file is.
+func (s settings) configPath(name string) string { return filepath.Join(s.Dir, "config", name) }
+
+// write makes the cloud's configuration files and the folders that they name.
+func (s settings) write() error {
+	for _, dir := range []string{
+		"config", "home", "nova/locks", "neutron/locks", "cinder/locks", "cinder/coordination",
+		"glance/images", "glance/staging", "glance/tasks", "glance/cache", "glance/locks",
+		"keystone/fernet-keys", "keystone/credential-keys", "rabbitmq", "python",
+	} {
+		if err := os.MkdirAll(filepath.Join(s.Dir, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{
+		"nova.conf", "nova-database.conf", "keystone.conf", "placement.conf", "glance.conf", "neutron.conf",
+		"cinder.conf", "clouds.yaml",
+	} {
+		if err := s.render(name, name, s); err != nil {
+			return err
+		}
+	}
+	for _, compute := range NovaCompute() {
+		data := struct {
+			settings
+			Host string
+		}{s, host(compute)}
+		if err := s.render("nova-compute.conf", string(compute)+".conf", data); err != nil {
+			return err
+		}
+	}
+	if err := s.writeClient(); err != nil {
+		return err
+	}
+	return s.writePython()
+}
+
+// render writes a configuration file from a template.
+func (s settings) render(from, to string, data any) error {
+	t, err := template.New("").ParseFS(configFiles, "config/shared.conf", "config/"+from)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.Option("missingkey=error").ExecuteTemplate(&b, from, data); err != nil {
+		return err
+	}
+	return os.WriteFile(s.configPath(to), b.Bytes(), 0o600)
+}
+
+// clientPath is the command by which people use the cloud.
+func (s settings) clientPath() string { return filepath.Join(s.Dir, "openstack") }
+
+// writeClient writes a script that runs Debian's openstack command wherever it is called.
+func (s settings) writeClient() error {
+	t, err := template.ParseFS(configFiles, "config/client.sh")
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, s); err != nil {
+		return err
+	}
+	return os.WriteFile(s.clientPath(), b.Bytes(), 0o700)
+}
+
+// writePython writes our drivers and the launcher.
+func (s settings) writePython() error {
+	return fs.WalkDir(pythonFiles, "python", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(s.Dir, filepath.FromSlash(path))
+		if d.IsDir() {
+			return os.MkdirAll(to, 0o700)
+		}
+		content, err := pythonFiles.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, content, 0o600)
+	})
+}
+
+// writeKeys makes the keys by which keystone encrypts tokens and credentials.
+func (s settings) writeKeys() error {
+	for _, dir := range []string{"fernet-keys", "credential-keys"} {
+		for _, name := range []string{"0", "1"} {
+			key := make([]byte, 32)
+			if _, err := rand.Read(key); err != nil {
+				return err
+			}
+			text := base64.URLEncoding.EncodeToString(key)
+			if err := os.WriteFile(filepath.Join(s.Dir, "keystone", dir, name), []byte(text), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

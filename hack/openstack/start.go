@@ -1,0 +1,164 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"machinist.dev/machinist/internal/process"
+)
+
+// grace is how long a service may take to end when it is asked to. They finish what they do, and some never end while
+// another one of them is gone.
+const grace = 5 * time.Second
+
+// Stop ends all services. Nothing of the cloud runs afterwards; its folder stays.
+func (c *Cloud) Stop() error {
+	begun := time.Now()
+	var errs []error
+	services := Services()
+	// Databases outlive those who use them.
+	groups := [][]Service{services[2:], services[:2]}
+	for _, group := range groups {
+		var mutex sync.Mutex
+		var running sync.WaitGroup
+		for _, service := range group {
+			for _, p := range c.services[service] {
+				running.Go(func() {
+					if err := p.Stop(grace); err != nil {
+						mutex.Lock()
+						defer mutex.Unlock()
+						errs = append(errs, err)
+					}
+				})
+			}
+		}
+		running.Wait()
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	c.logf("all services have ended after %s", since(begun))
+	return nil
+}
+
+// Kill ends all processes of a service at once, as a crash would.
+func (c *Cloud) Kill(service Service) error {
+	var errs []error
+	for _, p := range c.services[service] {
+		errs = append(errs, p.Kill())
+	}
+	return errors.Join(errs...)
+}
+
+// StartService starts a service that does not run. It returns when the service listens; those that only take messages
+// from queues may not have begun to. AwaitReady waits until the cloud can be used.
+func (c *Cloud) StartService(ctx context.Context, service Service) error {
+	for _, p := range c.services[service] {
+		if err := p.Start(); err != nil {
+			return err
+		}
+		if err := p.Await(ctx, c.listening(service)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restart kills a service and starts it again.
+func (c *Cloud) Restart(ctx context.Context, service Service) error {
+	if err := c.Kill(service); err != nil {
+		return err
+	}
+	return c.StartService(ctx, service)
+}
+
+// startServices starts all services that do not run, each when those that it cannot start without are there.
+func (c *Cloud) startServices(ctx context.Context) error {
+	started := map[Service]chan struct{}{}
+	for _, service := range Services() {
+		started[service] = make(chan struct{})
+	}
+	var functions []func(context.Context) error
+	for _, service := range Services() {
+		functions = append(functions, func(ctx context.Context) error {
+			for _, other := range c.needs(service) {
+				select {
+				case <-started[other]:
+				case <-ctx.Done():
+					return nil // the reason is another one's error
+				}
+			}
+			begun := time.Now()
+			if !c.services[service][0].Running() {
+				if err := c.StartService(ctx, service); err != nil {
+					return err
+				}
+			}
+			if service == NovaConductor {
+				// Hosts ask it before they take work, and wait for long if it is not there yet.
+				if err := c.services[service][0].Await(ctx, c.consuming(service)); err != nil {
+					return err
+				}
+			}
+			c.logf("%s: %s", service, since(begun))
+			close(started[service])
+			return nil
+		})
+	}
+	return together(ctx, functions...)
+}
+
+// needs are the services that have to listen before a service starts.
+func (c *Cloud) needs(service Service) []Service {
+	switch {
+	case service == MariaDB || service == RabbitMQ:
+		return nil
+	case service == Keystone || service == Placement:
+		return []Service{MariaDB}
+	case service == NovaMetadata:
+		// It asks the conductor once, and ends without an answer.
+		return []Service{MariaDB, Keystone, NovaConductor}
+	case isCompute(service):
+		// A host that cannot report what it has, because somebody is missing, tries again after a minute.
+		return []Service{MariaDB, RabbitMQ, Keystone, Placement, Neutron, NovaConductor}
+	default:
+		// Nova's conductor and scheduler log in once, and end if they cannot. The others wait for keystone by
+		// themselves, but it comes sooner when it does not share the processors with them.
+		return []Service{MariaDB, Keystone}
+	}
+}
+
+// run runs a program to its end.
+func (c *Cloud) run(ctx context.Context, p *process.Process) error {
+	begun := time.Now()
+	if err := p.Start(); err != nil {
+		return err
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("%s: %w", p.Name, context.Cause(ctx)), p.Kill())
+	}
+	if err := p.Err(); err != nil {
+		return fmt.Errorf("%s: %w; %s", p.Name, err, p.LogTail())
+	}
+	c.logf("%s: %s", p.Name, since(begun))
+	return nil
+}
+
+// sql runs statements in MariaDB.
+func (c *Cloud) sql(ctx context.Context, name, statements string) error {
+	s := c.settings
+	path := s.configPath(name + ".sql")
+	if err := os.WriteFile(path, []byte(statements), 0o600); err != nil {
+		return err
+	}
+	return c.run(ctx, &process.Process{
+		Name: name, Path: s.Root + "/usr/bin/mariadb", Dir: s.Dir, Env: s.environment(),
+		Args: []string{"--no-defaults", "--socket=" + mariaDBSocket, "--user=root", "--execute=source " + path},
+	})
+}

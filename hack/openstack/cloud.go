@@ -108,6 +108,9 @@ func (c *Cloud) Dir() string { return c.settings.Dir }
 // Seeded returns what is in the cloud when it starts.
 func (c *Cloud) Seeded() Seeded { return c.seeded }
 
+// AuthURL returns the URL of the identity service.
+func (c *Cloud) AuthURL() string { return c.settings.URL.Keystone }
+
 // MetadataURL returns the URL of the metadata service, as a guest's http://169.254.169.254.
 func (c *Cloud) MetadataURL() string { return c.settings.URL.NovaMetadata }
 

@@ -142,7 +142,14 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string),
 	options ...client.ListOption) L {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	return AwaitFor(t, Patience, c, list, what, done, options...)
+}
+
+// AwaitFor is Await for what a real cloud takes its time for.
+func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c client.WithWatch, list L, what string,
+	done func(L) (bool, string), options ...client.ListOption) L {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var state string
 	// Decoding into a list that holds something already would mix the two.
@@ -152,7 +159,7 @@ func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what s
 		events, err := listThenWatch(ctx, c, list, options)
 		if err != nil {
 			if ctx.Err() != nil {
-				t.Fatalf("waited %s for %s; last seen: %s", Patience, what, state)
+				t.Fatalf("waited %s for %s; last seen: %s", patience, what, state)
 			}
 			t.Fatalf("watch while waiting for %s: %v", what, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,15 @@ type Fleet struct {
 	*testing.T
 	// Control and Target are an administrator's clients.
 	Control, Target client.WithWatch
+	// Patience is how long to wait for anything. It only bounds a failing test. Default: env.Patience.
+	Patience time.Duration
+}
+
+// In is the same fleet for a subtest.
+func (f *Fleet) In(t *testing.T) *Fleet {
+	out := *f
+	out.T = t
+	return &out
 }
 
 // Start brings up a stack with the programs in a folder, such as "../../../bin", and stops it when the test ends. Where
@@ -66,7 +76,7 @@ func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 			t.Errorf("stop the stack: %v", err)
 		}
 	})
-	f := &Fleet{Stack: s, T: t}
+	f := &Fleet{Stack: s, T: t, Patience: env.Patience}
 	if f.Control, err = s.ControlClient(); err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +169,12 @@ func (f *Fleet) Change(what func(*v1beta1.MachineDeployment)) {
 	}
 }
 
+// Scale sets the number of machines.
+func (f *Fleet) Scale(n int32) {
+	f.Helper()
+	f.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = &n })
+}
+
 // Delete deletes the fleet's deployment.
 func (f *Fleet) Delete() {
 	f.Helper()
@@ -170,7 +186,8 @@ func (f *Fleet) Delete() {
 // Await waits until the fleet's machines are as ok wants them, and returns them.
 func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Machine {
 	f.Helper()
-	list := env.Await(f.T, f.Control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
+	list := env.AwaitFor(f.T, f.Patience, f.Control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool,
+		string) {
 		var state strings.Builder
 		for i := range l.Items {
 			m := &l.Items[i]
@@ -185,8 +202,14 @@ func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Ma
 // Running waits until there are the fleet's machines and no others, all Running nodes made from the class.
 func (f *Fleet) Running(class string) []v1beta1.Machine {
 	f.Helper()
-	return f.Await("running machines of class "+class, func(all []v1beta1.Machine) bool {
-		return len(all) == Machines && !slices.ContainsFunc(all, func(m v1beta1.Machine) bool {
+	return f.RunningAre(Machines, class)
+}
+
+// RunningAre is Running for another number of machines.
+func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
+	f.Helper()
+	return f.Await(fmt.Sprintf("%d running machines of class %s", n, class), func(all []v1beta1.Machine) bool {
+		return len(all) == n && !slices.ContainsFunc(all, func(m v1beta1.Machine) bool {
 			return m.Status.Phase != v1beta1.MachineRunning || m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() ||
 				m.Status.Applied == nil || m.Status.Applied.ClassName != class
 		})

@@ -23,7 +23,7 @@ const (
 	metaVersion = "machinist-kubelet-version"
 	// metaNames and metaTags are the specification's own metadata and tags, so that one that is removed from it can be
 	// removed from the server.
-	metaNames = "machinist-metadata"
+	metaNames = "machinist-metadata-names"
 	metaTags  = "machinist-tags"
 	// metaServer is the name of the server that a volume was made for.
 	metaServer = "machinist-server"

@@ -24,15 +24,12 @@ import (
 // The driver is held to the suite with the real services behind it. What they cannot be made to do within seconds is done
 // by the transport in between.
 func TestTheDriverConforms(t *testing.T) {
-	cloudsYAML := running(t)
+	cloudsYAML := cloudsYAML(t)
 	raw, err := os.ReadFile(cloudsYAML)
 	if err != nil {
 		t.Fatal(err)
 	}
-	member, err := projectOf(t.Context(), cloudsYAML, "machinist")
-	if err != nil {
-		t.Fatal(err)
-	}
+	member := open(t, cloudsYAML, "machinist")
 	member.leavesNothing(t)
 	transport := &faulty.Transport{Base: httpapi.Transport()}
 	credentials := func(changes ...string) provider.Credentials {
@@ -65,7 +62,7 @@ func TestTheDriverConforms(t *testing.T) {
 		Instances:           3,
 		Never:               []conformance.FaultKind{conformance.OtherCase},
 		Cloud: conformance.Cloud{
-			Resources: member.resources,
+			Resources: member.Resources,
 			Tags:      member.tags,
 			Launch: func(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 				metadata := map[string]string{"machinist-adoptable": "true"}
@@ -87,7 +84,7 @@ func TestTheDriverConforms(t *testing.T) {
 }
 
 // inject makes the transport behave as a fault of the suite wants it.
-func inject(ctx context.Context, transport *faulty.Transport, member *project, f conformance.Fault) (func(), error) {
+func inject(ctx context.Context, transport *faulty.Transport, member project, f conformance.Fault) (func(), error) {
 	every := func(response func() *http.Response) func(faulty.Call) *http.Response {
 		return func(faulty.Call) *http.Response { return response() }
 	}

@@ -13,104 +13,36 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/gophercloud/gophercloud/v2/openstack"
-	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
-	"github.com/gophercloud/gophercloud/v2/openstack/config"
-	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
-	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/trunks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
-	"github.com/gophercloud/gophercloud/v2/pagination"
+
+	"machinist.dev/machinist/providers/openstack/backend"
 )
 
 // project is an account as others use it, past the driver.
-type project struct {
-	compute, network, volume, image *gophercloud.ServiceClient
-}
+type project struct{ *backend.Project }
 
-// projectOf signs in as one of the clouds of a clouds.yaml.
-func projectOf(ctx context.Context, cloudsYAML, cloud string) (*project, error) {
-	auth, endpoint, _, err := clouds.Parse(clouds.WithLocations(cloudsYAML), clouds.WithCloudName(cloud))
+func open(t *testing.T, cloudsYAML, cloud string) project {
+	t.Helper()
+	p, err := backend.OpenProject(t.Context(), cloudsYAML, cloud)
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	auth.AllowReauth = true
-	client, err := config.NewProviderClient(ctx, auth)
-	if err != nil {
-		return nil, err
-	}
-	p := &project{}
-	for _, service := range []struct {
-		into **gophercloud.ServiceClient
-		open func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)
-	}{
-		{&p.compute, openstack.NewComputeV2}, {&p.network, openstack.NewNetworkV2},
-		{&p.volume, openstack.NewBlockStorageV3}, {&p.image, openstack.NewImageV2},
-	} {
-		if *service.into, err = service.open(client, endpoint); err != nil {
-			return nil, err
-		}
-	}
-	p.compute.Microversion = "2.52"
-	return p, nil
-}
-
-// all goes through a list.
-func all[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) ([]T, error) {
-	page, err := pager.AllPages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return extract(page)
-}
-
-// resources are all that costs money or blocks a name.
-func (p *project) resources(ctx context.Context) ([]string, error) {
-	var found []string
-	serverList, err := all(ctx, servers.List(p.compute, servers.ListOpts{}), servers.ExtractServers)
-	for _, s := range serverList {
-		// A list now and then shows a server that was deleted.
-		if _, err := servers.Get(ctx, p.compute, s.ID).Extract(); !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
-			found = append(found, "server/"+s.Name+"/"+s.ID)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	portList, err := all(ctx, ports.List(p.network, ports.ListOpts{}), ports.ExtractPorts)
-	for _, port := range portList {
-		found = append(found, "port/"+port.Name+"/"+port.ID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	trunkList, err := all(ctx, trunks.List(p.network, trunks.ListOpts{}), trunks.ExtractTrunks)
-	for _, trunk := range trunkList {
-		found = append(found, "trunk/"+trunk.Name+"/"+trunk.ID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	volumeList, err := all(ctx, volumes.List(p.volume, volumes.ListOpts{}), volumes.ExtractVolumes)
-	for _, v := range volumeList {
-		found = append(found, "volume/"+v.Name+"/"+v.ID)
-	}
-	slices.Sort(found)
-	return found, err
+	return project{p}
 }
 
 // leavesNothing fails the test if, at its end, something is in the project that is not there now.
-func (p *project) leavesNothing(t *testing.T) {
+func (p project) leavesNothing(t *testing.T) {
 	t.Helper()
-	before, err := p.resources(t.Context())
+	before, err := p.Resources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		left, err := p.resources(context.WithoutCancel(t.Context()))
+		left, err := p.Resources(context.WithoutCancel(t.Context()))
 		left = slices.DeleteFunc(left, func(r string) bool { return slices.Contains(before, r) })
 		if err != nil || len(left) > 0 {
 			t.Errorf("in the project are left: %v, %v", left, err)
@@ -119,17 +51,17 @@ func (p *project) leavesNothing(t *testing.T) {
 }
 
 // launch makes a server as somebody with a script does, and waits until it runs.
-func (p *project) launch(ctx context.Context, name string, metadata map[string]string) (string,
+func (p project) launch(ctx context.Context, name string, metadata map[string]string) (string,
 	func(context.Context) error, error) {
-	flavorList, err := all(ctx, flavors.ListDetail(p.compute, flavors.ListOpts{}), flavors.ExtractFlavors)
+	flavorList, err := backend.All(ctx, flavors.ListDetail(p.Compute, flavors.ListOpts{}), flavors.ExtractFlavors)
 	if err != nil {
 		return "", nil, err
 	}
-	imageList, err := all(ctx, images.List(p.image, images.ListOpts{}), images.ExtractImages)
+	imageList, err := backend.All(ctx, images.List(p.Image, images.ListOpts{}), images.ExtractImages)
 	if err != nil {
 		return "", nil, err
 	}
-	networkList, err := all(ctx, networks.List(p.network, networks.ListOpts{}), networks.ExtractNetworks)
+	networkList, err := backend.All(ctx, networks.List(p.Network, networks.ListOpts{}), networks.ExtractNetworks)
 	if err != nil {
 		return "", nil, err
 	}
@@ -140,21 +72,21 @@ func (p *project) launch(ctx context.Context, name string, metadata map[string]s
 			options.FlavorRef = f.ID
 		}
 	}
-	made, err := servers.Create(ctx, p.compute, options, nil).Extract()
+	made, err := servers.Create(ctx, p.Compute, options, nil).Extract()
 	if err != nil {
 		return "", nil, err
 	}
 	err = p.await(ctx, "the server runs", func() (bool, error) {
-		s, err := servers.Get(ctx, p.compute, made.ID).Extract()
+		s, err := servers.Get(ctx, p.Compute, made.ID).Extract()
 		return err == nil && s.Status == "ACTIVE", err
 	})
 	return "openstack:///" + made.ID, func(ctx context.Context) error { return p.remove(ctx, made.ID) }, err
 }
 
 // remove deletes a server and waits until it is gone.
-func (p *project) remove(ctx context.Context, id string) error {
+func (p project) remove(ctx context.Context, id string) error {
 	gone := func() (bool, error) {
-		err := servers.Delete(ctx, p.compute, id).ExtractErr()
+		err := servers.Delete(ctx, p.Compute, id).ExtractErr()
 		if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 			return true, nil
 		}
@@ -164,7 +96,7 @@ func (p *project) remove(ctx context.Context, id string) error {
 }
 
 // await asks again and again, a minute at most.
-func (p *project) await(ctx context.Context, what string, done func() (bool, error)) error {
+func (p project) await(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(200 * time.Millisecond)
@@ -183,8 +115,8 @@ func (p *project) await(ctx context.Context, what string, done func() (bool, err
 }
 
 // tags are a server's metadata and tags.
-func (p *project) tags(ctx context.Context, providerID string) (map[string]string, error) {
-	s, err := servers.Get(ctx, p.compute, idOf(providerID)).Extract()
+func (p project) tags(ctx context.Context, providerID string) (map[string]string, error) {
+	s, err := servers.Get(ctx, p.Compute, idOf(providerID)).Extract()
 	if err != nil {
 		return nil, err
 	}
@@ -198,8 +130,8 @@ func (p *project) tags(ctx context.Context, providerID string) (map[string]strin
 }
 
 // dropParts removes the ports of servers whose metadata have a key.
-func (p *project) dropParts(ctx context.Context, key string) error {
-	list, err := all(ctx, servers.List(p.compute, servers.ListOpts{}), servers.ExtractServers)
+func (p project) dropParts(ctx context.Context, key string) error {
+	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 	if err != nil {
 		return err
 	}
@@ -207,12 +139,12 @@ func (p *project) dropParts(ctx context.Context, key string) error {
 		if s.Metadata[key] == "" {
 			continue
 		}
-		of, err := all(ctx, ports.List(p.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
+		of, err := backend.All(ctx, ports.List(p.Network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
 		if err != nil {
 			return err
 		}
 		for _, port := range of {
-			if err := ports.Delete(ctx, p.network, port.ID).ExtractErr(); err != nil {
+			if err := ports.Delete(ctx, p.Network, port.ID).ExtractErr(); err != nil {
 				return err
 			}
 		}
@@ -222,3 +154,8 @@ func (p *project) dropParts(ctx context.Context, key string) error {
 
 // idOf is the last part of a provider ID.
 func idOf(providerID string) string { return providerID[strings.LastIndex(providerID, "/")+1:] }
+
+// serversOf are the project's servers.
+func serversOf(ctx context.Context, p project) ([]servers.Server, error) {
+	return backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
+}

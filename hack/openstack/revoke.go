@@ -1,0 +1,20 @@
+package openstack
+
+import "context"
+
+// RevokeTokens has Keystone take back all tokens of the user of the tests, as it does when somebody disables the user
+// for a moment. Passwords and application credentials stay good.
+func (c *Cloud) RevokeTokens(ctx context.Context) error {
+	admin, err := c.admin(ctx)
+	if err != nil {
+		return err
+	}
+	user := c.settings.URL.Keystone + "/users/" + c.seeded.UserID
+	for _, enabled := range []bool{false, true} {
+		body := map[string]any{"user": map[string]any{"enabled": enabled}}
+		if err := admin.do(ctx, "PATCH", user, body, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+// Package backend runs the OpenStack provider on a real OpenStack on loopback, for its demo and its tests.
+package backend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/hack/openstack"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/providers/openstack/driver"
+	"machinist.dev/machinist/providers/openstack/hosts"
+)
+
+// OpenStack is an OpenStack whose hypervisors are fake, with a player of its guests, and the provider of its machines.
+type OpenStack struct {
+	// Running is a cloud that runs, which Stop leaves alone. By default Start starts one.
+	Running *openstack.Cloud
+	// Output gets a line for each step of the start. Nil discards them.
+	Output io.Writer
+
+	started *openstack.Cloud
+	project *Project
+	guests  *hosts.Player
+}
+
+// cloud is the one in use; nil before Start.
+func (o *OpenStack) cloud() *openstack.Cloud {
+	if o.Running != nil {
+		return o.Running
+	}
+	return o.started
+}
+
+// Driver implements stack.Backend.
+func (*OpenStack) Driver() string { return driver.Name }
+
+// Program implements stack.Backend.
+func (*OpenStack) Program() string { return "machinist-provider-openstack" }
+
+// Cloud implements stack.Backend.
+func (*OpenStack) Cloud() string { return "" }
+
+// Fleet implements stack.Backend.
+func (*OpenStack) Fleet() examples.Set { return examples.OpenStack }
+
+// Args implements stack.Backend.
+func (*OpenStack) Args(string) []string {
+	return []string{"--openstack-plain-http", "--openstack-create-settle=10s"}
+}
+
+// Credentials implements stack.Backend.
+func (o *OpenStack) Credentials() map[string]string {
+	seeded := o.cloud().Seeded()
+	return map[string]string{
+		"authURL": o.cloud().AuthURL(), "region": seeded.Region, "interface": "public",
+		"applicationCredentialID":     seeded.ApplicationCredential.ID,
+		"applicationCredentialSecret": seeded.ApplicationCredential.Secret,
+	}
+}
+
+// Start implements stack.Backend.
+func (o *OpenStack) Start(ctx context.Context, s *stack.Stack) (url string, err error) {
+	if o.Running == nil {
+		o.started, err = openstack.Start(ctx, openstack.Options{Dir: filepath.Join(s.Dir(), driver.Name), Output: o.Output})
+		if err != nil {
+			return "", err
+		}
+	}
+	cloud := o.cloud()
+	admin, err := OpenProject(ctx, cloud.CloudsYAML(), "admin")
+	if err != nil {
+		return "", err
+	}
+	if o.project, err = OpenProject(ctx, cloud.CloudsYAML(), "machinist"); err != nil {
+		return "", err
+	}
+	o.guests = hosts.Start(hosts.Options{Compute: admin.Compute, Region: cloud.Seeded().Region,
+		MetadataURL: cloud.MetadataURL(), MetadataSecret: cloud.MetadataSecret()})
+	return cloud.AuthURL(), nil
+}
+
+// Stop implements stack.Backend.
+func (o *OpenStack) Stop() error {
+	if o.guests != nil {
+		o.guests.Close()
+		o.guests = nil
+	}
+	if o.started == nil {
+		return nil
+	}
+	defer func() { o.started = nil }()
+	return o.started.Stop()
+}
+
+// Left implements stack.Backend.
+func (o *OpenStack) Left(ctx context.Context) (live, made int, err error) {
+	if o.project == nil {
+		return 0, 0, errors.New("the OpenStack was not started")
+	}
+	left, err := o.project.Resources(ctx)
+	return len(left), o.guests.Played(), err
+}

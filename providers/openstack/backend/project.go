@@ -1,0 +1,93 @@
+package backend
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/config"
+	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/trunks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/pagination"
+)
+
+// Project is an account of an OpenStack as others use it, past the driver.
+type Project struct {
+	Compute, Network, Volume, Image *gophercloud.ServiceClient
+}
+
+// OpenProject signs in as one of the clouds of a clouds.yaml.
+func OpenProject(ctx context.Context, cloudsYAML, cloud string) (*Project, error) {
+	auth, endpoint, _, err := clouds.Parse(clouds.WithLocations(cloudsYAML), clouds.WithCloudName(cloud))
+	if err != nil {
+		return nil, err
+	}
+	auth.AllowReauth = true
+	client, err := config.NewProviderClient(ctx, auth)
+	if err != nil {
+		return nil, err
+	}
+	p := &Project{}
+	for _, service := range []struct {
+		into **gophercloud.ServiceClient
+		open func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)
+	}{
+		{&p.Compute, openstack.NewComputeV2}, {&p.Network, openstack.NewNetworkV2},
+		{&p.Volume, openstack.NewBlockStorageV3}, {&p.Image, openstack.NewImageV2},
+	} {
+		if *service.into, err = service.open(client, endpoint); err != nil {
+			return nil, err
+		}
+	}
+	p.Compute.Microversion = "2.52"
+	return p, nil
+}
+
+// All goes through a list.
+func All[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) ([]T, error) {
+	page, err := pager.AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return extract(page)
+}
+
+// Resources are all that costs money or blocks a name, each with its kind, name and ID.
+func (p *Project) Resources(ctx context.Context) ([]string, error) {
+	var found []string
+	serverList, err := All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
+	for _, s := range serverList {
+		// A list now and then shows a server that was deleted.
+		if _, err := servers.Get(ctx, p.Compute, s.ID).Extract(); !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			found = append(found, "server/"+s.Name+"/"+s.ID)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	portList, err := All(ctx, ports.List(p.Network, ports.ListOpts{}), ports.ExtractPorts)
+	for _, port := range portList {
+		found = append(found, "port/"+port.Name+"/"+port.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	trunkList, err := All(ctx, trunks.List(p.Network, trunks.ListOpts{}), trunks.ExtractTrunks)
+	for _, trunk := range trunkList {
+		found = append(found, "trunk/"+trunk.Name+"/"+trunk.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	volumeList, err := All(ctx, volumes.List(p.Volume, volumes.ListOpts{}), volumes.ExtractVolumes)
+	for _, v := range volumeList {
+		found = append(found, "volume/"+v.Name+"/"+v.ID)
+	}
+	slices.Sort(found)
+	return found, err
+}

@@ -1,0 +1,165 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/hack/openstack"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/openstack/backend"
+	"machinist.dev/machinist/test/fleet"
+)
+
+// openStack is a whole Machinist on the shared cloud, for one test.
+type openStack struct {
+	*fleet.Fleet
+	cloud *openstack.Cloud
+	// member sees what the driver's credentials see, and admin all.
+	member, admin project
+}
+
+// start brings up a stack. At the end of the test the project has what it had before.
+func start(t *testing.T, o stack.Options) *openStack {
+	t.Helper()
+	running := cloud(t)
+	out := &openStack{cloud: running, member: open(t, running.CloudsYAML(), "machinist"),
+		admin: open(t, running.CloudsYAML(), "admin")}
+	out.member.leavesNothing(t)
+	o.Backend = &backend.OpenStack{Running: running}
+	out.Fleet = fleet.Start(t, "../../../bin", o)
+	out.Patience = 4 * time.Minute
+	return out
+}
+
+// in is the same for a subtest.
+func (o *openStack) in(t *testing.T) *openStack {
+	out := *o
+	out.Fleet = o.In(t)
+	return &out
+}
+
+func TestAFleetLivesAtOpenStack(t *testing.T) {
+	o := start(t, stack.Options{})
+	o.Apply()
+	first := o.Running(examples.SmallClass)
+	o.everyMachineHasItsParts(first, "m1.small", 0)
+	for i := range first {
+		m := &first[i]
+		if m.Status.Instance == nil || !strings.HasPrefix(m.Status.Instance.Zone, "az-") || len(m.Status.Addresses) < 2 {
+			t.Errorf("machine %s is reported as %+v with the addresses %v", m.Name, m.Status.Instance, m.Status.Addresses)
+		}
+	}
+	class := &v1beta1.MachineClass{}
+	if err := o.Control.Get(t.Context(), client.ObjectKey{Namespace: fleet.Namespace, Name: examples.SmallClass},
+		class); err != nil {
+		t.Fatal(err)
+	}
+	if memory := class.Status.Capacity.Memory(); memory.Value() != 512<<20-100<<20 {
+		t.Errorf("the capacity of the class is %v", class.Status.Capacity)
+	}
+
+	t.Log("a providerSpec that is wrong is refused by the provider's webhook, with its field")
+	wrong := o.Class(examples.LargeClass, "wrong", func(spec map[string]any) { spec["ports"] = []any{} })
+	if err := o.Control.Create(t.Context(), wrong); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "spec.providerSpec.ports") {
+		t.Errorf("got %v", err)
+	}
+
+	t.Log("another class is another server, which boots from a volume")
+	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.LargeClass })
+	second := o.Running(examples.LargeClass)
+	o.everyMachineHasItsParts(second, "m1.medium", 2)
+	if remaining := fleet.Common(first, second); len(remaining) > 0 {
+		t.Errorf("machines %v had to be replaced", remaining)
+	}
+
+	t.Log("other metadata, tags and security groups are put on the same servers, in place")
+	o.Create(o.Class(examples.LargeClass, "changed", func(spec map[string]any) {
+		spec["metadata"] = map[string]any{"team": "green"}
+		spec["tags"] = []any{"pool-b"}
+		spec["securityGroups"] = []any{"default"}
+	}))
+	o.Change(func(d *v1beta1.MachineDeployment) {
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace}
+		d.Spec.Template.Spec.ClassRef.Name = "changed"
+	})
+	third := o.Running("changed")
+	if remaining := fleet.Common(second, third); len(remaining) != fleet.Machines {
+		t.Errorf("of the machines only %v were kept", remaining)
+	}
+	groups := o.cloud.Seeded().SecurityGroups
+	for i := range third {
+		s := o.server(&third[i])
+		if _, old := s.Metadata["pool"]; old || s.Metadata["team"] != "green" || s.Tags == nil ||
+			!slices.Equal(*s.Tags, []string{"pool-b"}) || s.Metadata[provider.TagMachineUID] != string(third[i].UID) {
+			t.Errorf("server %s has the metadata %v and the tags %v", s.Name, s.Metadata, s.Tags)
+		}
+		for _, p := range o.portsOf(s.ID) {
+			if !slices.Equal(p.SecurityGroups, []string{groups["default"]}) {
+				t.Errorf("port %s has the security groups %v", p.Name, p.SecurityGroups)
+			}
+		}
+	}
+
+	t.Log("everything goes")
+	o.Delete()
+	o.Gone()
+}
+
+// server reads the server of a machine.
+func (o *openStack) server(m *v1beta1.Machine) *servers.Server {
+	o.Helper()
+	s, err := servers.Get(o.Context(), o.member.Compute, idOf(m.Spec.ProviderID)).Extract()
+	if err != nil {
+		o.Fatalf("read the server of machine %s, %s: %v", m.Name, m.Spec.ProviderID, err)
+	}
+	return s
+}
+
+func (o *openStack) portsOf(server string) []ports.Port {
+	o.Helper()
+	of, err := backend.All(o.Context(), ports.List(o.member.Network, ports.ListOpts{DeviceID: server}), ports.ExtractPorts)
+	if err != nil {
+		o.Fatal(err)
+	}
+	return of
+}
+
+// everyMachineHasItsParts holds OpenStack to having what the machines are made of, under the names that nodes have, and
+// nothing else.
+func (o *openStack) everyMachineHasItsParts(all []v1beta1.Machine, flavor string, volumes int) {
+	o.Helper()
+	for i := range all {
+		s := o.server(&all[i])
+		if s.Name != all[i].Status.NodeRef.Name || s.Flavor["original_name"] != flavor ||
+			s.Metadata[provider.TagMachineUID] != string(all[i].UID) {
+			o.Errorf("the server of machine %s is %s of flavor %v with the metadata %v", all[i].Name, s.Name, s.Flavor,
+				s.Metadata)
+		}
+		if of := o.portsOf(s.ID); len(of) != 1 || of[0].Name != s.Name+"-port-0" {
+			o.Errorf("server %s has the ports %v", s.Name, of)
+		}
+		if len(s.AttachedVolumes) != volumes {
+			o.Errorf("server %s has the volumes %v, want %d", s.Name, s.AttachedVolumes, volumes)
+		}
+	}
+	found, err := o.member.Resources(o.Context())
+	if err != nil {
+		o.Fatal(err)
+	}
+	if want := len(all) * (2 + volumes); len(found) != want {
+		o.Errorf("OpenStack has %d resources, want %d: %v", len(found), want, found)
+	}
+}

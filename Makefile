@@ -66,6 +66,11 @@ e2e-install: ## Install by Helm into a cluster with a real node, from images in 
 		INSTALL_IMAGES=$(CURDIR)/dist/e2e-images FULL=$(FULL) \
 		$(GOTESTSUM) -- -tags e2e -count=1 -p 1 -timeout $(if $(FULL),90m,15m) ./test/realnode ./test/install
 
+.PHONY: e2e-openstack
+e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hypervisors, installed from Debian; needs root; FULL=1 runs all of it
+	$(if $(FULL),$(GOTESTSUM) -- -tags openstack -count=1 -timeout 30m ./hack/openstack)
+	cd providers/openstack && FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -count=1 -timeout $(if $(FULL),120m,20m) ./e2e
+
 .PHONY: chaos
 chaos: controlplane build ## Beat the real processes up for DURATION while people use them, under judges; ARGS="--seed 7" chooses
 	$(GO) run ./test/chaos --duration $(DURATION) $(ARGS)

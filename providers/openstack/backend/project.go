@@ -18,7 +18,7 @@ import (
 
 // Project is an account of an OpenStack as others use it, past the driver.
 type Project struct {
-	Compute, Network, Volume, Image *gophercloud.ServiceClient
+	Compute, Network, Volume, Image, Identity *gophercloud.ServiceClient
 }
 
 // OpenProject signs in as one of the clouds of a clouds.yaml.
@@ -39,6 +39,7 @@ func OpenProject(ctx context.Context, cloudsYAML, cloud string) (*Project, error
 	}{
 		{&p.Compute, openstack.NewComputeV2}, {&p.Network, openstack.NewNetworkV2},
 		{&p.Volume, openstack.NewBlockStorageV3}, {&p.Image, openstack.NewImageV2},
+		{&p.Identity, openstack.NewIdentityV3},
 	} {
 		if *service.into, err = service.open(client, endpoint); err != nil {
 			return nil, err

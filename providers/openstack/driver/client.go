@@ -143,7 +143,7 @@ func (s *session) signIn(ctx context.Context) (*gophercloud.ProviderClient, *tok
 
 // endpoint returns the URL of a service, with a slash at its end; empty where the catalog has no such service.
 func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, region string) (string, error) {
-	var regions []string
+	var regions, found []string
 	for _, kind := range types {
 		for _, entry := range catalog.Entries {
 			if entry.Type != kind {
@@ -153,24 +153,33 @@ func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, regio
 				if e.Interface != s.account.face {
 					continue
 				}
-				if of := cmp.Or(e.RegionID, e.Region); region != "" && of != region {
-					regions = append(regions, of)
-					continue
+				of := cmp.Or(e.RegionID, e.Region)
+				regions = append(regions, of)
+				if region == "" || of == region {
+					found = append(found, e.URL)
 				}
-				if err := checkURL(e.URL, s.plain); err != nil {
-					return "", provider.Errorf(provider.FailedPrecondition, "the endpoint of the service %q in OpenStack's catalog %w", kind,
-						err)
-				}
-				return strings.TrimRight(e.URL, "/") + "/", nil
 			}
 		}
+		if len(found) > 0 {
+			break
+		}
 	}
-	if len(regions) > 0 {
-		slices.Sort(regions)
+	slices.Sort(regions)
+	regions = slices.Compact(regions)
+	switch {
+	case region == "" && len(regions) > 1:
+		return "", unserved("region", "OpenStack has several regions, and neither providerSpec nor the credentials name one of %.256s",
+			strings.Join(regions, ", "))
+	case len(found) > 0:
+		if err := checkURL(found[0], s.plain); err != nil {
+			return "", provider.Errorf(provider.FailedPrecondition, "the endpoint of the service %q in OpenStack's catalog %w",
+				types[0], err)
+		}
+		return strings.TrimRight(found[0], "/") + "/", nil
+	case len(regions) > 0:
 		return "", unserved("region", "OpenStack has no region %.128q with the service %q and the interface %q; there are %.256s",
-			region, types[0], s.account.face, strings.Join(slices.Compact(regions), ", "))
-	}
-	if types[0] == "compute" || types[0] == "network" {
+			region, types[0], s.account.face, strings.Join(regions, ", "))
+	case types[0] == "compute" || types[0] == "network":
 		return "", provider.Errorf(provider.FailedPrecondition, "OpenStack's catalog has no service %q with the interface %q",
 			types[0], s.account.face)
 	}

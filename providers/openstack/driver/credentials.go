@@ -128,7 +128,9 @@ func (o *Options) parse(c provider.Credentials) (account, error) {
 		return account{}, err
 	}
 	if ca, given := c.Get(keyCA); given {
-		a.roots = x509.NewCertPool()
+		if a.roots, err = x509.SystemCertPool(); err != nil {
+			a.roots = x509.NewCertPool() // A machine without any.
+		}
 		if !a.roots.AppendCertsFromPEM(ca.Reveal()) {
 			return account{}, malformed("the key %q of the credentials has no certificate in PEM", keyCA)
 		}

@@ -51,10 +51,13 @@ func cloud(t *testing.T) *openstack.Cloud {
 	return shared.cloud
 }
 
-// cloudsYAML describes the cloud that the driver is held to: the shared one, or that of OS_CLIENT_CONFIG_FILE.
+// configFile names a clouds.yaml, as OpenStack's own client reads it.
+const configFile = "OS_CLIENT_CONFIG_FILE"
+
+// cloudsYAML describes the cloud that the driver is held to: the shared one, or that of configFile.
 func cloudsYAML(t *testing.T) string {
 	t.Helper()
-	if path := os.Getenv("OS_CLIENT_CONFIG_FILE"); path != "" {
+	if path := os.Getenv(configFile); path != "" {
 		return path
 	}
 	return cloud(t).CloudsYAML()

@@ -1,0 +1,36 @@
+package backend
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/applicationcredentials"
+
+	"machinist.dev/machinist/internal/permissions"
+	"machinist.dev/machinist/providers/openstack/driver"
+)
+
+// restricted makes an application credential of a user that may make the calls of permissions.yaml and no others.
+func (p *Project) restricted(ctx context.Context, user string) (*applicationcredentials.ApplicationCredential, error) {
+	needs, err := permissions.Of(driver.Name)
+	if err != nil {
+		return nil, err
+	}
+	actions, err := needs.With(permissions.AllFields)
+	if err != nil {
+		return nil, err
+	}
+	rules := make([]applicationcredentials.AccessRule, len(actions))
+	for i, action := range actions {
+		words := strings.Fields(action)
+		rules[i] = applicationcredentials.AccessRule{Service: words[0], Method: words[1], Path: words[2]}
+	}
+	made, err := applicationcredentials.Create(ctx, p.Identity, user, applicationcredentials.CreateOpts{
+		Name: "machinist-" + rand.Text(), AccessRules: rules}).Extract()
+	if err != nil {
+		return nil, fmt.Errorf("make an application credential with access rules: %w", err)
+	}
+	return made, nil
+}

@@ -49,8 +49,9 @@ var words = []word{
 	inTexts(`told|says so|say so|the news|no news|tells? (it|us|them|him|whether|nobody|that)`,
 		`"reported", "sets condition X", "shows"`).unless(`told apart`),
 	inNames(`looks?|glances?|sights?|sightings?`,
-		`check, observation, probe or reconcile`).unless(`looks? like|looks? up`),
-	inTexts(`glances?|sights?|sightings?|a look|(one|two|first|last|next|live|second|closer|each) looks?|looked at|looks? at|looking at`, `"check", "observation", "reconcile"`),
+		`check, observation, probe or reconcile`).unless(`looks? like|looks? up|glance( |$)`),
+	inTexts(`glances?|sights?|sightings?|a look|(one|two|first|last|next|live|second|closer|each) looks?|looked at|looks? at|looking at`, `"check", "observation", "reconcile"`).
+		unless(`(?i)\bglance\b`), // OpenStack's service for images
 	both(`reigns?|reigned`, `leadership term`),
 	both(`recollections?`, `state`),
 	both(`remembrance|recalls?`, `state, or restore`),

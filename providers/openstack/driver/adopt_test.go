@@ -26,7 +26,7 @@ func TestOnlyAMarkedServerIsAdopted(t *testing.T) {
 	for name, test := range map[string]struct {
 		metadata map[string]string
 		former   *provider.Identity
-		message  string // of the refusal
+		message  string // of the error
 	}{
 		"without a mark":      {map[string]string{"a": "b"}, nil, "lacks the metadata machinist-adoptable=true"},
 		"marked otherwise":    {map[string]string{metaAdoptable: "yes"}, nil, "lacks the metadata machinist-adoptable=true"},

@@ -55,8 +55,8 @@ func answerOf(err error) (answer, bool) {
 	return a, true
 }
 
-// says reports whether the message has one of the words, in lower case.
-func (a answer) says(words ...string) bool {
+// has reports whether the message has one of the words, in lower case.
+func (a answer) has(words ...string) bool {
 	text := strings.ToLower(a.message)
 	for _, word := range words {
 		if strings.Contains(text, word) {
@@ -102,10 +102,10 @@ func (a answer) meaning() (provider.Code, string) {
 		return provider.Unauthenticated, "OpenStack does not accept the credentials"
 	case a.overQuota():
 		return provider.ResourceExhausted, "a quota of the project is used up" + a.named()
-	case a.kind == "IpAddressGenerationFailure" || a.kind == "NoMoreFixedIps" || a.says("no more fixed ips",
+	case a.kind == "IpAddressGenerationFailure" || a.kind == "NoMoreFixedIps" || a.has("no more fixed ips",
 		"no fixed ip addresses"):
 		return provider.ResourceExhausted, "the network has no free address" + a.named()
-	case a.says("no valid host was found"):
+	case a.has("no valid host was found"):
 		return provider.ResourceExhausted, "no host has room for it"
 	// Nova and Cinder wrote 413 for too many calls when they counted them themselves.
 	case a.status == http.StatusTooManyRequests || a.status == http.StatusRequestEntityTooLarge:
@@ -125,11 +125,11 @@ func (a answer) meaning() (provider.Code, string) {
 	return provider.Internal, "OpenStack's answer is not one of its API"
 }
 
-// overQuota reports whether a quota is used up. Nova says so with 403, Cinder with 413 and Neutron with 409.
+// overQuota reports whether a quota is used up. Nova answers that with 403, Cinder with 413 and Neutron with 409.
 func (a answer) overQuota() bool {
 	switch a.status {
 	case http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusConflict:
-		return a.kind == "OverQuota" || a.says("quota")
+		return a.kind == "OverQuota" || a.has("quota")
 	}
 	return false
 }
@@ -185,7 +185,7 @@ func serverField(err error) string {
 		{"flavor", "flavor"}, {"server group", "serverGroup"}, {"instance group", "serverGroup"}, {"volume", "volumes"},
 		{"port", "ports"}, {"network", "ports"}, {"user_data", ""},
 	} {
-		if a.says(about.word) {
+		if a.has(about.word) {
 			return about.field
 		}
 	}

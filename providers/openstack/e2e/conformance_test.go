@@ -92,7 +92,7 @@ func inject(ctx context.Context, transport *faulty.Transport, member project, f 
 		return func(faulty.Call) *http.Response { return response() }
 	}
 	unavailable := func() *http.Response {
-		return faulty.Refusal(http.StatusServiceUnavailable, "serviceUnavailable", "The server is currently unavailable.")
+		return faulty.ErrorAnswer(http.StatusServiceUnavailable, "serviceUnavailable", "The server is currently unavailable.")
 	}
 	var r faulty.Rule
 	switch f.Kind {
@@ -106,23 +106,23 @@ func inject(ctx context.Context, transport *faulty.Transport, member project, f 
 			if f.RetryAfter > 0 {
 				headers = []string{"Retry-After", fmt.Sprint(int(f.RetryAfter.Seconds()))}
 			}
-			return faulty.Refusal(http.StatusTooManyRequests, "overLimit", "Too many requests.", headers...)
+			return faulty.ErrorAnswer(http.StatusTooManyRequests, "overLimit", "Too many requests.", headers...)
 		})
 	case conformance.Exhausted:
 		r.Answer = func(c faulty.Call) *http.Response {
 			if !c.MakesServer() {
 				return nil
 			}
-			return faulty.Refusal(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
+			return faulty.ErrorAnswer(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
 		}
 	case conformance.Unauthenticated:
 		r.Skip = f.Skip
 		r.Answer = every(func() *http.Response {
-			return faulty.Refusal(http.StatusUnauthorized, "error", "The request you have made requires authentication.")
+			return faulty.ErrorAnswer(http.StatusUnauthorized, "error", "The request you have made requires authentication.")
 		})
 	case conformance.PermissionDenied:
 		r.Answer = every(func() *http.Response {
-			return faulty.Refusal(http.StatusForbidden, "forbidden", "Policy doesn't allow it to be performed.")
+			return faulty.ErrorAnswer(http.StatusForbidden, "forbidden", "Policy doesn't allow it to be performed.")
 		})
 	case conformance.Hanging:
 		r.Hang = true

@@ -97,7 +97,7 @@ func TestAQuotaIsUsedUpAndFreed(t *testing.T) {
 
 // A flavor for which no host has room is accepted by Nova; the server fails later. The fleet keeps what it has, and comes
 // back when the class does.
-func TestAFlavorThatNoHostHasRoomFor(t *testing.T) {
+func TestAFlavorThatFitsNoHost(t *testing.T) {
 	o := long(t)
 	before := o.Running(examples.SmallClass)
 	o.Create(o.Class(examples.SmallClass, "impossible", func(spec map[string]any) { spec["flavor"] = "impossible" }))

@@ -212,7 +212,7 @@ func (r *rule) quota(call Call) *http.Response {
 			}
 		}
 		if free <= 0 {
-			return Refusal(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
+			return ErrorAnswer(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
 		}
 		r.made++
 	}
@@ -241,8 +241,8 @@ func (t *Transport) doLate(r *http.Request, after time.Duration) error {
 	return nil
 }
 
-// Refusal is an answer as OpenStack's services write their errors, with headers as pairs of names and values.
-func Refusal(status int, key, message string, headers ...string) *http.Response {
+// ErrorAnswer is an answer as OpenStack's services write their errors, with headers as pairs of names and values.
+func ErrorAnswer(status int, key, message string, headers ...string) *http.Response {
 	raw, _ := json.Marshal(map[string]any{key: map[string]any{"code": status, "message": message}}) // Never fails.
 	response := &http.Response{
 		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), ProtoMajor: 1, ProtoMinor: 1,

@@ -88,7 +88,7 @@ func (p *Player) run(ctx context.Context) {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	for {
-		// Services that do not serve are no news to a guest that runs: it goes on.
+		// Where services do not serve, a guest that runs goes on.
 		_ = p.reconcile(ctx)
 		select {
 		case <-ticker.C:

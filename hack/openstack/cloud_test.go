@@ -21,7 +21,7 @@ func TestAServerLivesAndLeavesNothing(t *testing.T) {
 	p := newPerson(t, startCloud(t))
 
 	port := p.create(p.url.Neutron+"/v2.0/ports", "port", map[string]any{
-		"network_id":            p.seeded.Networks["machinist"].ID,
+		"network_id":            p.seeded.Networks["nodes"].ID,
 		"security_groups":       []string{p.seeded.SecurityGroups["workers"]},
 		"allowed_address_pairs": []map[string]any{{"ip_address": "10.80.200.0/24"}},
 	})
@@ -30,7 +30,7 @@ func TestAServerLivesAndLeavesNothing(t *testing.T) {
 	p.volumeIs(volume, "available")
 
 	fromImage := p.createServer(map[string]any{
-		"flavorRef": p.seeded.Flavors["small"], "imageRef": p.seeded.Images["machinist"],
+		"flavorRef": p.seeded.Flavors["m1.small"], "imageRef": p.seeded.Images["debian-12"],
 		"networks": []map[string]any{{"port": port}}, "key_name": "machinist", "availability_zone": "az-2",
 		"user_data": base64.StdEncoding.EncodeToString([]byte("#cloud-config\n")),
 	})
@@ -38,7 +38,7 @@ func TestAServerLivesAndLeavesNothing(t *testing.T) {
 		"flavorRef": p.seeded.Flavors["diskless"],
 		"networks":  []map[string]any{{"uuid": p.seeded.Networks["storage"].ID}},
 		"block_device_mapping_v2": []map[string]any{{
-			"source_type": "image", "destination_type": "volume", "uuid": p.seeded.Images["machinist"],
+			"source_type": "image", "destination_type": "volume", "uuid": p.seeded.Images["debian-12"],
 			"volume_size": 1, "volume_type": "fast", "boot_index": 0, "delete_on_termination": true,
 		}},
 	})
@@ -76,7 +76,7 @@ func TestAServerLivesAndLeavesNothing(t *testing.T) {
 
 	for _, flavor := range []string{"gpu", "vgpu", "impossible"} {
 		server := p.createServer(map[string]any{
-			"flavorRef": p.seeded.Flavors[flavor], "imageRef": p.seeded.Images["machinist"], "networks": "none",
+			"flavorRef": p.seeded.Flavors[flavor], "imageRef": p.seeded.Images["debian-12"], "networks": "none",
 		})
 		if got := p.serverIs(server, "ERROR").Fault.Message; !strings.Contains(got, "No valid host was found") {
 			t.Errorf("a server of flavor %s failed because of %q", flavor, got)

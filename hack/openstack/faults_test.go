@@ -38,8 +38,8 @@ func TestCloudSurvivesFaults(t *testing.T) {
 	}
 	p := newPerson(t, c)
 	server := p.createServer(map[string]any{
-		"flavorRef": p.seeded.Flavors["small"], "imageRef": p.seeded.Images["machinist"],
-		"networks": []map[string]any{{"uuid": p.seeded.Networks["machinist"].ID}},
+		"flavorRef": p.seeded.Flavors["m1.small"], "imageRef": p.seeded.Images["debian-12"],
+		"networks": []map[string]any{{"uuid": p.seeded.Networks["nodes"].ID}},
 	})
 	p.serverIs(server, "ACTIVE")
 	p.must("DELETE", p.url.Nova+"/servers/"+server, nil)

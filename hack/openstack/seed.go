@@ -12,14 +12,14 @@ type Seeded struct {
 	User, UserID       string // has the role member
 	Region             string
 
-	Flavors        map[string]string // small, medium, diskless, gpu, vgpu, impossible
-	Images         map[string]string // machinist (tagged machinist, os_distro debian), other
-	Networks       map[string]Network
-	SecurityGroups map[string]string // default, workers
-	ServerGroups   map[string]string // workers: soft-anti-affinity
-	VolumeTypes    map[string]string // standard (the default), fast
-	KeyPairs       []string          // machinist
-	Zones          []string          // az-1, az-2, az-3: one host each
+	Flavors        map[string]string  // m1.small, m1.medium, diskless, gpu, vgpu, impossible
+	Images         map[string]string  // debian-12 (tagged machinist, os_distro debian), ubuntu-22.04
+	Networks       map[string]Network // nodes (10.80.0.0/16), storage (10.81.0.0/16)
+	SecurityGroups map[string]string  // default, workers
+	ServerGroups   map[string]string  // workers: soft-anti-affinity
+	VolumeTypes    map[string]string  // standard (the default), fast
+	KeyPairs       []string           // machinist
+	Zones          []string           // az-1, az-2, az-3: one host each
 
 	ApplicationCredential Credential // of the user
 }
@@ -107,8 +107,8 @@ func (s *seeding) flavors(ctx context.Context) error {
 		vcpus, memory, disk int // memory in MiB, disk in GiB
 		extra               map[string]string
 	}{
-		{"small", 1, 512, 5, nil},
-		{"medium", 2, 2048, 20, nil},
+		{"m1.small", 1, 512, 5, nil},
+		{"m1.medium", 2, 2048, 20, nil},
 		{"diskless", 1, 512, 0, nil}, // for servers that boot from a volume
 		{"gpu", 2, 2048, 20, map[string]string{"pci_passthrough:alias": "a100:2"}},
 		{"vgpu", 2, 2048, 20, map[string]string{"resources:VGPU": "1"}},
@@ -134,8 +134,8 @@ func (s *seeding) flavors(ctx context.Context) error {
 
 func (s *seeding) images(ctx context.Context) error {
 	for _, image := range []map[string]any{
-		{"name": "machinist", "tags": []string{"machinist"}, "os_distro": "debian"},
-		{"name": "other", "os_distro": "ubuntu"},
+		{"name": "debian-12", "tags": []string{"machinist"}, "os_distro": "debian"},
+		{"name": "ubuntu-22.04", "os_distro": "ubuntu"},
 	} {
 		image["disk_format"], image["container_format"], image["visibility"] = "raw", "bare", "public"
 		var answer struct{ ID string }
@@ -153,7 +153,7 @@ func (s *seeding) images(ctx context.Context) error {
 }
 
 func (s *seeding) networks(ctx context.Context) error {
-	for name, cidr := range map[string]string{"machinist": "10.80.0.0/16", "storage": "10.81.0.0/16"} {
+	for name, cidr := range map[string]string{"nodes": "10.80.0.0/16", "storage": "10.81.0.0/16"} {
 		network := Network{CIDR: cidr}
 		var err error
 		network.ID, err = create(ctx, s.member, s.URL.Neutron+"/v2.0/networks", "network", map[string]any{

@@ -13,7 +13,7 @@ import (
 
 // grace is how long a service may take to end when it is asked to. They finish what they do, and some never end while
 // another one of them is gone.
-const grace = 5 * time.Second
+const grace = 2 * time.Second
 
 // Stop ends all services. Nothing of the cloud runs afterwards; its folder stays.
 func (c *Cloud) Stop() error {

@@ -85,11 +85,11 @@ func (c *Cloud) makeCatalog(ctx context.Context) error {
 
 // admin logs in as the user who may do everything.
 func (c *Cloud) admin(ctx context.Context) (*session, error) {
-	return c.cli.login(ctx, c.settings.URL.Keystone, "admin", c.settings.AdminPassword, "admin")
+	return c.client.login(ctx, c.settings.URL.Keystone, "admin", c.settings.AdminPassword, "admin")
 }
 
 // member logs in as the user of the tests.
 func (c *Cloud) member(ctx context.Context) (*session, error) {
 	s := c.settings
-	return c.cli.login(ctx, s.URL.Keystone, s.User, s.UserPassword, s.Project)
+	return c.client.login(ctx, s.URL.Keystone, s.User, s.UserPassword, s.Project)
 }

@@ -28,7 +28,7 @@ type Cloud struct {
 	settings settings
 	seeded   Seeded
 	services map[Service][]*process.Process
-	cli      *http
+	client   *client
 	output   io.Writer
 	begun    time.Time
 	lines    sync.Mutex
@@ -52,7 +52,7 @@ func Start(ctx context.Context, o Options) (*Cloud, error) {
 	if c.settings, err = newSettings(dir, root); err != nil {
 		return nil, err
 	}
-	c.cli = newHTTP()
+	c.client = newClient()
 	for _, s := range Services() {
 		c.services[s] = c.settings.processes(s)
 	}

@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	nethttp "net/http"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -211,7 +211,7 @@ func (p *person) userData(server string) string {
 	p.t.Helper()
 	signature := hmac.New(sha256.New, []byte(p.cloud.MetadataSecret()))
 	signature.Write([]byte(server))
-	request, err := nethttp.NewRequestWithContext(p.t.Context(), "GET",
+	request, err := http.NewRequestWithContext(p.t.Context(), "GET",
 		p.cloud.MetadataURL()+"/openstack/latest/user_data", nil)
 	if err != nil {
 		p.t.Fatal(err)
@@ -219,13 +219,13 @@ func (p *person) userData(server string) string {
 	request.Header.Set("X-Instance-ID", server)
 	request.Header.Set("X-Tenant-ID", p.seeded.ProjectID)
 	request.Header.Set("X-Instance-ID-Signature", hex.EncodeToString(signature.Sum(nil)))
-	response, err := nethttp.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != nethttp.StatusOK {
+	if err != nil || response.StatusCode != http.StatusOK {
 		p.t.Fatalf("reading user data: %s, %v: %s", response.Status, err, body)
 	}
 	return string(body)

@@ -31,7 +31,8 @@ dropped='^(perl|libperl|libdbi-perl|libconfig-inifiles-perl|(lib|libpam-|libnss-
 dropped="$dropped|gawk|logrotate|open-iscsi|libisns|libopeniscsiusr|graphviz|lib(gvc|gvpr|ann|cdt|cgraph|gts|pathplan)"
 dropped="$dropped|liblab-|sphinx-common|python3-(sphinx|alabaster|snowball|mypy|rados|rbd|rgw|ceph|numpy|botocore)"
 dropped="$dropped|python3-(boto3|s3transfer|grpcio|docutils)|docutils|lib(rados|rbd|cephfs|rgw|lapack|blas)"
-dropped="$dropped|libgfortran|ieee-data|erlang-snmp|mariadb-client$|conntrack|ipset|libipset|libibverbs|librdmacm|socat)"
+dropped="$dropped|libgfortran|ieee-data|erlang-snmp|mariadb-client$|conntrack|ipset|libipset|libibverbs|librdmacm"
+dropped="$dropped|socat)"
 
 here=$(cd "$(dirname "$0")" && pwd)
 hash=$(sha256sum <"$here/install.sh" | cut -c1-12)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,19 +32,19 @@ func (c *Cloud) listening(service Service) func(context.Context) error {
 			return nil
 		}
 	case Keystone:
-		return c.cli.serves(s.URL.Keystone)
+		return c.client.serves(s.URL.Keystone)
 	case Placement:
-		return c.cli.serves(s.URL.Placement)
+		return c.client.serves(s.URL.Placement)
 	case Glance:
-		return c.cli.serves(s.URL.Glance)
+		return c.client.serves(s.URL.Glance)
 	case Neutron:
-		return c.cli.serves(s.URL.Neutron)
+		return c.client.serves(s.URL.Neutron)
 	case NovaAPI:
-		return c.cli.serves(strings.TrimSuffix(s.URL.Nova, "/v2.1"))
+		return c.client.serves(strings.TrimSuffix(s.URL.Nova, "/v2.1"))
 	case NovaMetadata:
-		return c.cli.serves(s.URL.NovaMetadata)
+		return c.client.serves(s.URL.NovaMetadata)
 	case CinderAPI:
-		return c.cli.serves(fmt.Sprintf("http://127.0.0.1:%d", s.Port.Cinder))
+		return c.client.serves(fmt.Sprintf("http://127.0.0.1:%d", s.Port.Cinder))
 	default:
 		return func(context.Context) error { return nil }
 	}
@@ -67,13 +67,13 @@ func (s settings) mariaDBListens(ctx context.Context) error {
 }
 
 // serves returns what says whether a server answers without an error of its own.
-func (h *http) serves(url string) func(context.Context) error {
+func (c *client) serves(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		request, err := nethttp.NewRequestWithContext(ctx, "GET", url+"/", nil)
+		request, err := http.NewRequestWithContext(ctx, "GET", url+"/", nil)
 		if err != nil {
 			return err
 		}
-		response, err := h.client.Do(request)
+		response, err := c.http.Do(request)
 		if err != nil {
 			return err
 		}

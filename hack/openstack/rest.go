@@ -6,25 +6,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	nethttp "net/http"
+	"net/http"
 	"time"
 )
 
-// http sends requests to the services.
-type http struct{ client *nethttp.Client }
+// client sends requests to the services.
+type client struct{ http *http.Client }
 
-func newHTTP() *http { return &http{client: &nethttp.Client{Timeout: time.Minute}} }
+func newClient() *client { return &client{http: &http.Client{Timeout: time.Minute}} }
 
 // session is somebody who has logged in.
 type session struct {
-	http      *http
+	client    *client
 	token     string
 	userID    string
 	projectID string
 }
 
 // login returns a session of a user in a project of the domain Default.
-func (h *http) login(ctx context.Context, keystone, user, password, project string) (*session, error) {
+func (c *client) login(ctx context.Context, keystone, user, password, project string) (*session, error) {
 	domain := map[string]any{"name": "Default"}
 	body := map[string]any{"auth": map[string]any{
 		"identity": map[string]any{
@@ -41,30 +41,30 @@ func (h *http) login(ctx context.Context, keystone, user, password, project stri
 			Project struct{ ID string }
 		}
 	}
-	header, err := h.do(ctx, "POST", keystone+"/auth/tokens", nil, body, &answer)
+	header, err := c.do(ctx, "POST", keystone+"/auth/tokens", nil, body, &answer)
 	if err != nil {
 		return nil, fmt.Errorf("log in as %s: %w", user, err)
 	}
 	return &session{
-		http: h, token: header.Get("X-Subject-Token"),
+		client: c, token: header.Get("X-Subject-Token"),
 		userID: answer.Token.User.ID, projectID: answer.Token.Project.ID,
 	}, nil
 }
 
 // do sends a request. A body of bytes is sent as it is, any other as JSON.
 func (s *session) do(ctx context.Context, method, url string, body, into any) error {
-	header := nethttp.Header{
+	header := http.Header{
 		"X-Auth-Token": {s.token},
 		// Each service reads its own.
 		"Openstack-Api-Version": {"compute 2.93", "volume 3.60"},
 	}
-	_, err := s.http.do(ctx, method, url, header, body, into)
+	_, err := s.client.do(ctx, method, url, header, body, into)
 	return err
 }
 
-func (h *http) do(
-	ctx context.Context, method, url string, header nethttp.Header, body, into any,
-) (nethttp.Header, error) {
+func (c *client) do(
+	ctx context.Context, method, url string, header http.Header, body, into any,
+) (http.Header, error) {
 	content, contentType := []byte(nil), "application/json"
 	switch body := body.(type) {
 	case nil:
@@ -76,7 +76,7 @@ func (h *http) do(
 			return nil, err
 		}
 	}
-	request, err := nethttp.NewRequestWithContext(ctx, method, url, bytes.NewReader(content))
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (h *http) do(
 		request.Header[name] = values
 	}
 	request.Header.Set("Content-Type", contentType)
-	response, err := h.client.Do(request)
+	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -113,8 +113,8 @@ CREATE DATABASE cinder;
 
 // mapCells makes nova's cells: cell0 for servers that no host took, and the only one with hosts. The message queue's
 // port is another one in each cloud, so nova takes it from its configuration file.
-const mapCells = `INSERT INTO nova_api.cell_mappings (created_at, uuid, name, transport_url, database_connection, disabled)
-VALUES
+const mapCells = `INSERT INTO nova_api.cell_mappings
+(created_at, uuid, name, transport_url, database_connection, disabled) VALUES
 (NOW(), '00000000-0000-0000-0000-000000000000', 'cell0', 'none:///',
 	'mysql+pymysql://root@localhost/nova_cell0?unix_socket=` + mariaDBSocket + `&charset=utf8', 0),
 (NOW(), 'f0000000-0000-4000-8000-000000000001', 'cell1', '{scheme}://{username}:{password}@{hostname}:{port}/',

@@ -12,14 +12,14 @@ type Seeded struct {
 	User, UserID       string // has the role member
 	Region             string
 
-	Flavors        map[string]string // m1.small, m1.medium, diskless, gpu, vgpu, impossible
-	Images         map[string]string // debian-12 (tagged machinist, os_distro debian), other
-	Networks       map[string]Network
-	SecurityGroups map[string]string // default, workers
-	ServerGroups   map[string]string // workers: soft-anti-affinity
-	VolumeTypes    map[string]string // standard (the default), fast
-	KeyPairs       []string          // machinist
-	Zones          []string          // az-1, az-2, az-3: one host each
+	Flavors        map[string]string  // m1.small, m1.medium, diskless, gpu, vgpu, impossible
+	Images         map[string]string  // debian-12 (tagged machinist, os_distro debian), ubuntu-22.04
+	Networks       map[string]Network // nodes (10.80.0.0/16), storage (10.81.0.0/16)
+	SecurityGroups map[string]string  // default, workers
+	ServerGroups   map[string]string  // workers: soft-anti-affinity
+	VolumeTypes    map[string]string  // standard (the default), fast
+	KeyPairs       []string           // machinist
+	Zones          []string           // az-1, az-2, az-3: one host each
 
 	ApplicationCredential Credential // of the user
 }
@@ -135,7 +135,7 @@ func (s *seeding) flavors(ctx context.Context) error {
 func (s *seeding) images(ctx context.Context) error {
 	for _, image := range []map[string]any{
 		{"name": "debian-12", "tags": []string{"machinist"}, "os_distro": "debian"},
-		{"name": "other", "os_distro": "ubuntu"},
+		{"name": "ubuntu-22.04", "os_distro": "ubuntu"},
 	} {
 		image["disk_format"], image["container_format"], image["visibility"] = "raw", "bare", "public"
 		var answer struct{ ID string }

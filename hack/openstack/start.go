@@ -13,7 +13,7 @@ import (
 
 // grace is how long a service may take to end when it is asked to. They finish what they do, and some never end while
 // another one of them is gone.
-const grace = 5 * time.Second
+const grace = 2 * time.Second
 
 // Stop ends all services. Nothing of the cloud runs afterwards; its folder stays.
 func (c *Cloud) Stop() error {
@@ -47,17 +47,30 @@ func (c *Cloud) Stop() error {
 
 // Kill ends all processes of a service at once, as a crash would.
 func (c *Cloud) Kill(service Service) error {
-	var errs []error
-	for _, p := range c.services[service] {
-		errs = append(errs, p.Kill())
+	processes, err := c.processes(service)
+	for _, p := range processes {
+		err = errors.Join(err, p.Kill())
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+// processes are those of a service.
+func (c *Cloud) processes(service Service) ([]*process.Process, error) {
+	processes, known := c.services[service]
+	if !known {
+		return nil, fmt.Errorf("there is no service %q; there are %v", service, Services())
+	}
+	return processes, nil
 }
 
 // StartService starts a service that does not run. It returns when the service listens; those that only take messages
 // from queues may not have begun to. AwaitReady waits until the cloud can be used.
 func (c *Cloud) StartService(ctx context.Context, service Service) error {
-	for _, p := range c.services[service] {
+	processes, err := c.processes(service)
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
 		if err := p.Start(); err != nil {
 			return err
 		}

@@ -48,10 +48,9 @@ var words = []word{
 	inNames(`told|tells?|says?|news`, `reported, report, message, change or event`).unless(testNames),
 	inTexts(`told|says so|say so|the news|no news|tells? (it|us|them|him|whether|nobody|that)`,
 		`"reported", "sets condition X", "shows"`).unless(`told apart`),
-	inNames(`looks?|glances?|sights?|sightings?`,
-		`check, observation, probe or reconcile`).unless(`looks? like|looks? up|glance( |$)`),
-	inTexts(`glances?|sights?|sightings?|a look|(one|two|first|last|next|live|second|closer|each) looks?|looked at|looks? at|looking at`, `"check", "observation", "reconcile"`).
-		unless(`(?i)\bglance\b`), // OpenStack's service for images
+	inNames(`looks?|glances|sights?|sightings?`, // Glance is OpenStack's service of images
+		`check, observation, probe or reconcile`).unless(`looks? like|looks? up`),
+	inTexts(`glances|(a|one|first|each) glance|sights?|sightings?|a look|(one|two|first|last|next|live|second|closer|each) looks?|looked at|looks? at|looking at`, `"check", "observation", "reconcile"`),
 	both(`reigns?|reigned`, `leadership term`),
 	both(`recollections?`, `state`),
 	both(`remembrance|recalls?`, `state, or restore`),

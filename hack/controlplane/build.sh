@@ -71,9 +71,10 @@ build() {
 	started=$(date +%s)
 	tmp=$dir/.$1.$$.tmp
 	(
-		# Programs for this machine, whatever the caller cross-compiles.
+		# Programs for this machine, whatever the caller cross-compiles. With
+		# GOGC the compiler needs a fifth less of the processor, and more memory.
 		unset GOOS GOARCH
-		cd "$here" && GOWORK=off GOFLAGS='' CGO_ENABLED=0 \
+		cd "$here" && GOWORK=off GOFLAGS='' GOGC=400 CGO_ENABLED=0 \
 			go build -mod=readonly -buildvcs=false -trimpath -ldflags "$ldflags" -o "$tmp" "$2"
 	) >"$tmp.log" 2>&1 9>&- || {
 		cat "$tmp.log" >&2

@@ -35,6 +35,7 @@ import (
 //
 // Rule: metrics-need-authorization.
 func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
+	t.Parallel()
 	bare := newShell(t, "", filepath.Join(binDir(t), "machinist-demo")+" --bare --separate-target --dir "+
 		filepath.Join(t.TempDir(), "bare"), nil)
 	text := bare.until("Ctrl-C ends everything")

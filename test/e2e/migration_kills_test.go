@@ -22,7 +22,8 @@ import (
 // Whatever the migrators and the old controller were doing when they were killed, and however often the old controller
 // is scaled up again, the fleet is taken over once, and no machine notices.
 //
-// Rules: migration-survives-kills, migration-touches-no-machine, migration-committed-goes-on.
+// Rules: migration-survives-kills, migration-touches-no-machine, migration-committed-goes-on,
+// migration-removes-old-webhooks.
 func TestMigrationSurvivesKills(t *testing.T) {
 	t.Parallel()
 	groups, machines, kills := []string{provider.SourceGardener}, 12, 1 // It has the most kinds.
@@ -39,6 +40,7 @@ func TestMigrationSurvivesKills(t *testing.T) {
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 0))
 			f := start(t, stack.Options{}).oldFleet(group, machines)
+			f.losesItsWebhook()
 			w := f.watch()
 			m := f.startMigrators(2)
 			m.begin("over")
@@ -55,6 +57,7 @@ func TestMigrationSurvivesKills(t *testing.T) {
 			if group != provider.SourceOpenShift { // Its operator would bring the definitions back.
 				m.wantNoOldKinds()
 			}
+			m.wantNoOldWebhook()
 			m.running(machines)
 			m.noneOfTwo()
 			m.works()

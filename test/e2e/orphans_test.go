@@ -249,6 +249,7 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 //
 // Rules: instance-owned-by-tags, cluster-id-recorded.
 func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, Bare: true})
 	m.quick()
 	cluster := m.clusterID()

@@ -57,14 +57,9 @@ func migrationMutants() []mutant {
 			scenario: "migrate-K-abort", finds: "J6: ",
 		},
 		{
-			name: "fence-opened-to-a-former-leader", file: "internal/migration/controller.go",
+			name: "fence-opened-to-a-former-leader", file: "internal/migration/waits.go",
 			from: "left := p.Timing.FormerLeader - ", to: "left := 0 - ",
 			scenario: "migrate-K-abort", finds: "J1: ", plan: "221:two-leaders,234:relist-Migration",
-		},
-		{
-			name: "fence-of-another-leader-left", file: "internal/migration/controller.go",
-			from: "if err == nil && !others { // Whoever", to: "if err == nil && others { // Whoever",
-			scenario: "migrate-K", finds: "are left", plan: "382:denied-for-long,699:two-leaders",
 		},
 	}
 }

@@ -91,14 +91,14 @@ func TestACloneContinuesLikeItsOrigin(t *testing.T) {
 // A few runs of each scenario, as many as a test run has time for: the many are for the command.
 func TestRunsKeepTheRules(t *testing.T) {
 	t.Parallel()
-	report, err := Sweep{Scenarios: Scenarios(), Runs: 4 * len(Scenarios()), Seed: 1, Workers: 2}.Run(Scheme())
+	report, err := Sweep{Scenarios: Scenarios(), Runs: len(Scenarios()), Seed: 1, Workers: 2}.Run(Scheme())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range report.Failures {
 		t.Errorf("scenario %s, %s", f.Scenario, f)
 	}
-	if report.Crashes < 20 {
+	if report.Crashes < 10 {
 		t.Errorf("only %d crashes in %d runs", report.Crashes, report.Runs)
 	}
 }

@@ -76,6 +76,12 @@ func cloudMutants() []mutant {
 			cloud: "no-host", finds: "capacity",
 		},
 		{
+			name: "failed-instance-taken-for-the-next", file: "internal/machine/gave_up.go",
+			from:  "	launch.Step, launch.OldProviderID = v1beta1.LaunchStepRetrying, m.Spec.ProviderID",
+			to:    "	launch.Step = v1beta1.LaunchStepRetrying",
+			cloud: "no-host+lists-return", finds: ".",
+		},
+		{
 			name: "failed-state-kills-node", file: "internal/machine/registration.go",
 			from:  "	case node == nil && s.instance.failed != nil:",
 			to:    "	case s.machine.Status.NodeRef == nil && s.instance.failed != nil:",

@@ -184,6 +184,9 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		}
 		return in.describe(), nil
 	}
+	if old := c.returnedOf(req.Machine.UID); old != nil {
+		return old.describe(), nil // A driver looks by tag before it makes an instance.
+	}
 	c.serial++
 	c.made[req.Machine.UID]++
 	visible := now.Add(c.blindness())
@@ -360,6 +363,10 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 		}
 		if stale := d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)); d.past.has(ReadsStale) && stale != nil {
 			out = stale.describe()
+			return nil
+		}
+		if old := d.returnedOf(req.Machine.UID); req.ProviderID == "" && old != nil {
+			out = old.describe()
 			return nil
 		}
 		return err

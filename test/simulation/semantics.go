@@ -56,6 +56,9 @@ const (
 	// ClockAhead and ClockBehind: the times in the cloud's answers are clockOff away from the right ones.
 	ClockAhead  Semantics = "clock-ahead"
 	ClockBehind Semantics = "clock-behind"
+	// ListsReturn: lists and lookups by tag have an instance that is gone once more, from returnsAfter to returnsUntil
+	// after it went. A read by its provider ID does not know it.
+	ListsReturn Semantics = "lists-return"
 	// NoHost: two of every four instances are accepted and fail failsAfter later, for lack of capacity.
 	NoHost Semantics = "no-host"
 	// GivesUp: two of every four instances are accepted and fail failsAfter later, and the cloud does not say why.
@@ -70,7 +73,7 @@ func AllSemantics() []Semantics {
 		ReadsLate, ReadsFlicker, ReadsStale, TagsLate, ListsLate, ListsShort, ListsRepeat, AnswersLost, DoneLate,
 		ThrottledOften,
 		StateGoesBack, PartsRemain, QuotaFreesLate, CredentialsExpire, ClockAhead, ClockBehind,
-		NoHost, GivesUp, ReportsFailed,
+		ListsReturn, NoHost, GivesUp, ReportsFailed,
 	}
 }
 
@@ -95,6 +98,8 @@ const (
 	expiresEvery  = 20 * time.Minute
 	expiredFor    = 4 * time.Minute
 	clockOff      = 10 * time.Minute
+	returnsAfter  = 20 * time.Second
+	returnsUntil  = 50 * time.Second
 	failsAfter    = 5 * time.Second
 )
 
@@ -327,7 +332,7 @@ func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 			shown = slices.DeleteFunc(shown, func(in *instance) bool { return c.now().Before(in.born.Add(listedLate)) })
 		}
 		for i := range p.ghosts {
-			if g := &p.ghosts[i]; c.now().Before(g.gone.Add(within)) {
+			if g := &p.ghosts[i]; c.now().Before(g.gone.Add(within)) || p.returned(g, c.now()) {
 				shown = append(shown, &g.instance)
 			}
 		}

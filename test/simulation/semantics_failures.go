@@ -53,6 +53,21 @@ func (p *past) fail(in *instance, out *provider.Instance) {
 	}
 }
 
+// returned reports whether lists have an instance once more that is gone.
+func (p *past) returned(g *ghost, now time.Time) bool {
+	return p.has(ListsReturn) && !now.Before(g.gone.Add(returnsAfter)) && now.Before(g.gone.Add(returnsUntil))
+}
+
+// returnedOf returns the instance that a lookup by tag finds once more; nil if there is none.
+func (c *Cloud) returnedOf(machine types.UID) *instance {
+	for i := range c.past.ghosts {
+		if g := &c.past.ghosts[i]; g.MachineUID == machine && c.past.returned(g, c.now()) {
+			return &g.instance
+		}
+	}
+	return nil
+}
+
 // mayBeFailed judges that a machine is Failed: not at once where the cloud said that it had no capacity, and not while
 // its node serves.
 func (o *oracle) mayBeFailed(before, m *v1beta1.Machine) {

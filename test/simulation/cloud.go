@@ -459,7 +459,7 @@ func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.
 				shown = append(shown, in)
 			}
 		}
-		out.Instances = d.listing(shown)
+		out.Instances, out.Leftovers = d.listing(shown), d.unattached(req.ClusterID)
 		return nil
 	})
 	if err != nil {

@@ -65,6 +65,9 @@ const (
 	GivesUp Semantics = "gives-up"
 	// ReportsFailed: an instance that has become a Node is reported failed, and runs on.
 	ReportsFailed Semantics = "reports-failed"
+	// PartsUnattached: the parts of an instance belong to none, as lists say, until attachedAfter after it was made, and
+	// for partsFor after it has gone.
+	PartsUnattached Semantics = "parts-unattached"
 )
 
 // AllSemantics are all that there are.
@@ -73,7 +76,7 @@ func AllSemantics() []Semantics {
 		ReadsLate, ReadsFlicker, ReadsStale, TagsLate, ListsLate, ListsShort, ListsRepeat, AnswersLost, DoneLate,
 		ThrottledOften,
 		StateGoesBack, PartsRemain, QuotaFreesLate, CredentialsExpire, ClockAhead, ClockBehind,
-		ListsReturn, NoHost, GivesUp, ReportsFailed,
+		ListsReturn, NoHost, GivesUp, ReportsFailed, PartsUnattached,
 	}
 }
 
@@ -101,6 +104,7 @@ const (
 	returnsAfter  = 20 * time.Second
 	returnsUntil  = 50 * time.Second
 	failsAfter    = 5 * time.Second
+	attachedAfter = 30 * time.Second
 )
 
 // Habits are the semantics of a cloud.

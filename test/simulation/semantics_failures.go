@@ -68,6 +68,30 @@ func (c *Cloud) returnedOf(machine types.UID) *instance {
 	return nil
 }
 
+// unattached are the parts that lists report although their instance is about to be made, or has just gone.
+func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
+	if !c.past.has(PartsUnattached) {
+		return nil
+	}
+	part := func(in *instance) {
+		if in.ClusterID == cluster {
+			all = append(all, provider.Leftover{ID: "disk of " + in.ProviderID, LaunchTime: in.born, ClusterID: in.ClusterID,
+				MachineUID: in.MachineUID, MachineKey: in.MachineKey})
+		}
+	}
+	for _, in := range c.instances {
+		if c.now().Before(in.born.Add(attachedAfter)) {
+			part(in)
+		}
+	}
+	for i := range c.past.ghosts {
+		if g := &c.past.ghosts[i]; c.now().Before(g.gone.Add(partsFor)) {
+			part(&g.instance)
+		}
+	}
+	return all
+}
+
 // mayBeFailed judges that a machine is Failed: not at once where the cloud said that it had no capacity, and not while
 // its node serves.
 func (o *oracle) mayBeFailed(before, m *v1beta1.Machine) {

@@ -230,17 +230,20 @@ type InstanceStatus struct {
 	Scope string `json:"scope,omitempty"`
 }
 
-// LaunchStep is a step in the adoption or replacement of a machine's instance.
-// +kubebuilder:validation:Enum="";Adopting;Replacing
+// LaunchStep is a step in the adoption, the replacement or the removal of a machine's instance.
+// +kubebuilder:validation:Enum="";Adopting;Replacing;Retrying
 type LaunchStep string
 
 const (
-	// LaunchStepNone: neither is under way.
+	// LaunchStepNone: none of them is under way.
 	LaunchStepNone LaunchStep = ""
 	// LaunchStepAdopting: the provider may have been asked to tag the instance that the machine was created with.
 	LaunchStepAdopting LaunchStep = "Adopting"
 	// LaunchStepReplacing: the old instance is being removed, a new attempt follows.
 	LaunchStepReplacing LaunchStep = "Replacing"
+	// LaunchStepRetrying: the instance failed for lack of capacity before it ran. It is being removed, and the creation is
+	// tried again.
+	LaunchStepRetrying LaunchStep = "Retrying"
 )
 
 // LaunchStatus tells the attempts to make an instance apart.
@@ -252,8 +255,8 @@ type LaunchStatus struct {
 	// +kubebuilder:validation:Maximum=1000000
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// step is Adopting while an existing instance is being taken over, and Replacing while the instance is being replaced
-	// under the same Machine.
+	// step is Adopting while an existing instance is being taken over, Replacing while the instance is being replaced under
+	// the same Machine, and Retrying while an instance is being removed that the provider accepted and had no capacity for.
 	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 
@@ -261,6 +264,11 @@ type LaunchStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	OldProviderID string `json:"oldProviderID,omitempty"`
+
+	// noCapacitySince is when the provider was first asked for an instance that it accepted and had no capacity for. Set
+	// until an instance runs.
+	// +optional
+	NoCapacitySince *metav1.Time `json:"noCapacitySince,omitempty"`
 }
 
 // AppliedStatus is what a running instance was made from.

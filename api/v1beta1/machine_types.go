@@ -218,7 +218,7 @@ type LifecycleHook struct {
 // +kubebuilder:printcolumn:name="Internal-IP",type=string,priority=1,JSONPath=`.status.addresses[?(@.type=="InternalIP")].address`
 // +kubebuilder:printcolumn:name="Last-Operation",type=string,priority=1,JSONPath=`.status.lastOperation.type`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 63 characters"
-// +kubebuilder:validation:XValidation:rule=`oldSelf.spec.?providerID.orValue("") in ["", self.spec.?providerID.orValue("")] || (self.spec.?providerID.orValue("") == "" && oldSelf.?status.?launch.?step.orValue("") == 'Replacing')`,message="spec.providerID must not change once it is set, except to empty while status.launch.step is Replacing"
+// +kubebuilder:validation:XValidation:rule=`oldSelf.spec.?providerID.orValue("") in ["", self.spec.?providerID.orValue("")] || (self.spec.?providerID.orValue("") == "" && oldSelf.?status.?launch.?step.orValue("") in ["Replacing", "Retrying"])`,message="spec.providerID must not change once it is set, except to empty while status.launch.step is Replacing or Retrying"
 type Machine struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -256,6 +256,11 @@ func (m *Machine) NextLaunchAttempt() int32 { return min(m.LaunchAttempt()+1, ma
 // Replacing says whether the instance is being replaced under the same Machine.
 func (m *Machine) Replacing() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepReplacing
+}
+
+// Retrying says whether an instance that failed for lack of capacity is being removed, to try its creation again.
+func (m *Machine) Retrying() bool {
+	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepRetrying
 }
 
 // Adopting says whether the provider may have been asked to tag the instance that the machine was created with.

@@ -45,6 +45,7 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 			out.ProviderID, maxID)
 	}
 	out.State = provider.InstanceState(cut(string(out.State), maxState))
+	out.StateCode = provider.Code(cut(string(out.StateCode), maxState))
 	out.StateMessage = cut(out.StateMessage, maxMessage)
 	out.Type, out.Region, out.Zone = cut(out.Type, maxName), cut(out.Region, maxName), cut(out.Zone, maxName)
 	if len(validation.IsDNS1123Subdomain(out.NodeName)) > 0 {

@@ -102,7 +102,7 @@ func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) er
 	}
 	launch := &v1beta1.LaunchStatus{Attempt: s.machine.NextLaunchAttempt()}
 	if before := s.machine.Status.Launch; before != nil {
-		launch.OldProviderID = before.OldProviderID
+		launch.OldProviderID, launch.NoCapacitySince = before.OldProviderID, before.NoCapacitySince
 	}
 	s.machine.Status.Launch = launch
 	s.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))

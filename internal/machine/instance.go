@@ -20,6 +20,8 @@ type instanceStep struct {
 	*pass
 	// undecided is true when the cloud did not show the instance and it does not count as absent yet.
 	undecided bool
+	// failed is the instance as this pass has read it, if the provider gave up on it.
+	failed *provider.Instance
 }
 
 // follow keeps what is known of a recorded instance true until it runs.
@@ -34,7 +36,7 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 			return wait, err
 		}
 	}
-	if known && status.State != v1beta1.InstancePending {
+	if known && status.State != v1beta1.InstancePending && !s.failureUnjudged() {
 		return next, nil
 	}
 	if known && s.machine.Status.NodeRef != nil {
@@ -93,7 +95,9 @@ func (s *instanceStep) lookupFailed(err error) (reason string) {
 }
 
 // pollInterval is how often a pending instance is read.
-func (s *instanceStep) pollInterval() time.Duration { return pollInterval(s.now.Sub(s.launch.began())) }
+func (s *instanceStep) pollInterval() time.Duration {
+	return pollInterval(s.now.Sub(s.launch.attemptBegan()))
+}
 
 // pollInterval is how often an operation at the provider is polled: often at first, because most end
 // quickly.
@@ -135,8 +139,12 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		m.Status.Applied = &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(),
 			Version: m.Spec.Version}
 	}
+	failures := s.failuresOf(v1beta1.OperationCreate)
 	if s.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
 		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists; waiting for its node.", "")
+		if lacksCapacity(m) {
+			m.Status.LastOperation.Attempts = failures // That an instance was accepted does not mean that there is capacity.
+		}
 	}
 	if m.Adopting() {
 		m.Status.Launch = nil
@@ -145,7 +153,9 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 	case provider.StatePending:
 		s.requeueIn(s.pollInterval())
 	case provider.StateFailed:
-		s.fail(v1beta1.FailureCreateError, "The provider gave up on the instance: "+instance.StateMessage)
+		s.failed = instance
+	case provider.StateRunning:
+		s.launch.foundCapacity()
 	}
 }
 
@@ -273,7 +283,7 @@ func (s *instanceStep) onlyBooted() bool {
 func (s *instanceStep) replaced(instance *provider.Instance) bool {
 	launch := s.machine.Status.Launch
 	return launch != nil && launch.OldProviderID != "" && launch.OldProviderID == instance.ProviderID &&
-		s.now.Sub(s.launch.began()) <= s.Cloud.CreateSettle()
+		s.now.Sub(s.launch.attemptBegan()) <= s.Cloud.CreateSettle()
 }
 
 // stateOf is the state of an instance after a read. A read that is behind shows an instance that ran as one that has

@@ -30,6 +30,9 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if s.machine.Replacing() {
 		return next, nil // The old instance goes first, and with it the attempt that made it.
 	}
+	if s.machine.Retrying() {
+		return s.discard(ctx)
+	}
 	if s.machine.Spec.ProviderID != "" {
 		return s.instance.follow(ctx)
 	}
@@ -46,7 +49,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	// What the Machine is made from is read when it has its slot: each of a thousand that wait would read its Secrets
 	// again and again. One whose last try failed needs no slot as long as nothing changes, which only the inputs show.
 	tried := s.states.get(s.machine).launch
-	if tried.tried == "" && !s.acquireSlot() {
+	if tried.tried == "" && tried.notBefore.IsZero() && !s.acquireSlot() {
 		return s.awaitSlot(), nil
 	}
 	inputs, proceed, err := s.resolveInputs(ctx)
@@ -56,6 +59,11 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 
 	attempt := s.attempt()
 	fingerprint := fingerprintOf(s.machine, inputs, attempt)
+	if tried.tried == "" && !tried.notBefore.IsZero() {
+		// The instance of the attempt before failed: from now on a change of what this one is made from ends the wait.
+		tried.tried = fingerprint
+		s.states.update(s.machine, func(m *machineState) { m.launch.tried = fingerprint })
+	}
 	if tried.tried == fingerprint {
 		if tried.notBefore.IsZero() {
 			return wait, nil // Refused for good, and nothing has changed.
@@ -207,9 +215,18 @@ func isTrying(reason string) bool {
 	return false
 }
 
-// began is when the time in which the Machine must become a Node began: with the Machine, or with the last transition
-// of Launched. One that waited for its class, or was paused, has all of its time when that is over.
+// began is when the time in which the Machine must become a Node began: with its attempt or, while the cloud has no
+// capacity for the instances that it accepts, with the first of these.
 func (s *launchStep) began() time.Time {
+	if lacksCapacity(s.machine) && !s.isTrue(v1beta1.ConditionLaunched) {
+		return s.machine.Status.Launch.NoCapacitySince.Time
+	}
+	return s.attemptBegan()
+}
+
+// attemptBegan is when the attempt began: with the Machine, or with the last transition of Launched. One that waited for
+// its class, or was paused, has all of its time when that is over.
+func (s *launchStep) attemptBegan() time.Time {
 	began := s.machine.CreationTimestamp.Time
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && launched.LastTransitionTime.After(began) {

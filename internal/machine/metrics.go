@@ -139,7 +139,7 @@ func (p *pass) measure(kind string, status bool, reason string) {
 	}
 	switch {
 	case kind == v1beta1.ConditionLaunched && p.machine.Status.FailureReason != v1beta1.FailureInstanceVanished:
-		p.ended(phaseLaunch, p.launch.began())
+		p.ended(phaseLaunch, p.launch.attemptBegan())
 	case kind == v1beta1.ConditionRegistered && p.before.Status.NodeRef == nil:
 		p.ended(phaseRegistration, since(v1beta1.ConditionLaunched))
 	case kind == v1beta1.ConditionDrained && reason == v1beta1.ReasonDrained:

@@ -23,7 +23,7 @@ type registrationStep struct{ *pass }
 // run pairs the Machine with its Node and applies the node template.
 func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	if s.Target == nil {
-		return s.withoutTarget()
+		return s.withoutTarget(ctx)
 	}
 	found, err := s.findNode(ctx)
 	node := found.node
@@ -34,6 +34,8 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 		return s.refuseNode(found.conflict, found.belongsToOther)
 	case node == nil && s.machine.Status.NodeRef != nil:
 		return s.health.nodeGone(ctx)
+	case node == nil && s.instance.failed != nil:
+		return wait, s.launch.gaveUp(ctx, s.instance.failed)
 	case node == nil:
 		s.awaitNode(found)
 		return wait, nil
@@ -94,9 +96,12 @@ func (s *registrationStep) awaitNode(found candidate) {
 }
 
 // withoutTarget ends the life of a Machine that is no Node at "Available".
-func (s *registrationStep) withoutTarget() (progress, error) {
+func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) {
 	s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
 		"There is no target cluster to register in.")
+	if s.instance.failed != nil {
+		return wait, s.launch.gaveUp(ctx, s.instance.failed)
+	}
 	if s.machine.Status.Instance.State != v1beta1.InstanceRunning {
 		s.failAfterTimeout(nil)
 	}

@@ -48,6 +48,9 @@ func (p *pass) endPause() {
 // operation records the last operation. The same again changes nothing.
 func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationState, description string,
 	code provider.Code) {
+	if kind == v1beta1.OperationDelete && p.machine.Retrying() && p.machine.DeletionTimestamp.IsZero() {
+		return // The operation is the creation that failed, and when it is tried again.
+	}
 	if code == provider.OK {
 		code = ""
 	}
@@ -89,6 +92,7 @@ func (p *pass) arrived() {
 	if m.Status.Phase == phase {
 		return
 	}
+	p.launch.foundCapacity()
 	if !p.hasRun() {
 		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
 			p.ended(spanJoin, m.CreationTimestamp.Time) // One that was replaced joined before.
@@ -154,6 +158,8 @@ func (p *pass) failAfterTimeout(cause error) {
 		code = provider.Code(last.Code)
 	}
 	switch {
+	case m.Retrying():
+		p.fail(v1beta1.FailureInsufficientResources, fmt.Sprintf("The provider had no capacity within %s.", timeout))
 	case p.Target == nil && m.Spec.ProviderID != "":
 		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance does not run after %s.", timeout))
 	case m.Spec.ProviderID != "":

@@ -365,7 +365,9 @@ func (s *teardownStep) deleteFailed(err error) {
 		s.warn(c.reason, "Delete", message)
 	}
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, message, code)
-	s.machine.Status.LastOperation.Attempts = failures
+	if last := s.machine.Status.LastOperation; last.Type == v1beta1.OperationDelete {
+		last.Attempts = failures
+	}
 	s.requeueIn(c.backoff(failures, provider.RetryAfter(err), string(s.machine.UID)))
 }
 

@@ -268,6 +268,10 @@ func (s *updateStep) drainedForUpdate() bool {
 
 // updateWaits says what an update waits for that drains the node or replaces the instance.
 func (s *updateStep) updateWaits(reason, message string) {
+	if s.machine.Retrying() {
+		s.launch.removalWaits(reason, message)
+		return
+	}
 	kind := v1beta1.ReasonUpdating
 	if s.machine.Replacing() {
 		kind = v1beta1.ReasonReplacing

@@ -31,6 +31,11 @@ type launchFailure struct {
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
+	// recovered says that a machine became Ready after all that were recorded, and that no more than a few failed since.
+	recovered bool
+	// ready has the machines that were Ready in the last pass, nil before the first; over those whose failures were before
+	// another machine became Ready and that are not gone yet.
+	ready, over map[string]bool
 }
 
 // restore takes over the failures in a status, unless the set is known already.
@@ -67,6 +72,14 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	if f.set != set || f.machines == nil {
 		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
 	}
+	if f.sawReady(machines) {
+		// Whatever the times are: the provider's clock may have been set back in between.
+		f.recovered = f.recovered || len(f.machines) > 0
+		for name := range f.machines {
+			f.over[name] = true
+		}
+		clear(f.machines)
+	}
 	for _, failure := range seen {
 		if failure.set == set {
 			f.machines[failure.machine.Name] = failure.machine
@@ -83,19 +96,37 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 			// It may recover without being replaced, so it counts only while it is unlaunchable.
 			inARow++
 		case failedToLaunch(m):
-			if _, known := f.machines[m.Name]; !known {
+			if _, known := f.machines[m.Name]; !known && !f.over[m.Name] {
 				f.machines[m.Name] = failedMachine(m)
 			}
 		}
 	}
+	recorded := len(f.machines)
 	for name, failed := range f.machines {
 		if !failed.Time.After(ready) {
 			delete(f.machines, name)
 		}
 	}
 	inARow += len(f.machines)
+	f.recovered = (f.recovered || recorded > 0 && len(f.machines) == 0) && inARow < failuresInARow
 	f.forgetOldest()
 	return inARow, ready
+}
+
+// sawReady reports whether a machine is Ready that was not in the pass before, and takes note of those that are.
+func (f *failures) sawReady(machines []*v1beta1.Machine) (became bool) {
+	ready, over := map[string]bool{}, map[string]bool{}
+	for _, m := range machines {
+		if _, ok := readySince(m); ok {
+			ready[m.Name] = true
+			became = became || f.ready != nil && !f.ready[m.Name]
+		}
+		if f.over[m.Name] {
+			over[m.Name] = true
+		}
+	}
+	f.ready, f.over = ready, over
+	return became
 }
 
 // updatesRefused returns how many machines could not be updated in place. They may recover without being replaced, so
@@ -120,10 +151,11 @@ func (f *failures) forgetOldest() {
 }
 
 // failing decides whether the revision fails: enough machines failed in a row, or did before, and no machine of the
-// revision became Ready since. The condition Progressing carries this over a restart.
-func failing(inARow int, ready time.Time, d *v1beta1.MachineDeployment, revision int64) bool {
-	if inARow >= failuresInARow {
-		return true
+// revision became Ready since. The condition Progressing carries this over a restart, by the manager's clock: that of the
+// provider, which says when a machine became Ready, may be behind it, so a recovery that was observed counts more.
+func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDeployment, revision int64) bool {
+	if inARow >= failuresInARow || recovered {
+		return inARow >= failuresInARow
 	}
 	progressing := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionProgressing)
 	return progressing != nil && progressing.Reason == v1beta1.ReasonRevisionFailing &&
@@ -161,19 +193,18 @@ func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {
 	return false
 }
 
-// failedAt returns the last time recorded in the machine's status.
+// failedAt returns when the provider last changed the machine's status, by its clock: by the same one, machines become
+// Ready. The machine's creation, by the API server's clock, counts only where there is no other time.
 func failedAt(m *v1beta1.Machine) time.Time {
-	last := m.CreationTimestamp.Time
-	later := func(t metav1.Time) {
-		if t.After(last) {
-			last = t.Time
-		}
+	var last time.Time
+	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
+		last = ready.LastTransitionTime.Time
 	}
-	for _, c := range m.Status.Conditions {
-		later(c.LastTransitionTime)
+	if o := m.Status.LastOperation; o != nil && o.LastUpdateTime != nil && o.LastUpdateTime.After(last) {
+		last = o.LastUpdateTime.Time
 	}
-	if m.Status.LastOperation != nil && m.Status.LastOperation.LastUpdateTime != nil {
-		later(*m.Status.LastOperation.LastUpdateTime)
+	if last.IsZero() {
+		return m.CreationTimestamp.Time
 	}
 	return last
 }

@@ -93,6 +93,12 @@ func TestFailuresInARow(t *testing.T) {
 		}, 1},
 		{"one was Ready before", []step{{set: "s", machines: []*v1beta1.Machine{machine("c", 1, isReady),
 			machine("a", 2, create), machine("b", 2, create)}}}, 2},
+		{"one became Ready after them, by a clock that was set back", []step{
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 9, create), machine("b", 9, join)}},
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 9, create), machine("c", 5, isReady)}},
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 9, create), machine("c", 5, isReady),
+				machine("d", 6, create)}},
+		}, 1},
 		{"another revision starts afresh", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create), machine("b", 1, create)}},
 			{set: "t", machines: []*v1beta1.Machine{machine("c", 2, create)}},
@@ -127,20 +133,23 @@ func TestFailingIsRememberedInTheStatus(t *testing.T) {
 	d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse,
 		Reason: v1beta1.ReasonRevisionFailing, LastTransitionTime: metav1.NewTime(noon)}}
 	for _, test := range []struct {
-		name     string
-		inARow   int
-		ready    time.Time
-		revision int64
-		want     bool
+		name      string
+		inARow    int
+		ready     time.Time
+		recovered bool
+		revision  int64
+		want      bool
 	}{
-		{"counted again", 3, time.Time{}, 3, true},
-		{"too few", 2, time.Time{}, 3, false},
-		{"after a restart", 0, time.Time{}, 2, true},
-		{"after a restart, and one was Ready before", 0, noon.Add(-time.Second), 2, true},
-		{"one became Ready since", 0, noon.Add(time.Second), 2, false},
-		{"another revision", 0, time.Time{}, 3, false},
+		{"counted again", 3, time.Time{}, false, 3, true},
+		{"too few", 2, time.Time{}, false, 3, false},
+		{"after a restart", 0, time.Time{}, false, 2, true},
+		{"after a restart, and one was Ready before", 0, noon.Add(-time.Second), false, 2, true},
+		{"one became Ready since", 0, noon.Add(time.Second), false, 2, false},
+		{"one became Ready since, by a clock that is behind", 0, noon.Add(-time.Minute), true, 2, false},
+		{"three failed since one became Ready", 3, noon.Add(-time.Minute), true, 2, true},
+		{"another revision", 0, time.Time{}, false, 3, false},
 	} {
-		if got := failing(test.inARow, test.ready, d, test.revision); got != test.want {
+		if got := failing(test.inARow, test.ready, test.recovered, d, test.revision); got != test.want {
 			t.Errorf("%s: failing is %v, expected %v", test.name, got, test.want)
 		}
 	}
@@ -221,5 +230,29 @@ func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	m.CreationTimestamp = metav1.Unix(1, 0)
 	if inARow, _ := f.observe("", []*v1beta1.Machine{m}, nil); inARow != 1 {
 		t.Errorf("%d failed in a row, want 1", inARow)
+	}
+}
+
+// The provider's clock, which says when a machine became Ready, may be minutes behind the manager's, which says since
+// when the revision fails.
+//
+// Rule: failing-revision-stops.
+func TestAMachineThatBecomesReadyEndsAFailureByALateClock(t *testing.T) {
+	d := deployment("b")
+	old, set := setOf("a", 1, noon), setOf("b", 2, noon)
+	d.Status.CurrentRevision = 2
+	d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse,
+		Reason: v1beta1.ReasonRevisionFailing, LastTransitionTime: metav1.NewTime(noon.Add(30 * time.Minute))}}
+	for n, suffix := range []string{"aaaaa", "bbbbb", "ccccc"} {
+		d.Status.FailedMachines = append(d.Status.FailedMachines,
+			failedMachine(machine(set.Name+"-"+suffix, n+1, failedFor(v1beta1.FailureCreateError))))
+	}
+	for minute, want := range map[int]bool{2: true, 5: false} {
+		v := viewed(t, d, []*v1beta1.MachineSet{old, set}, map[types.UID][]*v1beta1.Machine{
+			set.UID: {machine(set.Name+"-ddddd", minute, isReady)}, old.UID: {machine("a1", 0, isReady)}})
+		if v.state.Failing != want {
+			t.Errorf("a machine became Ready in minute %d, the last failed in minute 3: failing is %v, want %v", minute,
+				v.state.Failing, want)
+		}
 	}
 }

@@ -153,7 +153,7 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 		if v.state.updatesInPlace() {
 			inARow += updatesRefused(machines[set.UID])
 		}
-		v.state.Failing = failing(inARow, ready, d, v.number)
+		v.state.Failing = failing(inARow, ready, p.known.failures.recovered, d, v.number)
 	case v.adopts():
 		successor := v.newSet(d)
 		if taken := v.named(successor.Name); taken != nil && !taken.DeletionTimestamp.IsZero() {

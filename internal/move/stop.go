@@ -124,6 +124,8 @@ func unsettled(m *v1beta1.Machine) string {
 		why = "has failed: delete it"
 	case m.Spec.ProviderID == "" || m.Status.Instance == nil:
 		why = "has no instance yet. If it gets none, delete it: its set makes another one at the destination"
+	case m.Retrying():
+		why = "has an instance that the cloud has no capacity for, which is being removed"
 	case m.Replacing(), m.Adopting(), handover.Updating(m):
 		why = "is not up to date with its specification"
 	default:

@@ -84,7 +84,7 @@ func Due(m *v1beta1.Machine) bool {
 	default:
 		return false
 	}
-	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() &&
+	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !m.Retrying() &&
 		!machinestate.Unchangeable(m)
 }
 

@@ -19,7 +19,8 @@ const (
 	StateStopped InstanceState = "Stopped"
 	// StateTerminating: being removed.
 	StateTerminating InstanceState = "Terminating"
-	// StateFailed: the cloud gave up on it; it will never run, but must still be removed.
+	// StateFailed: the cloud gave up on it before it ever ran; it will never run, but must still be removed. An instance
+	// that ran, and of which a later operation failed, is what its power says: StateRunning or StateStopped.
 	StateFailed InstanceState = "Failed"
 )
 
@@ -32,6 +33,11 @@ type Instance struct {
 	State      InstanceState
 	// StateMessage says why, when the cloud tells; no secrets.
 	StateMessage string
+	// StateCode says of a StateFailed instance what a Create that failed for the same reason would have answered, where the
+	// cloud tells; else it is empty. With ResourceExhausted the failure is the late answer to Create: Machinist removes the
+	// instance and creates another one for the same machine, as slowly as after a Create that answers so. With any other
+	// code, and without one, the machine is Failed.
+	StateCode Code
 	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain; empty when it cannot be
 	// known.
 	NodeName  string

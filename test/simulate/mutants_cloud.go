@@ -1,5 +1,9 @@
 package main
 
+// withoutReadBeforeDiscard removes an instance that failed for lack of capacity without asking whether it is a node.
+var withoutReadBeforeDiscard = &mutant{file: "internal/machine/gave_up.go", from: "		case s.node != nil:\n			return s.runsAfterAll(), nil",
+	to: "		case s.node != nil && s.teardown.forced():\n			return s.runsAfterAll(), nil"}
+
 // cloudMutants are bugs that show in a cloud with other semantics than the kindest.
 func cloudMutants() []mutant {
 	return []mutant{
@@ -58,6 +62,36 @@ func cloudMutants() []mutant {
 			from:  "		s.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
 			to:    "		if provider.CodeOf(err) == provider.Unauthenticated {\n			return next, nil\n		}\n		s.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
 			cloud: "credentials-expire", finds: "I1|order",
+		},
+		{
+			name: "late-lack-of-capacity-not-waited-for", file: "internal/machine/gave_up.go",
+			from:  "	s.states.update(m, func(m *machineState) { m.launch.notBefore = due })",
+			to:    "	s.states.update(m, func(m *machineState) { m.launch.notBefore = s.now })",
+			cloud: "no-host", finds: "capacity",
+		},
+		{
+			name: "late-lack-of-capacity-fails-machine", file: "internal/machine/gave_up.go",
+			from:  "in.StateCode != provider.ResourceExhausted ||",
+			to:    "in.StateCode != provider.ResourceExhausted || m.LaunchAttempt() > 1 ||",
+			cloud: "no-host", finds: "capacity",
+		},
+		{
+			name: "failed-instance-taken-for-the-next", file: "internal/machine/gave_up.go",
+			from:  "	launch.Step, launch.OldProviderID = v1beta1.LaunchStepRetrying, m.Spec.ProviderID",
+			to:    "	launch.Step = v1beta1.LaunchStepRetrying",
+			cloud: "no-host+lists-return", finds: ".",
+		},
+		{
+			name: "failed-state-kills-node", file: "internal/machine/registration.go",
+			from:  "	case node == nil && s.instance.failed != nil:",
+			to:    "	case s.machine.Status.NodeRef == nil && s.instance.failed != nil:",
+			cloud: "reports-failed", finds: ".",
+		},
+		{
+			name: "failed-state-believed-from-stale-view", file: "internal/machine/gave_up.go",
+			from: "err != nil || there {",
+			to:   "err != nil || there && s.teardown.forced() {", without: withoutReadBeforeDiscard,
+			cloud: "reports-failed", finds: ".",
 		},
 	}
 }

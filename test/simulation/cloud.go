@@ -61,6 +61,8 @@ type instance struct {
 	reported bool
 	// missing is when reads began to lack it for a while, the last time.
 	missing time.Time
+	// doomed is true when the cloud gives up on it before it boots.
+	doomed bool
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool
 	reclaim
@@ -127,6 +129,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 			consider(in.dying.Add(c.Shutdown))
 		case in.State == provider.StatePending:
 			consider(in.born.Add(c.Boot))
+			consider(in.born.Add(failsAfter))
 		}
 	}
 	return at, any
@@ -155,8 +158,9 @@ func (c *Cloud) elapse(w *World) {
 		}
 		return gone
 	})
+	c.giveUp(w)
 	for _, in := range c.instances {
-		if in.State == provider.StatePending && !now.Before(in.born.Add(c.Boot)) {
+		if in.State == provider.StatePending && !in.doomed && !now.Before(in.born.Add(c.Boot)) {
 			in.State = provider.StateRunning
 		}
 	}
@@ -180,6 +184,9 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		}
 		return in.describe(), nil
 	}
+	if old := c.returnedOf(req.Machine.UID); old != nil {
+		return old.describe(), nil // A driver looks by tag before it makes an instance.
+	}
 	c.serial++
 	c.made[req.Machine.UID]++
 	visible := now.Add(c.blindness())
@@ -202,7 +209,8 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	if strings.Contains(in.spec, agentClass) {
 		in.kubelet = cmp.Or(req.Version, firstVersion)
 	}
-	if c.Boot == 0 {
+	in.doomed = c.past.dooms(req.Machine.Name)
+	if c.Boot == 0 && !in.doomed {
 		in.State = provider.StateRunning
 	}
 	c.instances = append(c.instances, in)
@@ -357,6 +365,10 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 			out = stale.describe()
 			return nil
 		}
+		if old := d.returnedOf(req.Machine.UID); req.ProviderID == "" && old != nil {
+			out = old.describe()
+			return nil
+		}
 		return err
 	})
 	if err != nil {
@@ -447,7 +459,7 @@ func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.
 				shown = append(shown, in)
 			}
 		}
-		out.Instances = d.listing(shown)
+		out.Instances, out.Leftovers = d.listing(shown), d.unattached(req.ClusterID)
 		return nil
 	})
 	if err != nil {

@@ -143,6 +143,7 @@ func (o *oracle) control(c apiserver.Change) {
 			o.mayHandOver(c, before, m)
 			o.mayCallUpToDate(c, m)
 			o.mayCallVanished(before, m)
+			o.mayBeFailed(before, m)
 		}
 	}
 	if c.Type != watch.Deleted {

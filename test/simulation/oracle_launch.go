@@ -16,6 +16,7 @@ import (
 func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	c, name := o.world.cloud, req.Machine.Name
 	o.mayTouch("create", name)
+	o.mayAskAgain(p, req)
 	mine := func(what, whose string) {
 		if was, known := c.asked[what]; known && was != whose {
 			o.breach("attempt", "machine %s asks for an instance with what belongs to %s", name, was)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -54,6 +56,18 @@ const (
 	// ClockAhead and ClockBehind: the times in the cloud's answers are clockOff away from the right ones.
 	ClockAhead  Semantics = "clock-ahead"
 	ClockBehind Semantics = "clock-behind"
+	// ListsReturn: lists and lookups by tag have an instance that is gone once more, from returnsAfter to returnsUntil
+	// after it went. A read by its provider ID does not know it.
+	ListsReturn Semantics = "lists-return"
+	// NoHost: two of every four instances are accepted and fail failsAfter later, for lack of capacity.
+	NoHost Semantics = "no-host"
+	// GivesUp: two of every four instances are accepted and fail failsAfter later, and the cloud does not say why.
+	GivesUp Semantics = "gives-up"
+	// ReportsFailed: an instance that has become a Node is reported failed, and runs on.
+	ReportsFailed Semantics = "reports-failed"
+	// PartsUnattached: the parts of an instance belong to none, as lists say, until attachedAfter after it was made, and
+	// for partsFor after it has gone.
+	PartsUnattached Semantics = "parts-unattached"
 )
 
 // AllSemantics are all that there are.
@@ -62,6 +76,7 @@ func AllSemantics() []Semantics {
 		ReadsLate, ReadsFlicker, ReadsStale, TagsLate, ListsLate, ListsShort, ListsRepeat, AnswersLost, DoneLate,
 		ThrottledOften,
 		StateGoesBack, PartsRemain, QuotaFreesLate, CredentialsExpire, ClockAhead, ClockBehind,
+		ListsReturn, NoHost, GivesUp, ReportsFailed, PartsUnattached,
 	}
 }
 
@@ -69,7 +84,7 @@ func AllSemantics() []Semantics {
 // made for them.
 func (s Semantics) onlyReports() bool {
 	switch s {
-	case AnswersLost, DoneLate, QuotaFreesLate:
+	case AnswersLost, DoneLate, QuotaFreesLate, NoHost, GivesUp:
 		return false
 	}
 	return true
@@ -86,6 +101,10 @@ const (
 	expiresEvery  = 20 * time.Minute
 	expiredFor    = 4 * time.Minute
 	clockOff      = 10 * time.Minute
+	returnsAfter  = 20 * time.Second
+	returnsUntil  = 50 * time.Second
+	failsAfter    = 5 * time.Second
+	attachedAfter = 30 * time.Second
 )
 
 // Habits are the semantics of a cloud.
@@ -132,6 +151,9 @@ type past struct {
 	// reads, lists and changes count the calls, each of which may be answered another way. throttled counts those that
 	// were refused.
 	reads, lists, writes, all, throttled int
+	// accepted counts the creations under semantics. gaveUp is when an instance of each machine last failed.
+	accepted int
+	gaveUp   map[types.UID]time.Time
 	// unreported are instances that ran a kubelet and went before any answer had reported of them.
 	unreported map[string]bool
 	// began is when the run began. calm is true once everything is done.
@@ -152,6 +174,7 @@ type removal struct {
 
 func (p past) clone() past {
 	p.ghosts, p.removals, p.unreported = slices.Clone(p.ghosts), slices.Clone(p.removals), maps.Clone(p.unreported)
+	p.gaveUp = maps.Clone(p.gaveUp)
 	return p
 }
 
@@ -274,6 +297,7 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	if p.has(TagsLate) && late {
 		out.ClusterID, out.MachineUID, out.MachineKey = "", "", ""
 	}
+	p.fail(in, out)
 	if p.has(StateGoesBack) && p.reads%2 == 0 && out.State == provider.StateRunning {
 		out.State = provider.StatePending
 	}
@@ -312,7 +336,7 @@ func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 			shown = slices.DeleteFunc(shown, func(in *instance) bool { return c.now().Before(in.born.Add(listedLate)) })
 		}
 		for i := range p.ghosts {
-			if g := &p.ghosts[i]; c.now().Before(g.gone.Add(within)) {
+			if g := &p.ghosts[i]; c.now().Before(g.gone.Add(within)) || p.returned(g, c.now()) {
 				shown = append(shown, &g.instance)
 			}
 		}
@@ -327,6 +351,7 @@ func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 	for _, in := range shown {
 		in.reported = true
 		described := in.describe()
+		p.fail(in, described)
 		p.skew(described)
 		out = append(out, *described)
 	}

@@ -162,8 +162,8 @@ func TestCapacityThatLacksLaterMakesTheInstanceFail(t *testing.T) {
 			c.must(err)
 			return in.State == provider.StateFailed, string(in.State)
 		})
-		if !strings.Contains(in.StateMessage, "AllocationFailed") {
-			t.Errorf("the message is %q", in.StateMessage)
+		if !strings.Contains(in.StateMessage, "AllocationFailed") || in.StateCode != provider.ResourceExhausted {
+			t.Errorf("the message is %q, the code %q", in.StateMessage, in.StateCode)
 		}
 		del := deletion(req)
 		del.ProviderID, del.Scope = in.ProviderID, in.Scope

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,6 +106,9 @@ func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, er
 		in.LaunchTime = value(p.TimeCreated)
 	}
 	in.State, in.StateMessage = stateOf(vm)
+	if in.State == provider.StateFailed {
+		in.StateCode = stateCodeOf(vm)
+	}
 	return in, nil
 }
 
@@ -152,6 +156,16 @@ func failureOf(vm *armcompute.VirtualMachine) string {
 		return "Azure could not make the virtual machine"
 	}
 	return "Azure could not make the virtual machine: " + azureCode(failure)
+}
+
+// stateCodeOf is ResourceExhausted of a machine that Azure accepted and had no capacity or quota for, which Create answers
+// where Azure knows it at once. It is empty for any other.
+func stateCodeOf(vm *armcompute.VirtualMachine) provider.Code {
+	failure := statusOf(vm, "ProvisioningState/failed/")
+	if code, _ := meaning(&azcore.ResponseError{ErrorCode: failure}); code == provider.ResourceExhausted {
+		return code
+	}
+	return ""
 }
 
 func statusOf(vm *armcompute.VirtualMachine, prefix string) string {

@@ -34,6 +34,10 @@ func (c *clients) convert(s *servers.Server) (*provider.Instance, error) {
 		in.Type = name
 	}
 	in.State, in.StateMessage = stateOf(s)
+	if in.State == provider.StateFailed && noHost(s) {
+		// Nova accepts a server before it looks for a host.
+		in.StateCode = provider.ResourceExhausted
+	}
 	return in, nil
 }
 

@@ -70,6 +70,16 @@ func TestAServerBecomesAnInstance(t *testing.T) {
 			t.Errorf("found again in region %q as %q: %v", region, server, err)
 		}
 	}
+	failed := *s
+	failed.Status, failed.Fault = "ERROR", servers.Fault{Code: 500, Message: "No valid host was found. "}
+	if in, err := (&clients{}).convert(&failed); err != nil || in.State != provider.StateFailed ||
+		in.StateCode != provider.ResourceExhausted {
+		t.Errorf("a server for which no host has room: %+v, %v", in, err)
+	}
+	failed.Fault.Message = "Build of instance failed"
+	if in, err := (&clients{}).convert(&failed); err != nil || in.StateCode != "" {
+		t.Errorf("a server that failed otherwise: %+v, %v", in, err)
+	}
 	if _, err := (&clients{}).convert(&servers.Server{ID: "what"}); provider.CodeOf(err) != provider.Internal {
 		t.Errorf("a server without an ID: %v", err)
 	}

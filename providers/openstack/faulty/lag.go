@@ -114,6 +114,7 @@ func (t *Transport) stillShown(id string, late Rule, response *http.Response) []
 	of := t.thing(id)
 	if of.gone.IsZero() {
 		of.gone = time.Now()
+		t.lastGone = of.gone
 	}
 	if of.entry == nil || time.Since(of.gone) >= late.LateReads {
 		return nil

@@ -40,6 +40,12 @@ type Rule struct {
 	Unsteady bool
 	// GoesBack shows an earlier state in every third answer about a server.
 	GoesBack bool
+	// Flavor, where it is not empty, is the one that servers are made of instead of the one that was asked for.
+	Flavor string
+	// NoFilters has lists return everything, whatever they were asked for.
+	NoFilters bool
+	// PartsInUse refuses to delete ports and volumes for so long after a server went.
+	PartsInUse time.Duration
 	// QuotaFreesLate refuses servers beyond those that are there; those that go count for so long.
 	QuotaFreesLate time.Duration
 }
@@ -64,6 +70,12 @@ func (c Call) SignsIn() bool { return strings.HasSuffix(c.Path, "/auth/tokens") 
 // MakesServer reports whether the call asks for a server.
 func (c Call) MakesServer() bool {
 	return c.Method == http.MethodPost && strings.HasSuffix(c.Path, "/servers")
+}
+
+// deletesPart reports whether the call deletes a port or a volume.
+func (c Call) deletesPart() bool {
+	dir := path.Dir(c.Path)
+	return c.Method == http.MethodDelete && (strings.HasSuffix(dir, "/ports") || strings.HasSuffix(dir, "/volumes"))
 }
 
 // server is the ID of the server that the call is about, empty where it is about none.
@@ -100,7 +112,9 @@ type Transport struct {
 	rules   map[int]*rule
 	things  map[string]*thing
 	answers int
-	late    sync.WaitGroup
+	// lastGone is when a server was last seen to be gone.
+	lastGone time.Time
+	late     sync.WaitGroup
 }
 
 // rule is a Rule with what it has seen.
@@ -168,6 +182,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		response.Request = r
 		return response, nil
 	}
+	r, err := sent(r, call, rules)
+	if err != nil {
+		return nil, err
+	}
 	response, err := t.Base.RoundTrip(r)
 	if err != nil {
 		return response, err
@@ -187,6 +205,9 @@ func (t *Transport) answered(r *rule, call Call) *http.Response {
 	defer t.mu.Unlock()
 	if r.QuotaFreesLate > 0 {
 		return r.quota(call)
+	}
+	if r.PartsInUse > 0 && call.deletesPart() && time.Since(t.lastGone) < r.PartsInUse {
+		return ErrorAnswer(http.StatusConflict, "NeutronError", "Unable to complete operation: it is in use.")
 	}
 	if r.Answer == nil {
 		return nil

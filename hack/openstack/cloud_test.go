@@ -115,8 +115,7 @@ func newPerson(t *testing.T, c *Cloud) *person {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cinder := strings.Replace(c.settings.URL.Cinder, "$(project_id)s", by.projectID, 1)
-	return &person{t: t, cloud: c, by: by, url: c.settings.URL, cinder: cinder, seeded: c.Seeded()}
+	return &person{t: t, cloud: c, by: by, url: c.settings.URL, cinder: c.volumes(by), seeded: c.Seeded()}
 }
 
 func (p *person) must(method, url string, body any) {
@@ -185,7 +184,7 @@ type port struct {
 func (p *person) port(id string) port {
 	p.t.Helper()
 	var answer struct{ Port port }
-	if err := p.by.do(p.t.Context(), "GET", p.url.Neutron+"/v2.0/ports/"+id, nil, &answer); err != nil {
+	if err := p.by.do(p.t.Context(), http.MethodGet, p.url.Neutron+"/v2.0/ports/"+id, nil, &answer); err != nil {
 		p.t.Fatal(err)
 	}
 	return answer.Port
@@ -211,7 +210,7 @@ func (p *person) userData(server string) string {
 	p.t.Helper()
 	signature := hmac.New(sha256.New, []byte(p.cloud.MetadataSecret()))
 	signature.Write([]byte(server))
-	request, err := http.NewRequestWithContext(p.t.Context(), "GET",
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet,
 		p.cloud.MetadataURL()+"/openstack/latest/user_data", nil)
 	if err != nil {
 		p.t.Fatal(err)

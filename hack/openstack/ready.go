@@ -69,7 +69,7 @@ func (s settings) mariaDBListens(ctx context.Context) error {
 // serves returns what says whether a server answers without an error of its own.
 func (c *client) serves(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, "GET", url+"/", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/", nil)
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,24 @@ func (c *Cloud) ready(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(c.reported(ctx, admin), c.hostsUp(ctx, admin))
+	return errors.Join(c.reported(ctx, admin), c.hostsUp(ctx, admin), c.backendKnown(ctx, admin))
+}
+
+// backendKnown says whether cinder's scheduler has heard of a backend: without one, volumes end in error.
+func (c *Cloud) backendKnown(ctx context.Context, admin *session) error {
+	var answer struct{ Pools []struct{ Name string } }
+	if err := admin.do(ctx, "GET", c.volumes(admin)+"/scheduler-stats/get_pools", nil, &answer); err != nil {
+		return err
+	}
+	if len(answer.Pools) == 0 {
+		return errors.New("cinder-scheduler knows no backend yet")
+	}
+	return nil
+}
+
+// volumes is the URL of cinder for a project.
+func (c *Cloud) volumes(by *session) string {
+	return strings.Replace(c.settings.URL.Cinder, "$(project_id)s", by.projectID, 1)
 }
 
 // reported says which service has not reported since it was started.
@@ -175,8 +192,7 @@ func (c *Cloud) reported(ctx context.Context, admin *session) error {
 		UpdatedAt           string `json:"updated_at"`
 	}
 	var reports []report
-	cinder := strings.Replace(c.settings.URL.Cinder, "$(project_id)s", admin.projectID, 1)
-	for _, url := range []string{c.settings.URL.Nova, cinder} {
+	for _, url := range []string{c.settings.URL.Nova, c.volumes(admin)} {
 		var answer struct{ Services []report }
 		if err := admin.do(ctx, "GET", url+"/os-services", nil, &answer); err != nil {
 			return err

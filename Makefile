@@ -70,7 +70,7 @@ e2e-install: ## Install by Helm into a cluster with a real node, from images in 
 		$(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),90m,15m) ./test/realnode ./test/install
 
 .PHONY: e2e-openstack
-e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hypervisors, installed from Debian; needs root; FULL=1 runs all of it
+e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hypervisors, from Debian 12's packages; FULL=1 runs all of it
 	$(if $(FULL),$(GOTESTSUM) -- -tags openstack -vet=off -count=1 -timeout 30m ./hack/openstack)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout $(if $(FULL),120m,20m) ./providers/openstack/e2e
 

@@ -25,7 +25,7 @@ var shortLease = []string{"--leader-election-lease-duration=3s", "--leader-elect
 // Rules: create-is-idempotent, crash-safe-everywhere.
 func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 	const replicas = 50
-	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: append([]string{"--concurrent-machines=4"},
+	m := start(t, stack.Options{ProviderArgs: append([]string{"--concurrent-machines=4"},
 		shortLease...)})
 	boot, shutdown := simcloud.Duration(500*time.Millisecond), simcloud.Duration(500*time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot, ShutdownTime: &shutdown})

@@ -72,7 +72,6 @@ func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 	const replicas = 40
 	w := &witness{}
 	m := start(t, stack.Options{
-		ManagerArgs:  shortLease,
 		ProviderArgs: append([]string{"--concurrent-machines=4"}, shortLease...),
 		CloudProxy:   func(cloud string) string { return w.stand(t, cloud) },
 	})
@@ -120,7 +119,6 @@ func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
 	const replicas = 30
 	w := &witness{}
 	m := start(t, stack.Options{
-		ManagerArgs:  shortLease,
 		ProviderArgs: append([]string{"--concurrent-machines=4"}, shortLease...),
 		CloudProxy:   func(cloud string) string { return w.stand(t, cloud) },
 	})

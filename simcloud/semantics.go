@@ -23,8 +23,8 @@ type Semantics struct {
 	OtherCase bool `json:"otherCase"`
 	// KeepAddresses leaves the address of a terminated instance to its owner, until DeleteAddress. Default: false.
 	KeepAddresses bool `json:"keepAddresses"`
-	// AddressHold is for how long after its instance was terminated a kept address cannot be deleted: DeleteAddress answers
-	// CodeConflict. Default: 0s.
+	// AddressHold is for how long after its instance was terminated a kept address cannot be deleted: DeleteAddress
+	// answers CodeConflict. Default: 0s.
 	AddressHold Duration `json:"addressHold"`
 	// FiltersIgnored lets ListInstances and ListAddresses return what has other tags and names than were asked for.
 	// Default: false.

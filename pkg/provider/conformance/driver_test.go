@@ -100,7 +100,8 @@ func translate(err error) error {
 	}
 	code := map[string]provider.Code{
 		"NotFound": provider.NotFound, "Conflict": provider.Aborted, "TagsDiffer": provider.FailedPrecondition,
-		"Reserved": provider.Aborted, "TokenReused": provider.AlreadyExists, "TokenSpent": provider.AlreadyExists, "Invalid": provider.InvalidArgument,
+		"TokenReused": provider.AlreadyExists, "TokenSpent": provider.AlreadyExists, "Invalid": provider.InvalidArgument,
+		"Reserved": provider.Aborted,
 		"Exhausted": provider.ResourceExhausted, "TooLong": provider.Internal,
 	}[e.kind]
 	out := provider.Errorf(cmp.Or(code, provider.Code(e.kind)), "the cloud answered %s", e.kind)

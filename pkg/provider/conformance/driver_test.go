@@ -101,7 +101,7 @@ func translate(err error) error {
 	code := map[string]provider.Code{
 		"NotFound": provider.NotFound, "Conflict": provider.Aborted, "TagsDiffer": provider.FailedPrecondition,
 		"TokenReused": provider.AlreadyExists, "TokenSpent": provider.AlreadyExists, "Invalid": provider.InvalidArgument,
-		"Reserved": provider.Aborted,
+		"Reserved":  provider.Aborted,
 		"Exhausted": provider.ResourceExhausted, "TooLong": provider.Internal,
 	}[e.kind]
 	out := provider.Errorf(cmp.Or(code, provider.Code(e.kind)), "the cloud answered %s", e.kind)
@@ -114,7 +114,7 @@ func (d *correct) describe(s server) *provider.Instance {
 	switch {
 	case s.deletions > 0:
 		state = provider.StateTerminating
-	case s.failure == noCapacity:
+	case s.failure == noCapacity && s.checks > d.cloud.lag+1:
 		state, code = provider.StateFailed, provider.ResourceExhausted
 	case s.checks > d.cloud.boot+d.cloud.lag:
 		state = provider.StateRunning

@@ -75,6 +75,9 @@ type InstanceFaultKind string
 const (
 	// FaultNeverBoots keeps the instance pending until it is triggered.
 	FaultNeverBoots InstanceFaultKind = "NeverBoots"
+	// FaultGivesUp lets an instance that has not booted fail: StateFailed, for
+	// lack of capacity.
+	FaultGivesUp InstanceFaultKind = "GivesUp"
 	// FaultBootDelay adds InstanceFault.Delay to the boot time.
 	FaultBootDelay InstanceFaultKind = "BootDelay"
 	// FaultNeverRegisters lets the instance run without its machine ever

@@ -23,6 +23,12 @@ type Semantics struct {
 	OtherCase bool `json:"otherCase"`
 	// KeepAddresses leaves the address of a terminated instance to its owner, until DeleteAddress. Default: false.
 	KeepAddresses bool `json:"keepAddresses"`
+	// AddressHold is for how long after its instance was terminated a kept address cannot be deleted: DeleteAddress
+	// answers CodeConflict. Default: 0s.
+	AddressHold Duration `json:"addressHold"`
+	// FiltersIgnored lets ListInstances and ListAddresses return what has other tags and names than were asked for.
+	// Default: false.
+	FiltersIgnored bool `json:"filtersIgnored"`
 	// QuotaLag is how long a terminated instance still counts against quota and capacity. Default: 0s.
 	QuotaLag Duration `json:"quotaLag"`
 	// AnswerPadding is how many bytes of white space come before each answer to a customer. Default: 0.
@@ -34,17 +40,19 @@ type Semantics struct {
 
 // SemanticsPatch changes the semantics that it names.
 type SemanticsPatch struct {
-	GetLag        *Duration `json:"getLag,omitempty"`
-	ListLag       *Duration `json:"listLag,omitempty"`
-	TagLag        *Duration `json:"tagLag,omitempty"`
-	ListOmits     *int      `json:"listOmits,omitempty"`
-	ListRepeats   *bool     `json:"listRepeats,omitempty"`
-	StateReturns  *Duration `json:"stateReturns,omitempty"`
-	OtherCase     *bool     `json:"otherCase,omitempty"`
-	KeepAddresses *bool     `json:"keepAddresses,omitempty"`
-	QuotaLag      *Duration `json:"quotaLag,omitempty"`
-	AnswerPadding *int      `json:"answerPadding,omitempty"`
-	ClockOffset   *Duration `json:"clockOffset,omitempty"`
+	GetLag         *Duration `json:"getLag,omitempty"`
+	ListLag        *Duration `json:"listLag,omitempty"`
+	TagLag         *Duration `json:"tagLag,omitempty"`
+	ListOmits      *int      `json:"listOmits,omitempty"`
+	ListRepeats    *bool     `json:"listRepeats,omitempty"`
+	StateReturns   *Duration `json:"stateReturns,omitempty"`
+	OtherCase      *bool     `json:"otherCase,omitempty"`
+	KeepAddresses  *bool     `json:"keepAddresses,omitempty"`
+	AddressHold    *Duration `json:"addressHold,omitempty"`
+	FiltersIgnored *bool     `json:"filtersIgnored,omitempty"`
+	QuotaLag       *Duration `json:"quotaLag,omitempty"`
+	AnswerPadding  *int      `json:"answerPadding,omitempty"`
+	ClockOffset    *Duration `json:"clockOffset,omitempty"`
 }
 
 // Address is what an instance is reached by. It belongs to its instance, and where Semantics.KeepAddresses was set when

@@ -16,6 +16,10 @@ const (
 	// StateStopped is an instance that is switched off. It still exists and
 	// counts against quota and capacity.
 	StateStopped InstanceState = "stopped"
+	// StateFailed is an instance that was accepted and will never boot:
+	// StateReason says why. It counts against quota and capacity until it is
+	// deleted.
+	StateFailed InstanceState = "failed"
 	// StateShuttingDown is an instance that was asked to be deleted.
 	StateShuttingDown InstanceState = "shutting-down"
 	// StateTerminated is an instance that is gone. It stays readable for a
@@ -55,10 +59,13 @@ type Instance struct {
 	Architecture string        `json:"architecture"`
 	State        InstanceState `json:"state"`
 	// StateReason says why the instance is in its state, for people.
-	StateReason string            `json:"stateReason,omitempty"`
-	Tags        map[string]string `json:"tags,omitempty"`
-	PrivateIPs  []string          `json:"privateIPs"`
-	Disks       []Disk            `json:"disks,omitempty"`
+	StateReason string `json:"stateReason,omitempty"`
+	// StateCode says what CreateInstance would have answered, of a StateFailed
+	// instance.
+	StateCode  ErrorCode         `json:"stateCode,omitempty"`
+	Tags       map[string]string `json:"tags,omitempty"`
+	PrivateIPs []string          `json:"privateIPs"`
+	Disks      []Disk            `json:"disks,omitempty"`
 	// KubeletVersion is the version last asked for by UpdateInstance. Empty:
 	// user data or image decide.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`

@@ -224,8 +224,8 @@ func (s *launchStep) began() time.Time {
 	return s.attemptBegan()
 }
 
-// attemptBegan is when the attempt began: with the Machine, or with the last transition of Launched. One that waited for
-// its class, or was paused, has all of its time when that is over.
+// attemptBegan is when the attempt began: with the Machine, or with the last transition of Launched. One that waited
+// for its class, or was paused, has all of its time when that is over.
 func (s *launchStep) attemptBegan() time.Time {
 	began := s.machine.CreationTimestamp.Time
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)

@@ -151,8 +151,8 @@ func (f *failures) forgetOldest() {
 }
 
 // failing decides whether the revision fails: enough machines failed in a row, or did before, and no machine of the
-// revision became Ready since. The condition Progressing carries this over a restart, by the manager's clock: that of the
-// provider, which says when a machine became Ready, may be behind it, so a recovery that was observed counts more.
+// revision became Ready since. The condition Progressing carries this over a restart, by the manager's clock: that of
+// the provider, which says when a machine became Ready, may be behind it, so a recovery that was observed counts more.
 func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDeployment, revision int64) bool {
 	if inARow >= failuresInARow || recovered {
 		return inARow >= failuresInARow

@@ -33,10 +33,10 @@ type Instance struct {
 	State      InstanceState
 	// StateMessage says why, when the cloud tells; no secrets.
 	StateMessage string
-	// StateCode says of a StateFailed instance what a Create that failed for the same reason would have answered, where the
-	// cloud tells; else it is empty. With ResourceExhausted the failure is the late answer to Create: Machinist removes the
-	// instance and creates another one for the same machine, as slowly as after a Create that answers so. With any other
-	// code, and without one, the machine is Failed.
+	// StateCode is what a Create that failed for the same reason as a StateFailed instance would have answered, where the
+	// cloud tells; else it is empty. With ResourceExhausted the failure is the late answer to Create: Machinist removes
+	// the instance and creates another one for the same machine, as slowly as after such a Create. With any other code,
+	// and without one, the machine is Failed.
 	StateCode Code
 	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain; empty when it cannot be
 	// known.

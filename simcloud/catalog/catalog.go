@@ -265,8 +265,9 @@ func ValidateSettings(s simcloud.Settings) error {
 		"bootTime": s.BootTime, "bootJitter": s.BootJitter, "rebootTime": s.RebootTime, "shutdownTime": s.ShutdownTime,
 		"terminatedVisible": s.TerminatedVisible, "tokenRetention": s.TokenRetention, "readLag": s.ReadLag,
 		"semantics.getLag": s.Semantics.GetLag, "semantics.listLag": s.Semantics.ListLag,
-		"semantics.tagLag":   s.Semantics.TagLag,
-		"semantics.quotaLag": s.Semantics.QuotaLag, "semantics.stateReturns": s.Semantics.StateReturns,
+		"semantics.tagLag":      s.Semantics.TagLag,
+		"semantics.addressHold": s.Semantics.AddressHold,
+		"semantics.quotaLag":    s.Semantics.QuotaLag, "semantics.stateReturns": s.Semantics.StateReturns,
 		"host.podStartTime": s.Host.PodStartTime, "host.podStopTime": s.Host.PodStopTime,
 		"host.nodeReadyDelay": s.Host.NodeReadyDelay,
 	} {

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"strings"
+	"time"
 
 	"machinist.dev/machinist/simcloud"
 )
@@ -22,6 +23,7 @@ func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lag := lagsOf(c.settings).list
+	o = c.filter(o)
 	for _, inst := range c.candidates(o, after) {
 		rec := c.before(inst, lag)
 		if inst.rec.Account != accountName || rec == nil || !rec.hasAddress() || !matches(rec, o) {
@@ -61,6 +63,10 @@ func (c *Cloud) DeleteAddress(accountName, id string) error {
 	if inst.rec.live() {
 		return fail(simcloud.CodeConflict, "address %s is that of instance %s, which is not terminated", id,
 			inst.rec.Instance.ID)
+	}
+	if gone := inst.rec.Instance.TerminationTime; gone != nil &&
+		c.now().Before(gone.Add(time.Duration(c.settings.Semantics.AddressHold))) {
+		return fail(simcloud.CodeConflict, "address %s is still in use", id)
 	}
 	next := inst.rec.clone()
 	next.advance(c.now(), c.settings)

@@ -280,7 +280,7 @@ func ValidateFault(f simcloud.InstanceFault) error {
 		if f.Delay <= 0 {
 			return fail(simcloud.CodeInvalidParameter, "delay: %s is not positive", f.Delay)
 		}
-	case simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies,
+	case simcloud.FaultNeverBoots, simcloud.FaultGivesUp, simcloud.FaultNeverRegisters, simcloud.FaultDies,
 		simcloud.FaultVanishes, simcloud.FaultReclaimed, simcloud.FaultSilent, simcloud.FaultRecovers:
 		if f.Delay != 0 {
 			return fail(simcloud.CodeInvalidParameter, "delay: belongs to %s only", simcloud.FaultBootDelay)

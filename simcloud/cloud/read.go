@@ -144,6 +144,7 @@ func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simc
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lag := lagsOf(c.settings).list
+	o = c.filter(o)
 	for _, inst := range c.candidates(o, after) {
 		if inst.rec.Account != accountName {
 			continue
@@ -161,6 +162,14 @@ func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simc
 	}
 	c.disturb(page)
 	return page, nil
+}
+
+// filter is what a list is narrowed by.
+func (c *Cloud) filter(o simcloud.ListInstancesOptions) simcloud.ListInstancesOptions {
+	if c.settings.Semantics.FiltersIgnored {
+		o.Tags, o.HasTags, o.Name = nil, nil, ""
+	}
+	return o
 }
 
 // disturb makes a page of instances what the settings have it be.

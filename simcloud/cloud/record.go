@@ -149,12 +149,13 @@ func (r *record) reboot(at time.Time, s simcloud.Settings) {
 
 func (r *record) shutDown(at time.Time, s simcloud.Settings) {
 	r.Instance.State, r.Instance.StateReason = simcloud.StateShuttingDown, "deleted by its owner"
+	r.Instance.StateCode = ""
 	r.BootAt = time.Time{}
 	r.TerminateAt = at.Add(time.Duration(s.ShutdownTime))
 }
 
 func (r *record) terminate(at time.Time, s simcloud.Settings) {
-	r.Instance.State = simcloud.StateTerminated
+	r.Instance.State, r.Instance.StateCode = simcloud.StateTerminated, ""
 	r.Instance.TerminationTime = &at
 	r.BootAt, r.TerminateAt, r.Faults = time.Time{}, time.Time{}, nil
 	r.HideAt = at.Add(time.Duration(s.TerminatedVisible))
@@ -194,6 +195,12 @@ func (r *record) suffer(at time.Time, s simcloud.Settings) {
 		if state == simcloud.StatePending {
 			r.NeverBoots = true
 			r.Instance.StateReason = "fault: never boots"
+		}
+	case simcloud.FaultGivesUp:
+		if state == simcloud.StatePending {
+			r.Instance.State, r.Instance.StateReason = simcloud.StateFailed, "fault: no capacity for it"
+			r.Instance.StateCode = simcloud.CodeInsufficientCapacity
+			r.BootAt = time.Time{}
 		}
 	case simcloud.FaultBootDelay:
 		if state == simcloud.StatePending {

@@ -57,7 +57,9 @@ func TestTheDriverConforms(t *testing.T) {
 				Timeout:             time.Minute,
 				Full:                true,
 				// An address goes with its instance at the latest, and by unassigned hand before.
-				Never:         []conformance.FaultKind{conformance.PartsGoneFirst},
+				// No operation on a running instance can fail halfway, and an address is made with its instance.
+				Never: []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
+					conformance.UntaggedParts, conformance.PartsReserved},
 				Legacies:      simLegacies(),
 				CollectorTags: []string{driver.LegacyTagRole},
 				Cloud: conformance.Cloud{Resources: s.resources, Launch: s.launch, LaunchNamed: s.launchNamed, Inject: s.inject,
@@ -206,6 +208,9 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 		rule.Effect = simcloud.FaultEffect{Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(f.RetryAfter)}
 	case conformance.Exhausted:
 		rule.Operation, rule.Effect.Error = simcloud.OperationCreateInstance, simcloud.CodeQuotaExceeded
+	case conformance.GivesUp:
+		rule.Operation = simcloud.OperationCreateInstance
+		rule.Effect.Instance = []simcloud.InstanceFault{{Kind: simcloud.FaultGivesUp}}
 	case conformance.Unauthenticated:
 		rule.Skip, rule.Effect.Error = f.Skip, simcloud.CodeUnauthorized
 	case conformance.PermissionDenied:
@@ -243,6 +248,11 @@ func (s *sim) behave(ctx context.Context, f conformance.Fault) (func(), error) {
 		on.OtherCase, off.OtherCase = &yes, &no
 	case conformance.StateGoesBack:
 		on.StateReturns, off.StateReturns = &moment, &none
+	case conformance.FiltersIgnored:
+		on.FiltersIgnored, off.FiltersIgnored = &yes, &no
+	case conformance.PartsInUse:
+		on.KeepAddresses, off.KeepAddresses = &yes, &no
+		on.AddressHold, off.AddressHold = &late, &none
 	case conformance.PartsRemain:
 		on.KeepAddresses, off.KeepAddresses = &yes, &no
 	case conformance.QuotaFreesLate:

@@ -49,7 +49,11 @@ func release(ctx context.Context, client account, providerID string, own owner) 
 			if err != nil {
 				return false, translate(err, "look for the address of machine "+string(own.machine.UID))
 			}
-			ids = append(ids, address.ID)
+			// What a search returns need not be what was asked for.
+			if address.Tags[provider.TagCluster] == own.cluster &&
+				address.Tags[provider.TagMachineUID] == string(own.machine.UID) {
+				ids = append(ids, address.ID)
+			}
 		}
 	}
 	for _, id := range ids {

@@ -16,7 +16,7 @@ import (
 func liveStates() []simcloud.InstanceState {
 	return []simcloud.InstanceState{
 		simcloud.StatePending, simcloud.StateRunning, simcloud.StateRebooting, simcloud.StateStopped,
-		simcloud.StateShuttingDown,
+		simcloud.StateFailed, simcloud.StateShuttingDown,
 	}
 }
 
@@ -36,6 +36,9 @@ func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 		MachineUID:   types.UID(in.Tags[provider.TagMachineUID]),
 		MachineKey:   in.Tags[provider.TagMachine],
 		Scope:        endpoint,
+	}
+	if out.State == provider.StateFailed && in.StateCode != "" {
+		out.StateCode, _ = meaning(in.StateCode)
 	}
 	for _, ip := range in.PrivateIPs {
 		out.Addresses = append(out.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})

@@ -29,7 +29,7 @@ func (d Announcing) Interruptions(ctx context.Context, req provider.Interruption
 		if err != nil {
 			return nil, translate(err, "look for interruptions")
 		}
-		if in.ReclaimTime != nil {
+		if in.ReclaimTime != nil && in.Tags[provider.TagCluster] == req.ClusterID {
 			found = append(found, provider.Interruption{ProviderID: in.ProviderID, At: *in.ReclaimTime,
 				Reason: provider.Preemption})
 		}

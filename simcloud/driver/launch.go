@@ -196,7 +196,7 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 			if err != nil {
 				return provider.ListPage{}, translate(err, "list addresses")
 			}
-			if address.InUse {
+			if address.InUse || address.Tags[provider.TagCluster] != req.ClusterID {
 				continue
 			}
 			page.Leftovers = append(page.Leftovers, provider.Leftover{

@@ -22,7 +22,9 @@ type fakeCloud struct {
 	serial  int
 	servers []*server // in order of creation
 	parts   map[string]map[string]string
-	tokens  map[string]spent
+	// reserved are network interfaces that a refused call has left unusable.
+	reserved map[string]bool
+	tokens   map[string]spent
 
 	// boot and end are after how many looks a server runs, and after how many deletions it is gone; lag is how many looks
 	// do not see a new server.
@@ -54,7 +56,11 @@ type server struct {
 	made, went          time.Time
 	// hidden counts the answers that a fault kept it out of.
 	hidden map[FaultKind]int
+	// failure is what failed: noCapacity, or badOperation while it runs.
+	failure string
 }
+
+const noCapacity, badOperation = "NoCapacity", "OperationFailed"
 
 type spent struct{ parameters, id string }
 
@@ -74,7 +80,8 @@ func isKind(err error, kind string) bool {
 
 func newFakeCloud() *fakeCloud {
 	return &fakeCloud{
-		account: "account-token-4711", parts: map[string]map[string]string{}, tokens: map[string]spent{}, boot: 2, end: 2,
+		account: "account-token-4711", parts: map[string]map[string]string{},
+		reserved: map[string]bool{}, tokens: map[string]spent{}, boot: 2, end: 2,
 		faults: map[FaultKind]*active{}, announced: map[string]time.Time{},
 	}
 }
@@ -167,11 +174,37 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 	return err
 }
 
-func (c *fakeCloud) putNIC(ctx context.Context, token, name string, tags map[string]string) error {
-	return c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
+// putNIC makes a network interface and reports whether it has the tags.
+func (c *fakeCloud) putNIC(ctx context.Context, token, name string, tags map[string]string) (tagged bool, err error) {
+	err = c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
+		if tagged = c.faults[UntaggedParts] == nil; !tagged {
+			tags = nil
+		}
 		c.parts["nic/"+name] = tags
 		return nil
 	})
+	return tagged, err
+}
+
+func (c *fakeCloud) tagNIC(ctx context.Context, token, name string, tags map[string]string) error {
+	return c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
+		if _, there := c.parts["nic/"+name]; !there {
+			return &cloudError{kind: "Conflict", message: name + " is gone"}
+		}
+		c.parts["nic/"+name] = tags
+		return nil
+	})
+}
+
+// deleteUntagged deletes a part that has no tags.
+func (c *fakeCloud) deleteUntagged(ctx context.Context, token, name string) error {
+	c.mu.Lock()
+	tags := c.parts[name]
+	c.mu.Unlock()
+	if len(tags) > 0 {
+		return &cloudError{kind: "NotFound", message: name}
+	}
+	return c.deletePart(ctx, token, name, nil)
 }
 
 // deletePart deletes a network interface or a disk if it has the tags; it is in use as long as its server is there.
@@ -184,7 +217,13 @@ func (c *fakeCloud) deletePart(ctx context.Context, token, name string, tags map
 		if c.attached(name) {
 			return &cloudError{kind: "Conflict", message: name + " is in use"}
 		}
+		for _, s := range c.gone {
+			if name == "nic/"+s.nic && c.late(PartsInUse, s, s.went) {
+				return &cloudError{kind: "Conflict", message: name + " is still in use"}
+			}
+		}
 		delete(c.parts, name)
+		delete(c.reserved, name)
 		return nil
 	})
 }
@@ -203,7 +242,7 @@ type part struct {
 func (c *fakeCloud) listParts(ctx context.Context, token string, tags map[string]string) (all []part, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
 		for _, name := range slices.Sorted(maps.Keys(c.parts)) {
-			if includes(c.parts[name], tags) && !c.attached(name) {
+			if includes(c.parts[name], c.filter(tags)) && !c.attached(name) {
 				all = append(all, part{name, c.parts[name]})
 			}
 		}
@@ -239,12 +278,22 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 		if _, there := c.parts["nic/"+w.nic]; w.nic != "" && !there {
 			return &cloudError{kind: "Conflict", message: "there is no " + w.nic}
 		}
+		if c.faults[PartsReserved] != nil {
+			c.reserved["nic/"+w.nic] = true
+			return &cloudError{kind: "Exhausted", message: "no quota"}
+		}
+		if c.reserved["nic/"+w.nic] {
+			return &cloudError{kind: "Reserved", message: w.nic}
+		}
 		if c.faults[QuotaFreesLate] != nil && len(c.servers)+c.notFreed() >= c.quota {
 			return &cloudError{kind: "Exhausted", message: "no quota"}
 		}
 		c.serial++
 		made := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags),
 			made: time.Now(), hidden: map[FaultKind]int{}}
+		if c.faults[GivesUp] != nil {
+			made.failure = noCapacity
+		}
 		c.servers = append(c.servers, made)
 		c.parts["disk/"+made.id] = made.tags
 		c.tokens[w.idempotency] = spent{parameters, made.id}
@@ -328,6 +377,7 @@ func (c *fakeCloud) shown(s *server) server {
 func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[string]string, after,
 	limit int) (page []server, more bool, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
+		tags := c.filter(tags)
 		c.reads++
 		if after == 0 {
 			c.lists++
@@ -358,6 +408,14 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 		return nil
 	})
 	return page, more, err
+}
+
+// filter is what a search goes by that asks for tags.
+func (c *fakeCloud) filter(tags map[string]string) map[string]string {
+	if c.faults[FiltersIgnored] != nil {
+		return nil
+	}
+	return tags
 }
 
 // deleteServer deletes a server if it has the tags; after some calls it is NotFound.
@@ -476,6 +534,10 @@ func (c *fakeCloud) hooks() Cloud {
 				c.quota = len(c.servers)
 			case PartsGoneFirst:
 				clear(c.parts)
+			case OperationFails:
+				for _, s := range c.servers {
+					s.failure = badOperation
+				}
 			}
 			return func() {
 				c.mu.Lock()

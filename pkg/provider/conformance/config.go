@@ -106,7 +106,7 @@ type Fault struct {
 	// RetryAfter is how long the cloud asks to wait; zero: it does not say. Used with Throttled.
 	RetryAfter time.Duration
 	// For is how late the cloud is: tens of milliseconds, and well within the driver's CreateSettle. Used with LateReads,
-	// LateLists, LateTags, DoneLate and QuotaFreesLate.
+	// LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse.
 	For time.Duration
 }
 
@@ -164,6 +164,22 @@ const (
 	// HugeAnswers: every answer is right and hundreds of megabytes longer than it has to be, by white space or by a
 	// field that nobody reads. Calls take effect.
 	HugeAnswers FaultKind = "HugeAnswers"
+	// GivesUp: instances that are made are accepted, and fail before they run, because there is no capacity for them.
+	GivesUp FaultKind = "GivesUp"
+	// OperationFails: when the fault begins, an operation on each of the account's running instances fails, such as a
+	// resize. They run on, and reads show them in the cloud's state for what failed.
+	OperationFails FaultKind = "OperationFails"
+	// FiltersIgnored: lists and searches return everything in the account, whatever they were asked for.
+	FiltersIgnored FaultKind = "FiltersIgnored"
+	// UntaggedParts: tags that are given in the calls that make disks, network interfaces or addresses are dropped. A call
+	// of its own sets them.
+	UntaggedParts FaultKind = "UntaggedParts"
+	// PartsInUse: for Fault.For after an instance went, the deletion of its disks, network interfaces or addresses is
+	// refused: they are in use.
+	PartsInUse FaultKind = "PartsInUse"
+	// PartsReserved: there is no quota for another instance. A call that is refused for that leaves the parts that it
+	// named reserved: they belong to no instance, cannot be used by another call, and stay so until they are deleted.
+	PartsReserved FaultKind = "PartsReserved"
 )
 
 // complete returns the configuration with its defaults, or what is missing.

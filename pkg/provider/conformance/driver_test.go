@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,9 @@ type correct struct {
 	// checksFirst says that Create looks for an instance of the machine, once that List tells each instance once on a
 	// page, and disks that Delete removes them.
 	checksFirst, once, disks bool
+	// filters says that what a search returns is compared with what was asked for, untagged that Delete finds a network
+	// interface by its name alone if it has no tags, and replaces that Create makes one anew that is reserved.
+	filters, untagged, replaces bool
 }
 
 type machineSpec struct {
@@ -51,7 +55,8 @@ type machineSpec struct {
 }
 
 func newCorrect(c *fakeCloud) *correct {
-	d := &correct{cloud: c, pageSize: 2, checksFirst: true, once: true, disks: true}
+	d := &correct{cloud: c, pageSize: 2, checksFirst: true, once: true, disks: true, filters: true,
+		untagged: true, replaces: true}
 	d.decode = decodeMachine
 	d.tokenOf = tokenOf
 	d.idempotency = func(req provider.CreateRequest) string { return req.Token }
@@ -96,6 +101,7 @@ func translate(err error) error {
 	code := map[string]provider.Code{
 		"NotFound": provider.NotFound, "Conflict": provider.Aborted, "TagsDiffer": provider.FailedPrecondition,
 		"TokenReused": provider.AlreadyExists, "TokenSpent": provider.AlreadyExists, "Invalid": provider.InvalidArgument,
+		"Reserved":  provider.Aborted,
 		"Exhausted": provider.ResourceExhausted, "TooLong": provider.Internal,
 	}[e.kind]
 	out := provider.Errorf(cmp.Or(code, provider.Code(e.kind)), "the cloud answered %s", e.kind)
@@ -104,16 +110,18 @@ func translate(err error) error {
 }
 
 func (d *correct) describe(s server) *provider.Instance {
-	state := provider.StatePending
+	state, code := provider.StatePending, provider.Code("")
 	switch {
 	case s.deletions > 0:
 		state = provider.StateTerminating
+	case s.failure == noCapacity && s.checks > d.cloud.lag+1:
+		state, code = provider.StateFailed, provider.ResourceExhausted
 	case s.checks > d.cloud.boot+d.cloud.lag:
 		state = provider.StateRunning
 	}
 	// The cloud does not tell upper from lower case.
 	return &provider.Instance{
-		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, NodeName: strings.ToLower(s.node), Type: s.size,
+		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, StateCode: code, NodeName: strings.ToLower(s.node), Type: s.size,
 		Zone:      "zone-1",
 		ClusterID: s.tags[provider.TagCluster], MachineUID: types.UID(s.tags[provider.TagMachineUID]),
 		MachineKey: s.tags[provider.TagMachine],
@@ -156,17 +164,35 @@ func (d *correct) Create(ctx context.Context, req provider.CreateRequest) (*prov
 		}
 	}
 	nic := d.nicOf(req.Machine)
-	if err := d.cloud.putNIC(ctx, token, nic, d.tags(req)); err != nil {
+	if err := d.makeNIC(ctx, token, nic, d.tags(req)); err != nil {
 		return nil, d.translate(err)
 	}
-	made, err := d.cloud.createServer(ctx, token, wanted{
+	want := wanted{
 		idempotency: d.idempotency(req), size: spec.Size, node: req.Machine.Name, nic: nic,
 		userData: string(req.UserData.Reveal()), tags: d.tags(req),
-	})
+	}
+	made, err := d.cloud.createServer(ctx, token, want)
+	if isKind(err, "Reserved") && d.replaces {
+		if err = d.cloud.deletePart(ctx, token, "nic/"+nic, nil); err == nil {
+			err = d.makeNIC(ctx, token, nic, d.tags(req))
+		}
+		if err == nil {
+			made, err = d.cloud.createServer(ctx, token, want)
+		}
+	}
 	if err != nil {
 		return nil, d.translate(err)
 	}
 	return d.convert(made), nil
+}
+
+// makeNIC makes a network interface with its tags.
+func (d *correct) makeNIC(ctx context.Context, token, name string, tags map[string]string) error {
+	tagged, err := d.cloud.putNIC(ctx, token, name, tags)
+	if err != nil || tagged {
+		return err
+	}
+	return d.cloud.tagNIC(ctx, token, name, tags)
 }
 
 // byTags returns the machine's server that is not being deleted, else any.
@@ -177,6 +203,9 @@ func (d *correct) byTags(ctx context.Context, token, cluster string, m provider.
 	found, _, err := d.cloud.listServers(ctx, token, ownerTags(cluster, m), 0, 100)
 	if err != nil {
 		return server{}, d.translate(err)
+	}
+	if d.filters {
+		found = slices.DeleteFunc(found, func(s server) bool { return !includes(s.tags, ownerTags(cluster, m)) })
 	}
 	if len(found) == 0 {
 		return server{}, provider.Errorf(provider.NotFound, "machine %s has no server", m.UID)
@@ -234,6 +263,9 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 	on := map[string]bool{}
 	for _, s := range servers {
 		in := d.convert(s)
+		if d.filters && in.ClusterID != req.ClusterID {
+			continue
+		}
 		if !d.once || !on[in.ProviderID] {
 			page.Instances = append(page.Instances, *in)
 		}
@@ -248,6 +280,9 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 		return provider.ListPage{}, d.translate(err)
 	}
 	for _, p := range parts {
+		if d.filters && p.tags[provider.TagCluster] != req.ClusterID {
+			continue
+		}
 		page.Leftovers = append(page.Leftovers, provider.Leftover{
 			ID: p.name, ClusterID: p.tags[provider.TagCluster], MachineUID: types.UID(p.tags[provider.TagMachineUID]),
 			MachineKey: p.tags[provider.TagMachine],
@@ -304,7 +339,12 @@ func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 			return none, d.translate(err)
 		}
 	}
-	if err := d.cloud.deletePart(ctx, token, "nic/"+d.nicOf(req.Machine), mine); err != nil && !isKind(err, "NotFound") {
+	nic := "nic/" + d.nicOf(req.Machine)
+	err = d.cloud.deletePart(ctx, token, nic, mine)
+	if isKind(err, "NotFound") && d.untagged {
+		err = d.cloud.deleteUntagged(ctx, token, nic) // Its name has the UID of the machine.
+	}
+	if err != nil && !isKind(err, "NotFound") {
 		return none, d.translate(err)
 	}
 	parts, err := d.cloud.listParts(ctx, token, mine)

@@ -194,7 +194,7 @@ func conductAndFaultFlaws() []flaw {
 			rule: "Create's answer contains the value of the credentials' key token", with: converting(func(in *provider.Instance) { in.Scope = "token=" + newFakeCloud().account })},
 		{of: "ReadsChangeNothing", name: "List tidies up", rule: "after reading there are", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-				_ = b.cloud.putNIC(ctx, b.cloud.account, "probe-"+random(4), nil)
+				_, _ = b.cloud.putNIC(ctx, b.cloud.account, "probe-"+random(4), nil)
 				return b.correct.List(ctx, req)
 			}
 		}},
@@ -269,7 +269,7 @@ func conductAndFaultFlaws() []flaw {
 		{of: "NothingIsLeft", name: "makes something that it does not know of", rule: "nic/log-of-",
 			after: []string{"CreateMakesAnInstance"}, with: func(b *broken) {
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-					_ = b.cloud.putNIC(ctx, b.cloud.account, "log-of-"+req.Machine.Name, nil)
+					_, _ = b.cloud.putNIC(ctx, b.cloud.account, "log-of-"+req.Machine.Name, nil)
 					return b.correct.Create(ctx, req)
 				}
 			}},

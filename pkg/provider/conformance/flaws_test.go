@@ -159,7 +159,7 @@ func meeting() func() {
 // flaws are all. Every case has at least one.
 func flaws() []flaw {
 	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
-		lateFlaws(), answerFlaws(), partFlaws(), optionalFlaws(), importFlaws())
+		lateFlaws(), answerFlaws(), partFlaws(), acceptedFlaws(), optionalFlaws(), importFlaws())
 }
 
 func TestEveryCaseFindsItsFlaw(t *testing.T) {

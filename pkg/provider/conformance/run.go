@@ -98,7 +98,7 @@ func cases() []testCase {
 	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
 		importCases(),
 		conductCases(), faultCases(), cutCases(), lateCases(), answerCases(),
-		partCases(), optionalCases(), lastCases())
+		partCases(), acceptedCases(), optionalCases(), lastCases())
 }
 
 // suite is one run.

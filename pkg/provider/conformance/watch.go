@@ -222,6 +222,9 @@ func (w *watched) whole(operation string, in *provider.Instance) error {
 	if !slices.Contains(states, in.State) {
 		wrong("State %q does not exist", in.State)
 	}
+	if in.StateCode != "" && (in.State != provider.StateFailed || !slices.Contains(codes, in.StateCode)) {
+		wrong("StateCode %q is none of the codes, or its State %q is not Failed", in.StateCode, in.State)
+	}
 	if len(in.Scope) > 1024 {
 		wrong("Scope is %d bytes long, more than 1 KiB", len(in.Scope))
 	}

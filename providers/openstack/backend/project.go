@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/config"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/trunks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 	"github.com/gophercloud/gophercloud/v2/pagination"
@@ -19,6 +21,8 @@ import (
 // Project is an account of an OpenStack as others use it, past the driver.
 type Project struct {
 	Compute, Network, Volume, Image, Identity *gophercloud.ServiceClient
+	// ID is the project's.
+	ID string
 }
 
 // OpenProject signs in as one of the clouds of a clouds.yaml.
@@ -46,6 +50,15 @@ func OpenProject(ctx context.Context, cloudsYAML, cloud string) (*Project, error
 		}
 	}
 	p.Compute.Microversion = "2.52"
+	signedIn, ok := client.GetAuthResult().(tokens.CreateResult)
+	if !ok {
+		return nil, errors.New("the answer to signing in names no project")
+	}
+	of, err := signedIn.ExtractProject()
+	if err != nil {
+		return nil, err
+	}
+	p.ID = of.ID
 	return p, nil
 }
 

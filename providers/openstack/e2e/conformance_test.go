@@ -33,6 +33,7 @@ func TestTheDriverConforms(t *testing.T) {
 		t.Fatal(err)
 	}
 	member := open(t, cloudsYAML, "machinist")
+	admin := open(t, cloudsYAML, "admin")
 	member.leavesNothing(t)
 	transport := &faulty.Transport{Base: httpapi.Transport()}
 	credentials := func(changes ...string) provider.Credentials {
@@ -79,7 +80,7 @@ func TestTheDriverConforms(t *testing.T) {
 				return member.launch(ctx, gone.NodeName, tags)
 			},
 			Inject: func(ctx context.Context, f conformance.Fault) (func(), error) {
-				return inject(ctx, transport, member, f)
+				return inject(ctx, transport, member, admin, f)
 			},
 		},
 	})
@@ -87,7 +88,7 @@ func TestTheDriverConforms(t *testing.T) {
 }
 
 // inject makes the transport behave as a fault of the suite wants it.
-func inject(ctx context.Context, transport *faulty.Transport, member project, f conformance.Fault) (func(), error) {
+func inject(ctx context.Context, transport *faulty.Transport, member, admin project, f conformance.Fault) (func(), error) {
 	every := func(response func() *http.Response) func(faulty.Call) *http.Response {
 		return func(faulty.Call) *http.Response { return response() }
 	}
@@ -148,10 +149,23 @@ func inject(ctx context.Context, transport *faulty.Transport, member project, f 
 		r.QuotaFreesLate = f.For
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20
-	case conformance.PartsRemain:
-		return func() {}, nil // Ports remain every time.
+	case conformance.FiltersIgnored:
+		r.NoFilters = true
+	case conformance.PartsInUse:
+		r.PartsInUse = f.For
+	case conformance.GivesUp:
+		var err error
+		if r.Flavor, err = member.flavor(ctx, "impossible"); err != nil {
+			return nil, err
+		}
+	case conformance.PartsRemain, conformance.UntaggedParts:
+		return func() {}, nil // Ports remain every time, and never have the tags that they are made with.
 	case conformance.PartsGoneFirst:
 		return func() {}, member.dropParts(ctx, provider.TagCluster)
+	case conformance.OperationFails:
+		return func() {}, admin.failOperations(ctx, provider.TagCluster)
+	case conformance.PartsReserved:
+		return admin.noQuota(ctx, member.ID)
 	default:
 		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
 	}

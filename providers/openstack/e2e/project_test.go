@@ -14,6 +14,7 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/quotasets"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
@@ -50,10 +51,21 @@ func (p project) leavesNothing(t *testing.T) {
 	})
 }
 
+// flavor is the ID of a flavor.
+func (p project) flavor(ctx context.Context, name string) (string, error) {
+	list, err := backend.All(ctx, flavors.ListDetail(p.Compute, flavors.ListOpts{}), flavors.ExtractFlavors)
+	for _, f := range list {
+		if f.Name == name {
+			return f.ID, nil
+		}
+	}
+	return "", fmt.Errorf("no flavor is called %s: %w", name, err)
+}
+
 // launch makes a server as somebody with a script does, and waits until it runs.
 func (p project) launch(ctx context.Context, name string, metadata map[string]string) (string,
 	func(context.Context) error, error) {
-	flavorList, err := backend.All(ctx, flavors.ListDetail(p.Compute, flavors.ListOpts{}), flavors.ExtractFlavors)
+	flavor, err := p.flavor(ctx, "m1.small")
 	if err != nil {
 		return "", nil, err
 	}
@@ -65,13 +77,8 @@ func (p project) launch(ctx context.Context, name string, metadata map[string]st
 	if err != nil {
 		return "", nil, err
 	}
-	options := servers.CreateOpts{Name: name, ImageRef: imageList[0].ID, Metadata: metadata,
+	options := servers.CreateOpts{Name: name, FlavorRef: flavor, ImageRef: imageList[0].ID, Metadata: metadata,
 		Networks: []servers.Network{{UUID: networkList[0].ID}}}
-	for _, f := range flavorList {
-		if f.Name == "m1.small" {
-			options.FlavorRef = f.ID
-		}
-	}
 	made, err := servers.Create(ctx, p.Compute, options, nil).Extract()
 	if err != nil {
 		return "", nil, err
@@ -150,6 +157,34 @@ func (p project) dropParts(ctx context.Context, key string) error {
 		}
 	}
 	return nil
+}
+
+// failOperations, of an administrator, puts servers whose metadata have a key into ERROR, as an operation does that
+// failed: their guests run on.
+func (p project) failOperations(ctx context.Context, key string) error {
+	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{AllTenants: true}), servers.ExtractServers)
+	if err != nil {
+		return err
+	}
+	for _, s := range list {
+		if s.Metadata[key] == "" || s.Status != "ACTIVE" {
+			continue
+		}
+		if err := servers.ResetState(ctx, p.Compute, s.ID, servers.StateError).ExtractErr(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noQuota, of an administrator, leaves a project without quota for servers until end is called. Nova refuses them after it
+// has reserved their volumes.
+func (p project) noQuota(ctx context.Context, id string) (end func(), err error) {
+	limit := func(n int) error {
+		_, err := quotasets.Update(context.WithoutCancel(ctx), p.Compute, id, quotasets.UpdateOpts{Instances: &n}).Extract()
+		return err
+	}
+	return func() { _ = limit(-1) }, limit(0)
 }
 
 // idOf is the last part of a provider ID.

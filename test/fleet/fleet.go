@@ -44,13 +44,6 @@ type Fleet struct {
 	Patience time.Duration
 }
 
-// In is the same fleet for a subtest.
-func (f *Fleet) In(t *testing.T) *Fleet {
-	out := *f
-	out.T = t
-	return &out
-}
-
 // Start brings up a stack with the programs in a folder, such as "../../../bin", and stops it when the test ends. Where
 // the test fails, the end of the provider's log is shown.
 func Start(t *testing.T, bin string, o stack.Options) *Fleet {

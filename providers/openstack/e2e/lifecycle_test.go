@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -37,17 +38,24 @@ func start(t *testing.T, o stack.Options) *openStack {
 	out := &openStack{cloud: running, member: open(t, running.CloudsYAML(), "machinist"),
 		admin: open(t, running.CloudsYAML(), "admin")}
 	out.member.leavesNothing(t)
+	out.clientCountsNothing(t)
 	o.Backend = &backend.OpenStack{Running: running}
 	out.Fleet = fleet.Start(t, "../../../bin", o)
 	out.Patience = 4 * time.Minute
 	return out
 }
 
-// in is the same for a subtest.
-func (o *openStack) in(t *testing.T) *openStack {
-	out := *o
-	out.Fleet = o.In(t)
-	return &out
+// clientCountsNothing fails the test if, at its end, OpenStack's own client lists a server, a port or a volume.
+func (o *openStack) clientCountsNothing(t *testing.T) {
+	t.Cleanup(func() {
+		for _, kind := range []string{"server", "port", "volume"} {
+			var left []map[string]any
+			err := o.cloud.ClientJSON(context.WithoutCancel(t.Context()), &left, kind, "list")
+			if err != nil || len(left) > 0 {
+				t.Errorf("openstack %s list: %v, %v", kind, left, err)
+			}
+		}
+	})
 }
 
 func TestAFleetLivesAtOpenStack(t *testing.T) {

@@ -4,6 +4,12 @@ package main
 var withoutReadBeforeDiscard = &mutant{file: "internal/machine/gave_up.go", from: "		case s.node != nil:\n			return s.runsAfterAll(), nil",
 	to: "		case s.node != nil && s.teardown.forced():\n			return s.runsAfterAll(), nil"}
 
+// withoutReadBeforeParts removes parts whether their machine has an instance or not.
+var withoutReadBeforeParts = &mutant{file: "internal/safety/orphans/leftovers.go", from: "	case err == nil:\n		c.log(ctx)",
+	to: "	case err == nil && machine.UID == \"\":\n		c.log(ctx)", without: &mutant{
+		file: "internal/safety/orphans/leftovers.go", from: "	case !provider.IsNotFound(err):",
+		to: "	case err != nil && !provider.IsNotFound(err):"}}
+
 // cloudMutants are bugs that show in a cloud with other semantics than the kindest.
 func cloudMutants() []mutant {
 	return []mutant{
@@ -92,6 +98,12 @@ func cloudMutants() []mutant {
 			from: "err != nil || there {",
 			to:   "err != nil || there && s.teardown.forced() {", without: withoutReadBeforeDiscard,
 			cloud: "reports-failed", finds: ".",
+		},
+		{
+			name: "parts-of-an-instance-removed", file: "internal/safety/orphans/plan.go",
+			from:  "(cached || listed[in.MachineUID]):\n		return Owned",
+			to:    "(cached || listed[in.MachineUID]):\n		return Delete",
+			cloud: "parts-unattached", finds: "orphans", without: withoutReadBeforeParts,
 		},
 	}
 }

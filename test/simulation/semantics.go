@@ -104,7 +104,7 @@ const (
 	returnsAfter  = 20 * time.Second
 	returnsUntil  = 50 * time.Second
 	failsAfter    = 5 * time.Second
-	attachedAfter = 2 * time.Minute // More than the age from which parts are collected.
+	attachedAfter = 5 * time.Minute // More than the age from which parts are collected.
 )
 
 // Habits are the semantics of a cloud.

@@ -98,8 +98,8 @@ func proxy(t *testing.T, root string) (folder, version string) {
 //
 // The cache of the test is a folder of its own, because a version is downloaded once only, and this tree changes. It
 // has links to what the user's cache has of others: to unpack all that would take longer than the rest of the test.
-// With -trimpath it does not matter to the build cache that they have other paths. Without cgo the cache has them from the
-// programs already.
+// With -trimpath it does not matter to the build cache that they have other paths. Without cgo the cache has them from
+// the programs already.
 func environment(t *testing.T, proxy string) []string {
 	t.Helper()
 	goEnv := func(name string) string {

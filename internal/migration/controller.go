@@ -310,8 +310,8 @@ func (p *pass) keep(ctx context.Context) error {
 }
 
 // ended takes the fence down once more when no other migrator can put a part of it up any more: one that was in the
-// middle of a pass would keep the old controllers out for good. The phase before waited for the same, so that this finds
-// only the fence of one whose host was suspended for longer than that.
+// middle of a pass would keep the old controllers out for good. The phase before waited for the same, so that this
+// finds only the fence of one whose host was suspended for longer than that.
 func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		r.forget(m.UID)

@@ -233,7 +233,8 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 
 // behave gives the cloud a way of its own, until the end.
 func (s *sim) behave(ctx context.Context, f conformance.Fault) (func(), error) {
-	late, moment, none, yes, no, huge, zero := simcloud.Duration(f.For), simcloud.Duration(500*time.Millisecond), simcloud.Duration(0), true, false, 256<<20, 0
+	late, moment, none := simcloud.Duration(f.For), simcloud.Duration(500*time.Millisecond), simcloud.Duration(0)
+	yes, no, huge, zero := true, false, 256<<20, 0
 	var on, off simcloud.SemanticsPatch
 	switch f.Kind {
 	case conformance.LateReads:

@@ -1,5 +1,5 @@
-// Package fleet runs a whole Machinist with a provider's example fleet for an end-to-end test, and has the words in which
-// such a test tells what it does to the fleet. A provider brings its cloud as a stack.Backend.
+// Package fleet runs a whole Machinist with a provider's example fleet for an end-to-end test, and has the words in
+// which such a test tells what it does to the fleet. A provider brings its cloud as a stack.Backend.
 package fleet
 
 import (

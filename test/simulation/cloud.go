@@ -91,7 +91,8 @@ func (c *Cloud) clone(now func() time.Time) *Cloud {
 		copied.trail = in.trail.clone()
 		f.instances = append(f.instances, &copied)
 	}
-	f.tokens, f.made, f.late, f.tagging = maps.Clone(c.tokens), maps.Clone(c.made), slices.Clone(c.late), slices.Clone(c.tagging)
+	f.tokens, f.made = maps.Clone(c.tokens), maps.Clone(c.made)
+	f.late, f.tagging = slices.Clone(c.late), slices.Clone(c.tagging)
 	f.asked, f.past = maps.Clone(c.asked), c.past.clone()
 	return &f
 }

@@ -1,5 +1,5 @@
-// Package httpapi has what drivers need that call a cloud's HTTP API: one pool of connections for many accounts, answers
-// whose length is bounded, and the time that an answer asks to wait.
+// Package httpapi has what drivers need that call a cloud's HTTP API: one pool of connections for many accounts,
+// answers whose length is bounded, and the time that an answer asks to wait.
 package httpapi
 
 import (

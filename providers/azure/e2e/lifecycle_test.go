@@ -138,8 +138,8 @@ func (a *azure) state() *backend.State {
 	return state
 }
 
-// everyMachineHasItsParts holds Azure to having what the fleet.Machines are made of, under the names that nodes have, and
-// nothing else.
+// everyMachineHasItsParts holds Azure to having what the fleet.Machines are made of, under the names that nodes have,
+// and nothing else.
 func (a *azure) everyMachineHasItsParts(all []v1beta1.Machine, size string, dataDisks int) {
 	a.Helper()
 	var want []string

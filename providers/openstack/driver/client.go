@@ -21,7 +21,8 @@ import (
 
 // Microversions of what is used beyond the first version of an API.
 const (
-	// novaMicroversion lets a creation set tags. https://docs.openstack.org/nova/latest/reference/api-microversion-history.html
+	// novaMicroversion lets a creation set tags.
+	// https://docs.openstack.org/nova/latest/reference/api-microversion-history.html
 	novaMicroversion = "2.52"
 	// cinderMicroversion has the attachments of volumes.
 	cinderMicroversion = "3.44"

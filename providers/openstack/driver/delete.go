@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. The server goes first. Its ports stay when it goes, and so may its volumes: they are
-// removed when it is gone.
+// Delete implements provider.Driver. The server goes first. Its ports stay when it goes, and so may its volumes: they
+// are removed when it is gone.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -34,8 +34,8 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return provider.DeleteResult{Gone: gone && err == nil}, err
 }
 
-// deleteOne removes one server. Its parts are all of the owner's, unless the owner has another server: then they are those
-// that were made under its name.
+// deleteOne removes one server. Its parts are all of the owner's, unless the owner has another server: then they are
+// those that were made under its name.
 func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (gone bool, err error) {
 	s, err := c.get(ctx, id)
 	switch {
@@ -97,8 +97,8 @@ func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) e
 	return nil
 }
 
-// removeParts asks for the end of the owner's ports and volumes that no server has, of those made for one server where a
-// name is given, and reports whether there were none.
+// removeParts asks for the end of the owner's ports and volumes that no server has, of those made for one server where
+// a name is given, and reports whether there were none.
 func (c *clients) removeParts(ctx context.Context, own owner, server string) (gone bool, err error) {
 	allPorts, err := c.portsOf(ctx, own)
 	if err != nil {

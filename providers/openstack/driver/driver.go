@@ -20,13 +20,14 @@ const Name = "openstack"
 type Options struct {
 	// AuthURLs are the identity services that credentials may name, as they write them. Default: all.
 	AuthURLs []string
-	// PlainHTTP allows identity services and endpoints without TLS. By default they are refused: tokens and user data would
-	// be readable on the network.
+	// PlainHTTP allows identity services and endpoints without TLS. By default they are refused: tokens and user data
+	// would be readable on the network.
 	PlainHTTP bool
 	// RegionalProviderIDs writes provider IDs as "openstack://REGION/UUID", as the cloud controller manager does that runs
 	// with OS_CCM_REGIONAL. Default: "openstack:///UUID".
 	RegionalProviderIDs bool
-	// CreateSettle is how long a creation whose answer was lost, or was an error, can still take effect. Default: 1 minute.
+	// CreateSettle is how long a creation whose answer was lost, or was an error, can still take effect. Default: 1
+	// minute.
 	CreateSettle time.Duration
 	// Transport sends all calls whose credentials bring no certificate authorities. Default: one like Go's, which keeps
 	// connections for many calls at a time.

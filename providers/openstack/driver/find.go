@@ -93,14 +93,15 @@ func (c *clients) named(ctx context.Context, pattern string, own owner) ([]*serv
 	return found, nil
 }
 
-// mayOwn reports whether a server has one of the owner's names and no metadata of anybody's: it may just have been made.
+// mayOwn reports whether a server has one of the owner's names and no metadata of anybody's: it may just have been
+// made.
 func (o owner) mayOwn(s *servers.Server) bool {
 	return naming.IsOf(s.Name, o.base()) && s.Metadata[provider.TagCluster] == "" &&
 		s.Metadata[provider.TagMachineUID] == ""
 }
 
-// preferred is the server that stands for a machine which has several: one that is not being deleted before one that is,
-// and one that has not failed before one that has. It is nil where there is none.
+// preferred is the server that stands for a machine which has several: one that is not being deleted before one that
+// is, and one that has not failed before one that has. It is nil where there is none.
 func preferred(all []*servers.Server) *servers.Server {
 	rank := func(s *servers.Server) int {
 		switch state, _ := stateOf(s); state {

@@ -74,7 +74,8 @@ func stateOf(s *servers.Server) (provider.InstanceState, string) {
 		}
 		return provider.StateStopped, s.Status
 	}
-	// REBOOT, RESIZE, MIGRATING, REBUILD, RESCUE and the like, and UNKNOWN where its host is silent: only the node can tell.
+	// REBOOT, RESIZE, MIGRATING, REBUILD, RESCUE and the like, and UNKNOWN where its host is silent: only the node can
+	// tell.
 	return provider.StateRunning, s.Status
 }
 

@@ -179,8 +179,8 @@ func (c *clients) assemble(ctx context.Context, o *order) (*servers.Server, erro
 	return s, err
 }
 
-// removed reports whether a port or a volume is not there although it was made for the server: the same machine is being
-// deleted, or somebody tidies up.
+// removed reports whether a port or a volume is not there although it was made for the server: the same machine is
+// being deleted, or somebody tidies up.
 func (c *clients) removed(ctx context.Context, portIDs, volumeIDs []string) bool {
 	for _, id := range portIDs {
 		if _, err := ports.Get(ctx, c.network, id).Extract(); absent(err) {
@@ -217,8 +217,8 @@ func (c *clients) resolve(ctx context.Context, o *order) error {
 const laterTries = 4
 
 // ports makes the server's ports and returns their IDs. Ports of an earlier try are not used again: the request for a
-// server that was sent with them may still be on its way, and finds none. Before they go, that request gets a few seconds;
-// its server is returned where it has arrived.
+// server that was sent with them may still be on its way, and finds none. Before they go, that request gets a few
+// seconds; its server is returned where it has arrived.
 func (c *clients) ports(ctx context.Context, o *order) (*servers.Server, []string, error) {
 	for try := 0; ; try++ {
 		s, old, err := c.earlier(ctx, o)

@@ -17,8 +17,8 @@ import (
 // pageSize is how many entries a page has that List asks for. Services may give fewer.
 const pageSize = 500
 
-// The kinds that List goes through. Servers come first, so that the parts of one that is made meanwhile are not taken for
-// those of none.
+// The kinds that List goes through. Servers come first, so that the parts of one that is made meanwhile are not taken
+// for those of none.
 const (
 	kindServers = "servers"
 	kindPorts   = "ports"

@@ -41,7 +41,8 @@ func pick(field, kind, ref string, all []named) (string, error) {
 }
 
 // every goes through all pages of a list.
-func every[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) ([]T, error) {
+func every[T any](ctx context.Context, pager pagination.Pager,
+	extract func(pagination.Page) ([]T, error)) ([]T, error) {
 	page, err := pager.AllPages(ctx)
 	if err != nil {
 		return nil, err

@@ -166,7 +166,8 @@ func (c *clients) updateGroups(ctx context.Context, s *servers.Server, spec mach
 		if slices.Equal(has, wanted) {
 			continue
 		}
-		if _, err := ports.Update(ctx, c.network, all[at].ID, ports.UpdateOpts{SecurityGroups: &wanted}).Extract(); err != nil {
+		_, err = ports.Update(ctx, c.network, all[at].ID, ports.UpdateOpts{SecurityGroups: &wanted}).Extract()
+		if err != nil {
 			return creating(ctx, err, "change the security groups of port "+all[at].ID, groupsField(p, i))
 		}
 	}

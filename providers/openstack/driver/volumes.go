@@ -58,7 +58,8 @@ func (c *clients) volumesOf(ctx context.Context, own owner) ([]volumes.Volume, e
 // volumePoll is how often a volume is asked about that is being made.
 const volumePoll = time.Second
 
-// readyVolumes makes the volumes of an order that are not there, and waits until all are available. It returns their IDs.
+// readyVolumes makes the volumes of an order that are not there, and waits until all are available. It returns their
+// IDs.
 func (c *clients) readyVolumes(ctx context.Context, o *order) ([]string, error) {
 	wanted := o.wantedVolumes()
 	if len(wanted) == 0 {
@@ -155,11 +156,10 @@ func (c *clients) removeVolumes(ctx context.Context, all []volumes.Volume, serve
 	return gone, nil
 }
 
-// removeVolume removes a volume that no server has. A creation of a server that Nova refused, or a server whose host was
-// lost, leaves it reserved or attached for ever: the attachments go first. What is in another state is left for the next
-// call.
+// removeVolume removes a volume that no server has. A creation of a server that Nova refused, or a server whose host
+// was lost, leaves it reserved or attached for ever: the attachments go first. What is in another state is left for
+// the next call.
 func (c *clients) removeVolume(ctx context.Context, v *volumes.Volume) error {
-	attempted := "delete volume " + v.ID
 	if v.Status != "available" && !strings.HasPrefix(v.Status, "error") {
 		all, err := every(ctx, attachments.List(c.volume, attachments.ListOpts{VolumeID: v.ID}),
 			attachments.ExtractAttachments)
@@ -172,8 +172,9 @@ func (c *clients) removeVolume(ctx context.Context, v *volumes.Volume) error {
 			}
 		}
 	}
-	if err := volumes.Delete(ctx, c.volume, v.ID, volumes.DeleteOpts{}).ExtractErr(); err != nil && !absent(err) && !busy(err) {
-		return translate(ctx, err, attempted)
+	err := volumes.Delete(ctx, c.volume, v.ID, volumes.DeleteOpts{}).ExtractErr()
+	if err != nil && !absent(err) && !busy(err) {
+		return translate(ctx, err, "delete volume "+v.ID)
 	}
 	return nil
 }

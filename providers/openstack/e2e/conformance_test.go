@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine/sample"
 )
 
-// The driver is held to the suite with the real services behind it. What they cannot be made to do within seconds is done
-// by the transport in between.
+// The driver is held to the suite with the real services behind it. What they cannot be made to do within seconds is
+// done by the transport in between.
 func TestTheDriverConforms(t *testing.T) {
 	if !everything() && os.Getenv(configFile) == "" {
 		t.Skip("neither FULL nor " + configFile + " is set")
@@ -88,7 +88,8 @@ func TestTheDriverConforms(t *testing.T) {
 }
 
 // inject makes the transport behave as a fault of the suite wants it.
-func inject(ctx context.Context, transport *faulty.Transport, member, admin project, f conformance.Fault) (func(), error) {
+func inject(ctx context.Context, transport *faulty.Transport, member, admin project,
+	f conformance.Fault) (func(), error) {
 	every := func(response func() *http.Response) func(faulty.Call) *http.Response {
 		return func(faulty.Call) *http.Response { return response() }
 	}

@@ -1,6 +1,7 @@
 //go:build e2e
 
-// Package e2e holds the OpenStack provider to a real OpenStack, which hack/openstack unpacks and starts on this machine.
+// Package e2e holds the OpenStack provider to a real OpenStack, which hack/openstack unpacks and starts on this
+// machine.
 package e2e
 
 import (

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -115,7 +116,7 @@ func (p project) await(ctx context.Context, what string, done func() (bool, erro
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: not in a minute: %w", what, err)
+			return fmt.Errorf("%s: not in a minute: %w", what, errors.Join(ctx.Err(), err))
 		case <-ticker.C:
 		}
 	}
@@ -177,8 +178,8 @@ func (p project) failOperations(ctx context.Context, key string) error {
 	return nil
 }
 
-// noQuota, of an administrator, leaves a project without quota for servers until end is called. Nova refuses them after it
-// has reserved their volumes.
+// noQuota, of an administrator, leaves a project without quota for servers until end is called. Nova refuses them
+// after it has reserved their volumes.
 func (p project) noQuota(ctx context.Context, id string) (end func(), err error) {
 	limit := func(n int) error {
 		_, err := quotasets.Update(context.WithoutCancel(ctx), p.Compute, id, quotasets.UpdateOpts{Instances: &n}).Extract()

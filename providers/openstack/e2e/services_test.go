@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// One service of each kind is killed while machines are made and deleted, and started again. Every machine that is wanted
-// runs afterwards, with the ones that ran before untouched, and nothing leaks.
+// One service of each kind is killed while machines are made and deleted, and started again. Every machine that is
+// wanted runs afterwards, with the ones that ran before untouched, and nothing leaks.
 func TestAFleetSurvivesItsServices(t *testing.T) {
 	o := start(t, stack.Options{})
 	o.Apply()
@@ -85,8 +85,8 @@ func TestNeutronIsDownForAMinute(t *testing.T) {
 	o.Gone()
 }
 
-// RabbitMQ loses what was on its way in the middle of 20 creations. A server that Nova has accepted and forgotten stays in
-// BUILD for ever: its machine is replaced when the time for its creation is over.
+// RabbitMQ loses what was on its way in the middle of 20 creations. A server that Nova has accepted and forgotten
+// stays in BUILD for ever: its machine is replaced when the time for its creation is over.
 func TestRabbitMQIsKilledInTheMiddleOfTwentyCreations(t *testing.T) {
 	o := long(t)
 	o.Change(func(d *v1beta1.MachineDeployment) {

@@ -19,8 +19,8 @@ import (
 
 // Rule is one way to fail or to lag.
 type Rule struct {
-	// Answer, where it is not nil, says what a call is answered with instead of OpenStack's answer. It returns nil for calls
-	// that it leaves alone.
+	// Answer, where it is not nil, says what a call is answered with instead of OpenStack's answer. It returns nil for
+	// calls that it leaves alone.
 	Answer func(Call) *http.Response
 	// Skip lets so many calls through first that Answer would answer.
 	Skip int

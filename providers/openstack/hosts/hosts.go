@@ -1,5 +1,5 @@
-// Package hosts plays the guests of an OpenStack whose hypervisors are fake: for each server that runs it reads the user
-// data from the metadata service, as the server's guest would, and joins the cluster that they name.
+// Package hosts plays the guests of an OpenStack whose hypervisors are fake: for each server that runs it reads the
+// user data from the metadata service, as the server's guest would, and joins the cluster that they name.
 package hosts
 
 import (

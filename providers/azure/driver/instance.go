@@ -158,8 +158,8 @@ func failureOf(vm *armcompute.VirtualMachine) string {
 	return "Azure could not make the virtual machine: " + azureCode(failure)
 }
 
-// stateCodeOf is ResourceExhausted of a machine that Azure accepted and had no capacity or quota for, which Create answers
-// where Azure knows it at once. It is empty for any other.
+// stateCodeOf is ResourceExhausted of a machine that Azure accepted and had no capacity or quota for, which Create
+// answers where Azure knows it at once. It is empty for any other.
 func stateCodeOf(vm *armcompute.VirtualMachine) provider.Code {
 	failure := statusOf(vm, "ProvisioningState/failed/")
 	if code, _ := meaning(&azcore.ResponseError{ErrorCode: failure}); code == provider.ResourceExhausted {

@@ -58,9 +58,9 @@ func TestTheDriverConforms(t *testing.T) {
 				RejectedCredentials: credentials("clientSecret", "not~the~secret"),
 				PublicCredentials: []string{"tenantID", "subscriptionID", "clientID", "azureTenantId", "azure_tenant_id",
 					"azure_subscription_id", "azure_client_id", "azure_region", "userData"},
-				Version:       "v1.36.3",
-				Timeout:       time.Minute,
-				Full:          true,
+				Version: "v1.36.3",
+				Timeout: time.Minute,
+				Full:    true,
 				// Tags come with the call that makes a resource, and no list is narrowed by them. The others are not played by
 				// the simulated Azure.
 				Never: []conformance.FaultKind{conformance.UntaggedParts, conformance.FiltersIgnored,

@@ -64,6 +64,7 @@ func TestTheDriverConforms(t *testing.T) {
 		Version:             "v1.36.3",
 		Timeout:             3 * time.Minute,
 		Instances:           3,
+		Full:                true,
 		Never:               []conformance.FaultKind{conformance.OtherCase},
 		Cloud: conformance.Cloud{
 			Resources: member.Resources,

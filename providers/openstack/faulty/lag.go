@@ -58,7 +58,7 @@ func (t *Transport) shown(r *http.Request, call Call, rules []*rule, response *h
 		response.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(response.Body, io.LimitReader(blank{}, late.Pad)), response.Body}
+		}{io.MultiReader(io.LimitReader(blank{}, late.Pad), response.Body), response.Body}
 		response.ContentLength = -1
 		response.Header.Del("Content-Length")
 	}

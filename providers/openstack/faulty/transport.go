@@ -30,7 +30,7 @@ type Rule struct {
 	Late time.Duration
 	// Hang answers no call.
 	Hang bool
-	// Pad makes every answer so many bytes longer.
+	// Pad puts so many bytes of white space before every answer: readers stop at the end of what they read for.
 	Pad int64
 
 	// LateReads and LateLists are how far reads by ID, and lists, are behind. LateMetadata is for how long a new server is
@@ -121,8 +121,8 @@ type Transport struct {
 type rule struct {
 	Rule
 	skipped int
-	// gone are when servers were deleted, and made how many were, since the rule began.
-	gone []time.Time
+	begun   time.Time
+	// made is how many servers were made since the rule began.
 	made int
 }
 
@@ -135,7 +135,7 @@ func (t *Transport) Inject(r Rule) (end func()) {
 	}
 	id := t.next
 	t.next++
-	t.rules[id] = &rule{Rule: r}
+	t.rules[id] = &rule{Rule: r, begun: time.Now()}
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -204,7 +204,7 @@ func (t *Transport) answered(r *rule, call Call) *http.Response {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.QuotaFreesLate > 0 {
-		return r.quota(call)
+		return t.quota(r, call)
 	}
 	if r.PartsInUse > 0 && call.deletesPart() && time.Since(t.lastGone) < r.PartsInUse {
 		return ErrorAnswer(http.StatusConflict, "NeutronError", "Unable to complete operation: it is in use.")
@@ -220,23 +220,21 @@ func (t *Transport) answered(r *rule, call Call) *http.Response {
 	return response
 }
 
-// quota refuses a server for which there is no quota.
-func (r *rule) quota(call Call) *http.Response {
-	switch {
-	case call.Method == http.MethodDelete && call.server() != "":
-		r.gone = append(r.gone, time.Now())
-	case call.MakesServer():
-		free := -r.made
-		for _, at := range r.gone {
-			if time.Since(at) > r.QuotaFreesLate {
-				free++
-			}
-		}
-		if free <= 0 {
-			return ErrorAnswer(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
-		}
-		r.made++
+// quota refuses a server for which there is no quota: one is free for each that has been gone for long enough.
+func (t *Transport) quota(r *rule, call Call) *http.Response {
+	if !call.MakesServer() {
+		return nil
 	}
+	free := -r.made
+	for _, of := range t.things {
+		if of.gone.After(r.begun) && time.Since(of.gone) > r.QuotaFreesLate {
+			free++
+		}
+	}
+	if free <= 0 {
+		return ErrorAnswer(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
+	}
+	r.made++
 	return nil
 }
 

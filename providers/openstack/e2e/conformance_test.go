@@ -148,7 +148,8 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 			return unavailable()
 		}
 	case conformance.QuotaFreesLate:
-		r.QuotaFreesLate = f.For
+		// The parts of a server take longer to go than that.
+		r.QuotaFreesLate = f.For + 5*time.Second
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20
 	case conformance.FiltersIgnored:

@@ -255,9 +255,9 @@ type LaunchStatus struct {
 	// +kubebuilder:validation:Maximum=1000000
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// step is Adopting while an existing instance is being taken over, Replacing while the instance is being replaced under
-	// the same Machine, and Retrying while an instance is being removed that the provider accepted and had no capacity for.
-	// +optional
+	// step is Adopting while an existing instance is being taken over, Replacing while the instance is being replaced
+	// under the same Machine, and Retrying while an instance is being removed that the provider accepted and had no
+	// capacity for. +optional
 	Step LaunchStep `json:"step,omitempty"`
 
 	// oldProviderID is the instance that is being replaced, or was replaced last: the provider may show it for a while.

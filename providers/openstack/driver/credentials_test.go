@@ -49,8 +49,8 @@ func TestCredentialsAreReadInBothForms(t *testing.T) {
 }
 
 func TestMalformedCredentialsAreRefusedWithoutTheirValues(t *testing.T) {
-	key := []string{"authURL", "https://identity.example/v3", "applicationCredentialID", "id", "applicationCredentialSecret",
-		"hush"}
+	key := []string{"authURL", "https://identity.example/v3", "applicationCredentialID", "id",
+		"applicationCredentialSecret", "hush"}
 	with := func(pairs ...string) provider.Credentials {
 		return secret(append(key[:len(key):len(key)], pairs...)...)
 	}

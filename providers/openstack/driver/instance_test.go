@@ -45,7 +45,8 @@ func TestStatusTaskAndPowerAreOneState(t *testing.T) {
 func TestAServerBecomesAnInstance(t *testing.T) {
 	const id = "1a111111-2222-4333-8444-555555555555"
 	s := &servers.Server{
-		ID: id, Name: "Worker-1", Status: "ACTIVE", AvailabilityZone: "az-1", Flavor: map[string]any{"original_name": "m1.small"},
+		ID: id, Name: "Worker-1", Status: "ACTIVE", AvailabilityZone: "az-1",
+		Flavor:   map[string]any{"original_name": "m1.small"},
 		Metadata: map[string]string{provider.TagCluster: "c", provider.TagMachineUID: "u", provider.TagMachine: "ns/m"},
 		Addresses: map[string]any{"b": []any{map[string]any{"addr": "203.0.113.7", "OS-EXT-IPS:type": "floating"}},
 			"a": []any{map[string]any{"addr": "10.0.0.5", "OS-EXT-IPS:type": "fixed"}, map[string]any{"addr": 7}, "what"}},

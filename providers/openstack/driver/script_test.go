@@ -42,7 +42,8 @@ func (s *script) driver(t *testing.T) (*Driver, provider.Credentials) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d, secret("authURL", s.URL+"/identity/v3", "applicationCredentialID", "id", "applicationCredentialSecret", "hush")
+	return d, secret("authURL", s.URL+"/identity/v3", "applicationCredentialID", "id",
+		"applicationCredentialSecret", "hush")
 }
 
 // ServeHTTP implements http.Handler.

@@ -130,7 +130,8 @@ func TestAnImageIsDeletedBetweenCreateAndBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := imagedata.Upload(t.Context(), o.member.Image, image.ID, strings.NewReader("an image")).ExtractErr(); err != nil {
+	err = imagedata.Upload(t.Context(), o.member.Image, image.ID, strings.NewReader("an image")).ExtractErr()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := o.cloud.Kill(openstack.CinderVolume); err != nil {

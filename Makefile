@@ -55,7 +55,7 @@ test: controlplane verify ## Unit tests and tests against a real API server
 
 .PHONY: e2e
 e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours; FULL=1 runs all of it
-	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -parallel $(if $(FULL),3 -timeout 90m,6 -timeout 40m) ./test/e2e
+	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -parallel $(if $(FULL),3 -timeout 90m,4 -timeout 40m) ./test/e2e
 	$(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout 20m ./providers/azure/e2e ./test/chaos
 
 # The images have the version that the charts ask for, and are for this machine only.

@@ -257,7 +257,8 @@ type LaunchStatus struct {
 
 	// step is Adopting while an existing instance is being taken over, Replacing while the instance is being replaced
 	// under the same Machine, and Retrying while an instance is being removed that the provider accepted and had no
-	// capacity for. +optional
+	// capacity for.
+	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 
 	// oldProviderID is the instance that is being replaced, or was replaced last: the provider may show it for a while.

@@ -19,16 +19,11 @@ const (
 // MachineSpec says the desired state of one machine. It is also the spec in the template of MachineSets and
 // MachineDeployments.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.classRef) != has(self.provider)",message="exactly one of classRef
-// and provider must be set" +kubebuilder:validation:XValidation:rule="!has(self.provider) ||
-// has(self.providerSpec)",message="providerSpec is required with
-// provider",fieldPath=".providerSpec",reason="FieldValueRequired"
-// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.providerSpec)",message="providerSpec must
-// not be set with classRef: the class has it",fieldPath=".providerSpec",reason="FieldValueForbidden"
-// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.credentialsRef)",message="credentialsRef
-// must not be set with classRef: the class has it",fieldPath=".credentialsRef",reason="FieldValueForbidden"
-// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.userDataRef)",message="userDataRef must
-// not be set with classRef: the class has it",fieldPath=".userDataRef",reason="FieldValueForbidden"
+// +kubebuilder:validation:XValidation:rule="has(self.classRef) != has(self.provider)",message="exactly one of classRef and provider must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || has(self.providerSpec)",message="providerSpec is required with provider",fieldPath=".providerSpec",reason="FieldValueRequired"
+// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.providerSpec)",message="providerSpec must not be set with classRef: the class has it",fieldPath=".providerSpec",reason="FieldValueForbidden"
+// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.credentialsRef)",message="credentialsRef must not be set with classRef: the class has it",fieldPath=".credentialsRef",reason="FieldValueForbidden"
+// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.userDataRef)",message="userDataRef must not be set with classRef: the class has it",fieldPath=".userDataRef",reason="FieldValueForbidden"
 type MachineSpec struct {
 	// classRef names the MachineClass to make the instance from. Exactly one of classRef and the inline form (provider
 	// and providerSpec) is set.
@@ -57,9 +52,10 @@ type MachineSpec struct {
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
 	// version of the kubelet that is wanted, a semantic version with a leading v, such as v1.36.3. It is handed to the
-	// bootstrap template and to the provider. Empty leaves it to them. +optional +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')`,message="must
-	// be a whole version of Kubernetes with a leading v, such as v1.36.3"
+	// bootstrap template and to the provider. Empty leaves it to them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')`,message="must be a whole version of Kubernetes with a leading v, such as v1.36.3"
 	Version string `json:"version,omitempty"`
 
 	// providerID is the provider's name for the instance, equal to spec.providerID of its Node. The provider process
@@ -87,9 +83,7 @@ type MachineSpec struct {
 // NodeTemplate is what a Node carries. It is kept in sync on the Node in place and never a reason to replace a
 // machine. What others put on the Node is left alone.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.taints) || !has(self.startupTaints) ||
-// !self.startupTaints.exists(s, self.taints.exists(t, t.key == s.key && t.effect == s.effect))",message="a taint must
-// not be in both taints and startupTaints",fieldPath=".startupTaints"
+// +kubebuilder:validation:XValidation:rule="!has(self.taints) || !has(self.startupTaints) || !self.startupTaints.exists(s, self.taints.exists(t, t.key == s.key && t.effect == s.effect))",message="a taint must not be in both taints and startupTaints",fieldPath=".startupTaints"
 type NodeTemplate struct {
 	// labels of the Node.
 	// +optional
@@ -122,10 +116,8 @@ type NodeTemplate struct {
 
 // MachineTimeouts bounds the phases of a machine's life.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.creation) || duration(self.creation) >
-// duration('0s')",message="creation must be longer than 0s",fieldPath=".creation"
-// +kubebuilder:validation:XValidation:rule="!has(self.update) || duration(self.update) >
-// duration('0s')",message="update must be longer than 0s",fieldPath=".update"
+// +kubebuilder:validation:XValidation:rule="!has(self.creation) || duration(self.creation) > duration('0s')",message="creation must be longer than 0s",fieldPath=".creation"
+// +kubebuilder:validation:XValidation:rule="!has(self.update) || duration(self.update) > duration('0s')",message="update must be longer than 0s",fieldPath=".update"
 type MachineTimeouts struct {
 	// creation is the time until the machine must be Running, from its creation or, if something it needs was missing,
 	// from when that came. Then it is Failed. Defaults to 20m.
@@ -196,7 +188,9 @@ type LifecycleHooks struct {
 // LifecycleHook holds up the deletion of a machine while it is present.
 type LifecycleHook struct {
 	// name of the hook, qualified by a DNS domain of its owner, such as backup.example.com or example.com/backup.
-	// +required +kubebuilder:validation:MinLength=3 +kubebuilder:validation:MaxLength=253
+	// +required
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Name string `json:"name"`
 
@@ -209,7 +203,8 @@ type LifecycleHook struct {
 
 // Machine is one virtual machine at a provider that becomes one Node.
 //
-// +kubebuilder:object:root=true +kubebuilder:subresource:status
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:path=machines,scope=Namespaced,shortName=ma,categories=machinist
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
@@ -222,12 +217,8 @@ type LifecycleHook struct {
 // +kubebuilder:printcolumn:name="Zone",type=string,priority=1,JSONPath=`.status.instance.zone`
 // +kubebuilder:printcolumn:name="Internal-IP",type=string,priority=1,JSONPath=`.status.addresses[?(@.type=="InternalIP")].address`
 // +kubebuilder:printcolumn:name="Last-Operation",type=string,priority=1,JSONPath=`.status.lastOperation.type`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 &&
-// !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 63 characters"
-// +kubebuilder:validation:XValidation:rule=`oldSelf.spec.?providerID.orValue("") in ["",
-// self.spec.?providerID.orValue("")] || (self.spec.?providerID.orValue("") == "" &&
-// oldSelf.?status.?launch.?step.orValue("") in ["Replacing", "Retrying"])`,message="spec.providerID must not change
-// once it is set, except to empty while status.launch.step is Replacing or Retrying"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 63 characters"
+// +kubebuilder:validation:XValidation:rule=`oldSelf.spec.?providerID.orValue("") in ["", self.spec.?providerID.orValue("")] || (self.spec.?providerID.orValue("") == "" && oldSelf.?status.?launch.?step.orValue("") in ["Replacing", "Retrying"])`,message="spec.providerID must not change once it is set, except to empty while status.launch.step is Replacing or Retrying"
 type Machine struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -26,11 +26,11 @@ func BootstrapCommand(env *Env) *cobra.Command {
 
 // render are the flags of a template as people write them: files by their names, pairs with an equals sign.
 type render struct {
-	options                              profile.Options
-	name, namespace, output              string
-	runtime, kubelet                     string
-	repositoryKey, kubeletConfig, caFile string
-	mirrors, sums, gates, files, units   []string
+	options                               profile.Options
+	name, namespace, output               string
+	runtime, kubelet                      string
+	repositoryKey, kubeletConfig, caFile  string
+	mirrors, sums, features, files, units []string
 }
 
 func renderCommand(env *Env) *cobra.Command {
@@ -94,7 +94,7 @@ func (r *render) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.KubeletBinary, "kubelet-binary", "", "path of a preinstalled kubelet (default \"/usr/bin/kubelet\")")
 
 	f.StringVar(&r.kubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration to merge into the profile's")
-	f.StringSliceVar(&r.gates, "feature-gates", nil, "feature gates of the kubelet, as NAME=true or NAME=false")
+	f.StringSliceVar(&r.features, "feature-gates", nil, "feature gates of the kubelet, as NAME=true or NAME=false")
 	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "address of the cluster's name server; may be repeated")
 	f.StringVar(&r.caFile, "client-ca", "", "file with the authorities whose clients may call the kubelet (default: those of the API server's certificate)")
 	f.StringArrayVar(&r.files, "file", nil, "PATH=LOCAL, a file for the machine; may be repeated")
@@ -154,13 +154,13 @@ func (r *render) read() error {
 		o.KubeletSHA256[version] = sum
 	}
 	o.FeatureGates = map[string]bool{}
-	for _, pair := range r.gates {
-		gate, value, _ := strings.Cut(pair, "=")
+	for _, pair := range r.features {
+		feature, value, _ := strings.Cut(pair, "=")
 		on, err := strconv.ParseBool(value)
 		if err != nil {
 			return fmt.Errorf("--feature-gates %q: write NAME=true or NAME=false", pair)
 		}
-		o.FeatureGates[gate] = on
+		o.FeatureGates[feature] = on
 	}
 	return r.readOwn()
 }

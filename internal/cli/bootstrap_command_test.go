@@ -22,7 +22,7 @@ func TestBootstrapRender(t *testing.T) {
 	}{
 		"a Secret":          {args: []string{"--profile=preinstalled", "--name=w", "--namespace=fleet"}, reports: "  namespace: \"fleet\"\n"},
 		"with a file":       {args: []string{"--profile=preinstalled", "--name=w", "--file=/opt/run=" + script}, reports: "- path: \"/opt/run\"\n        permissions: \"0755\""},
-		"with gates":        {args: []string{"--profile=preinstalled", "--name=w", "--feature-gates=A=true,B=false"}, reports: "A: true\n            B: false"},
+		"with features":     {args: []string{"--profile=preinstalled", "--name=w", "--feature-gates=A=true,B=false"}, reports: "A: true\n            B: false"},
 		"into a file":       {args: []string{"--profile=preinstalled", "--name=w", "--output=" + out}},
 		"without a name":    {args: []string{"--profile=preinstalled"}, fails: "--name is not set"},
 		"a bad name":        {args: []string{"--profile=preinstalled", "--name=A_b"}, fails: `--name "A_b"`},
@@ -31,7 +31,7 @@ func TestBootstrapRender(t *testing.T) {
 		"a missing file":    {args: []string{"--name=a", "--kubelet-config=/nowhere/x"}, fails: "--kubelet-config: open /nowhere/x"},
 		"a file's form":     {args: []string{"--name=a", "--file=/a"}, fails: `--file "/a": write PATH=FILE`},
 		"a missing unit":    {args: []string{"--name=a", "--unit=a.service=/nowhere/x"}, fails: `--unit "a.service=/nowhere/x"`},
-		"a gate's form":     {args: []string{"--name=a", "--feature-gates=A=x"}, fails: `--feature-gates "A=x"`},
+		"a feature's form":  {args: []string{"--name=a", "--feature-gates=A=x"}, fails: `--feature-gates "A=x"`},
 		"two checksums":     {args: []string{"--name=a", "--kubelet-sha256=v1=a", "--kubelet-sha256=v1=b"}, fails: `--kubelet-sha256 "v1=b"`},
 		"an unwritable one": {args: []string{"--profile=preinstalled", "--name=w", "-o=/nowhere/x"}, fails: "--output"},
 	} {

@@ -12,7 +12,7 @@ import (
 
 // An option's value is refused, or it changes the content of files and nothing else: the config has the keys, files,
 // commands and units that it has with a harmless value.
-func FuzzNoValueBreaksOutOfItsPlace(f *testing.F) {
+func FuzzAValueStaysAValue(f *testing.F) {
 	for i := range Names() {
 		for _, value := range []string{"", "https://a.example", "a\nruncmd: [reboot]", "\"]}", "<<MACHINE_NAME>>", "%3C%3CX%3E%3E",
 			testKey, "10.0.0.1", "a: b\n", "\t- x\r\n", "maxPods: 7", "\u2028", "\x00\xff", "'; reboot #", "$(reboot)"} {

@@ -62,22 +62,22 @@ func (m *machine) configureKubelet(o Options, d distribution) error {
 		}
 		config["clusterDNS"] = o.ClusterDNS
 	}
-	gates, _ := config["featureGates"].(map[string]any)
-	for _, gate := range slices.Sorted(maps.Keys(o.FeatureGates)) {
-		if _, twice := gates[gate]; twice {
-			return fmt.Errorf("--feature-gates %s: the file of --kubelet-config has it in featureGates, too", gate)
+	features, _ := config["featureGates"].(map[string]any)
+	for _, feature := range slices.Sorted(maps.Keys(o.FeatureGates)) {
+		if _, twice := features[feature]; twice {
+			return fmt.Errorf("--feature-gates %s: the file of --kubelet-config has it in featureGates, too", feature)
 		}
-		if gates == nil {
-			gates = map[string]any{}
+		if features == nil {
+			features = map[string]any{}
 		}
-		gates[gate] = o.FeatureGates[gate]
+		features[feature] = o.FeatureGates[feature]
 	}
-	if gates["RotateKubeletServerCertificate"] == false {
+	if features["RotateKubeletServerCertificate"] == false {
 		return fmt.Errorf("--kubelet-config or --feature-gates: featureGates.RotateKubeletServerCertificate must not be false: " +
 			"Machinist approves the certificates that kubelets ask for")
 	}
-	if gates != nil {
-		config["featureGates"] = gates
+	if features != nil {
+		config["featureGates"] = features
 	}
 	text, err := yaml.Marshal(config)
 	if err != nil {

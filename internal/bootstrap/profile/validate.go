@@ -23,7 +23,7 @@ var (
 	unitForm     = regexp.MustCompile(`^[A-Za-z0-9:_.-]+\.(service|socket|timer|path|mount|automount|swap|target)$`)
 	noProxyForm  = regexp.MustCompile(`^[A-Za-z0-9.:*/\[\],_-]+$`)
 	sshKeyForm   = regexp.MustCompile(`^(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( .*)?$`)
-	gateForm     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
+	featureForm  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
 )
 
 // validate refuses options that no machine could follow. Values that go into files of other formats (TOML, INI, environment
@@ -181,9 +181,9 @@ func (o *Options) validateKubelet(distribution) error {
 			return fmt.Errorf("--cluster-dns %q: is not an IP address", address)
 		}
 	}
-	for _, gate := range slices.Sorted(maps.Keys(o.FeatureGates)) {
-		if !gateForm.MatchString(gate) {
-			return fmt.Errorf("--feature-gates %q: is not the name of a feature gate", gate)
+	for _, feature := range slices.Sorted(maps.Keys(o.FeatureGates)) {
+		if !featureForm.MatchString(feature) {
+			return fmt.Errorf("--feature-gates %q: is not the name of a feature gate", feature)
 		}
 	}
 	return nil

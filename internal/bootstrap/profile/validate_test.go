@@ -43,12 +43,12 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 			o.ClusterDNS, o.KubeletConfig = []string{"10.0.0.1"}, []byte("clusterDNS: [10.0.0.2]")
 		},
 			"--kubelet-config has clusterDNS, too"},
-		"gate": {"debian", func(o *Options) { o.FeatureGates = map[string]bool{"a b": true} }, `--feature-gates "a b"`},
-		"gate twice": {"debian", func(o *Options) {
+		"feature": {"debian", func(o *Options) { o.FeatureGates = map[string]bool{"a b": true} }, `--feature-gates "a b"`},
+		"feature twice": {"debian", func(o *Options) {
 			o.FeatureGates, o.KubeletConfig = map[string]bool{"A": true}, []byte("featureGates: {A: false}")
 		}, "--feature-gates A"},
-		"gate off":  {"debian", func(o *Options) { o.FeatureGates = map[string]bool{"RotateKubeletServerCertificate": false} }, "featureGates.RotateKubeletServerCertificate"},
-		"client CA": {"debian", func(o *Options) { o.ClientCA = []byte("geheim") }, "--client-ca: the file has no certificate"},
+		"feature off": {"debian", func(o *Options) { o.FeatureGates = map[string]bool{"RotateKubeletServerCertificate": false} }, "featureGates.RotateKubeletServerCertificate"},
+		"client CA":   {"debian", func(o *Options) { o.ClientCA = []byte("geheim") }, "--client-ca: the file has no certificate"},
 		"client CA with a key": {"debian", func(o *Options) {
 			o.ClientCA = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 		}, `a block "PRIVATE KEY"`},

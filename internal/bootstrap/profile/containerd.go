@@ -23,8 +23,8 @@ conf_dir = "/etc/cni/net.d"
 config_path = "/etc/containerd/certs.d"
 `
 
-// installRuntime brings containerd and its configuration. One that is preinstalled keeps the image's configuration, which
-// has to have the folder of mirrors in config_path; only Flatcar's gets one.
+// installRuntime brings containerd and its configuration. One that is preinstalled keeps the image's configuration,
+// which has to have the folder of mirrors in config_path; only Flatcar's gets one.
 func (m *machine) installRuntime(o Options, d distribution) {
 	if o.Runtime == RuntimePackage {
 		m.packages = append(m.packages, d.runtimePackage)

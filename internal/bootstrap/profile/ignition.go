@@ -94,8 +94,8 @@ func ignition(m *machine) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// dataURL is a file's content as Ignition has it. Placeholders in text are URL-encoded with it, and so are the values that
-// Machinist replaces them by. Base64 is not decoded from URL encoding, so that a placeholder in it stays plain.
+// dataURL is a file's content as Ignition has it. Placeholders in text are URL-encoded with it, and so are the values
+// that Machinist replaces them by. Base64 is not decoded from URL encoding, so that a placeholder in it stays plain.
 func dataURL(f file) string {
 	if f.base64 {
 		return "data:;base64," + f.text

@@ -93,7 +93,8 @@ func (m *machine) installKubelet(o Options, d distribution) {
 	}
 	m.units = append(m.units, unit{name: "kubelet.service", text: kubeletUnit, enabled: true,
 		dropInName: "90-machinist.conf",
-		dropIn: "[Service]\nEnvironmentFile=-" + environmentPath + "\n" + proxy + prepare + "ExecStart=\nExecStart=" + binary +
+		dropIn: "[Service]\nEnvironmentFile=-" + environmentPath + "\n" + proxy + prepare +
+			"ExecStart=\nExecStart=" + binary +
 			" --bootstrap-kubeconfig=" + kubeconfigPath + " --kubeconfig=/var/lib/kubelet/kubeconfig --config=" + kubeletConfigPath +
 			" $KUBELET_EXTRA_ARGS\n"})
 }

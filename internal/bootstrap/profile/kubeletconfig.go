@@ -110,8 +110,8 @@ func readKubeletConfig(o Options, own map[string]any) error {
 	return knownPlaceholders(flag, o.KubeletConfig)
 }
 
-// withUninitialized returns the user's taints and the one that keeps pods away until Machinist has put the machine's labels
-// and taints on the node.
+// withUninitialized returns the user's taints and the one that keeps pods away until Machinist has put the machine's
+// labels and taints on the node.
 func withUninitialized(own any) ([]any, error) {
 	ours := map[string]any{"key": v1beta1.NodeTaintUninitialized, "effect": "NoSchedule"}
 	taints, isList := own.([]any)

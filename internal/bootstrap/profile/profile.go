@@ -32,8 +32,8 @@ type distribution struct {
 	settings map[string]any
 }
 
-// resolved is where systemd-resolved keeps the name servers themselves. /etc/resolv.conf leads to its own address on the
-// machine, which pods cannot ask.
+// resolved is where systemd-resolved keeps the name servers themselves. /etc/resolv.conf leads to its own address on
+// the machine, which pods cannot ask.
 var resolved = map[string]any{"resolvConf": "/run/systemd/resolve/resolv.conf"}
 
 var distributions = map[string]distribution{
@@ -91,8 +91,8 @@ type machine struct {
 	setHostname   bool
 }
 
-// Render returns the user-data template that the options ask for. An error names the flag of `machinist bootstrap render`
-// and the value, never the content of a file and no password.
+// Render returns the user-data template that the options ask for. An error names the flag of `machinist bootstrap
+// render` and the value, never the content of a file and no password.
 func Render(o Options) ([]byte, error) {
 	d, known := distributions[o.Profile]
 	if !known {

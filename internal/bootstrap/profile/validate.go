@@ -26,8 +26,8 @@ var (
 	featureForm  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
 )
 
-// validate refuses options that no machine could follow. Values that go into files of other formats (TOML, INI, environment
-// files) are admitted by form, so that no value can be more than a value there.
+// validate refuses options that no machine could follow. Values that go into files of other formats (TOML, INI,
+// environment files) are admitted by form, so that no value can be more than a value there.
 func (o *Options) validate(d distribution) error {
 	for _, check := range []func(distribution) error{o.validateRuntime, o.validateProxy, o.validateAccess,
 		o.validateSource, o.validateKubelet, o.validateOwn} {

@@ -43,6 +43,6 @@ func root() *cobra.Command {
 	}
 	env := cli.NewEnv(os.Stdout, os.Stderr)
 	cmd.AddCommand(cli.Commands(env)...)
-	cmd.AddCommand(cli.ProviderCommand(env))
+	cmd.AddCommand(cli.ProviderCommand(env), cli.BootstrapCommand(env))
 	return cmd
 }

@@ -1,0 +1,95 @@
+package profile
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// cloudConfig writes a machine as a cloud-config. Every value is a quoted string or a literal block, so that neither an
+// option nor what Machinist puts in a placeholder's stead can be anything else.
+func cloudConfig(m *machine) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString("#cloud-config\n")
+	if m.setHostname {
+		out.WriteString("hostname: " + quoted("<<MACHINE_NAME>>") + "\n")
+	}
+	writeList(&out, "ssh_authorized_keys", m.sshKeys)
+	if len(m.aptProxy) > 0 {
+		out.WriteString("apt:\n")
+		for _, name := range slices.Sorted(maps.Keys(m.aptProxy)) {
+			fmt.Fprintf(&out, "  %s: %s\n", name, quoted(m.aptProxy[name]))
+		}
+	}
+	if len(m.packages) > 0 {
+		out.WriteString("package_update: true\n")
+	}
+	writeList(&out, "packages", m.packages)
+	out.WriteString("write_files:\n")
+	for _, f := range m.allFiles() {
+		writeFile(&out, f)
+	}
+	commands := slices.Clone(m.before)
+	commands = append(commands, m.after...)
+	// One may run already, as the image or its package had it. cloud-init does not wait, because a start may take minutes.
+	for _, u := range m.units {
+		if u.enabled {
+			commands = append(commands, []string{"systemctl", "enable", u.name},
+				[]string{"systemctl", "restart", "--no-block", u.name})
+		}
+	}
+	out.WriteString("runcmd:\n")
+	for _, command := range commands {
+		words := make([]string, len(command))
+		for i, word := range command {
+			words[i] = quoted(word)
+		}
+		fmt.Fprintf(&out, "  - [%s]\n", strings.Join(words, ", "))
+	}
+	return out.Bytes(), nil
+}
+
+// allFiles are the machine's files, and those of its units.
+func (m *machine) allFiles() []file {
+	files := slices.Clone(m.files)
+	for _, u := range m.units {
+		files = append(files, u.files()...)
+	}
+	return files
+}
+
+// files are the files of a unit.
+func (u unit) files() []file {
+	var files []file
+	if u.text != "" {
+		files = append(files, file{path: "/etc/systemd/system/" + u.name, mode: 0o644, text: u.text})
+	}
+	if u.dropIn != "" {
+		files = append(files, file{path: "/etc/systemd/system/" + u.name + ".d/" + u.dropInName, mode: 0o644, text: u.dropIn})
+	}
+	return files
+}
+
+func writeList(out *bytes.Buffer, name string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	out.WriteString(name + ":\n")
+	for _, value := range values {
+		out.WriteString("  - " + quoted(value) + "\n")
+	}
+}
+
+func writeFile(out *bytes.Buffer, f file) {
+	fmt.Fprintf(out, "  - path: %s\n    permissions: \"%04o\"\n", quoted(f.path), f.mode)
+	if f.base64 {
+		out.WriteString("    encoding: b64\n")
+	}
+	if f.append {
+		out.WriteString("    append: true\n")
+	}
+	out.WriteString("    content: ")
+	writeText(out, f.text, "      ")
+}

@@ -1,0 +1,86 @@
+package profile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Paths on the machine that more than one part names.
+const (
+	kubeconfigPath    = "/etc/kubernetes/bootstrap-kubeconfig"
+	clientCAPath      = "/etc/kubernetes/pki/ca.crt"
+	kubeletConfigPath = "/var/lib/kubelet/config.yaml"
+	environmentPath   = "/etc/default/kubelet"
+	proxyPath         = "/etc/machinist/proxy.env"
+	installPath       = "/opt/machinist/install-kubelet"
+)
+
+// bootstrapKubeconfig is the kubeconfig with which a kubelet asks for its certificate.
+const bootstrapKubeconfig = `apiVersion: v1
+kind: Config
+clusters:
+  - name: target
+    cluster:
+      server: "<<API_ENDPOINT>>"
+      certificate-authority-data: "<<CA_BUNDLE_BASE64>>"
+users:
+  - name: bootstrap
+    user:
+      token: "<<BOOTSTRAP_TOKEN>>"
+contexts:
+  - name: bootstrap
+    context:
+      cluster: target
+      user: bootstrap
+current-context: bootstrap
+`
+
+// join brings what the kubelet needs to know the API server, and the API server to know the kubelet.
+func (m *machine) join(o Options) {
+	m.files = append(m.files,
+		file{path: kubeconfigPath, mode: 0o600, text: bootstrapKubeconfig},
+		file{path: environmentPath, mode: 0o644, text: "KUBELET_VERSION=<<KUBELET_VERSION>>\n"})
+	if o.ClientCA != nil {
+		m.files = append(m.files, file{path: clientCAPath, mode: 0o644, text: encoded(o.ClientCA), base64: true})
+		return
+	}
+	m.files = append(m.files, file{path: clientCAPath, mode: 0o644, text: "<<CA_BUNDLE_BASE64>>", base64: true})
+}
+
+// prepareKernel loads the modules and sets the parameters that pod networks need. An image with a kubelet has its own.
+func (m *machine) prepareKernel(d distribution) {
+	if d.packaging == nil && !d.configuresRuntime {
+		return
+	}
+	m.files = append(m.files,
+		file{path: "/etc/modules-load.d/kubernetes.conf", mode: 0o644, text: "overlay\nbr_netfilter\n"},
+		file{path: "/etc/sysctl.d/99-kubernetes.conf", mode: 0o644, text: `net.ipv4.ip_forward = 1
+net.bridge.bridge-nf-call-iptables = 1
+net.bridge.bridge-nf-call-ip6tables = 1
+`})
+	// cloud-init runs after systemd has read both.
+	m.before = append(m.before, []string{"modprobe", "-a", "overlay", "br_netfilter"}, []string{"sysctl", "--system"})
+}
+
+// useProxy brings the proxies to containerd, the kubelet and the package manager. The file of variables may have a
+// password, and systemd reads it as root.
+func (m *machine) useProxy(o Options, d distribution) {
+	if o.HTTPProxy == "" && o.HTTPSProxy == "" {
+		return
+	}
+	var lines strings.Builder
+	for _, variable := range []struct{ name, value string }{
+		{"HTTP_PROXY", o.HTTPProxy}, {"HTTPS_PROXY", o.HTTPSProxy}, {"NO_PROXY", o.NoProxy},
+	} {
+		if variable.value != "" {
+			// curl reads http_proxy in lower case only.
+			fmt.Fprintf(&lines, "%s=%s\n%s=%s\n", variable.name, variable.value, strings.ToLower(variable.name), variable.value)
+		}
+	}
+	m.files = append(m.files, file{path: proxyPath, mode: 0o600, text: lines.String()})
+	m.units = append(m.units, unit{name: "containerd.service", dropInName: "90-machinist-proxy.conf",
+		dropIn: "[Service]\nEnvironmentFile=" + proxyPath + "\n"})
+	if d.packaging != nil {
+		d.packaging.proxy(m, o)
+	}
+}

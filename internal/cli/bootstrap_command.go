@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"machinist.dev/machinist/internal/bootstrap/profile"
+)
+
+// BootstrapCommand has the commands about what makes a machine a node. They ask no cluster.
+func BootstrapCommand(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bootstrap",
+		Short: "Write what makes a machine a node",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(renderCommand(env))
+	return cmd
+}
+
+// render are the flags of a template as people write them: files by their names, pairs with an equals sign.
+type render struct {
+	options                               profile.Options
+	name, namespace, output               string
+	runtime, kubelet                      string
+	repositoryKey, kubeletConfig, caFile  string
+	mirrors, sums, features, files, units []string
+}
+
+func renderCommand(env *Env) *cobra.Command {
+	r := &render{}
+	cmd := &cobra.Command{
+		Use:   "render --profile PROFILE --name NAME",
+		Short: "Print a Secret with a user-data template, by which machines of a distribution become nodes",
+		Long: `Print a Secret with a user-data template, by which machines of a distribution become nodes.
+
+Profiles: ` + strings.Join(profile.Names(), ", ") + `. A MachineClass names the Secret in userDataRef. Machinist replaces the
+placeholders in it, such as <<BOOTSTRAP_TOKEN>>, for each machine. No cluster is asked and nothing is applied.`,
+		Example: `  # Debian with the kubelet of a package repository
+  machinist bootstrap render --profile debian --name workers --package-repository https://packages.example/{minor}/deb/ \
+    --package-repository-key kubernetes.asc | kubectl apply -f -
+
+  # Flatcar with a kubelet that is downloaded
+  machinist bootstrap render --profile flatcar --name workers \
+    --kubelet-url 'https://files.example/<<KUBELET_VERSION>>/kubelet' --kubelet-sha256 v1.36.3=CHECKSUM`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			manifest, err := r.secret()
+			if err != nil {
+				return err
+			}
+			if r.output == "" || r.output == "-" {
+				_, err = env.Out.Write(manifest)
+				return err
+			}
+			// The template may have the password of a proxy.
+			if err := os.WriteFile(r.output, manifest, 0o600); err != nil {
+				return fmt.Errorf("--output: %w", err)
+			}
+			return nil
+		},
+	}
+	r.addFlags(cmd)
+	return cmd
+}
+
+func (r *render) addFlags(cmd *cobra.Command) {
+	f, o := cmd.Flags(), &r.options
+	f.StringVar(&o.Profile, "profile", "", "one of: "+strings.Join(profile.Names(), ", ")+". Required")
+	f.StringVar(&r.name, "name", "", "name of the Secret. Required")
+	f.StringVarP(&r.namespace, "namespace", "n", "", "namespace of the Secret; without it the manifest has none")
+	f.StringVarP(&r.output, "output", "o", "", "file to write instead of the standard output")
+
+	f.StringVar(&r.runtime, "runtime", "", "where containerd comes from: package or preinstalled (default: the profile's)")
+	f.StringArrayVar(&r.mirrors, "registry-mirror", nil, "REGISTRY=URL of a mirror of images; may be repeated")
+	f.StringVar(&o.HTTPProxy, "http-proxy", "", "URL of the proxy for http, for containerd, kubelet and packages")
+	f.StringVar(&o.HTTPSProxy, "https-proxy", "", "URL of the proxy for https")
+	f.StringVar(&o.NoProxy, "no-proxy", "", "hosts, domains and networks that are reached without a proxy, separated by commas")
+	f.StringArrayVar(&o.SSHKeys, "ssh-key", nil, "public key that may log in as the image's default user; may be repeated")
+	f.BoolVar(&o.SetHostname, "set-hostname", false, "name the host as the Machine, where the cloud does not name it")
+
+	f.StringVar(&r.kubelet, "kubelet", "", "where the kubelet comes from: packages, url or preinstalled (default: the profile's)")
+	f.StringVar(&o.PackageRepository, "package-repository", "", "URL of the kubelet's package repository, {minor} stands for v1.36 and the like")
+	f.StringVar(&r.repositoryKey, "package-repository-key", "", "file with the repository's OpenPGP key, armoured")
+	f.StringVar(&o.KubeletURL, "kubelet-url", "", "URL of the kubelet, with <<KUBELET_VERSION>> in place of the version")
+	f.StringArrayVar(&r.sums, "kubelet-sha256", nil, "VERSION=CHECKSUM of the kubelet at --kubelet-url; may be repeated")
+	f.StringVar(&o.KubeletBinary, "kubelet-binary", "", "path of a preinstalled kubelet (default \"/usr/bin/kubelet\")")
+
+	f.StringVar(&r.kubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration to merge into the profile's")
+	f.StringSliceVar(&r.features, "feature-gates", nil, "feature gates of the kubelet, as NAME=true or NAME=false")
+	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "address of the cluster's name server; may be repeated")
+	f.StringVar(&r.caFile, "client-ca", "", "file with the authorities whose clients may call the kubelet (default: those of the API server's certificate)")
+	f.StringArrayVar(&r.files, "file", nil, "PATH=LOCAL, a file for the machine; may be repeated")
+	f.StringArrayVar(&r.units, "unit", nil, "NAME=LOCAL, a unit of systemd to start on the machine; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.Names(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// secret returns the manifest.
+func (r *render) secret() ([]byte, error) {
+	if r.name == "" {
+		return nil, errors.New("--name is not set: give the name of the Secret")
+	}
+	if wrong := validation.IsDNS1123Subdomain(r.name); len(wrong) > 0 {
+		return nil, fmt.Errorf("--name %q: %s", r.name, wrong[0])
+	}
+	if wrong := validation.IsDNS1123Label(r.namespace); r.namespace != "" && len(wrong) > 0 {
+		return nil, fmt.Errorf("--namespace %q: %s", r.namespace, wrong[0])
+	}
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	template, err := profile.Render(r.options)
+	if err != nil {
+		return nil, err
+	}
+	return profile.Secret(r.name, r.namespace, template), nil
+}
+
+// read reads files and takes pairs apart.
+func (r *render) read() error {
+	o := &r.options
+	o.Runtime, o.Kubelet = profile.Runtime(r.runtime), profile.KubeletSource(r.kubelet)
+	for _, one := range []struct {
+		flag, path string
+		into       *[]byte
+	}{{"package-repository-key", r.repositoryKey, &o.PackageRepositoryKey}, {"kubelet-config", r.kubeletConfig, &o.KubeletConfig},
+		{"client-ca", r.caFile, &o.ClientCA}} {
+		if one.path == "" {
+			continue
+		}
+		content, err := os.ReadFile(one.path)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", one.flag, err)
+		}
+		*one.into = append([]byte{}, content...) // An empty file is given, too.
+	}
+	for _, mirror := range r.mirrors {
+		registry, url, _ := strings.Cut(mirror, "=")
+		o.Mirrors = append(o.Mirrors, profile.Mirror{Registry: registry, URL: url})
+	}
+	o.KubeletSHA256 = map[string]string{}
+	for _, pair := range r.sums {
+		version, sum, _ := strings.Cut(pair, "=")
+		if other, twice := o.KubeletSHA256[version]; twice && other != sum {
+			return fmt.Errorf("--kubelet-sha256 %q: the version has another checksum, too", pair)
+		}
+		o.KubeletSHA256[version] = sum
+	}
+	o.FeatureGates = map[string]bool{}
+	for _, pair := range r.features {
+		feature, value, _ := strings.Cut(pair, "=")
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("--feature-gates %q: write NAME=true or NAME=false", pair)
+		}
+		o.FeatureGates[feature] = on
+	}
+	return r.readOwn()
+}
+
+// readOwn reads the files that the machine gets as they are.
+func (r *render) readOwn() error {
+	for _, pair := range r.files {
+		path, content, mode, err := local("--file", "PATH", pair)
+		if err != nil {
+			return err
+		}
+		r.options.Files = append(r.options.Files, profile.File{Path: path, Content: content, Executable: mode&0o100 != 0})
+	}
+	for _, pair := range r.units {
+		name, content, _, err := local("--unit", "NAME", pair)
+		if err != nil {
+			return err
+		}
+		r.options.Units = append(r.options.Units, profile.Unit{Name: name, Content: content})
+	}
+	return nil
+}
+
+// local reads the file of a pair.
+func local(flag, what, pair string) (key string, content []byte, mode os.FileMode, err error) {
+	key, path, ok := strings.Cut(pair, "=")
+	if !ok || key == "" || path == "" {
+		return "", nil, 0, fmt.Errorf("%s %q: write %s=FILE, with a file of this machine", flag, pair, what)
+	}
+	info, err := os.Stat(path)
+	if err == nil {
+		content, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return "", nil, 0, fmt.Errorf("%s %q: %w", flag, pair, err)
+	}
+	return key, content, info.Mode(), nil
+}

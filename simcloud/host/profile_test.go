@@ -1,0 +1,42 @@
+package host
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	userdata "machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/bootstrap/profile"
+)
+
+// The double reads what real images would: it finds the same API server, token, taint and version in every profile.
+func TestAHostJoinsByEveryCloudConfigProfile(t *testing.T) {
+	values := userdata.Values{MachineName: "m", MachineNamespace: "n", KubeletVersion: "v1.35.2",
+		APIEndpoint: "https://api.example:6443", CABundle: testCA(), BootstrapToken: "abcdef.0123456789abcdef"}
+	key := []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nbm8=\n-----END PGP PUBLIC KEY BLOCK-----\n")
+	for name, o := range map[string]profile.Options{
+		"debian":       {PackageRepository: "https://p.example/", PackageRepositoryKey: key},
+		"ubuntu":       {PackageRepository: "https://p.example/", PackageRepositoryKey: key},
+		"rhel":         {PackageRepository: "https://p.example/", PackageRepositoryKey: key, HTTPProxy: "http://proxy.example:3128"},
+		"preinstalled": {},
+	} {
+		o.Profile = name
+		template, err := profile.Render(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := userdata.Render(template, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, notes, err := parseBootstrap(Spec{UserData: data})
+		if err != nil || len(notes) != 1 {
+			t.Fatalf("%s: %v %q", name, err, notes)
+		}
+		if b.server != values.APIEndpoint || b.token != values.BootstrapToken || b.version != values.KubeletVersion || !b.serverTLS ||
+			string(b.caPEM) != string(values.CABundle) || len(b.taints) != 1 ||
+			b.taints[0] != (corev1.Taint{Key: "machinist.dev/uninitialized", Effect: corev1.TaintEffectNoSchedule}) {
+			t.Errorf("%s: the host understood %+v", name, b)
+		}
+	}
+}

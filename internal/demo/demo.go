@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	fleet := fleet{Client: c, set: s.Fleet(), credentials: s.Credentials()}
+	fleet := fleet{Client: c, objects: s.Objects}
 	screen.Printf("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
 	var declare func(client.Object)
 	if story != nil {

@@ -10,14 +10,12 @@ import (
 
 	"machinist.dev/machinist/internal/cli/printer"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/wording"
 )
 
@@ -26,24 +24,20 @@ const (
 	deployment = "workers"
 )
 
-// fleet is the sample fleet: the one of the examples, with the credentials of this stack's cloud.
+// fleet is the sample fleet: the one of the examples, with what only this stack's cloud knows.
 type fleet struct {
 	client.Client
-	set         examples.Set
-	credentials map[string]string
+	objects func() ([]client.Object, error)
 }
 
 // create applies the example as a user would. declare, if set, may alter each object before.
 func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
-	objects, err := f.set.Objects()
+	objects, err := f.objects()
 	if err != nil {
 		return err
 	}
 	for _, o := range objects {
 		o.SetNamespace(namespace)
-		if secret, ok := o.(*corev1.Secret); ok && secret.Name == f.set.Credentials() {
-			secret.StringData = f.credentials
-		}
 		if declare != nil {
 			declare(o)
 		}

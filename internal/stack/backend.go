@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/simcloud/driver"
@@ -35,8 +38,37 @@ type Backend interface {
 	Left(ctx context.Context) (live, made int, err error)
 }
 
+// Adapter is implemented by a Backend whose machines are made in ways that only it knows, such as with an address of
+// this run in their user data.
+type Adapter interface {
+	// Adapt changes an object of the example fleet before it is created.
+	Adapt(o client.Object) error
+}
+
 // Fleet is the example fleet for the stack's cloud.
 func (s *Stack) Fleet() examples.Set { return s.backend.Fleet() }
+
+// Objects are those of the example fleet, with what only the stack's cloud knows. They have no namespace.
+func (s *Stack) Objects() ([]client.Object, error) {
+	set := s.Fleet()
+	objects, err := set.Objects()
+	if err != nil {
+		return nil, err
+	}
+	adapter, adapts := s.backend.(Adapter)
+	for _, o := range objects {
+		if secret, ok := o.(*corev1.Secret); ok && secret.Name == set.Credentials() {
+			secret.StringData = s.Credentials()
+		}
+		if !adapts {
+			continue
+		}
+		if err := adapter.Adapt(o); err != nil {
+			return nil, fmt.Errorf("adapt %T %s of the example: %w", o, o.GetName(), err)
+		}
+	}
+	return objects, nil
+}
 
 // Credentials are those of the stack's cloud, as a Secret has them.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }

@@ -93,15 +93,11 @@ func (f *Fleet) Context() context.Context { return f.T.Context() }
 // Apply creates the example fleet with the credentials of the stack's cloud.
 func (f *Fleet) Apply() {
 	f.Helper()
-	set := f.Stack.Fleet()
-	objects, err := set.Objects()
+	objects, err := f.Objects()
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, o := range objects {
-		if s, ok := o.(*corev1.Secret); ok && s.Name == set.Credentials() {
-			s.StringData = f.Credentials()
-		}
 		f.Create(o)
 	}
 }

@@ -1,0 +1,134 @@
+package libvirt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"machinist.dev/machinist/internal/process"
+)
+
+// environment is that of all processes: nothing of the caller's can change what they do.
+func environment() []string {
+	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root"}
+}
+
+// startKeeper makes the namespaces and mounts what belongs there.
+func (h *Hypervisor) startKeeper(ctx context.Context) error {
+	h.keeper = &process.Process{
+		Name: "keeper", Path: "/usr/bin/unshare", Dir: h.dir, Env: environment(),
+		Args: []string{"--mount", "--pid", "-f", "--kill-child", "--mount-proc", "/bin/sh",
+			filepath.Join(h.dir, "keeper.sh"), h.dir},
+	}
+	if err := h.keeper.Start(); err != nil {
+		return err
+	}
+	return h.keeper.Await(ctx, func(context.Context) error {
+		if _, err := os.Stat(filepath.Join(h.dir, "mounted")); err != nil {
+			return err
+		}
+		pid := h.keeper.PID()
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		if err != nil {
+			return err
+		}
+		h.init, err = strconv.Atoi(strings.TrimSpace(string(children)))
+		return err
+	})
+}
+
+// inside returns the arguments of nsenter that run a command in the namespaces.
+func (h *Hypervisor) inside(command ...string) []string {
+	return append([]string{"--target", strconv.Itoa(h.init), "--mount", "--pid", "--"}, command...)
+}
+
+// Launch starts libvirtd, which does not run, and returns when it serves.
+func (h *Hypervisor) Launch(ctx context.Context) error {
+	h.daemon = &process.Process{
+		Name: "libvirtd", Path: "/usr/bin/nsenter", Dir: h.dir, Env: environment(), Group: true,
+		Args: h.inside("/usr/sbin/libvirtd", "--listen", "--pid-file=/run/libvirt/libvirtd.pid"),
+	}
+	// libvirtd removes neither when it is killed, and nobody listens at the socket.
+	for _, stale := range []string{h.Socket(), filepath.Join(h.dir, "run", "libvirtd.pid")} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := h.daemon.Start(); err != nil {
+		return err
+	}
+	err := h.daemon.Await(ctx, func(ctx context.Context) error {
+		// virsh would wait for an answer.
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", h.Socket())
+		if err != nil {
+			return err
+		}
+		if err := conn.Close(); err != nil {
+			return err
+		}
+		_, err = h.Virsh(ctx, "version")
+		return err
+	})
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(h.dir, "log", "libvirtd.log"))
+		return fmt.Errorf("%w: %s", err, log[max(0, len(log)-2000):])
+	}
+	return nil
+}
+
+// Kill ends libvirtd as a crash would. Its domains run on.
+func (h *Hypervisor) Kill() error { return h.daemon.Kill() }
+
+// Restart kills libvirtd and starts it again.
+func (h *Hypervisor) Restart(ctx context.Context) error {
+	if err := h.Kill(); err != nil {
+		return err
+	}
+	return h.Launch(ctx)
+}
+
+// Pause lets libvirtd do nothing until Resume: it takes connections and does not answer.
+func (h *Hypervisor) Pause() error { return syscall.Kill(-h.daemon.PID(), syscall.SIGSTOP) }
+
+// Resume ends Pause.
+func (h *Hypervisor) Resume() error { return syscall.Kill(-h.daemon.PID(), syscall.SIGCONT) }
+
+// Stop ends libvirtd, all domains and all that runs for them. The folder stays.
+func (h *Hypervisor) Stop() error {
+	if h.stopped {
+		return nil
+	}
+	h.stopped = true
+	var errs []error
+	if h.daemon != nil {
+		errs = append(errs, h.daemon.Kill())
+	}
+	if h.keeper != nil {
+		// The kernel ends all of the PID namespace before its first process counts as gone.
+		errs = append(errs, h.keeper.Kill())
+	}
+	if h.subnet != nil {
+		errs = append(errs, h.subnet.release())
+	}
+	return errors.Join(errs...)
+}
+
+// Virsh runs libvirt's own client against this hypervisor and returns its output.
+func (h *Hypervisor) Virsh(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "virsh", append([]string{"--connect", h.URI(), "--quiet"}, args...)...)
+	cmd.Env = environment()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("virsh %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}

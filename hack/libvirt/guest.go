@@ -1,0 +1,66 @@
+package libvirt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// Import copies an image, such as a qcow2 file, into Pool, as a volume of that name that others can be based on.
+func (h *Hypervisor) Import(ctx context.Context, volume, image string) error {
+	from, err := os.Open(image)
+	if err != nil {
+		return fmt.Errorf("import the volume %s: %w", volume, err)
+	}
+	defer from.Close()
+	// The pool must not show the half of a volume.
+	to, err := os.CreateTemp(h.dir, "import-")
+	if err != nil {
+		return fmt.Errorf("import the volume %s: %w", volume, err)
+	}
+	defer os.Remove(to.Name())
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Close()); err == nil {
+		err = os.Rename(to.Name(), filepath.Join(h.PoolPath(), volume))
+	}
+	if err != nil {
+		return fmt.Errorf("import the volume %s: %w", volume, err)
+	}
+	_, err = h.Virsh(ctx, "pool-refresh", Pool)
+	return err
+}
+
+// KillGuest ends the QEMU of a domain at once, as a crash would.
+func (h *Hypervisor) KillGuest(uuid string) error {
+	pid, err := h.GuestPID(uuid)
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// GuestPID returns the process of a domain's QEMU.
+func (h *Hypervisor) GuestPID(uuid string) (int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// A process that has just ended has none.
+		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if bytes.HasPrefix(args, []byte("/usr/bin/qemu-system-")) && bytes.Contains(args, []byte("\x00-uuid\x00"+uuid+"\x00")) {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("no QEMU runs the domain %s", uuid)
+}

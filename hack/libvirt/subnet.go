@@ -1,0 +1,90 @@
+package libvirt
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// subnet is a bridge with its addresses, which no other hypervisor of the system has while lock is open.
+type subnet struct {
+	number byte
+	lock   *os.File
+}
+
+// reserveSubnet reserves the first subnet that is free. The reservation ends with this process.
+func reserveSubnet() (*subnet, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("machinist-libvirt-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("reserve a subnet: %w", err)
+	}
+	for number := byte(1); number < 255; number++ {
+		s := &subnet{number: number}
+		lock, err := os.OpenFile(filepath.Join(dir, s.bridge()), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("reserve a subnet: %w", err)
+		}
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			s.lock = lock
+			if err = s.removeBridge(); err != nil {
+				return nil, errors.Join(err, lock.Close())
+			}
+			var taken bool
+			if taken, err = s.taken(); err == nil && !taken {
+				return s, nil
+			}
+		}
+		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("reserve a subnet: %w", err), lock.Close())
+		}
+		if err := lock.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("no subnet between 10.213.1.0/24 and 10.213.254.0/24 is free")
+}
+
+func (s *subnet) bridge() string { return fmt.Sprintf("machinist%d", s.number) }
+
+func (s *subnet) address(last byte) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 213, s.number, last})
+}
+
+func (s *subnet) host() netip.Addr { return s.address(1) }
+
+func (s *subnet) prefix() netip.Prefix { return netip.PrefixFrom(s.address(0), 24) }
+
+// taken reports whether an interface of the system has an address in the subnet.
+func (s *subnet) taken() (bool, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, err
+	}
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(s.prefix()) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// removeBridge removes the bridge that a killed process left.
+func (s *subnet) removeBridge() error {
+	if _, err := net.InterfaceByName(s.bridge()); err != nil {
+		return nil //nolint:nilerr // There is none.
+	}
+	if out, err := exec.Command("ip", "link", "delete", s.bridge(), "type", "bridge").CombinedOutput(); err != nil {
+		return fmt.Errorf("remove the bridge %s: %w: %s", s.bridge(), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// release removes the bridge and ends the reservation.
+func (s *subnet) release() error { return errors.Join(s.removeBridge(), s.lock.Close()) }

@@ -1,0 +1,32 @@
+// Command web is the workload of tests on real machines: it prints a line, serves one at port 8080, and ends when asked to.
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	host, err := os.Hostname()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "web:", err)
+		os.Exit(1)
+	}
+	line := "web runs in " + host
+	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, line) })
+	failed := make(chan error, 1)
+	go func() { failed <- http.ListenAndServe(":8080", nil) }() //nolint:gosec // nobody but the test calls it
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	fmt.Println(line)
+	select {
+	case err := <-failed:
+		fmt.Fprintln(os.Stderr, "web:", err)
+		os.Exit(1)
+	case s := <-signals:
+		fmt.Println("web ends by signal", s)
+	}
+}

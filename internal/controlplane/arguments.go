@@ -65,6 +65,10 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 		"--service-account-signing-key-file=" + cp.pki.serviceAccountKey,
 	}, cp.serving(port)...)
 	args = append(args, cp.advertising()...)
+	if cp.options.Address != nil || cp.options.Exposed != nil {
+		// By default kubelets are called by their hostname, which nothing resolves.
+		args = append(args, "--kubelet-preferred-address-types=InternalIP")
+	}
 	if cp.options.WithControllerManager {
 		args = append(args, "--enable-admission-plugins=NodeRestriction,ServiceAccount")
 	} else {
@@ -96,8 +100,6 @@ func (cp *ControlPlane) advertising() []string {
 		"--advertise-address=" + cp.options.Address.String(),
 		// Behind the one of serving, this one counts.
 		"--bind-address=0.0.0.0",
-		// By default kubelets are called by their hostname, which nothing resolves.
-		"--kubelet-preferred-address-types=InternalIP",
 	}
 }
 

@@ -32,6 +32,12 @@ type Options struct {
 	// test's own.
 	Address net.IP
 
+	// Exposed, if set, is an address of this machine from which somebody else
+	// passes connections on to Endpoint, for machines that do not reach
+	// loopback: the API server's certificate is valid for it, and the API
+	// server calls kubelets by their internal addresses.
+	Exposed net.IP
+
 	// Audit makes the API server record every request at level Metadata in
 	// ControlPlane.AuditLog, before it answers it.
 	Audit bool

@@ -71,6 +71,9 @@ func (cp *ControlPlane) startAll(ctx context.Context) error {
 	if cp.options.Address != nil {
 		addresses = []net.IP{cp.options.Address, serviceAddress}
 	}
+	if cp.options.Exposed != nil {
+		addresses = append(addresses, cp.options.Exposed)
+	}
 	if cp.pki, err = newPKI(filepath.Join(cp.dir, "pki"), addresses...); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,14 @@ type Backend interface {
 type Adapter interface {
 	// Adapt changes an object of the example fleet before it is created.
 	Adapt(o client.Object) error
+}
+
+// Exposer is implemented by a Backend whose machines are real ones, which do not reach this machine's loopback.
+type Exposer interface {
+	// Address is this machine's as the machines see it, once the cloud is started.
+	Address() net.IP
+	// Expose lets the machines reach a server on loopback, until Stop, and returns where: host and port, at Address.
+	Expose(server string) (string, error)
 }
 
 // Fleet is the example fleet for the stack's cloud.

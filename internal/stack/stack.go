@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,6 +57,8 @@ type Stack struct {
 	cloudURL   string
 	cloudToken string
 	adminToken string
+	// exposed is where machines that do not reach loopback reach the target cluster's API server.
+	exposed string
 	// metrics are the addresses of the metrics, by the names of the processes.
 	metrics map[string]string
 	// webhookURLs are where API servers reach the webhooks, by the names of the processes.
@@ -79,14 +82,14 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	if err := s.startControlPlanes(ctx); err != nil {
-		return err
-	}
 	var err error
 	if s.cloudURL, err = s.backend.Start(ctx, s); err != nil {
 		return err
 	}
 	s.printf("%s serves on %s", cmp.Or(s.backend.Cloud(), s.backend.Driver()), s.cloudURL)
+	if err := s.startControlPlanes(ctx); err != nil {
+		return err
+	}
 	return s.startOurs(ctx)
 }
 
@@ -100,8 +103,13 @@ func (s *Stack) startOurs(ctx context.Context) error {
 	if s.options.CloudProxy != nil {
 		cloudURL = s.options.CloudProxy(cloudURL)
 	}
+	if exposer, ok := s.backend.(Exposer); ok {
+		if s.exposed, err = exposer.Expose(strings.TrimPrefix(s.Target.Endpoint(), "https://")); err != nil {
+			return fmt.Errorf("expose the API server to the machines: %w", err)
+		}
+	}
 	program := s.backend.Program()
-	if s.Provider, err = s.newProcess(program, program, s.options.providerArgs(s.backend.Args(cloudURL))); err != nil {
+	if s.Provider, err = s.newProcess(program, program, s.options.providerArgs(s.backendArgs(cloudURL))); err != nil {
 		return err
 	}
 	if s.webhooks() {
@@ -203,7 +211,11 @@ func (s *Stack) prepare() error {
 func (s *Stack) startControlPlanes(ctx context.Context) error {
 	s.printf("starting the control plane")
 	var err error
-	if s.Control, err = controlplane.Start(ctx, s.options.controlOptions(filepath.Join(s.dir, "control"))); err != nil {
+	o := s.options.controlOptions(filepath.Join(s.dir, "control"))
+	if exposer, ok := s.backend.(Exposer); ok {
+		o.Exposed = exposer.Address()
+	}
+	if s.Control, err = controlplane.Start(ctx, o); err != nil {
 		return err
 	}
 	s.Target = s.Control
@@ -211,15 +223,24 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 		return nil
 	}
 	s.printf("starting a second control plane as the target cluster")
-	o := s.options.controlOptions(filepath.Join(s.dir, "target"))
-	o.ExtraAPIServerArgs = nil
+	o.Dir, o.ExtraAPIServerArgs = filepath.Join(s.dir, "target"), nil
 	s.Target, err = controlplane.Start(ctx, o)
 	return err
 }
 
+// backendArgs are the flags of the provider's programs that lead them to the cloud at an address, and its machines to the
+// API server.
+func (s *Stack) backendArgs(cloudURL string) []string {
+	args := s.backend.Args(cloudURL)
+	if s.exposed != "" {
+		args = append(args, "--bootstrap-endpoint=https://"+s.exposed)
+	}
+	return args
+}
+
 // NewProvider prepares another provider process, a candidate for the same lease, which the caller starts and stops.
 func (s *Stack) NewProvider(name string, args ...string) (*process.Process, error) {
-	return s.newProcess(s.backend.Program(), name, append(s.backend.Args(s.cloudURL), args...))
+	return s.newProcess(s.backend.Program(), name, append(s.backendArgs(s.cloudURL), args...))
 }
 
 // NewManager prepares another manager process, a candidate for the same lease, which the caller starts and stops.
@@ -232,7 +253,7 @@ func (s *Stack) NewMigrator(ctx context.Context, name string, args ...string) (*
 	if err := s.installMigrator(ctx); err != nil {
 		return nil, err
 	}
-	p, err := s.processAs(s.migratorUser(), s.backend.Program(), name, append(s.backend.Args(s.cloudURL), args...))
+	p, err := s.processAs(s.migratorUser(), s.backend.Program(), name, append(s.backendArgs(s.cloudURL), args...))
 	if err != nil {
 		return nil, err
 	}

@@ -42,9 +42,12 @@ type connection struct {
 	lost bool
 }
 
-// Listen makes a link to the servers, more of which may be added.
-func Listen(servers ...string) (*Link, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// Listen makes a link on loopback to the servers, more of which may be added.
+func Listen(servers ...string) (*Link, error) { return ListenAt("127.0.0.1:0", servers...) }
+
+// ListenAt makes a link at an address of this machine to the servers, more of which may be added.
+func ListenAt(address string, servers ...string) (*Link, error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for a link: %w", err)
 	}

@@ -63,7 +63,7 @@ The control plane's programs come from the cache that "make controlplane" fills.
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Once, "once", false,
-		"run a tour (3 machines, 10, another class, 2, none) and end; fail if a step does or something is left")
+		"run a tour (scale up, roll to another class, scale down, delete) and end; fail if a step does or something is left")
 	flags.StringVar(&o.Scenario, "scenario", "",
 		"play a story about the fleet and end; fail if a step does or something is left: "+
 			strings.Join(ScenarioNames(), ", "))

@@ -19,6 +19,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
+// patience is how long a step of a scenario may take before it counts as failed.
+const patience = 2 * time.Minute
+
 // scenario is a story about the sample fleet that proves what it tells.
 type scenario struct {
 	name string
@@ -124,7 +127,7 @@ func (sc *scenario) play(ctx context.Context, s *stage) error {
 
 // machines waits until the fleet is as wanted.
 func (s *stage) machines(ctx context.Context, done func(snapshot) bool) error {
-	return await(ctx, s.fleet, s.screen, s.changes, done)
+	return await(ctx, patience, s.fleet, s.screen, s.changes, done)
 }
 
 // keeping waits until the fleet is as wanted, and fails as soon as one of the machines from before is lost.

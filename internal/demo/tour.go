@@ -14,9 +14,6 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// patience is how long a step of the tour may take before it counts as failed.
-const patience = 2 * time.Minute
-
 // step is one change to the fleet and what must come of it.
 type step struct {
 	title  string
@@ -24,7 +21,8 @@ type step struct {
 	done   func(snapshot) bool
 }
 
-func steps() []step {
+func steps(tour stack.Tour) []step {
+	first, most, last := int(tour.First), int(tour.Most), int(tour.Last)
 	replicas := func(n int32) func(context.Context, fleet) error {
 		return func(ctx context.Context, f fleet) error {
 			return f.change(ctx, func(md *v1beta1.MachineDeployment) { md.Spec.Replicas = &n })
@@ -32,12 +30,12 @@ func steps() []step {
 	}
 	return []step{
 		{
-			title:  "Three machines are declared",
+			title:  "The fleet is declared: " + wording.Count(first, "machine"),
 			change: func(context.Context, fleet) error { return nil },
-			done:   func(s snapshot) bool { return s.running(3, examples.SmallClass) },
+			done:   func(s snapshot) bool { return s.running(first, examples.SmallClass) },
 		},
-		{title: "Scale to ten", change: replicas(10), done: func(s snapshot) bool {
-			return s.running(10, examples.SmallClass)
+		{title: fmt.Sprintf("Scale to %d", most), change: replicas(tour.Most), done: func(s snapshot) bool {
+			return s.running(most, examples.SmallClass)
 		}},
 		{
 			title: "Roll to another class",
@@ -46,10 +44,10 @@ func steps() []step {
 					md.Spec.Template.Spec.ClassRef.Name = examples.LargeClass
 				})
 			},
-			done: func(s snapshot) bool { return s.running(10, examples.LargeClass) },
+			done: func(s snapshot) bool { return s.running(most, examples.LargeClass) },
 		},
-		{title: "Scale down to two", change: replicas(2), done: func(s snapshot) bool {
-			return s.running(2, examples.LargeClass)
+		{title: fmt.Sprintf("Scale down to %d", last), change: replicas(tour.Last), done: func(s snapshot) bool {
+			return s.running(last, examples.LargeClass)
 		}},
 		{
 			title: "Delete the deployment",
@@ -64,13 +62,14 @@ func steps() []step {
 
 // tour takes the fleet through its life and makes sure that nothing is left of it.
 func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes <-chan struct{}) error {
-	for i, step := range steps() {
+	plan := s.Tour()
+	for i, step := range steps(plan) {
 		screen.Printf("%d. %s.", i+1, step.title)
 		begun := time.Now()
 		if err := step.change(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", step.title, err)
 		}
-		if err := await(ctx, f, screen, changes, step.done); err != nil {
+		if err := await(ctx, plan.Patience, f, screen, changes, step.done); err != nil {
 			return fmt.Errorf("%s: %w; the logs are in %s", step.title, err, s.Dir())
 		}
 		screen.Printf("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
@@ -78,7 +77,8 @@ func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes 
 	return nothingLeft(ctx, s, screen)
 }
 
-func await(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}, done func(snapshot) bool) error {
+func await(ctx context.Context, patience time.Duration, f fleet, screen *screen, changes <-chan struct{},
+	done func(snapshot) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
 	defer cancel()
 	var last snapshot

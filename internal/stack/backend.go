@@ -54,6 +54,25 @@ type Exposer interface {
 	Expose(server string) (string, error)
 }
 
+// Tour says how many machines a demo asks a cloud for, and how patiently.
+type Tour struct {
+	// First is how many there are at first, Most at most, and Last before all go.
+	First, Most, Last int32
+	// Patience bounds each step.
+	Patience time.Duration
+}
+
+// Guide is implemented by a Backend whose machines take so much that a demo has few of them.
+type Guide interface{ Tour() Tour }
+
+// Tour is the one of the stack's cloud.
+func (s *Stack) Tour() Tour {
+	if guide, ok := s.backend.(Guide); ok {
+		return guide.Tour()
+	}
+	return Tour{First: 3, Most: 10, Last: 2, Patience: 2 * time.Minute}
+}
+
 // Fleet is the example fleet for the stack's cloud.
 func (s *Stack) Fleet() examples.Set { return s.backend.Fleet() }
 

@@ -32,6 +32,11 @@ type Options struct {
 	// test's own.
 	Address net.IP
 
+	// ServerAddresses are more addresses for which the certificates of the
+	// servers are valid: those at which virtual machines reach the loopback of
+	// this machine, such as 10.0.2.2 in the user network of QEMU.
+	ServerAddresses []net.IP
+
 	// Audit makes the API server record every request at level Metadata in
 	// ControlPlane.AuditLog, before it answers it.
 	Audit bool

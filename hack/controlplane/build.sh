@@ -2,7 +2,9 @@
 # Builds the control plane that the tests and the demo run (etcd,
 # kube-apiserver, kube-controller-manager, kube-scheduler, kubectl) from the
 # modules that go.mod beside this script pins, and with the argument "node"
-# also the two that a node has of Kubernetes (kubelet, kube-proxy), into
+# also the two that a node has of Kubernetes (kubelet, kube-proxy). With a
+# version after "node" it also links kubelet-VERSION: the same kubelet, which
+# only says that it is of that version, for tests of updates. They go into
 #
 #   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/controlplane/<version>-<hash>
 #
@@ -52,11 +54,14 @@ trap 'exit 143' TERM HUP
 
 # Without these every client would see version v0.0.0-master, and the API
 # server would emulate that.
-ldflags="-s -w"
-for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-	ldflags="$ldflags -X $package.gitVersion=$version -X $package.gitMajor=$major -X $package.gitMinor=$minor"
-	ldflags="$ldflags -X $package.gitCommit= -X $package.gitTreeState=clean"
-done
+flags_of() { # VERSION
+	ldflags="-s -w"
+	for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+		ldflags="$ldflags -X $package.gitVersion=$1 -X $package.gitMajor=$major -X $package.gitMinor=$minor"
+		ldflags="$ldflags -X $package.gitCommit= -X $package.gitTreeState=clean"
+	done
+}
+flags_of "$version"
 
 # build NAME PACKAGE
 build() {
@@ -100,6 +105,14 @@ build kubectl k8s.io/kubernetes/cmd/kubectl
 if [ "${1:-}" = node ]; then
 	build kubelet k8s.io/kubernetes/cmd/kubelet
 	build kube-proxy k8s.io/kubernetes/cmd/kube-proxy
+	if [ -n "${2:-}" ]; then
+		case $2 in
+		v"$major.$minor".[0-9]*) ;;
+		*) die "a kubelet cannot be called $2: only another patch release of $version behaves like it" ;;
+		esac
+		flags_of "$2"
+		build "kubelet-$2" k8s.io/kubernetes/cmd/kubelet
+	fi
 fi
 
 # Not ln -sf: that removes the old link first, and a reader may look just then.

@@ -65,7 +65,7 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 		"--service-account-signing-key-file=" + cp.pki.serviceAccountKey,
 	}, cp.serving(port)...)
 	args = append(args, cp.advertising()...)
-	if cp.options.Address != nil || cp.options.Exposed != nil {
+	if cp.options.Address != nil || len(cp.options.ServerAddresses) > 0 {
 		// By default kubelets are called by their hostname, which nothing resolves.
 		args = append(args, "--kubelet-preferred-address-types=InternalIP")
 	}

@@ -26,7 +26,7 @@ func TestBare(t *testing.T) {
 	}
 	defer taken.Close()
 	asked := 0
-	cp := run(t, Options{}, func() (int, error) {
+	cp := run(t, Options{ServerAddresses: []net.IP{net.IPv4(10, 0, 2, 2)}}, func() (int, error) {
 		if asked++; asked == 1 {
 			return taken.Addr().(*net.TCPAddr).Port, nil
 		}
@@ -40,6 +40,7 @@ func TestBare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.ServerName = "10.0.2.2" // as a virtual machine calls it
 	admin := newClient(t, config)
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "example.com/a"}}}}
 	pod.Namespace, pod.Name = "default", "a"

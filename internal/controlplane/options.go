@@ -32,11 +32,12 @@ type Options struct {
 	// test's own.
 	Address net.IP
 
-	// Exposed, if set, is an address of this machine from which somebody else
-	// passes connections on to Endpoint, for machines that do not reach
-	// loopback: the API server's certificate is valid for it, and the API
-	// server calls kubelets by their internal addresses.
-	Exposed net.IP
+	// ServerAddresses are more addresses for which the API server's certificate
+	// is valid: those at which virtual machines reach it, such as 10.0.2.2 in
+	// the user network of QEMU, or one from which somebody passes connections
+	// on to Endpoint. With them the API server calls kubelets by their internal
+	// addresses.
+	ServerAddresses []net.IP
 
 	// Audit makes the API server record every request at level Metadata in
 	// ControlPlane.AuditLog, before it answers it.

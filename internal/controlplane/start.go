@@ -6,10 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -67,12 +67,9 @@ func start(ctx context.Context, o Options, freePort func() (int, error)) (*Contr
 
 func (cp *ControlPlane) startAll(ctx context.Context) error {
 	var err error
-	var addresses []net.IP
+	addresses := slices.Clone(cp.options.ServerAddresses)
 	if cp.options.Address != nil {
-		addresses = []net.IP{cp.options.Address, serviceAddress}
-	}
-	if cp.options.Exposed != nil {
-		addresses = append(addresses, cp.options.Exposed)
+		addresses = append(addresses, cp.options.Address, serviceAddress)
 	}
 	if cp.pki, err = newPKI(filepath.Join(cp.dir, "pki"), addresses...); err != nil {
 		return err

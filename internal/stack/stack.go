@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -213,7 +214,7 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 	var err error
 	o := s.options.controlOptions(filepath.Join(s.dir, "control"))
 	if exposer, ok := s.backend.(Exposer); ok {
-		o.Exposed = exposer.Address()
+		o.ServerAddresses = []net.IP{exposer.Address()}
 	}
 	if s.Control, err = controlplane.Start(ctx, o); err != nil {
 		return err

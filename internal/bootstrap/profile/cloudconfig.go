@@ -35,10 +35,14 @@ func cloudConfig(m *machine) ([]byte, error) {
 	commands = append(commands, m.after...)
 	// One may run already, as the image or its package had it. cloud-init does not wait, because a start may take minutes.
 	for _, u := range m.units {
-		if u.enabled {
-			commands = append(commands, []string{"systemctl", "enable", u.name},
-				[]string{"systemctl", "restart", "--no-block", u.name})
+		if !u.enabled {
+			continue
 		}
+		verb := "restart"
+		if u.running {
+			verb = "start"
+		}
+		commands = append(commands, []string{"systemctl", "enable", u.name}, []string{"systemctl", verb, "--no-block", u.name})
 	}
 	out.WriteString("runcmd:\n")
 	for _, command := range commands {

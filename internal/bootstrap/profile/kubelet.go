@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"machinist.dev/machinist/internal/bootstrap"
 )
 
 //go:embed scripts/download.sh
@@ -17,6 +19,9 @@ var aptScript string
 
 //go:embed scripts/dnf.sh
 var dnfScript string
+
+// versionPlaceholder stands for the machine's version in the URL of the kubelet.
+const versionPlaceholder = "<<" + bootstrap.KubeletVersion + ">>"
 
 // packaging is how a package manager gets packages.
 type packaging struct {
@@ -61,6 +66,12 @@ RestartSec=5
 WantedBy=multi-user.target
 `
 
+// linkResolvConf leads resolvConfPath to the file with name servers that pods can ask, where images of a distribution
+// differ in whether that is systemd-resolved's.
+const linkResolvConf = `ExecStartPre=/bin/sh -c 'file=/etc/resolv.conf; ` +
+	`if grep -qs "^nameserver 127.0.0.53" $$file; then file=` + resolvedPath + `; fi; ln -sfn $$file ` + resolvConfPath + `'
+`
+
 // installKubelet brings the kubelet and its unit.
 func (m *machine) installKubelet(o Options, d distribution) {
 	binary, prepare := o.KubeletBinary, ""
@@ -81,11 +92,16 @@ func (m *machine) installKubelet(o Options, d distribution) {
 		}
 		m.packages = append(m.packages, d.tools...)
 		m.files = append(m.files,
-			file{path: "/etc/machinist/kubelet-url", mode: 0o644, text: o.KubeletURL + "\n"},
+			// An agent that updates the kubelet needs the URL for other versions, too.
+			file{path: "/etc/machinist/kubelet-url", mode: 0o644,
+				text: strings.ReplaceAll(o.KubeletURL, versionPlaceholder, "{version}") + "\n"},
 			file{path: "/etc/machinist/kubelet-sha256", mode: 0o644, text: sums.String()},
 			file{path: installPath, mode: 0o755, text: downloadScript})
 		// A download that fails is tried again with the unit, which runs it before the kubelet.
 		prepare = "TimeoutStartSec=infinity\nExecStartPre=" + installPath + "\n"
+	}
+	if d.settings["resolvConf"] == nil {
+		prepare += linkResolvConf
 	}
 	proxy := ""
 	if o.HTTPProxy != "" || o.HTTPSProxy != "" {

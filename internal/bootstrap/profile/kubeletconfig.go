@@ -42,6 +42,7 @@ func (m *machine) configureKubelet(o Options, d distribution) error {
 		"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
 		"rotateCertificates":       true,
 		"serverTLSBootstrap":       true,
+		"resolvConf":               resolvConfPath,
 	}
 	maps.Copy(config, d.settings)
 	own := map[string]any{}

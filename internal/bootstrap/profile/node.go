@@ -13,6 +13,7 @@ const (
 	environmentPath   = "/etc/default/kubelet"
 	proxyPath         = "/etc/machinist/proxy.env"
 	installPath       = "/opt/machinist/install-kubelet"
+	resolvConfPath    = "/var/lib/kubelet/resolv.conf"
 )
 
 // bootstrapKubeconfig is the kubeconfig with which a kubelet asks for its certificate.

@@ -34,7 +34,9 @@ type distribution struct {
 
 // resolved is where systemd-resolved keeps the name servers themselves. /etc/resolv.conf leads to its own address on
 // the machine, which pods cannot ask.
-var resolved = map[string]any{"resolvConf": "/run/systemd/resolve/resolv.conf"}
+var resolved = map[string]any{"resolvConf": resolvedPath}
+
+const resolvedPath = "/run/systemd/resolve/resolv.conf"
 
 var distributions = map[string]distribution{
 	"debian": {write: cloudConfig, runtime: RuntimePackage, kubelet: KubeletPackages, runtimePackage: "containerd",
@@ -76,6 +78,8 @@ type unit struct {
 	dropIn, dropInName string
 	// enabled starts the unit now and at each boot.
 	enabled bool
+	// running says that one that runs already has all that it needs to know.
+	running bool
 }
 
 // machine is what user data makes of a machine, whatever the format.

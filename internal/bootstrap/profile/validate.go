@@ -152,13 +152,12 @@ func (o *Options) validateSource(d distribution) error {
 }
 
 func (o *Options) validateDownload() error {
-	const placeholder = "<<" + bootstrap.KubeletVersion + ">>"
-	plain := strings.ReplaceAll(o.KubeletURL, placeholder, "v1.36.3")
+	plain := strings.ReplaceAll(o.KubeletURL, versionPlaceholder, "v1.36.3")
 	switch {
 	case o.KubeletURL == "":
-		return fmt.Errorf("--kubelet-url is not set: give the URL of the kubelet, with %s in place of its version", placeholder)
+		return fmt.Errorf("--kubelet-url is not set: give the URL of the kubelet, with %s in place of its version", versionPlaceholder)
 	case plain == o.KubeletURL:
-		return fmt.Errorf("--kubelet-url %q: has no %s, so all versions would be one", redacted(o.KubeletURL), placeholder)
+		return fmt.Errorf("--kubelet-url %q: has no %s, so all versions would be one", redacted(o.KubeletURL), versionPlaceholder)
 	case len(o.KubeletSHA256) == 0:
 		return fmt.Errorf("--kubelet-sha256 is not set: give VERSION=CHECKSUM for each version that machines will have")
 	}

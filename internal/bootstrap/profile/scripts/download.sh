@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs the kubelet of this machine's version, if its checksum is the one that was given for that version.
+# Installs the kubelet of this machine's version, or of the version in the first argument, if its checksum is the one that
+# was given for that version.
 set -eu
 target=/opt/bin/kubelet
-version=$(sed -n 's/^KUBELET_VERSION=//p' /etc/default/kubelet)
-url=$(cat /etc/machinist/kubelet-url)
+version=${1:-$(sed -n 's/^KUBELET_VERSION=//p' /etc/default/kubelet)}
+url=$(sed "s/{version}/$version/g" /etc/machinist/kubelet-url)
 sum=$(awk -v version="$version" '$2 == version { print $1 }' /etc/machinist/kubelet-sha256)
 if [ -z "$sum" ]; then
 	echo "install-kubelet: no checksum was given for kubelet $version" >&2

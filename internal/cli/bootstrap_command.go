@@ -43,8 +43,9 @@ func renderCommand(env *Env) *cobra.Command {
 Profiles: ` + strings.Join(profile.Names(), ", ") + `. A MachineClass names the Secret in userDataRef. Machinist replaces the
 placeholders in it, such as <<BOOTSTRAP_TOKEN>>, for each machine. No cluster is asked and nothing is applied.`,
 		Example: `  # Debian with the kubelet of a package repository
-  machinist bootstrap render --profile debian --name workers --package-repository https://packages.example/{minor}/deb/ \
-    --package-repository-key kubernetes.asc | kubectl apply -f -
+  machinist bootstrap render --profile debian --name workers \
+    --package-repository https://packages.example/{minor}/deb/ --package-repository-key kubernetes.asc |
+    kubectl apply -f -
 
   # Flatcar with a kubelet that is downloaded
   machinist bootstrap render --profile flatcar --name workers \

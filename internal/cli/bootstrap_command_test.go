@@ -20,8 +20,10 @@ func TestBootstrapRender(t *testing.T) {
 		args           []string
 		reports, fails string
 	}{
-		"a Secret":          {args: []string{"--profile=preinstalled", "--name=w", "--namespace=fleet"}, reports: "  namespace: \"fleet\"\n"},
-		"with a file":       {args: []string{"--profile=preinstalled", "--name=w", "--file=/opt/run=" + script}, reports: "- path: \"/opt/run\"\n        permissions: \"0755\""},
+		"a Secret": {args: []string{"--profile=preinstalled", "--name=w", "--namespace=fleet"},
+			reports: "  namespace: \"fleet\"\n"},
+		"with a file": {args: []string{"--profile=preinstalled", "--name=w", "--file=/opt/run=" + script},
+			reports: "- path: \"/opt/run\"\n        permissions: \"0755\""},
 		"with features":     {args: []string{"--profile=preinstalled", "--name=w", "--feature-gates=A=true,B=false"}, reports: "A: true\n            B: false"},
 		"into a file":       {args: []string{"--profile=preinstalled", "--name=w", "--output=" + out}},
 		"without a name":    {args: []string{"--profile=preinstalled"}, fails: "--name is not set"},

@@ -229,8 +229,8 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 	return err
 }
 
-// backendArgs are the flags of the provider's programs that lead them to the cloud at an address, and its machines to the
-// API server.
+// backendArgs are the flags of the provider's programs that lead them to the cloud at an address, and its machines to
+// the API server.
 func (s *Stack) backendArgs(cloudURL string) []string {
 	args := s.backend.Args(cloudURL)
 	if s.exposed != "" {

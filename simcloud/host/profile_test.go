@@ -33,8 +33,8 @@ func TestAHostJoinsByEveryCloudConfigProfile(t *testing.T) {
 		if err != nil || len(notes) != 1 {
 			t.Fatalf("%s: %v %q", name, err, notes)
 		}
-		if b.server != values.APIEndpoint || b.token != values.BootstrapToken || b.version != values.KubeletVersion || !b.serverTLS ||
-			string(b.caPEM) != string(values.CABundle) || len(b.taints) != 1 ||
+		if b.server != values.APIEndpoint || b.token != values.BootstrapToken || b.version != values.KubeletVersion ||
+			!b.serverTLS || string(b.caPEM) != string(values.CABundle) || len(b.taints) != 1 ||
 			b.taints[0] != (corev1.Taint{Key: "machinist.dev/uninitialized", Effect: corev1.TaintEffectNoSchedule}) {
 			t.Errorf("%s: the host understood %+v", name, b)
 		}

@@ -10,7 +10,8 @@ import (
 func TestKubeletConfigIsMerged(t *testing.T) {
 	o := least("flatcar")
 	o.KubeletConfig = []byte(`{rotateCertificates: true, maxPods: 1000000, resolvConf: /etc/resolv.conf, clusterDomain: other.local,
-authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 1m}}, registerWithTaints: [{key: pool, effect: NoExecute}],
+authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 1m}},
+  registerWithTaints: [{key: pool, effect: NoExecute}],
 featureGates: {A: true}}`)
 	o.FeatureGates = map[string]bool{"B": false}
 	got := onMachine(t, "flatcar", render(t, o))[kubeletConfigPath].content

@@ -44,7 +44,8 @@ type onDisk struct {
 
 // values are those of a machine whose every value would mean something else if it were not quoted, or not encoded.
 var values = bootstrap.Values{MachineName: "1e3", MachineNamespace: "null", KubeletVersion: "v1.36.3",
-	APIEndpoint: "https://api.example:6443", CABundle: []byte("\xfb\xff\xbfPEM"), BootstrapToken: "abcdef.0123456789abcdef"}
+	APIEndpoint: "https://api.example:6443", CABundle: []byte("\xfb\xff\xbfPEM"),
+	BootstrapToken: "abcdef.0123456789abcdef"}
 
 // readCloudConfig reads a rendered cloud-config as strictly as can be.
 func readCloudConfig(t testing.TB, data []byte) (cloudInit, map[string]onDisk) {

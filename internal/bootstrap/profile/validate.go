@@ -191,7 +191,7 @@ func (o *Options) validateKubelet(distribution) error {
 func (o *Options) validateOwn(distribution) error {
 	for _, f := range o.Files {
 		if !pathForm.MatchString(f.Path) || path.Clean(f.Path) != f.Path {
-			return fmt.Errorf("--file %q: must be an absolute path without spaces and without . and ..", f.Path)
+			return fmt.Errorf("--file %q: must be an absolute path without spaces and in its shortest form", f.Path)
 		}
 	}
 	for _, u := range o.Units {

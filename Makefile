@@ -6,7 +6,7 @@ SHELL := /bin/bash
 GO ?= go
 ARGS ?=
 # A workspace's ./... covers only the module it is called in.
-MODULES := . ./api ./providers/azure ./providers/openstack
+MODULES := . ./api ./providers/azure ./providers/libvirt ./providers/openstack
 # Without vet: `make lint` runs all of it, and it takes longer than to compile what is tested.
 TESTFLAGS ?= -race -vet=off -timeout 15m
 # All is compiled with the same flags, so that what programs, images, tools and tests share is compiled once. Only the race
@@ -28,8 +28,8 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build the binaries, and the licence notices of what they contain, into bin/
-	$(GO) build -o bin/ ./cmd/... ./providers/azure/cmd/... ./providers/openstack/cmd/...
-	@cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure,../../providers/openstack >../../bin/THIRD_PARTY_NOTICES
+	$(GO) build -o bin/ ./cmd/... ./providers/azure/cmd/... ./providers/libvirt/cmd/... ./providers/openstack/cmd/...
+	@cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure,../../providers/libvirt,../../providers/openstack >../../bin/THIRD_PARTY_NOTICES
 
 # Built by a module of its own, so that its dependencies are not those of the programs.
 .PHONY: images
@@ -49,7 +49,7 @@ demo: controlplane build ## Run everything on this machine with a sample fleet; 
 # counted, the race detector is off: it drops pooled objects at random.
 .PHONY: test
 test: controlplane verify ## Unit tests and tests against a real API server
-	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) CGO_ENABLED=1 $(GO) test $(TESTFLAGS) -p 3 ./providers/azure/... ./providers/openstack/... ./api/... ./...
+	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) CGO_ENABLED=1 $(GO) test $(TESTFLAGS) -p 3 ./providers/azure/... ./providers/libvirt/... ./providers/openstack/... ./api/... ./...
 	cd hack/images && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 	$(GO) test ./bench/micro
 
@@ -73,6 +73,11 @@ e2e-install: ## Install by Helm into a cluster with a real node, from images in 
 e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hypervisors, from Debian 12's packages; FULL=1 runs all of it
 	$(if $(FULL),$(GOTESTSUM) -- -tags openstack -vet=off -count=1 -timeout 30m ./hack/openstack)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout $(if $(FULL),120m,20m) ./providers/openstack/e2e
+
+.PHONY: e2e-libvirt
+e2e-libvirt: ## Hold the libvirt provider to a real libvirt with QEMU, from Debian's packages; needs root
+	$(GOTESTSUM) -- -tags libvirt -vet=off -count=1 -timeout 10m ./hack/libvirt
+	$(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout 40m ./providers/libvirt/e2e
 
 .PHONY: chaos
 chaos: controlplane build ## Beat the real processes up for DURATION while people use them, under judges; ARGS="--seed 7" chooses

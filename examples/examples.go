@@ -21,7 +21,7 @@ const (
 	Deployment     = "workers"
 )
 
-//go:embed sim/*.yaml azure/*.yaml openstack/*.yaml
+//go:embed sim/*.yaml azure/*.yaml libvirt/*.yaml openstack/*.yaml
 var files embed.FS
 
 // Set is the example fleet for one provider, by the provider's name. The sets differ in classes, credentials and user
@@ -32,6 +32,7 @@ type Set string
 const (
 	Sim       Set = "sim"
 	Azure     Set = "azure"
+	Libvirt   Set = "libvirt"
 	OpenStack Set = "openstack"
 )
 

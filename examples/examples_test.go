@@ -95,13 +95,18 @@ func TestAnAPIServerTakesEveryExampleStrictly(t *testing.T) {
 
 // ofAnotherModule reports whether a manifest is for a provider whose driver is in a module of its own, and tried there.
 func ofAnotherModule(path string) bool {
-	return strings.HasPrefix(path, string(examples.Azure)+"/") || strings.HasPrefix(path, string(examples.OpenStack)+"/")
+	for _, set := range []examples.Set{examples.Azure, examples.Libvirt, examples.OpenStack} {
+		if strings.HasPrefix(path, string(set)+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // Whoever tries two providers in one namespace would lose a Secret of the first.
 func TestNoTwoSetsShareASecret(t *testing.T) {
 	owner := map[string]examples.Set{}
-	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.OpenStack} {
+	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack} {
 		objects, err := set.Objects()
 		if err != nil {
 			t.Fatal(err)
@@ -197,7 +202,8 @@ func TestEveryReferenceLeadsSomewhereAndTheDriverTakesEverySpec(t *testing.T) {
 
 func TestTheUserDataRendersToWhatANodeNeeds(t *testing.T) {
 	// At real clouds a machine has the name of its node from the start.
-	for set, hostname := range map[examples.Set]string{examples.Sim: "worker-1", examples.Azure: "", examples.OpenStack: ""} {
+	for set, hostname := range map[examples.Set]string{examples.Sim: "worker-1", examples.Azure: "", examples.Libvirt: "",
+		examples.OpenStack: ""} {
 		t.Run(string(set), func(t *testing.T) { rendersToWhatANodeNeeds(t, set, hostname) })
 	}
 }

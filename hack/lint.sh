@@ -3,6 +3,6 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 lint=$("$root/hack/tool.sh" lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
-for module in . api providers/azure providers/openstack; do
+for module in . api providers/azure providers/libvirt providers/openstack; do
 	(cd "$root/$module" && "$lint" run --config "$root/.golangci.yaml" "$@" ./...)
 done

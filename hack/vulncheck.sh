@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 check=$("$root/hack/tool.sh" tools golang.org/x/vuln/cmd/govulncheck)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for module in . api providers/azure providers/openstack; do
+for module in . api providers/azure providers/libvirt providers/openstack; do
 	echo "== govulncheck in $module"
 	if (cd "$root/$module" && "$check" -db "${GOVULNDB:-https://vuln.go.dev}" -test ./...) >"$log" 2>&1; then
 		cat "$log"

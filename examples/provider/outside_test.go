@@ -37,8 +37,8 @@ func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
 		t.Fatal("the guide has no commands that begin with go mod init")
 	}
 	// The go command reads these below: read here too, they are known to the cache of test results.
-	for _, name := range []string{"go.mod", "api/go.mod", "providers/azure/go.mod", "providers/openstack/go.mod",
-		"hack/modules/main.go"} {
+	for _, name := range []string{"go.mod", "api/go.mod", "providers/azure/go.mod", "providers/libvirt/go.mod",
+		"providers/openstack/go.mod", "hack/modules/main.go"} {
 		if _, err := os.ReadFile(filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
 	outside.bash(t, "go test -vet=off .") // To vet all that it imports takes longer than to build it.
 
 	// The providers of clouds are modules that can be required too, such as for their fields.
-	for _, cloud := range []string{"azure", "openstack"} {
+	for _, cloud := range []string{"azure", "libvirt", "openstack"} {
 		driver := "machinist.dev/machinist/providers/" + cloud + "/driver"
 		outside.bash(t, "go get "+driver+"@"+version+"\ngo list -deps "+driver+" >/dev/null\n")
 	}

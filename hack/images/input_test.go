@@ -119,7 +119,7 @@ func TestEveryProgramOfTheProjectHasAnImage(t *testing.T) {
 		found[p.name] = p.description
 	}
 	for _, want := range []string{"machinist", "machinist-manager", "machinist-provider-azure",
-		"machinist-provider-openstack", "machinist-provider-sim", "simcloud"} {
+		"machinist-provider-libvirt", "machinist-provider-openstack", "machinist-provider-sim", "simcloud"} {
 		if found[want] == "" {
 			t.Errorf("%s has no image, or no description: %v", want, found)
 		}

@@ -25,7 +25,7 @@ import (
 )
 
 // folders are those of the modules that others may require, each after the ones that it requires.
-var folders = []string{"api", ".", "providers/azure", "providers/openstack"}
+var folders = []string{"api", ".", "providers/azure", "providers/libvirt", "providers/openstack"}
 
 func main() {
 	if len(os.Args) != 3 {

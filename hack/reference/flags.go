@@ -34,6 +34,7 @@ var programs = []program{
 	{"machinist-operator", ".", alone},
 	{"machinist-provider-sim", ".", provider},
 	{"machinist-provider-azure", "providers/azure", provider},
+	{"machinist-provider-libvirt", "providers/libvirt", provider},
 	{"machinist-provider-openstack", "providers/openstack", provider},
 	{"machinist-provider-sim migrator", ".", process},
 	{"simcloud", ".", alone},

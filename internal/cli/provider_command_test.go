@@ -24,7 +24,7 @@ func TestPermissionsArePrintedForTheCloud(t *testing.T) {
 		"the simulated cloud":  {args: []string{"sim"}, reports: "has no roles"},
 		"without subscription": {args: []string{"azure"}, fails: "--subscription is not set"},
 		"an unknown field":     {args: []string{"azure", "--subscription=s", "--with=x"}, fails: `--with: no further action is needed for the field "x"`},
-		"an unknown provider":  {args: []string{"gcp"}, fails: `"gcp" is not known here: known are azure, openstack, sim`},
+		"an unknown provider":  {args: []string{"gcp"}, fails: `"gcp" is not known here: known are azure, libvirt, openstack, sim`},
 		"a flag of another":    {args: []string{"sim", "--subscription=s"}, fails: "--subscription is for azure"},
 		"a role for openstack": {args: []string{"openstack", "--role-name=r"}, fails: "--role-name is for azure"},
 		"a field without role": {args: []string{"sim", "--with=x"}, fails: "--with: the provider sim has no role document"},

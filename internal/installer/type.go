@@ -12,7 +12,7 @@ import (
 )
 
 // Types returns the types that come with Machinist, in order. Each is also the scheme of its provider IDs.
-func Types() []string { return []string{"azure", "openstack", "sim"} }
+func Types() []string { return []string{"azure", "libvirt", "openstack", "sim"} }
 
 // processName returns the name of the process of a type.
 func processName(of string) string { return "machinist-provider-" + of }

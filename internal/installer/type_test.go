@@ -25,11 +25,11 @@ func TestATypeThatIsNotKnownNeedsAnImage(t *testing.T) {
 		message string
 	}{
 		"azure":  {func(p *v1beta1.Provider) { p.Status.Type = "azure" }, ""},
-		"a typo": {func(p *v1beta1.Provider) { p.Status.Type = "azur" }, `spec.type "azur" is not a provider that comes with Machinist. Known are azure, openstack, sim.`},
+		"a typo": {func(p *v1beta1.Provider) { p.Status.Type = "azur" }, `spec.type "azur" is not a provider that comes with Machinist. Known are azure, libvirt, openstack, sim.`},
 		"an own": {func(p *v1beta1.Provider) { p.Status.Type, p.Spec.Image.Repository = "acme", "acme/provider" }, ""},
 		"a typo with a registry": {func(p *v1beta1.Provider) {
 			p.Status.Type, p.Spec.Image.Registry = "azur", "registry.example.com"
-		}, "Known are azure, openstack, sim."},
+		}, "Known are azure, libvirt, openstack, sim."},
 		"a detected one": {func(p *v1beta1.Provider) {
 			p.Status.Type = "aws"
 			p.Status.Detected = &v1beta1.DetectedPlatform{Type: "aws", Nodes: 5, TotalNodes: 6}

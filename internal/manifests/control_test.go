@@ -86,7 +86,7 @@ func TestNoTwoReleasesOfAProviderOverwriteEachOther(t *testing.T) {
 	owner := map[string]string{}
 	for name, values := range map[string]string{
 		"sim": "provider: {name: sim}", "azure": "provider: {name: azure}",
-		"openstack": "provider: {name: openstack}",
+		"openstack": "provider: {name: openstack}", "libvirt": "provider: {name: libvirt}",
 	} {
 		for _, o := range must(RenderProvider(Release{Name: name, Namespace: Namespace, Values: parse(values)})) {
 			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()

@@ -39,7 +39,7 @@ func TestEveryProviderHasItsPermissions(t *testing.T) {
 }
 
 func TestAnUnknownProviderNamesTheKnownOnes(t *testing.T) {
-	if _, err := Of("azur"); err == nil || !strings.Contains(err.Error(), `"azur" is not known here: known are azure, openstack, sim`) {
+	if _, err := Of("azur"); err == nil || !strings.Contains(err.Error(), `"azur" is not known here: known are azure, libvirt, openstack, sim`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -129,7 +129,7 @@ func TestWhatIsWrongWithASpecIsADegradedProvider(t *testing.T) {
 	w := newWorld(t)
 	w.provider("typo", func(s *v1beta1.ProviderSpec) { s.Type, s.Image.Repository = "azur", "" })
 	p := w.condition("typo", degraded, yes, v1beta1.ReasonUnknownType)
-	if message := messageOf(p, degraded); !strings.Contains(message, `"azur"`) || !strings.Contains(message, "azure, openstack, sim") {
+	if message := messageOf(p, degraded); !strings.Contains(message, `"azur"`) || !strings.Contains(message, "azure, libvirt, openstack, sim") {
 		t.Errorf("the message is %q", message)
 	}
 	w.condition("typo", progressing, no, v1beta1.ReasonUnknownType)

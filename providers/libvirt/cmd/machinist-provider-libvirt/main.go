@@ -1,0 +1,23 @@
+// Command machinist-provider-libvirt is the provider process of libvirt.
+package main
+
+import (
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/app"
+	"machinist.dev/machinist/providers/libvirt/driver"
+)
+
+func main() {
+	var s settings
+	app.Main(app.Provider{
+		Name:     driver.Name,
+		AddFlags: s.addFlags,
+		New: func() (provider.Driver, error) {
+			o, err := s.options()
+			if err != nil {
+				return nil, err
+			}
+			return driver.New(o)
+		},
+	})
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"machinist.dev/machinist/providers/libvirt/driver"
+)
+
+func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
+	for flags, message := range map[string]string{
+		"": "",
+		"--libvirt-socket=/run/libvirt/libvirt-sock":                       "",
+		"--libvirt-socket=run/libvirt-sock":                                `"run/libvirt-sock" is no absolute path`,
+		"--libvirt-socket=/a,/b --libvirt-socket=c":                        `"c" is no absolute path`,
+		"--libvirt-create-settle=0s":                                       "--libvirt-create-settle is 0s",
+		"--libvirt-plain-tcp --libvirt-host=h --libvirt-create-settle=30s": "",
+	} {
+		var s settings
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.addFlags(fs)
+		if err := fs.Parse(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		o, err := s.options()
+		if err == nil {
+			_, err = driver.New(o)
+		}
+		if (err == nil) != (message == "") || err != nil && !strings.Contains(err.Error(), message) {
+			t.Errorf("%q: got %v, want an error that says %q", flags, err, message)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+//go:build e2e
+
+// Package e2e holds the libvirt provider to a real libvirt with QEMU, which hack/libvirt installs and starts on this
+// machine.
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"machinist.dev/machinist/hack/libvirt"
+	"machinist.dev/machinist/providers/libvirt/machine/sample"
+)
+
+// shared is the hypervisor of the tests that do not end it.
+var shared struct {
+	once sync.Once
+	is   *libvirt.Hypervisor
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.is != nil {
+		if err := shared.is.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop libvirt:", err)
+			code = 1
+		}
+	}
+	if shared.dir != "" && code == 0 {
+		_ = os.RemoveAll(shared.dir)
+	}
+	os.Exit(code)
+}
+
+// hypervisor returns the one that the package's tests share.
+func hypervisor(t *testing.T) *libvirt.Hypervisor {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.dir, shared.err = os.MkdirTemp("", "libvirt-"); shared.err == nil {
+			shared.is, shared.err = start(context.Background(), shared.dir)
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(errors.Join(errors.New("libvirt did not start"), shared.err))
+	}
+	return shared.is
+}
+
+// halting is a boot sector that stops the processor (cli, hlt, jmp): a guest that runs and costs nothing.
+var halting = append(append([]byte{0xfa, 0xf4, 0xeb, 0xfd}, make([]byte, 506)...), 0x55, 0xaa)
+
+// start starts a hypervisor with an image in its pool.
+func start(ctx context.Context, dir string) (*libvirt.Hypervisor, error) {
+	h, err := libvirt.Start(ctx, libvirt.Options{Dir: filepath.Join(dir, "h"), Output: os.Stderr})
+	if err != nil {
+		return nil, err
+	}
+	image := filepath.Join(dir, "image")
+	if err := os.WriteFile(image, append(halting, make([]byte, 1<<20-len(halting))...), 0o600); err != nil {
+		return nil, errors.Join(err, h.Stop())
+	}
+	if err := h.Import(ctx, sample.Base, image); err != nil {
+		return nil, errors.Join(err, h.Stop())
+	}
+	return h, nil
+}

@@ -1,0 +1,98 @@
+package faulty
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// The procedures that rules name.
+// https://gitlab.com/libvirt/libvirt/-/blob/master/src/remote/remote_protocol.x
+const (
+	DomainCreateXML      uint32 = 10
+	StorageVolCreateXML  uint32 = 93
+	StorageVolDelete     uint32 = 94
+	StorageVolUpload     uint32 = 208
+	DomainUndefineFlags  uint32 = 231
+	DomainDestroyFlags   uint32 = 234
+	DomainSetMetadata    uint32 = 264
+	DomainDefineXMLFlags uint32 = 350
+	DomainSetAutostart   uint32 = 29
+)
+
+// Changes reports whether a procedure changes something, and is no stream.
+func Changes(procedure uint32) bool {
+	switch procedure {
+	case DomainCreateXML, StorageVolCreateXML, StorageVolDelete, DomainUndefineFlags, DomainDestroyFlags, DomainSetMetadata,
+		DomainDefineXMLFlags, DomainSetAutostart:
+		return true
+	}
+	return false
+}
+
+// Numbers of libvirt's errors.
+const (
+	ErrInternal         uint32 = 1
+	ErrRPC              uint32 = 39
+	ErrAuthFailed       uint32 = 45
+	ErrOperationInvalid uint32 = 55
+	ErrAccessDenied     uint32 = 88
+)
+
+const (
+	lengthBytes = 4
+	headerBytes = 28 // with the length
+
+	typeCall   = 0
+	typeReply  = 1
+	typeStream = 3
+)
+
+// frame is a message of libvirt's protocol, with its length.
+type frame []byte
+
+func (f frame) procedure() uint32 { return binary.BigEndian.Uint32(f[12:]) }
+func (f frame) kind() uint32      { return binary.BigEndian.Uint32(f[16:]) }
+func (f frame) serial() uint32    { return binary.BigEndian.Uint32(f[20:]) }
+
+// readFrame reads the next message.
+func readFrame(r io.Reader) (frame, error) {
+	f := make(frame, headerBytes)
+	if _, err := io.ReadFull(r, f); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(f)
+	if size < headerBytes || size > 64<<20 {
+		return nil, errors.New("a message of libvirt has an impossible length")
+	}
+	f = append(f, make(frame, size-headerBytes)...)
+	_, err := io.ReadFull(r, f[headerBytes:])
+	return f, err
+}
+
+// Refusal is an answer with an error.
+type Refusal struct {
+	Number  uint32
+	Message string
+}
+
+// to is the refusal of a call.
+func (r Refusal) to(call frame) frame {
+	const failed, level, fieldsAfter = 1, 2, 7
+	f := append(frame{}, call[:headerBytes]...)
+	number := func(n uint32) { f = binary.BigEndian.AppendUint32(f, n) }
+	number(r.Number)
+	number(0) // from nowhere
+	number(1) // there is a message
+	number(uint32(len(r.Message)))
+	f = append(f, r.Message...)
+	f = append(f, make(frame, (4-len(r.Message)%4)%4)...)
+	number(level)
+	for range fieldsAfter {
+		number(0)
+	}
+	binary.BigEndian.PutUint32(f, uint32(len(f)))
+	binary.BigEndian.PutUint32(f[16:], typeReply)
+	binary.BigEndian.PutUint32(f[24:], failed)
+	return f
+}

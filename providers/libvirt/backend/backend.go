@@ -1,0 +1,260 @@
+// Package backend runs the libvirt provider on a real libvirt with QEMU on this machine, for its demo and its tests. Its
+// machines are virtual machines that boot a disk image of hack/guest and get their kubelet by user data.
+package backend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/hack/libvirt"
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/providers/libvirt/driver"
+	"machinist.dev/machinist/providers/libvirt/machine"
+	"machinist.dev/machinist/test/link"
+)
+
+// Base is the volume that all machines start as a copy of.
+const Base = "debian-12.qcow2"
+
+// emulatedMiB is enough memory for the guest and a few pods.
+const emulatedMiB = 2048
+
+// Libvirt is a hypervisor and the provider of its machines.
+type Libvirt struct {
+	// Running is a hypervisor that runs, which Stop leaves alone. By default Start starts one.
+	Running *libvirt.Hypervisor
+	// Output gets a line for each step of the start. Nil discards them.
+	Output io.Writer
+
+	started  *libvirt.Hypervisor
+	kubelets *kubelets
+	links    []*link.Link
+	// Agent has the machines bring an agent that updates their kubelet in place.
+	Agent bool
+	// before are the volumes that were there before any machine.
+	before map[string]bool
+}
+
+// Hypervisor is the one in use; nil before Start.
+func (l *Libvirt) Hypervisor() *libvirt.Hypervisor {
+	if l.Running != nil {
+		return l.Running
+	}
+	return l.started
+}
+
+// Driver implements stack.Backend.
+func (*Libvirt) Driver() string { return driver.Name }
+
+// Program implements stack.Backend.
+func (*Libvirt) Program() string { return "machinist-provider-libvirt" }
+
+// Cloud implements stack.Backend.
+func (*Libvirt) Cloud() string { return "" }
+
+// Fleet implements stack.Backend.
+func (*Libvirt) Fleet() examples.Set { return examples.Libvirt }
+
+// Args implements stack.Backend.
+func (l *Libvirt) Args(string) []string {
+	return []string{"--libvirt-socket=" + l.Hypervisor().Socket(), "--libvirt-create-settle=10s"}
+}
+
+// Credentials implements stack.Backend.
+func (l *Libvirt) Credentials() map[string]string {
+	return map[string]string{"uri": l.Hypervisor().URI()}
+}
+
+// Start implements stack.Backend.
+func (l *Libvirt) Start(ctx context.Context, s *stack.Stack) (url string, err error) {
+	image, err := imagePath()
+	if err != nil {
+		return "", err
+	}
+	if l.Running == nil {
+		l.started, err = libvirt.Start(ctx, libvirt.Options{Dir: filepath.Join(s.Dir(), driver.Name), Output: l.Output})
+		if err != nil {
+			return "", err
+		}
+	}
+	volumes, err := l.volumes(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !volumes[Base] {
+		if err := l.Hypervisor().Import(ctx, Base, image); err != nil {
+			return "", err
+		}
+	}
+	if l.before, err = l.volumes(ctx); err != nil {
+		return "", err
+	}
+	l.kubelets, err = serveKubelets(l.Hypervisor().BridgeAddress().String())
+	return l.Hypervisor().URI(), err
+}
+
+// imagePath is where hack/guest/build.sh puts the disk image.
+func imagePath() (string, error) {
+	cache, err := controlplane.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, "guest", "current", "disk.qcow2")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w; hack/guest/build.sh builds the image", err)
+	}
+	return path, nil
+}
+
+// Address implements stack.Exposer.
+func (l *Libvirt) Address() net.IP { return net.IP(l.Hypervisor().BridgeAddress().AsSlice()) }
+
+// Expose implements stack.Exposer.
+func (l *Libvirt) Expose(server string) (string, error) {
+	passing, err := link.ListenAt(net.JoinHostPort(l.Address().String(), "0"), server)
+	if err != nil {
+		return "", err
+	}
+	l.links = append(l.links, passing)
+	return passing.Address(), nil
+}
+
+// Adapt implements stack.Adapter: the example's machines get user data for this run's kubelets, and are emulated where the
+// processor cannot run them.
+func (l *Libvirt) Adapt(o client.Object) error {
+	switch o := o.(type) {
+	case *corev1.Secret:
+		if o.Name != examples.Libvirt.UserData() {
+			return nil
+		}
+		template, err := l.kubelets.userData()
+		o.StringData = map[string]string{"userData": string(template)}
+		return err
+	case *v1beta1.MachineDeployment:
+		first := l.Tour().First
+		o.Spec.Replicas = &first
+	case *v1beta1.MachineClass:
+		var spec machine.Spec
+		if err := json.Unmarshal(o.Spec.ProviderSpec.Raw, &spec); err != nil {
+			return err
+		}
+		l.place(&spec)
+		raw, err := json.Marshal(spec)
+		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: raw}
+		return err
+	}
+	return nil
+}
+
+// place puts a machine where this hypervisor has room for it, and logs its console.
+func (*Libvirt) place(spec *machine.Spec) {
+	spec.Volume.Pool, spec.Volume.Base, spec.ConsoleLog = libvirt.Pool, Base, true
+	for i := range spec.Networks {
+		spec.Networks[i].Network = libvirt.Network
+	}
+	if !hasKVM() {
+		spec.DomainType, spec.VCPUs, spec.MemoryMiB = machine.DomainQEMU, 2, min(spec.MemoryMiB, emulatedMiB)
+	}
+}
+
+// Tour implements stack.Guide.
+func (*Libvirt) Tour() stack.Tour {
+	if hasKVM() {
+		return stack.Tour{First: 2, Most: 3, Last: 1, Patience: 5 * time.Minute}
+	}
+	return stack.Tour{First: 1, Most: 2, Last: 1, Patience: 15 * time.Minute}
+}
+
+// Stop implements stack.Backend.
+func (l *Libvirt) Stop() error {
+	var errs []error
+	for _, passing := range l.links {
+		errs = append(errs, passing.Close())
+	}
+	l.links = nil
+	if l.kubelets != nil {
+		errs = append(errs, l.kubelets.close())
+		l.kubelets = nil
+	}
+	if l.started != nil {
+		errs = append(errs, l.started.Stop())
+		l.started = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Left implements stack.Backend. Domains that are there and what they have in the pool count, asked by libvirt's own
+// client.
+func (l *Libvirt) Left(ctx context.Context) (live, made int, err error) {
+	if l.Hypervisor() == nil {
+		return 0, 0, errors.New("libvirt was not started")
+	}
+	left, err := l.Resources(ctx)
+	return len(left), l.kubelets.served(), err
+}
+
+// Resources are the domains, and the volumes that were not there at the start.
+func (l *Libvirt) Resources(ctx context.Context) ([]string, error) {
+	domains, err := l.Hypervisor().Virsh(ctx, "list", "--all", "--name")
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := l.volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	for _, name := range strings.Fields(domains) {
+		left = append(left, "domain "+name)
+	}
+	for name := range volumes {
+		if !l.before[name] {
+			left = append(left, "volume "+name)
+		}
+	}
+	return left, nil
+}
+
+// Consoles are the ends of what the guests have written on their serial consoles.
+func (l *Libvirt) Consoles() string {
+	var all strings.Builder
+	logs, _ := filepath.Glob(filepath.Join(l.Hypervisor().PoolPath(), "*console*"))
+	for _, path := range logs {
+		content, err := os.ReadFile(path)
+		fmt.Fprintf(&all, "== %s (%v)\n%s\n", filepath.Base(path), err, content[max(0, len(content)-4000):])
+	}
+	return all.String()
+}
+
+// volumes are the names of those in the pool.
+func (l *Libvirt) volumes(ctx context.Context) (map[string]bool, error) {
+	if _, err := l.Hypervisor().Virsh(ctx, "pool-refresh", libvirt.Pool); err != nil {
+		return nil, err
+	}
+	out, err := l.Hypervisor().Virsh(ctx, "vol-list", libvirt.Pool)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) > 0 {
+			names[fields[0]] = true
+		}
+	}
+	return names, nil
+}

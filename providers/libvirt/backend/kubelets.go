@@ -1,0 +1,113 @@
+package backend
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"machinist.dev/machinist/internal/bootstrap/profile"
+	"machinist.dev/machinist/internal/controlplane"
+)
+
+// Version is the kubelet's that the example fleet asks for. Newer is another one, which is there if
+// hack/controlplane/build.sh was told to link it.
+const (
+	Version = "v1.36.3"
+	Newer   = "v1.36.4"
+)
+
+// podNetwork is the configuration of a network plugin: pods of one node reach each other and the node. Pods of a real
+// cluster have a network across nodes, which somebody installs there.
+const podNetwork = `{
+  "cniVersion": "1.0.0",
+  "name": "pods",
+  "plugins": [
+    {
+      "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true,
+      "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    },
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+`
+
+// kubelets serves kubelets to machines.
+type kubelets struct {
+	server *http.Server
+	url    string
+	sums   map[string]string
+	done   atomic.Int64
+}
+
+// serveKubelets serves the kubelets of the control plane's build on an address of this machine.
+func serveKubelets(address string) (*kubelets, error) {
+	path, err := controlplane.Locate("kubelet")
+	if err != nil {
+		return nil, fmt.Errorf("%w; hack/node/build.sh makes it", err)
+	}
+	paths := map[string]string{Version: path}
+	if path, err := controlplane.Locate("kubelet-" + Newer); err == nil {
+		paths[Newer] = path
+	}
+	k := &kubelets{sums: map[string]string{}}
+	mux := http.NewServeMux()
+	for version, path := range paths {
+		if k.sums[version], err = checksum(path); err != nil {
+			return nil, err
+		}
+		mux.HandleFunc("GET /"+version+"/kubelet", func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFile(w, r, path)
+			k.done.Add(1)
+		})
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("serve kubelets: %w", err)
+	}
+	k.url = "http://" + listener.Addr().String()
+	k.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = k.server.Serve(listener) }() // until close
+	return k, nil
+}
+
+func (k *kubelets) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if err := k.server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("stop serving kubelets: %w", err), k.server.Close())
+	}
+	return nil
+}
+
+// served is how many times a kubelet was fetched.
+func (k *kubelets) served() int { return int(k.done.Load()) }
+
+// userData is the template by which the machines of the image become nodes.
+func (k *kubelets) userData() ([]byte, error) {
+	return profile.Render(profile.Options{
+		Profile: "preinstalled", Kubelet: profile.KubeletURL,
+		KubeletURL: k.url + "/<<KUBELET_VERSION>>/kubelet", KubeletSHA256: k.sums,
+		Files: []profile.File{{Path: "/etc/cni/net.d/10-pods.conflist", Content: []byte(podNetwork)}},
+	})
+}
+
+func checksum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

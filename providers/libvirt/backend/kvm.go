@@ -1,0 +1,32 @@
+package backend
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// hasKVM says whether QEMU can run machines on the processor itself. That /dev/kvm is there does not tell: it also is
+// where only guests of one kind run.
+func hasKVM() bool {
+	device, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	_ = device.Close()
+	processors, err := os.ReadFile("/proc/cpuinfo")
+	return err == nil && virtualizes(string(processors))
+}
+
+// virtualizes says whether a text such as /proc/cpuinfo names a processor with Intel's or AMD's virtualization.
+func virtualizes(processors string) bool {
+	for line := range strings.Lines(processors) {
+		name, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(name) != "flags" {
+			continue
+		}
+		flags := strings.Fields(value)
+		return slices.Contains(flags, "vmx") || slices.Contains(flags, "svm")
+	}
+	return false
+}

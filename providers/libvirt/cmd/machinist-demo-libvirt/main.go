@@ -1,0 +1,12 @@
+// Command machinist-demo-libvirt is machinist-demo with the libvirt provider: its machines are virtual machines of QEMU on
+// this machine, which boot Debian and run a real kubelet. It needs Linux, root, and the disk image of hack/guest.
+package main
+
+import (
+	"os"
+
+	"machinist.dev/machinist/internal/demo"
+	"machinist.dev/machinist/providers/libvirt/backend"
+)
+
+func main() { demo.Main("libvirt", &backend.Libvirt{Output: os.Stderr}) }

@@ -37,7 +37,9 @@ type hypervisor struct {
 	*libvirt.Libvirt
 	conn net.Conn
 	// host is the hypervisor's own UUID, which its owner may have set and which stays the same when its address changes.
-	host   string
+	host string
+	// known are the storage pools that the call has found active, by name.
+	known  map[string]libvirt.StoragePool
 	broken atomic.Bool
 	expiry *time.Timer
 }
@@ -62,6 +64,7 @@ func (d *Driver) with(ctx context.Context, credentials provider.Credentials, sco
 	if err != nil {
 		return err
 	}
+	h.known = map[string]libvirt.StoragePool{}
 	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() })
 	if err = h.is(scope); err == nil {
 		err = do(h)

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/digitalocean/go-libvirt"
@@ -38,8 +37,9 @@ func (h *hypervisor) described(ctx context.Context, d libvirt.Domain) (*domain, 
 	return &domain{Domain: d, metadata: parseMetadata(text)}, nil
 }
 
-// domains are all of the hypervisor, each once.
-func (h *hypervisor) domains(ctx context.Context) ([]*domain, error) {
+// domains are those of the hypervisor that are wanted, each once. Asked is whether to ask for the metadata of one.
+func (h *hypervisor) domains(ctx context.Context, wanted func(*domain) bool, asked func(libvirt.Domain) bool) ([]*domain,
+	error) {
 	listed, _, err := h.ConnectListAllDomains(1, 0)
 	if err != nil {
 		return nil, translate(ctx, err, "list domains")
@@ -47,7 +47,7 @@ func (h *hypervisor) domains(ctx context.Context) ([]*domain, error) {
 	all := make([]*domain, 0, len(listed))
 	seen := map[libvirt.UUID]bool{}
 	for _, d := range listed {
-		if seen[d.UUID] {
+		if seen[d.UUID] || !asked(d) {
 			continue
 		}
 		seen[d.UUID] = true
@@ -58,15 +58,18 @@ func (h *hypervisor) domains(ctx context.Context) ([]*domain, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, described)
+		if wanted(described) {
+			all = append(all, described)
+		}
 	}
 	return all, nil
 }
 
+func every(libvirt.Domain) bool { return true }
+
 // ownedBy are the domains of an owner.
 func (h *hypervisor) ownedBy(ctx context.Context, own owner) ([]*domain, error) {
-	all, err := h.domains(ctx)
-	return slices.DeleteFunc(all, func(d *domain) bool { return !own.owns(d.metadata) }), err
+	return h.domains(ctx, func(d *domain) bool { return own.owns(d.metadata) }, every)
 }
 
 // preferred is the domain that stands for a machine which has several: one that runs before one that does not, and that

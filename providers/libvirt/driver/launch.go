@@ -52,7 +52,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (in *pr
 }
 
 func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
-	all, err := l.ownedBy(ctx, l.own)
+	all, err := l.made(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +83,17 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 		in, err = l.instance(ctx, created)
 	}
 	return in, existing(err)
+}
+
+// made are the owner's domains. Of a Machine's first attempt they have its name: nothing was made or adopted before, and
+// to ask for the metadata of every domain takes a call each.
+func (l *launch) made(ctx context.Context) ([]*domain, error) {
+	if !naming.IsFirst(l.own.machine, l.req.Token) {
+		return l.ownedBy(ctx, l.own)
+	}
+	return l.domains(ctx, func(d *domain) bool { return l.own.owns(d.metadata) }, func(d libvirt.Domain) bool {
+		return naming.IsOf(d.Name, naming.Base(l.own.cluster, l.own.machine))
+	})
 }
 
 // take returns the domain that is there already.

@@ -27,15 +27,12 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provi
 		if err != nil {
 			return err
 		}
-		all, err := h.domains(ctx)
+		all, err := h.domains(ctx, func(d *domain) bool { return d.metadata.Cluster == req.ClusterID }, every)
 		if err != nil {
 			return err
 		}
 		used := map[string]bool{}
 		for _, d := range all {
-			if d.metadata.Cluster != req.ClusterID {
-				continue
-			}
 			used[d.metadata.UID+" "+d.metadata.Attempt] = true
 			in, err := h.instance(ctx, d)
 			if provider.IsNotFound(err) {

@@ -41,8 +41,11 @@ type (
 	}
 )
 
-// pool returns an active storage pool.
+// pool returns an active storage pool. A call looks for each once.
 func (h *hypervisor) pool(ctx context.Context, name, field string) (libvirt.StoragePool, error) {
+	if pool, known := h.known[name]; known {
+		return pool, nil
+	}
 	attempted := "find the storage pool"
 	pool, err := h.StoragePoolLookupByName(name)
 	if err != nil {
@@ -57,6 +60,7 @@ func (h *hypervisor) pool(ctx context.Context, name, field string) (libvirt.Stor
 		e.Field = field
 		return pool, e
 	}
+	h.known[name] = pool
 	return pool, nil
 }
 

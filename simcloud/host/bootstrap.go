@@ -325,8 +325,7 @@ func kubeletMaySet(key string) bool {
 	switch key {
 	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable,
 		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceType,
-		corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, "beta.kubernetes.io/os",
-		"beta.kubernetes.io/arch":
+		corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, labelBetaOS, labelBetaArch:
 		return true
 	}
 	return within("kubelet.kubernetes.io", "node.kubernetes.io")

@@ -1,16 +1,13 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -18,7 +15,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
@@ -31,6 +27,10 @@ const (
 	watchSeconds   = 300
 	watchPauseTime = time.Second
 )
+
+// certificatePatience is how long a kubelet waits for a certificate before it
+// asks with a new request.
+const certificatePatience = 15 * time.Minute
 
 // identify connects the machine as its node: with the certificate on its disk
 // or, if there is none that still holds, with a new one.
@@ -84,9 +84,14 @@ func (m *machine) save(d Disk) error {
 // requestCertificate asks for the node certificate with the bootstrap token,
 // and waits until somebody approved it.
 func (m *machine) requestCertificate(ctx context.Context) error {
-	key, err := m.key()
+	// A kubelet keeps the key when it has the certificate: one that is interrupted asks again, with another key.
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return fmt.Errorf("make a private key: %w", err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encode private key: %w", err)
 	}
 	conn, err := connect(m.boot, m.roots.pool(m.boot.caPEM), nil)
 	if err != nil {
@@ -95,80 +100,40 @@ func (m *machine) requestCertificate(ctx context.Context) error {
 	defer conn.close()
 	defer context.AfterFunc(ctx, conn.close)()
 
+	ctx, cancel := context.WithTimeout(ctx, certificatePatience)
+	defer cancel()
 	csr, err := m.postRequest(ctx, conn, key)
 	if err != nil {
 		return fmt.Errorf("request node certificate: %w", err)
 	}
 	m.printf("kubelet: waits for approval of CertificateSigningRequest %s", csr.Name)
 	certificate, err := m.await(ctx, conn, csr)
-	if errors.Is(err, errRefused) {
-		// The next try must be another request, which has another key.
-		err = errors.Join(err, m.save(Disk{}))
-	}
 	if err != nil {
 		return fmt.Errorf("wait for node certificate %s: %w", csr.Name, err)
 	}
 	m.printf("kubelet: got its node certificate")
-	return m.save(Disk{KeyPEM: m.disk.KeyPEM, CertificatePEM: certificate})
+	return m.save(Disk{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), CertificatePEM: certificate})
 }
 
-// key is the one on the disk, or a new one. It is saved before it is used, so
-// that an interrupted machine finds its request again instead of making one
-// more.
-func (m *machine) key() (*ecdsa.PrivateKey, error) {
-	if block, _ := pem.Decode(m.disk.KeyPEM); block != nil {
-		if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
-			return key, nil
-		}
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make a private key: %w", err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encode private key: %w", err)
-	}
-	return key, m.save(Disk{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der})})
-}
-
-// postRequest posts the request for a key, or finds the one posted before. Its
-// name is made from the key, as kubelets do.
+// postRequest posts a request for a key. The server names it, as it does for kubelets.
 func (m *machine) postRequest(ctx context.Context, conn *connection,
 	key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, err
-	}
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
 		CommonName: "system:node:" + m.spec.Hostname, Organization: []string{"system:nodes"},
 	}}, key)
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(append(public, m.spec.Hostname...))
-	wanted := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-csr-" + hex.EncodeToString(sum[:20])},
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return conn.certificates.CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: request}),
 			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	csr, err := conn.certificates.CertificateSigningRequests().Create(ctx, wanted, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		return csr, err
-	}
-	if csr, err = conn.certificates.CertificateSigningRequests().Get(ctx, wanted.Name, metav1.GetOptions{}); err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(csr.Spec.Request)
-	if block == nil || !bytes.Contains(block.Bytes, public) {
-		return nil, errors.Join(fmt.Errorf("%s is another's", csr.Name), m.save(Disk{}))
-	}
-	return csr, nil
+	}, metav1.CreateOptions{})
 }
 
 // await watches a request until it has a certificate.
@@ -207,15 +172,12 @@ func (m *machine) await(ctx context.Context, conn *connection, csr *certificates
 	}
 }
 
-// errRefused says that a request will never be granted.
-var errRefused = errors.New("refused")
-
 // issued is the certificate of a request, nil if it must still be waited for.
 func issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
 		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) &&
 			c.Status != corev1.ConditionFalse {
-			return nil, fmt.Errorf("%w: %s: %s: %s", errRefused, c.Type, c.Reason, c.Message)
+			return nil, fmt.Errorf("refused: %s: %s: %s", c.Type, c.Reason, c.Message)
 		}
 	}
 	if len(csr.Status.Certificate) == 0 {

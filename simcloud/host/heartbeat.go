@@ -33,10 +33,9 @@ type pulse struct {
 // plug is pulled. A failure is printed when it is another than the last one:
 // nobody else hears of it.
 func (m *machine) heartbeat(ctx context.Context) {
-	p := &pulse{backoff: newBackoff(), reported: m.registered, nextCheck: m.registered.Add(m.boot.statusCheck)}
-	if !m.ready(m.registered) {
-		p.nextCheck = m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))
-	}
+	// A Node registers as not Ready, and is updated as soon as it is.
+	p := &pulse{backoff: newBackoff(), reported: m.registered,
+		nextCheck: m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))}
 	for ctx.Err() == nil {
 		err := m.beat(ctx, p)
 		now := m.clock.Now()
@@ -59,6 +58,7 @@ func (m *machine) heartbeat(ctx context.Context) {
 			if !m.retry(ctx, "register node", m.register) {
 				return
 			}
+			p.nextCheck = m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))
 			// At once, but if it is something else that is not found, not in a
 			// busy loop.
 			next = now.Add(time.Second)

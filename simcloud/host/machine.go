@@ -26,8 +26,14 @@ type machine struct {
 	boot *bootstrap
 	disk Disk
 	conn *connection // as the node, once there is a certificate
-	// registered is when the Node was last registered.
+	// registered is when the Node was last registered, or the kubelet started
+	// anew.
 	registered time.Time
+	// settled means that the kubelet has registered and updates its status: only
+	// then can the Node be Ready.
+	settled bool
+	// rebooted means that the Node was that of a boot before this one.
+	rebooted bool
 
 	mu      sync.Mutex
 	status  simcloud.HostStatus

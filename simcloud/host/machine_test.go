@@ -1,9 +1,9 @@
 package host
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
 	"machinist.dev/machinist/simcloud"
@@ -162,14 +164,45 @@ func TestAServerThatTalksNonsense(t *testing.T) {
 	}
 }
 
-func TestAKeyThatCannotBeSavedIsNotUsed(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("asked for %s", r.URL)
+// A kubelet that stops before it has its certificate asks again, with another key.
+func TestEveryRequestForACertificateIsANewOne(t *testing.T) {
+	requests := make(chan *certificatesv1.CertificateSigningRequest, 2)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			<-r.Context().Done() // nobody approves it
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		csr := &certificatesv1.CertificateSigningRequest{}
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, csr); err != nil {
+			t.Error(err)
+		}
+		requests <- csr.DeepCopy()
+		csr.Name = csr.GenerateName + "x"
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		csr.APIVersion, csr.Kind = "certificates.k8s.io/v1", "CertificateSigningRequest"
+		if err := json.NewEncoder(w).Encode(csr); err != nil {
+			t.Error(err)
+		}
 	}))
 	defer server.Close()
-	s := &screen{diskErr: errors.New("disk full")}
-	powerOn(t, specFor(server), s)
-	s.wants(t, "disk full")
+	s := &screen{}
+	spec := specFor(server)
+	fleet := powerOn(t, spec, s)
+	first := <-requests
+	s.wants(t, "waits for approval of CertificateSigningRequest csr-x")
+	fleet.Stop(spec.ID)
+	spec.Disk = s.disk
+	fleet.Start(spec, s)
+	second := <-requests
+	if first.GenerateName != "csr-" || second.GenerateName != "csr-" || first.Name != "" ||
+		bytes.Equal(first.Spec.Request, second.Spec.Request) {
+		t.Errorf("first %+v, then %+v", first, second)
+	}
 }
 
 func TestACertificateThatEndedIsReplaced(t *testing.T) {
@@ -219,6 +252,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 			corev1.LabelInstanceTypeStable: "gpu"}, Annotations: map[string]string{"a": "b"}},
 		Spec: corev1.NodeSpec{ProviderID: "other", Unschedulable: true},
 	}
+	m.settled = true
 	old := m.node(dawn)
 	existing.Status = old.Status
 	existing.Status.Capacity[resourceGPU] = existing.Status.Capacity[corev1.ResourceCPU]
@@ -278,7 +312,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 
 func TestANodeMayTakeAWhileToBeReady(t *testing.T) {
 	m := &machine{spec: Spec{Settings: simcloud.HostSettings{NodeReadyDelay: simcloud.Duration(time.Minute)}},
-		boot: &bootstrap{}, registered: dawn}
+		boot: &bootstrap{}, registered: dawn, settled: true}
 	for after, want := range map[time.Duration]corev1.ConditionStatus{0: corev1.ConditionFalse,
 		59 * time.Second: corev1.ConditionFalse, time.Minute: corev1.ConditionTrue} {
 		node := m.node(dawn.Add(after))

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,11 @@ const (
 	// Kubelets keep these back by default, for when a node runs full.
 	evictionMemoryMiB      = 100
 	evictionStoragePercent = 10
+	kubeletPort            = 10250
+
+	labelBetaOS, labelBetaArch = "beta.kubernetes.io/os", "beta.kubernetes.io/arch"
+	// annotationAttach says that the controller attaches volumes, not the kubelet.
+	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 
 // register makes the machine's Node or, if there is one of its name, takes it
@@ -33,15 +39,25 @@ const (
 // on it stays.
 func (m *machine) register(ctx context.Context) error {
 	now := m.clock.Now()
-	m.registered = now
+	m.registered, m.settled = now, false
 	wanted := m.node(now)
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	node, err := m.conn.core.Nodes().Create(call, wanted, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
+		former, err := m.conn.core.Nodes().Get(call, m.spec.Hostname, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
 		if node, err = m.syncNode(ctx, true); err != nil {
 			return err
+		}
+		if boot := former.Status.NodeInfo.BootID; boot != "" && boot != wanted.Status.NodeInfo.BootID {
+			m.printf("kubelet: node %s has been rebooted", node.Name)
+			m.mu.Lock()
+			m.rebooted = true
+			m.mu.Unlock()
 		}
 		m.printf("kubelet: node %s was there already", node.Name)
 		if node.Spec.ProviderID != "" && node.Spec.ProviderID != m.spec.ProviderID {
@@ -52,6 +68,7 @@ func (m *machine) register(ctx context.Context) error {
 	default:
 		m.printf("kubelet: registered node %s", node.Name)
 	}
+	m.settled = true
 	m.mu.Lock()
 	m.nodeUID = node.UID
 	m.mu.Unlock()
@@ -100,6 +117,7 @@ func updated(existing, fresh *corev1.Node, report bool) *corev1.Node {
 	maps.Copy(next.Labels, fresh.Labels)
 	next.Status.Capacity, next.Status.Allocatable = fresh.Status.Capacity, fresh.Status.Allocatable
 	next.Status.Addresses, next.Status.NodeInfo = fresh.Status.Addresses, fresh.Status.NodeInfo
+	next.Status.DaemonEndpoints = fresh.Status.DaemonEndpoints
 	for _, condition := range fresh.Status.Conditions {
 		setCondition(&next.Status, condition, report)
 	}
@@ -141,9 +159,10 @@ func setCondition(status *corev1.NodeStatus, condition corev1.NodeCondition, rep
 	status.Conditions = append(status.Conditions, condition)
 }
 
-// ready shows whether the node is; it may take a while after registration.
+// ready shows whether the node is. It never is when it registers, and may take
+// a while after that.
 func (m *machine) ready(now time.Time) bool {
-	return now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
+	return m.settled && now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
 }
 
 // node is the machine as it registers.
@@ -174,7 +193,7 @@ func (m *machine) node(now time.Time) *corev1.Node {
 	readiness := condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 	if !m.ready(now) {
 		readiness = condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady",
-			"container runtime network not ready")
+			"PLEG is not healthy: pleg has yet to be successful")
 	}
 	osImage := s.Image.OSImage
 	if osImage == "" {
@@ -188,7 +207,9 @@ func (m *machine) node(now time.Time) *corev1.Node {
 			corev1.LabelInstanceTypeStable: t.Name,
 			corev1.LabelTopologyRegion:     s.Region,
 			corev1.LabelTopologyZone:       s.Zone,
-		}},
+			labelBetaOS:                    "linux",
+			labelBetaArch:                  t.Architecture,
+		}, Annotations: map[string]string{annotationAttach: "true"}},
 		Spec: corev1.NodeSpec{Taints: m.boot.taints},
 		Status: corev1.NodeStatus{
 			Capacity:    capacity,
@@ -197,8 +218,9 @@ func (m *machine) node(now time.Time) *corev1.Node {
 				{Type: corev1.NodeInternalIP, Address: s.Address.String()},
 				{Type: corev1.NodeHostName, Address: s.Hostname},
 			},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
 			NodeInfo: corev1.NodeSystemInfo{
-				MachineID: identifier(s.ID), SystemUUID: identifier(s.ID), BootID: identifier(fmt.Sprint(s.ID, "/", s.Boots)),
+				MachineID: strings.ReplaceAll(identifier(s.ID), "-", ""), SystemUUID: identifier(s.ID), BootID: identifier(fmt.Sprint(s.ID, "/", s.Boots)),
 				KernelVersion: "6.12.0-simulated", OSImage: osImage, ContainerRuntimeVersion: "simulated://1.0.0",
 				KubeletVersion: m.boot.version, OperatingSystem: "linux", Architecture: t.Architecture,
 			},

@@ -1,9 +1,9 @@
 package host
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +65,8 @@ type pod struct {
 	stoppingAt time.Time // when the machine learned of the deletion
 	restarts   int32
 	ip         string
+	// moved means that the API server knows an address that the pod had before.
+	moved bool
 
 	// reported means that the API server knows the stage.
 	reported bool
@@ -135,6 +137,24 @@ func (p *pod) resume(status corev1.PodStatus) {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			p.stage, p.since = ready, c.LastTransitionTime.Time
 		}
+	}
+}
+
+// reboot is what the machine's boot means for a pod that ran before it: its
+// containers are gone, and it gets another address if they start again.
+func (p *pod) reboot(now time.Time) {
+	if p.stage != running && p.stage != ready {
+		return
+	}
+	p.stage, p.since, p.reported = starting, now, false
+	if p.restart == corev1.RestartPolicyNever {
+		p.stage, p.exitedAt = failed, now
+		return
+	}
+	p.restarts++
+	p.moved = !p.hostNetwork
+	if p.moved {
+		p.ip = ""
 	}
 }
 
@@ -231,19 +251,6 @@ func (p *pod) due(s simcloud.HostSettings) time.Time {
 	return at
 }
 
-// patch is the status for the API server. It names the UID: another pod of the
-// same name must not get it.
-func (p *pod) patch(hostIP string) ([]byte, error) {
-	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": p.uid},
-		"status":   p.status(hostIP),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode pod status: %w", err)
-	}
-	return data, nil
-}
-
 func (p *pod) status(hostIP string) *corev1.PodStatus {
 	status := &corev1.PodStatus{
 		ObservedGeneration: p.generation,
@@ -252,7 +259,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 		HostIPs:            []corev1.HostIP{{IP: hostIP}},
 		StartTime:          ptr.To(metav1.NewTime(p.startTime)),
 	}
-	if p.ip != "" {
+	// Only where containers can start there is an address.
+	if p.ip != "" && (p.stage != starting || p.hostNetwork) {
 		status.PodIP, status.PodIPs = p.ip, []corev1.PodIP{{IP: p.ip}}
 	}
 	reason := ""
@@ -266,18 +274,30 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	case failed:
 		status.Phase, reason = corev1.PodFailed, "PodFailed"
 	}
+	var names []string
+	for _, c := range p.containers {
+		names = append(names, c.name)
+	}
 	condition := func(kind corev1.PodConditionType, keeps bool, reason string) {
 		c := corev1.PodCondition{
 			Type: kind, Status: corev1.ConditionFalse, Reason: reason,
 			ObservedGeneration: p.generation, LastTransitionTime: metav1.NewTime(p.since),
 		}
-		if keeps {
+		switch {
+		case keeps:
 			c.Status, c.Reason = corev1.ConditionTrue, ""
+		case reason == "ContainersNotReady":
+			c.Message = fmt.Sprintf("containers with unready status: [%s]", strings.Join(names, " "))
 		}
 		status.Conditions = append(status.Conditions, c)
 	}
+	condition(corev1.PodReadyToStartContainers, p.stage == running || p.stage == ready || p.stage == backoff, "")
 	condition(corev1.PodInitialized, true, "")
-	status.Conditions[0].LastTransitionTime = metav1.NewTime(p.startTime)
+	initialized := &status.Conditions[1]
+	initialized.LastTransitionTime = metav1.NewTime(p.startTime)
+	if p.stage == succeeded {
+		initialized.Reason = reason
+	}
 	condition(corev1.PodReady, p.stage == ready, reason)
 	condition(corev1.ContainersReady, p.stage == ready, reason)
 	for _, c := range p.containers {

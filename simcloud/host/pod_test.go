@@ -211,7 +211,7 @@ func TestPodsAreResumed(t *testing.T) {
 			}
 			now := dawn.Add(test.at + 10*time.Second)
 			second, _ := newPod(seen, now, settings)
-			if second.ip != first.ip || !second.startTime.Equal(first.startTime) {
+			if second.ip != seen.Status.PodIP || (second.ip == "") != (name == "starting") || !second.startTime.Equal(first.startTime) {
 				t.Errorf("address %q, start %s", second.ip, second.startTime)
 			}
 			if got := strings.Join(play(t, second, now, 75*time.Second), "; "); got != test.want {

@@ -98,6 +98,14 @@ func (p *player) follow(ctx context.Context) error {
 	}
 }
 
+// afterReboot shows whether the Node was that of an earlier boot when this one
+// registered.
+func (m *machine) afterReboot() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rebooted
+}
+
 // forgetVersion begins anew after an error that says that the version is too
 // old. Any error of a watch may hide one.
 func (p *player) forgetVersion(err error) {
@@ -153,6 +161,9 @@ func (p *player) know(from *corev1.Pod) {
 	} else {
 		var fresh *pod
 		fresh, complaint = newPod(from, now, p.spec.Settings)
+		if p.afterReboot() {
+			fresh.reboot(now)
+		}
 		p.pods[from.UID] = fresh
 		switch {
 		case fresh.hostNetwork:

@@ -17,10 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// servingPatience is how long a kubelet waits for its serving certificate
-// before it asks with a new request.
-const servingPatience = 15 * time.Minute
-
 // keepServingCertificate asks for a serving certificate, and for the next one
 // before it ends. There is nothing to serve here; what shows from outside the
 // machine is the request.
@@ -46,7 +42,7 @@ func (m *machine) keepServingCertificate(ctx context.Context) {
 // requestServingCertificate asks for one certificate with a new key and waits
 // for it. It returns when the certificate ends.
 func (m *machine) requestServingCertificate(ctx context.Context) (ends time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, servingPatience)
+	ctx, cancel := context.WithTimeout(ctx, certificatePatience)
 	defer cancel()
 	csr, err := m.postServingRequest(ctx)
 	if err != nil {

@@ -32,8 +32,7 @@ type Spec struct {
 // Disk is what a machine remembers when it is switched off: the kubelet's
 // identity in the cluster, and which one it is.
 type Disk struct {
-	// KeyPEM is the private key, there from before the certificate is asked
-	// for, so that a machine that is interrupted asks for the same one again.
+	// KeyPEM is the private key of the certificate.
 	KeyPEM []byte `json:"keyPEM,omitempty"`
 	// CertificatePEM is the node certificate, once it was issued.
 	CertificatePEM []byte `json:"certificatePEM,omitempty"`

@@ -142,7 +142,7 @@ func (l *Libvirt) Adapt(o client.Object) error {
 		if o.Name != examples.Libvirt.UserData() {
 			return nil
 		}
-		template, err := l.kubelets.userData()
+		template, err := l.kubelets.userData(l.Agent)
 		o.StringData = map[string]string{"userData": string(template)}
 		return err
 	case *v1beta1.MachineDeployment:

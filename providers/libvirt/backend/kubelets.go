@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"machinist.dev/machinist/examples/agent"
 	"machinist.dev/machinist/internal/bootstrap/profile"
 	"machinist.dev/machinist/internal/controlplane"
 )
@@ -90,13 +91,19 @@ func (k *kubelets) close() error {
 // served is how many times a kubelet was fetched.
 func (k *kubelets) served() int { return int(k.done.Load()) }
 
-// userData is the template by which the machines of the image become nodes.
-func (k *kubelets) userData() ([]byte, error) {
-	return profile.Render(profile.Options{
+// userData is the template by which the machines of the image become nodes, with an agent that updates their kubelet in
+// place if asked for.
+func (k *kubelets) userData(withAgent bool) ([]byte, error) {
+	o := profile.Options{
 		Profile: "preinstalled", Kubelet: profile.KubeletURL,
 		KubeletURL: k.url + "/<<KUBELET_VERSION>>/kubelet", KubeletSHA256: k.sums,
 		Files: []profile.File{{Path: "/etc/cni/net.d/10-pods.conflist", Content: []byte(podNetwork)}},
-	})
+	}
+	if withAgent {
+		o.Files = append(o.Files, profile.File{Path: "/opt/machinist/update-agent", Content: agent.Script, Executable: true})
+		o.Units = append(o.Units, profile.Unit{Name: agent.UnitName, Content: agent.Unit})
+	}
+	return profile.Render(o)
 }
 
 func checksum(path string) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +113,30 @@ func (s *instanceStep) get(ctx context.Context, inputs resolve.Resolved) (*provi
 		req.Scope = s.machine.Status.Instance.Scope
 	}
 	return s.Cloud.Get(ctx, req)
+}
+
+// readAddresses asks for the addresses of an instance that had none yet when it was seen running: some get theirs from
+// their network while they boot. It is asked once, when the Node has come, whose kubelet needed one; without an answer
+// the status goes without addresses.
+func (s *instanceStep) readAddresses(ctx context.Context) {
+	if s.machine.Status.Instance == nil || hasIP(s.machine.Status.Addresses) {
+		return
+	}
+	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+	if err != nil {
+		return
+	}
+	instance, err := s.get(ctx, inputs)
+	if err == nil && hasIP(instance.Addresses) && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil {
+		s.machine.Status.Addresses = instance.Addresses
+	}
+}
+
+// hasIP reports whether one of the addresses is no name.
+func hasIP(addresses []corev1.NodeAddress) bool {
+	return slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
+		return a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP
+	})
 }
 
 // launched records a success.

@@ -106,3 +106,41 @@ func TestWithoutATargetClusterWhatBootedIsAvailableAtOnce(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineAvailable)
 	wantBooted(t, w.get("m"))
 }
+
+// Instances of some clouds get their addresses from a network, while they boot.
+//
+// Rule: late-addresses-with-the-node.
+func TestAddressesThatComeLateAreReadWithTheNode(t *testing.T) {
+	t.Parallel()
+	name := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "m"}}
+	for what, step := range map[string]fakecloud.Step{
+		"read": {Answer: func(in *provider.Instance) {
+			in.Addresses = append(in.Addresses[:0:0], corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.9.9.9"})
+		}},
+		"not to be had": {Err: provider.Errorf(provider.Unavailable, "the cloud is unreachable")},
+		"not there":     {Answer: func(in *provider.Instance) { in.Addresses = name }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.born("m")
+			w.cloud.Boot = time.Second
+			w.reconcile("m")
+			w.step(w.cloud.Boot)
+			w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) { in.Addresses = name }})
+			w.reconcile("m")
+			w.node("m", true)
+			w.cloud.Will("Get", step)
+			w.effects.clear()
+			w.reconcile("m")
+			want(t, "effects", w.effects.of("API Machine", "cloud"), "cloud get", "API Machine patch status")
+			m := w.get("m")
+			w.wantPhase(m, v1beta1.MachineRunning)
+			if read := len(m.Status.Addresses) == 1 && m.Status.Addresses[0].Address == "10.9.9.9"; read != (what == "read") {
+				t.Errorf("the addresses are %v", m.Status.Addresses)
+			}
+			w.wantRest("m")
+		})
+	}
+}

@@ -60,6 +60,9 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 			return wait, nil
 		}
 	}
+	if s.machine.Status.NodeRef == nil {
+		s.instance.readAddresses(ctx)
+	}
 	s.machine.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
 	s.template.keepApplied()
 	s.machine.Status.Version = bounded(node.Status.NodeInfo.KubeletVersion, 128)

@@ -131,7 +131,8 @@ func (v *vm) node(m *v1beta1.Machine) *corev1.Node {
 	return node
 }
 
-// hasItsParts holds the hypervisor to having a domain, a volume and a seed for the machine, and nothing else.
+// hasItsParts holds the hypervisor to having a domain, a volume, a seed and the console's log for the machine, and
+// nothing else.
 func (v *vm) hasItsParts(m *v1beta1.Machine) {
 	v.Helper()
 	parts, err := v.backend.Resources(v.Context())
@@ -139,8 +140,8 @@ func (v *vm) hasItsParts(m *v1beta1.Machine) {
 		v.Fatal(err)
 	}
 	v.Logf("the hypervisor has %s", strings.Join(parts, ", "))
-	if len(parts) != 3 {
-		v.Errorf("the hypervisor has %d parts for one machine, want a domain, its volume and its seed: %v", len(parts), parts)
+	if len(parts) != 4 {
+		v.Errorf("the hypervisor has %d parts for one machine, want a domain and three volumes: %v", len(parts), parts)
 	}
 	if _, err := v.backend.Hypervisor().Virsh(v.Context(), "dominfo", domainOf(m)); err != nil {
 		v.Error(err)

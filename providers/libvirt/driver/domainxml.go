@@ -192,8 +192,8 @@ func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts)
 	return string(raw), err
 }
 
-// disks are the domain's: what it boots from, the others, and the seed. All are virtio: kernels for virtual machines may
-// know no other bus, and a seed need not be a CD for cloud-init to find it.
+// disks are the domain's: what it boots from, the others, and the seed. All are virtio: kernels for virtual machines
+// may know no other bus, and a seed need not be a CD for cloud-init to find it.
 func disks(p parts, spec machine.Spec) []diskXML {
 	var all []diskXML
 	add := func(v volumeReference, format, serial string) *diskXML {

@@ -85,8 +85,8 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 	return in, existing(err)
 }
 
-// made are the owner's domains. Of a Machine's first attempt they have its name: nothing was made or adopted before, and
-// to ask for the metadata of every domain takes a call each.
+// made are the owner's domains. Of a Machine's first attempt they have its name: nothing was made or adopted before,
+// and to ask for the metadata of every domain takes a call each.
 func (l *launch) made(ctx context.Context) ([]*domain, error) {
 	if !naming.IsFirst(l.own.machine, l.req.Token) {
 		return l.ownedBy(ctx, l.own)
@@ -267,7 +267,8 @@ func (l *launch) boot(ctx context.Context, p *parts) error {
 	return err
 }
 
-// refused is for a domain that libvirt has not started. Nothing of it is left but its volumes, which the next call takes.
+// refused is for a domain that libvirt has not started. Nothing of it is left but its volumes, which the next call
+// takes.
 func (l *launch) refused(ctx context.Context, err error) error {
 	attempted := "start domain " + l.name()
 	switch {

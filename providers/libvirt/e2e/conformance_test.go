@@ -35,8 +35,8 @@ func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Cred
 	return provider.NewCredentials(data)
 }
 
-// The driver is held to the suite with a real libvirtd and QEMU behind it. What they cannot be made to do within seconds
-// is done by the connection in between.
+// The driver is held to the suite with a real libvirtd and QEMU behind it. What they cannot be made to do within
+// seconds is done by the connection in between.
 func TestTheDriverConforms(t *testing.T) {
 	h := hypervisor(t)
 	c := &cloud{h: h, dir: t.TempDir()}

@@ -166,7 +166,7 @@ func TestAFullPool(t *testing.T) {
 		_, err := o.h.Virsh(t.Context(), "vol-create-as", libvirt.SmallPool, name, size, "--allocation", size)
 		return err
 	}
-	for i, size := range []string{"30M", "1M", "512K", "128K", "64K", "32K", "16K", "8K", "4K", "4K", "4K", "4K"} {
+	for i, size := range []string{"30M", "1M", "512K", "256K", "128K", "64K", "32K", "16K", "8K", "4K", "4K", "4K", "4K"} {
 		name := fmt.Sprintf("filler-%d", i)
 		if err := fill(name, size); err == nil {
 			t.Cleanup(func() { o.virsh("vol-delete", "--pool", libvirt.SmallPool, name) })

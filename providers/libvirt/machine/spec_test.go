@@ -19,7 +19,8 @@ func full() []byte {
 		"architecture", "arm64", "machineType", "virt-7.2", "firmware", "uefi",
 		"kernel", object{"pool": "kernels", "image": "vmlinuz", "initrd": "initrd.img", "commandLine": "console=ttyS0"},
 		"volume", object{"pool": "machines", "base": "Debian 12 (generic).qcow2", "basePool": "images", "sizeGiB": 65536},
-		"disks[0]", object{"name": "0123456789abcdef", "sizeGiB": 65536, "pool": "fast"}, "disks[1]", object{"name": "b", "sizeGiB": 1},
+		"disks[0]", object{"name": "0123456789abcdef", "sizeGiB": 65536, "pool": "fast"},
+		"disks[1]", object{"name": "b", "sizeGiB": 1},
 		"networks[1]", object{"bridge": "br0", "model": "e1000e"}, "networks[2]", object{"user": true},
 		"addressSource", "agent", "seedPool", "seeds", "networkConfig", "version: 2\n", "consoleLog", true, "zone", "rack-1",
 	)

@@ -160,7 +160,7 @@ func (c *connections) connect(ctx context.Context) (_ *hypervisor, err error) {
 
 var errRefused = errors.New("libvirtd does not accept the client's certificate or address")
 
-// dial connects, with TLS if the credentials say so.
+// dial connects, with TLS if the credentials have it.
 func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := c.options.Dial(ctx, c.endpoint.network, c.endpoint.address)
 	if err != nil || c.endpoint.tls == nil {

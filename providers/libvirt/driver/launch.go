@@ -113,13 +113,13 @@ func (l *launch) take(ctx context.Context, in *provider.Instance, d *domain) (*p
 	}
 	persistent, err := l.DomainIsPersistent(d.Domain)
 	if err != nil {
-		return nil, existing(translate(ctx, err, "look at domain "+in.ProviderID))
+		return nil, existing(translate(ctx, err, "check domain "+in.ProviderID))
 	}
 	if persistent == 0 {
 		text, err := l.DomainGetXMLDesc(d.Domain, libvirt.DomainXMLSecure|libvirt.DomainXMLInactive|
 			libvirt.DomainXMLMigratable)
 		if err != nil {
-			return nil, existing(translate(ctx, err, "look at domain "+in.ProviderID))
+			return nil, existing(translate(ctx, err, "check domain "+in.ProviderID))
 		}
 		return in, existing(l.persist(ctx, d.Domain, text))
 	}

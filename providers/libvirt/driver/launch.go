@@ -272,11 +272,12 @@ func (l *launch) boot(ctx context.Context, p *parts) error {
 func (l *launch) refused(ctx context.Context, err error) error {
 	attempted := "start domain " + l.name()
 	switch {
-	case codeOf(err) == libvirt.ErrOperationInvalid, codeOf(err) == libvirt.ErrOperationFailed && has(err, "already exists"):
-		return provider.Errorf(provider.Aborted, "%s: libvirt has one of that name or UUID by now", attempted)
-	case codeOf(err) == libvirt.ErrNoNetwork, codeOf(err) != libvirt.ErrOk && has(err, "cannot get interface mtu", "network '"):
+	case codeOf(err) == libvirt.ErrOk:
+	case codeOf(err) == libvirt.ErrNoNetwork, has(err, "cannot get interface mtu", "network '"):
 		return at(provider.Errorf(provider.FailedPrecondition,
 			"%s: one of the networks or bridges is not there, or not active", attempted), "networks")
+	case codeOf(err) == libvirt.ErrOperationInvalid, has(err, "already exists"):
+		return provider.Errorf(provider.Aborted, "%s: libvirt has one of that name or UUID by now", attempted)
 	}
 	return translate(ctx, err, attempted)
 }

@@ -202,6 +202,12 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			newOne(t, changes...).refused(provider.FailedPrecondition, want)
 		})
 	}
+	t.Run("a network that is not active", func(t *testing.T) {
+		o := newOne(t)
+		o.virsh("net-destroy", libvirt.Network)
+		t.Cleanup(func() { o.virsh("net-start", libvirt.Network) })
+		o.refused(provider.FailedPrecondition, "networks")
+	})
 	t.Run("bridge", func(t *testing.T) {
 		newOne(t, "networks", []any{map[string]any{"bridge": "nothing0"}}).refused(provider.FailedPrecondition, "networks")
 	})

@@ -316,6 +316,31 @@ func TestEveryTransport(t *testing.T) {
 	}
 }
 
+// The hypervisor that libvirt simulates has domains of its own, which belong to nobody.
+func TestTheSimulatedHypervisor(t *testing.T) {
+	o := newOne(t)
+	o.class.Credentials = provider.NewCredentials(map[string][]byte{"uri": []byte("test+tcp://" + o.h.TCPAddress() + "/default")})
+	page, err := o.driver.List(t.Context(), provider.ListRequest{Class: o.class, ClusterID: cluster})
+	if err != nil || len(page.Instances)+len(page.Leftovers) > 0 {
+		t.Errorf("List: %+v, %v", page, err)
+	}
+	id := "libvirt:///6695eb01-f6a4-8304-79aa-97f2502e193f"
+	in, err := o.driver.Get(t.Context(), provider.GetRequest{Class: o.class, ProviderID: id})
+	if err != nil || in.State != provider.StateRunning || in.NodeName != "test" || in.ClusterID != "" {
+		t.Errorf("Get: %+v, %v", in, err)
+	}
+	_, err = o.driver.Delete(t.Context(), provider.DeleteRequest{Machine: o.machine, Class: o.class, ClusterID: cluster,
+		ProviderID: id})
+	if provider.CodeOf(err) != provider.FailedPrecondition {
+		t.Errorf("Delete: %v", err)
+	}
+	_, err = o.driver.Adopt(t.Context(), provider.AdoptRequest{Machine: o.machine, Class: o.class, ClusterID: cluster,
+		ProviderID: id})
+	if provider.CodeOf(err) != provider.FailedPrecondition {
+		t.Errorf("Adopt: %v", err)
+	}
+}
+
 // The label changes in place; all else is another machine.
 func TestUpdates(t *testing.T) {
 	o := newOne(t)

@@ -133,6 +133,9 @@ const (
 	CPUCustom      = "custom"
 )
 
+// VolumeMark is what the names of all volumes begin with that are made for machines.
+const VolumeMark = "machinist_"
+
 // ParseSpec reads a providerSpec, checks it and fills in the defaults. The error is an InvalidArgument that names the
 // field.
 func ParseSpec(raw []byte) (Spec, error) {

@@ -79,6 +79,8 @@ func TestWhatCannotBeIsRefusedByItsField(t *testing.T) {
 		{"kernel", object{"image": "k", "commandLine": "a\nb"}, "kernel.commandLine"},
 		{"kernel", object{"image": "k", "commandLine": strings.Repeat("x", 2049)}, "kernel.commandLine"},
 		{"volume", nil, "volume.pool"}, {"volume.pool", "", ""}, {"volume.base", "/etc/shadow", ""}, {"volume.base", "..", ""},
+		{"volume.base", "machinist_prod_9d3cbd0e_1_seed", ""},
+		{"kernel", object{"image": "k", "initrd": "machinist_prod_9d3cbd0e_1_seed"}, "kernel.initrd"},
 		{"volume.sizeGiB", 0, ""}, {"volume.sizeGiB", 65537, ""},
 		{"volume", object{"pool": "p", "basePool": "b", "sizeGiB": 1}, "volume.basePool"},
 		{"disks[0].name", "", ""}, {"disks[0].name", "Data", ""}, {"disks[0].name", "0123456789abcdefg", ""},

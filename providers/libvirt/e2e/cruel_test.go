@@ -197,7 +197,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 				if _, err := os.Stat("/dev/kvm"); err == nil {
 					t.Skip("there is a KVM")
 				}
-				want = ""
+				want = "" // libvirt does not say what of the domain it is.
 			}
 			newOne(t, changes...).refused(provider.FailedPrecondition, want)
 		})
@@ -313,6 +313,23 @@ func TestEveryTransport(t *testing.T) {
 	}
 	if got := len(o.beyond()); got != 5 {
 		t.Errorf("with a log of the console the machine has %d parts: %v", got, o.beyond())
+	}
+}
+
+// A domain with UEFI has a file with its variables, which goes with it.
+func TestUEFIVariablesGoWithTheMachine(t *testing.T) {
+	if _, err := os.Stat("/usr/share/OVMF/OVMF_CODE_4M.fd"); err != nil {
+		t.Skip("Debian's package ovmf is not installed")
+	}
+	o := newOne(t, "firmware", "uefi")
+	o.create()
+	variables := filepath.Join(o.h.Dir(), "lib", "qemu", "nvram", o.in.NodeName+"_VARS.fd")
+	if _, err := os.Stat(variables); err != nil {
+		t.Error(err)
+	}
+	o.deleted()
+	if _, err := os.Stat(variables); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the variables are left: %v", err)
 	}
 }
 

@@ -114,6 +114,8 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 }
 
 // Nothing can be said of a domain by a hypervisor that it was never on.
+//
+// Rule: libvirt-other-hypervisor-refused.
 func TestAnotherHypervisorKnowsNothing(t *testing.T) {
 	address, _ := serve(t, answerCalls(capabilitiesXML))
 	err := getFrom(t.Context(), plainDriver(t), address, "host=host-2")

@@ -7,6 +7,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
+// Rule: libvirt-endpoints-by-flag.
 func TestURIsThatCredentialsMayHave(t *testing.T) {
 	o := Options{Sockets: []string{"/run/libvirt/libvirt-sock", "/srv/s"}, Hosts: []string{"h.example", "::1"},
 		PlainTCP: true}

@@ -62,6 +62,7 @@ func TestWhatIsLeftOutHasADefault(t *testing.T) {
 	}
 }
 
+// Rule: libvirt-seeds-private.
 func TestWhatCannotBeIsRefusedByItsField(t *testing.T) {
 	disk := func(name string) object { return object{"name": name, "sizeGiB": 1} }
 	for _, c := range []struct {

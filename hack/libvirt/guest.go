@@ -3,10 +3,9 @@ package libvirt
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -14,22 +13,13 @@ import (
 
 // Import copies an image, such as a qcow2 file, into Pool, as a volume of that name that others can be based on.
 func (h *Hypervisor) Import(ctx context.Context, volume, image string) error {
-	from, err := os.Open(image)
-	if err != nil {
-		return fmt.Errorf("import the volume %s: %w", volume, err)
-	}
-	defer from.Close()
 	// The pool must not show the half of a volume.
-	to, err := os.CreateTemp(h.dir, "import-")
+	to := filepath.Join(h.dir, "import-"+volume)
+	out, err := exec.CommandContext(ctx, "cp", "--sparse=always", "--reflink=auto", image, to).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("import the volume %s: %w", volume, err)
+		return fmt.Errorf("import the volume %s: %w: %s", volume, err, bytes.TrimSpace(out))
 	}
-	defer os.Remove(to.Name())
-	_, err = io.Copy(to, from)
-	if err = errors.Join(err, to.Close()); err == nil {
-		err = os.Rename(to.Name(), filepath.Join(h.PoolPath(), volume))
-	}
-	if err != nil {
+	if err := os.Rename(to, filepath.Join(h.PoolPath(), volume)); err != nil {
 		return fmt.Errorf("import the volume %s: %w", volume, err)
 	}
 	_, err = h.Virsh(ctx, "pool-refresh", Pool)

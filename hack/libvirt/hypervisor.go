@@ -34,8 +34,8 @@ type Options struct {
 	Output io.Writer
 }
 
-// Hypervisor is a libvirtd with its domains. Its methods may be called by one goroutine at a time, but for Virsh, Import
-// and those that return what does not change.
+// Hypervisor is a libvirtd with its domains. Its methods may be called by one goroutine at a time, but for Virsh,
+// Import and those that return what does not change.
 type Hypervisor struct {
 	dir     string
 	subnet  *subnet

@@ -18,18 +18,18 @@ type subnet struct {
 	lock   *os.File
 }
 
-// locks is the folder of the reservations. It is the same for all of the system, as its bridges are, whatever the folder
-// for temporary files is.
-const locks = "/run/lock/machinist-libvirt"
+// reservations is the folder of the locks. It is one for all processes, wherever they have their temporary files: a bridge
+// that nobody has locked is removed.
+const reservations = "/run/machinist-libvirt"
 
 // reserveSubnet reserves the first subnet that is free. The reservation ends with this process.
 func reserveSubnet() (*subnet, error) {
-	if err := os.MkdirAll(locks, 0o700); err != nil {
+	if err := os.MkdirAll(reservations, 0o700); err != nil {
 		return nil, fmt.Errorf("reserve a subnet: %w", err)
 	}
 	for number := byte(1); number < 255; number++ {
 		s := &subnet{number: number}
-		lock, err := os.OpenFile(filepath.Join(locks, s.bridge()), os.O_CREATE|os.O_RDWR, 0o600)
+		lock, err := os.OpenFile(filepath.Join(reservations, s.bridge()), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("reserve a subnet: %w", err)
 		}

@@ -13,9 +13,9 @@ import (
 // podsPerNode is the kubelet's default.
 const podsPerNode = 110
 
-// Capacity implements provider.Driver, without a call: the providerSpec says it all. The resources are what the kubelet
-// of such a domain reports as allocatable, by its defaults: it keeps back 100 MiB of memory and a tenth of the disk. What
-// the guest's own system takes is not known.
+// Capacity implements provider.Driver, without a call: the providerSpec says it all. The resources are what the
+// kubelet of such a domain reports as allocatable, by its defaults: it keeps back 100 MiB of memory and a tenth of
+// the disk. What the guest's own system takes is not known.
 func (d *Driver) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {

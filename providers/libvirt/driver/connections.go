@@ -160,7 +160,7 @@ func (c *connections) connect(ctx context.Context) (_ *hypervisor, err error) {
 
 var errRefused = errors.New("libvirtd does not accept the client's certificate or address")
 
-// dial connects, with TLS if the credentials say so.
+// dial connects, with TLS if the credentials have it.
 func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := c.options.Dial(ctx, c.endpoint.network, c.endpoint.address)
 	if err != nil || c.endpoint.tls == nil {
@@ -188,8 +188,8 @@ func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// An instance's scope is the UUID of the hypervisor that it is on. Credentials that have come to name another hypervisor
-// must not make the machines of the first one count as gone.
+// An instance's scope is the UUID of the hypervisor that it is on. Credentials that have come to name another
+// hypervisor must not make the machines of the first one count as gone.
 const scopePrefix = "host="
 
 func (h *hypervisor) scope() string { return scopePrefix + h.host }

@@ -195,7 +195,7 @@ func (o *Options) remote(e *endpoint, u *url.URL, port string) error {
 func noParameters(query url.Values, but string) error {
 	for name := range query {
 		if but == "" {
-			return malformed("the key %q of the credentials has the parameter %.64q; none is known with this transport", keyURI, name)
+			return malformed("the key %q of the credentials has the parameter %.64q; this transport takes no parameters", keyURI, name)
 		}
 		return malformed("the key %q of the credentials has the parameter %.64q; only %q is known", keyURI, name, but)
 	}

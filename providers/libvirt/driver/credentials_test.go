@@ -7,8 +7,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
+// Rule: libvirt-endpoints-by-flag.
 func TestURIsThatCredentialsMayHave(t *testing.T) {
-	o := Options{Sockets: []string{"/run/libvirt/libvirt-sock", "/srv/s"}, Hosts: []string{"h.example", "::1"}, PlainTCP: true}
+	o := Options{Sockets: []string{"/run/libvirt/libvirt-sock", "/srv/s"}, Hosts: []string{"h.example", "::1"},
+		PlainTCP: true}
 	strict := Options{}
 	for _, c := range []struct {
 		options *Options

@@ -51,7 +51,8 @@ func (h *hypervisor) deleteOne(ctx context.Context, id libvirt.UUID, own owner) 
 	case !provider.IsNotFound(err):
 		return false, err
 	}
-	if err := h.removeVolumes(ctx, own, func(v volume) bool { return libvirt.UUID(own.domainUUID(v.attempt)) == id }); err != nil {
+	ofIt := func(v volume) bool { return libvirt.UUID(own.domainUUID(v.attempt)) == id }
+	if err := h.removeVolumes(ctx, own, ofIt); err != nil {
 		return false, err
 	}
 	if d == nil {

@@ -35,20 +35,21 @@ type (
 		Value int64  `xml:",chardata"`
 	}
 	osXML struct {
-		Firmware string     `xml:"firmware,attr,omitempty"`
-		Type     osTypeXML  `xml:"type"`
-		Loader   *loaderXML `xml:"loader"`
-		Kernel   string     `xml:"kernel,omitempty"`
-		Initrd   string     `xml:"initrd,omitempty"`
-		Cmdline  string     `xml:"cmdline,omitempty"`
+		Firmware string       `xml:"firmware,attr,omitempty"`
+		Type     osTypeXML    `xml:"type"`
+		Features []featureXML `xml:"firmware>feature"`
+		Kernel   string       `xml:"kernel,omitempty"`
+		Initrd   string       `xml:"initrd,omitempty"`
+		Cmdline  string       `xml:"cmdline,omitempty"`
 	}
 	osTypeXML struct {
 		Arch    string `xml:"arch,attr"`
 		Machine string `xml:"machine,attr"`
 		Value   string `xml:",chardata"`
 	}
-	loaderXML struct {
-		Secure string `xml:"secure,attr"`
+	featureXML struct {
+		Enabled string `xml:"enabled,attr"`
+		Name    string `xml:"name,attr"`
 	}
 	featuresXML struct {
 		ACPI *struct{} `xml:"acpi"`
@@ -59,7 +60,13 @@ type (
 		Model string `xml:"model,omitempty"`
 	}
 	clockXML struct {
-		Offset string `xml:"offset,attr"`
+		Offset string     `xml:"offset,attr"`
+		Timers []timerXML `xml:"timer"`
+	}
+	timerXML struct {
+		Name       string `xml:"name,attr"`
+		TickPolicy string `xml:"tickpolicy,attr,omitempty"`
+		Present    string `xml:"present,attr,omitempty"`
 	}
 	devicesXML struct {
 		Disks      []diskXML      `xml:"disk"`
@@ -155,7 +162,7 @@ func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts)
 		Memory: memoryXML{"MiB", spec.MemoryMiB}, VCPU: spec.VCPUs,
 		OS:       osXML{Type: osTypeXML{arch, spec.MachineType, "hvm"}, Kernel: p.kernel, Initrd: p.initrd},
 		Features: featuresXML{ACPI: &struct{}{}},
-		CPU:      cpuXML{spec.CPU.Mode, spec.CPU.Model}, Clock: clockXML{"utc"},
+		CPU:      cpuXML{spec.CPU.Mode, spec.CPU.Model}, Clock: clockXML{Offset: "utc"},
 		// A guest that has crashed starts again, as a machine with a watchdog.
 		OnCrash: "restart",
 	}
@@ -164,10 +171,12 @@ func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts)
 	}
 	if spec.Architecture == machine.ArchitectureAMD64 {
 		d.Features.APIC = &struct{}{}
+		// As virt-install has it for Linux: a guest on a busy hypervisor loses fewer ticks.
+		d.Clock.Timers = []timerXML{{"rtc", "catchup", ""}, {"pit", "delay", ""}, {"hpet", "", "no"}}
 	}
 	if spec.Firmware == machine.FirmwareUEFI {
 		// Secure boot needs keys in the firmware, and images that they have signed.
-		d.OS.Firmware, d.OS.Loader = "efi", &loaderXML{Secure: "no"}
+		d.OS.Firmware, d.OS.Features = "efi", []featureXML{{"no", "secure-boot"}}
 	}
 	d.Devices = devicesXML{
 		Disks:   disks(p, spec),
@@ -192,8 +201,8 @@ func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts)
 	return string(raw), err
 }
 
-// disks are the domain's: what it boots from, the others, and the seed. All are virtio: kernels for virtual machines may
-// know no other bus, and a seed need not be a CD for cloud-init to find it.
+// disks are the domain's: what it boots from, the others, and the seed. All are virtio: kernels for virtual machines
+// may know no other bus, and a seed need not be a CD for cloud-init to find it.
 func disks(p parts, spec machine.Spec) []diskXML {
 	var all []diskXML
 	add := func(v volumeReference, format, serial string) *diskXML {

@@ -21,8 +21,8 @@ func codeOf(err error) libvirt.ErrorNumber {
 	return libvirt.ErrOk
 }
 
-// has reports whether libvirt's message has one of the words, in lower case. Many errors have one number, and only the
-// message tells them apart. It is never shown: it may repeat what was sent.
+// has reports whether libvirt's message has one of the words, in lower case. Many errors have one number, and differ
+// by the message alone, which is never shown: it may repeat what was sent.
 func has(err error, words ...string) bool {
 	text := strings.ToLower(err.Error())
 	for _, word := range words {

@@ -128,7 +128,6 @@ func (o owner) domainUUID(attempt string) uuid.UUID {
 //
 //	machinist_CLUSTER_UID_ATTEMPT_PART
 const (
-	volumeMark    = "machinist"
 	maxVolumeName = 255
 
 	partRoot    = "root"
@@ -163,7 +162,7 @@ func unescape(text string) string {
 
 // volumePrefix is what the names of all of the owner's volumes begin with.
 func (o owner) volumePrefix() string {
-	return volumeMark + "_" + escape(o.cluster) + "_" + escape(string(o.machine.UID)) + "_"
+	return machine.VolumeMark + escape(o.cluster) + "_" + escape(string(o.machine.UID)) + "_"
 }
 
 func (o owner) volumeName(attempt, part string) string {
@@ -172,11 +171,12 @@ func (o owner) volumeName(attempt, part string) string {
 
 // volumeOwner reads a volume's name. It reports false for one that is not Machinist's.
 func volumeOwner(name string) (cluster, uid, attempt string, ok bool) {
-	fields := strings.Split(name, "_")
-	if len(fields) != 5 || fields[0] != volumeMark || fields[1] == "" || fields[2] == "" || fields[3] == "" {
+	rest, marked := strings.CutPrefix(name, machine.VolumeMark)
+	fields := strings.Split(rest, "_")
+	if !marked || len(fields) != 4 || fields[0] == "" || fields[1] == "" || fields[2] == "" {
 		return "", "", "", false
 	}
-	return unescape(fields[1]), unescape(fields[2]), fields[3], true
+	return unescape(fields[0]), unescape(fields[1]), fields[2], true
 }
 
 // hardwareAddress is that of an interface. The first byte, as libvirt's own, is of an address that nobody assigned.

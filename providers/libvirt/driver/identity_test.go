@@ -148,7 +148,7 @@ func TestADomainIsDescribedAsText(t *testing.T) {
 	}
 	for _, want := range []string{
 		`<cmdline>a=&#34;&lt;b&gt;&#34; &amp; c</cmdline>`, `pool="a&#39;b&lt;c"`, `<interface type="bridge">`,
-		`<interface type="user">`, `<source network="nodes">`, `<os firmware="efi">`, `<loader secure="no">`,
+		`<interface type="user">`, `<source network="nodes">`, `<os firmware="efi">`, `<firmware><feature enabled="no" name="secure-boot"></feature></firmware>`,
 		`<machine xmlns="https://machinist.dev/libvirt/v1" cluster="prod"`, `<serial type="file"><source path="/c" append="on">`,
 		`<readonly></readonly><serial>seed</serial>`, `<domain type="qemu">`,
 	} {

@@ -2,8 +2,10 @@ package driver
 
 import (
 	"context"
+	"encoding/xml"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/digitalocean/go-libvirt"
@@ -105,7 +107,8 @@ func whyOff(reason libvirt.DomainShutoffReason) string {
 }
 
 // addresses are those of a domain that runs, and its host name.
-func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.InstanceState) ([]corev1.NodeAddress, error) {
+func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.InstanceState) ([]corev1.NodeAddress,
+	error) {
 	var all []corev1.NodeAddress
 	if name := nodeName(d.Name); name != "" {
 		all = append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
@@ -126,7 +129,14 @@ func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.In
 		}
 		return nil, translate(ctx, err, "get the addresses of domain "+providerID(d.UUID))
 	}
+	own, err := h.interfacesOf(ctx, d)
+	if err != nil {
+		return nil, err
+	}
 	for _, i := range interfaces {
+		if own != nil && (len(i.Hwaddr) == 0 || !own[strings.ToLower(i.Hwaddr[0])]) {
+			continue
+		}
 		for _, a := range i.Addrs {
 			parsed, err := netip.ParseAddr(a.Addr)
 			if err != nil || parsed.IsLoopback() || parsed.IsLinkLocalUnicast() {
@@ -139,4 +149,30 @@ func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.In
 		}
 	}
 	return all, nil
+}
+
+// interfacesOf are the hardware addresses of a domain's interfaces, where its agent has to be asked: it also tells of
+// those that the guest made by itself, such as the bridge of its pods. Otherwise it is nil.
+func (h *hypervisor) interfacesOf(ctx context.Context, d *domain) (map[string]bool, error) {
+	if d.metadata.Addresses != machine.AddressesOfAgent {
+		return nil, nil
+	}
+	attempted := "get the interfaces of domain " + providerID(d.UUID)
+	text, err := h.DomainGetXMLDesc(d.Domain, 0)
+	if err != nil {
+		return nil, translate(ctx, err, attempted)
+	}
+	var described struct {
+		Interfaces []struct {
+			MAC macXML `xml:"mac"`
+		} `xml:"devices>interface"`
+	}
+	if err := xml.Unmarshal([]byte(text), &described); err != nil {
+		return nil, provider.Errorf(provider.Internal, "%s: libvirt's description cannot be read", attempted)
+	}
+	own := map[string]bool{}
+	for _, i := range described.Interfaces {
+		own[strings.ToLower(i.MAC.Address)] = true
+	}
+	return own, nil
 }

@@ -85,8 +85,8 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 	return in, existing(err)
 }
 
-// made are the owner's domains. Of a Machine's first attempt they have its name: nothing was made or adopted before, and
-// to ask for the metadata of every domain takes a call each.
+// made are the owner's domains. Of a Machine's first attempt they have its name: nothing was made or adopted before,
+// and to ask for the metadata of every domain takes a call each.
 func (l *launch) made(ctx context.Context) ([]*domain, error) {
 	if !naming.IsFirst(l.own.machine, l.req.Token) {
 		return l.ownedBy(ctx, l.own)
@@ -113,13 +113,13 @@ func (l *launch) take(ctx context.Context, in *provider.Instance, d *domain) (*p
 	}
 	persistent, err := l.DomainIsPersistent(d.Domain)
 	if err != nil {
-		return nil, existing(translate(ctx, err, "look at domain "+in.ProviderID))
+		return nil, existing(translate(ctx, err, "check domain "+in.ProviderID))
 	}
 	if persistent == 0 {
 		text, err := l.DomainGetXMLDesc(d.Domain, libvirt.DomainXMLSecure|libvirt.DomainXMLInactive|
 			libvirt.DomainXMLMigratable)
 		if err != nil {
-			return nil, existing(translate(ctx, err, "look at domain "+in.ProviderID))
+			return nil, existing(translate(ctx, err, "check domain "+in.ProviderID))
 		}
 		return in, existing(l.persist(ctx, d.Domain, text))
 	}
@@ -267,15 +267,17 @@ func (l *launch) boot(ctx context.Context, p *parts) error {
 	return err
 }
 
-// refused is for a domain that libvirt has not started. Nothing of it is left but its volumes, which the next call takes.
+// refused is for a domain that libvirt has not started. Nothing of it is left but its volumes, which the next call
+// takes.
 func (l *launch) refused(ctx context.Context, err error) error {
 	attempted := "start domain " + l.name()
 	switch {
-	case codeOf(err) == libvirt.ErrOperationInvalid, codeOf(err) == libvirt.ErrOperationFailed && has(err, "already exists"):
-		return provider.Errorf(provider.Aborted, "%s: libvirt has one of that name or UUID by now", attempted)
-	case codeOf(err) == libvirt.ErrNoNetwork, codeOf(err) != libvirt.ErrOk && has(err, "cannot get interface mtu", "network '"):
+	case codeOf(err) == libvirt.ErrOk:
+	case codeOf(err) == libvirt.ErrNoNetwork, has(err, "cannot get interface mtu", "network '"):
 		return at(provider.Errorf(provider.FailedPrecondition,
 			"%s: one of the networks or bridges is not there, or not active", attempted), "networks")
+	case codeOf(err) == libvirt.ErrOperationInvalid, has(err, "already exists"):
+		return provider.Errorf(provider.Aborted, "%s: libvirt has one of that name or UUID by now", attempted)
 	}
 	return translate(ctx, err, attempted)
 }

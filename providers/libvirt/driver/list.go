@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
 // List implements provider.Driver: all of the hypervisor in one page. Volumes are read first, so that those of a domain
@@ -23,7 +24,7 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provi
 			"list domains: the page to continue with is none of this provider's")
 	}
 	err = d.with(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
-		volumes, err := h.volumes(ctx, volumeMark+"_"+escape(req.ClusterID)+"_")
+		volumes, err := h.volumes(ctx, machine.VolumeMark+escape(req.ClusterID)+"_")
 		if err != nil {
 			return err
 		}

@@ -65,7 +65,8 @@ func (h *hypervisor) pool(ctx context.Context, name, field string) (libvirt.Stor
 }
 
 // find returns a volume of a pool with its description.
-func (h *hypervisor) find(ctx context.Context, pool libvirt.StoragePool, name string) (libvirt.StorageVol, volumeXML, error) {
+func (h *hypervisor) find(ctx context.Context, pool libvirt.StoragePool, name string) (libvirt.StorageVol, volumeXML,
+	error) {
 	v, err := h.StorageVolLookupByName(pool, name)
 	if err != nil {
 		return v, volumeXML{}, err

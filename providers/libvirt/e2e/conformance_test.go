@@ -35,8 +35,8 @@ func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Cred
 	return provider.NewCredentials(data)
 }
 
-// The driver is held to the suite with a real libvirtd and QEMU behind it. What they cannot be made to do within seconds
-// is done by the connection in between.
+// The driver is held to the suite with a real libvirtd and QEMU behind it. What they cannot be made to do within
+// seconds is done by the connection in between.
 func TestTheDriverConforms(t *testing.T) {
 	h := hypervisor(t)
 	c := &cloud{h: h, dir: t.TempDir()}
@@ -188,22 +188,22 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 		r.Cut = true
 	case conformance.Exhausted:
 		r.Only = is(faulty.DomainCreateXML)
-		r.Refuse = &faulty.Refusal{Number: faulty.ErrInternal, Message: "internal error: process exited while connecting to " +
+		r.Refuse = &faulty.Denial{Number: faulty.ErrInternal, Message: "internal error: process exited while connecting to " +
 			"monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory"}
 	case conformance.Unauthenticated:
-		r.Refuse = &faulty.Refusal{Number: faulty.ErrAuthFailed, Message: "authentication failed: Failed to verify client's identity"}
+		r.Refuse = &faulty.Denial{Number: faulty.ErrAuthFailed, Message: "authentication failed: Failed to verify client's identity"}
 	case conformance.PermissionDenied:
-		r.Refuse = &faulty.Refusal{Number: faulty.ErrAccessDenied, Message: "access denied"}
+		r.Refuse = &faulty.Denial{Number: faulty.ErrAccessDenied, Message: "access denied"}
 	case conformance.Hanging:
 		r.Hang = true
 	case conformance.DoneLate:
 		r.Only, r.Late = faulty.Changes, f.For
-		r.Refuse = &faulty.Refusal{Number: faulty.ErrRPC, Message: "Cannot write data: Broken pipe"}
+		r.Refuse = &faulty.Denial{Number: faulty.ErrRPC, Message: "Cannot write data: Broken pipe"}
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20
 	case conformance.PartsInUse:
 		r.Only, r.AfterEnd = is(faulty.StorageVolDelete), f.For
-		r.Refuse = &faulty.Refusal{Number: faulty.ErrOperationInvalid,
+		r.Refuse = &faulty.Denial{Number: faulty.ErrOperationInvalid,
 			Message: "Requested operation is not valid: volume 'machine' is still in use."}
 	case conformance.PartsRemain, conformance.UntaggedParts, conformance.FiltersIgnored:
 		// Volumes remain every time, and never have tags, and lists are always of everything.

@@ -166,7 +166,7 @@ func TestAFullPool(t *testing.T) {
 		_, err := o.h.Virsh(t.Context(), "vol-create-as", libvirt.SmallPool, name, size, "--allocation", size)
 		return err
 	}
-	for i, size := range []string{"30M", "1M", "512K", "128K", "64K", "32K", "16K", "8K", "4K", "4K", "4K", "4K"} {
+	for i, size := range []string{"30M", "1M", "512K", "256K", "128K", "64K", "32K", "16K", "8K", "4K", "4K", "4K", "4K"} {
 		name := fmt.Sprintf("filler-%d", i)
 		if err := fill(name, size); err == nil {
 			t.Cleanup(func() { o.virsh("vol-delete", "--pool", libvirt.SmallPool, name) })
@@ -197,11 +197,17 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 				if _, err := os.Stat("/dev/kvm"); err == nil {
 					t.Skip("there is a KVM")
 				}
-				want = ""
+				want = "" // libvirt does not say what of the domain it is.
 			}
 			newOne(t, changes...).refused(provider.FailedPrecondition, want)
 		})
 	}
+	t.Run("a network that is not active", func(t *testing.T) {
+		o := newOne(t)
+		o.virsh("net-destroy", libvirt.Network)
+		t.Cleanup(func() { o.virsh("net-start", libvirt.Network) })
+		o.refused(provider.FailedPrecondition, "networks")
+	})
 	t.Run("bridge", func(t *testing.T) {
 		newOne(t, "networks", []any{map[string]any{"bridge": "nothing0"}}).refused(provider.FailedPrecondition, "networks")
 	})
@@ -307,6 +313,48 @@ func TestEveryTransport(t *testing.T) {
 	}
 	if got := len(o.beyond()); got != 5 {
 		t.Errorf("with a log of the console the machine has %d parts: %v", got, o.beyond())
+	}
+}
+
+// A domain with UEFI has a file with its variables, which goes with it.
+func TestUEFIVariablesGoWithTheMachine(t *testing.T) {
+	if _, err := os.Stat("/usr/share/OVMF/OVMF_CODE_4M.fd"); err != nil {
+		t.Skip("Debian's package ovmf is not installed")
+	}
+	o := newOne(t, "firmware", "uefi")
+	o.create()
+	variables := filepath.Join(o.h.Dir(), "lib", "qemu", "nvram", o.in.NodeName+"_VARS.fd")
+	if _, err := os.Stat(variables); err != nil {
+		t.Error(err)
+	}
+	o.deleted()
+	if _, err := os.Stat(variables); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the variables are left: %v", err)
+	}
+}
+
+// The hypervisor that libvirt simulates has domains of its own, which belong to nobody.
+func TestTheSimulatedHypervisor(t *testing.T) {
+	o := newOne(t)
+	o.class.Credentials = provider.NewCredentials(map[string][]byte{"uri": []byte("test+tcp://" + o.h.TCPAddress() + "/default")})
+	page, err := o.driver.List(t.Context(), provider.ListRequest{Class: o.class, ClusterID: cluster})
+	if err != nil || len(page.Instances)+len(page.Leftovers) > 0 {
+		t.Errorf("List: %+v, %v", page, err)
+	}
+	id := "libvirt:///6695eb01-f6a4-8304-79aa-97f2502e193f"
+	in, err := o.driver.Get(t.Context(), provider.GetRequest{Class: o.class, ProviderID: id})
+	if err != nil || in.State != provider.StateRunning || in.NodeName != "test" || in.ClusterID != "" {
+		t.Errorf("Get: %+v, %v", in, err)
+	}
+	_, err = o.driver.Delete(t.Context(), provider.DeleteRequest{Machine: o.machine, Class: o.class, ClusterID: cluster,
+		ProviderID: id})
+	if provider.CodeOf(err) != provider.FailedPrecondition {
+		t.Errorf("Delete: %v", err)
+	}
+	_, err = o.driver.Adopt(t.Context(), provider.AdoptRequest{Machine: o.machine, Class: o.class, ClusterID: cluster,
+		ProviderID: id})
+	if provider.CodeOf(err) != provider.FailedPrecondition {
+		t.Errorf("Adopt: %v", err)
 	}
 }
 

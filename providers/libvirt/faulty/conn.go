@@ -22,7 +22,7 @@ type Rule struct {
 	// Hang neither passes the call on nor answers it.
 	Hang bool
 	// Refuse answers the call. With Late it is passed on nevertheless, so much later.
-	Refuse *Refusal
+	Refuse *Denial
 	Late   time.Duration
 	// AfterEnd limits the rule to calls so long after the end of a domain.
 	AfterEnd time.Duration
@@ -50,7 +50,7 @@ func (f *Faults) Inject(r Rule) (end func()) {
 	}
 }
 
-// Wait returns when all that was to be done late is done.
+// Wait returns when all late calls have been answered.
 func (f *Faults) Wait() { f.late.Wait() }
 
 // ruleFor returns the first rule that is about a call, if there is one.

@@ -70,14 +70,14 @@ func readFrame(r io.Reader) (frame, error) {
 	return f, err
 }
 
-// Refusal is an answer with an error.
-type Refusal struct {
+// Denial is an answer with an error.
+type Denial struct {
 	Number  uint32
 	Message string
 }
 
-// to is the refusal of a call.
-func (r Refusal) to(call frame) frame {
+// to is the denial of a call.
+func (r Denial) to(call frame) frame {
 	const failed, level, fieldsAfter = 1, 2, 7
 	f := append(frame{}, call[:headerBytes]...)
 	number := func(n uint32) { f = binary.BigEndian.AppendUint32(f, n) }

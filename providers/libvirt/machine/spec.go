@@ -49,8 +49,8 @@ type Spec struct {
 	// NetworkConfig is cloud-init's network-config, as text; at most 16 KiB. By default the image decides, usually for
 	// DHCP.
 	NetworkConfig string `json:"networkConfig,omitempty"`
-	// ConsoleLog writes the serial console into a volume of volume.pool, which is deleted with the machine. The pool has to
-	// be a directory. Default: false.
+	// ConsoleLog writes the serial console into a volume of volume.pool, which is deleted with the machine. The pool has
+	// to be a directory. Default: false.
 	ConsoleLog bool `json:"consoleLog,omitempty"`
 	// Zone is the zone of the nodes, for their label. By default they have none.
 	Zone string `json:"zone,omitempty"`
@@ -132,6 +132,9 @@ const (
 	CPUMaximum     = "maximum"
 	CPUCustom      = "custom"
 )
+
+// VolumeMark is what the names of all volumes begin with that are made for machines.
+const VolumeMark = "machinist_"
 
 // ParseSpec reads a providerSpec, checks it and fills in the defaults. The error is an InvalidArgument that names the
 // field.

@@ -88,7 +88,7 @@ func (s *Spec) validateKernel() error {
 	for _, f := range []struct{ field, name string }{
 		{"kernel.pool", k.Pool}, {"kernel.image", k.Image}, {"kernel.initrd", k.Initrd},
 	} {
-		if err := optionalName(f.field, f.name); err != nil {
+		if err := image(f.field, f.name); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Spec) validateVolume() error {
 	for _, f := range []struct{ field, name string }{
 		{"volume.pool", v.Pool}, {"volume.base", v.Base}, {"volume.basePool", v.BasePool},
 	} {
-		if err := optionalName(f.field, f.name); err != nil {
+		if err := image(f.field, f.name); err != nil {
 			return err
 		}
 	}
@@ -229,6 +229,15 @@ func optionalName(field, name string) error {
 			maxNameBytes)
 	}
 	return nil
+}
+
+// image refuses what is not the name of a volume to read from. A machine's own volumes are none: its seed has secrets.
+func image(field, name string) error {
+	if strings.HasPrefix(name, VolumeMark) {
+		return provider.InvalidField(field, "%.64q is what volumes of machines are called, and they are not for others to read",
+			name)
+	}
+	return optionalName(field, name)
 }
 
 // printable is whether the text can be shown and stored. The replacement character stands for bytes that are no text.

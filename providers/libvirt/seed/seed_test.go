@@ -80,7 +80,8 @@ func TestAGuestFindsItsData(t *testing.T) {
 		t.Errorf("by their primary names the files are %q", primary)
 	}
 	for _, at := range []int{16, 17} {
-		if label := image[at*sector+40 : at*sector+72]; !strings.Contains(strings.ReplaceAll(string(label), "\x00", ""), seed.Label) {
+		label := string(image[at*sector+40 : at*sector+72])
+		if !strings.Contains(strings.ReplaceAll(label, "\x00", ""), seed.Label) {
 			t.Errorf("the label in sector %d is %q", at, label)
 		}
 	}

@@ -42,7 +42,8 @@ func cloudConfig(m *machine) ([]byte, error) {
 		if u.running {
 			verb = "start"
 		}
-		commands = append(commands, []string{"systemctl", "enable", u.name}, []string{"systemctl", verb, "--no-block", u.name})
+		commands = append(commands, []string{"systemctl", "enable", u.name},
+			[]string{"systemctl", verb, "--no-block", u.name})
 	}
 	out.WriteString("runcmd:\n")
 	for _, command := range commands {

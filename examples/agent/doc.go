@@ -1,5 +1,5 @@
-// Package agent has an example of an agent for updates in place (docs/updates.md): update-agent, a shell script, and the
-// unit that runs it.
+// Package agent has an example of an agent for updates in place (docs/updates.md): update-agent, a shell script, and
+// the unit that runs it.
 package agent
 
 import _ "embed" // for the files

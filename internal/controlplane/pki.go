@@ -189,7 +189,8 @@ func newPKI(dir string, addresses ...net.IP) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := ca.server("kubernetes", apiServerNames, addresses...)
+	// Not the authority's name: OpenSSL would take the certificate for a self-signed one.
+	server, err := ca.server("kube-apiserver", apiServerNames, addresses...)
 	if err != nil {
 		return nil, err
 	}

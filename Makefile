@@ -41,8 +41,12 @@ images: ## Build an image of each program into dist/images; VERSION=v1.2.3, PLAT
 controlplane: ## Build etcd, kube-apiserver and the rest of a control plane into the cache (about 5 minutes, once)
 	hack/controlplane/build.sh
 
+.PHONY: guest
+guest: ## Build the disk image that virtual machines of the demo and of tests boot; needs Debian 12 and root
+	hack/guest/build.sh
+
 .PHONY: demo
-demo: controlplane build ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and ends
+demo: controlplane build $(if $(findstring libvirt,$(ARGS)),guest) ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and ends
 	bin/machinist-demo $(ARGS)
 
 # The Azure driver's tests wait for most of their time, so they come first, and others run beside them. Where bytes are
@@ -74,10 +78,12 @@ e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hy
 	$(if $(FULL),$(GOTESTSUM) -- -tags openstack -vet=off -count=1 -timeout 30m ./hack/openstack)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout $(if $(FULL),120m,20m) ./providers/openstack/e2e
 
-.PHONY: e2e-libvirt
-e2e-libvirt: ## Hold the libvirt provider to a real libvirt with QEMU, from Debian's packages; needs root
-	$(GOTESTSUM) -- -tags libvirt -vet=off -count=1 -timeout 10m ./hack/libvirt
-	$(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout 40m ./providers/libvirt/e2e
+# Machines boot one at a time: each takes a processor.
+.PHONY: e2e-vm
+e2e-vm: controlplane build guest ## Boot real machines by libvirt and QEMU, with a real kubelet; needs Debian 12 and root; FULL=1 runs all of it
+	$(if $(FULL),hack/controlplane/build.sh node v1.36.4)
+	$(if $(FULL),$(GOTESTSUM) -- -tags libvirt -vet=off -count=1 -timeout 10m ./hack/libvirt)
+	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),120m,40m) ./providers/libvirt/vm ./providers/libvirt/e2e
 
 .PHONY: chaos
 chaos: controlplane build ## Beat the real processes up for DURATION while people use them, under judges; ARGS="--seed 7" chooses

@@ -162,8 +162,9 @@ func (l *Libvirt) Adapt(o client.Object) error {
 }
 
 // place puts a machine where this hypervisor has room for it, and logs its console.
-func (*Libvirt) place(spec *machine.Spec) {
+func (l *Libvirt) place(spec *machine.Spec) {
 	spec.Volume.Pool, spec.Volume.Base, spec.ConsoleLog = libvirt.Pool, Base, true
+	spec.KubeletAgent = l.Agent
 	for i := range spec.Networks {
 		spec.Networks[i].Network = libvirt.Network
 	}

@@ -40,7 +40,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 		// The domain counts as made from what the class says now. Of another class that a machine comes to have later,
 		// Update must answer that it needs another domain.
 		wanted.Spec, wanted.Type, wanted.Zone = specHash(spec), typeOf(spec), spec.Zone
-		wanted.Addresses = spec.AddressSource
+		wanted.VCPUs, wanted.MemoryMiB, wanted.Addresses = spec.VCPUs, spec.MemoryMiB, spec.AddressSource
 		if wanted.text() != found.metadata.text() {
 			if err := h.label(ctx, found, wanted); err != nil {
 				return err

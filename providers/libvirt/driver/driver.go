@@ -27,6 +27,9 @@ type Options struct {
 	PlainTCP bool
 	// CreateSettle is how long a creation whose answer was lost can still take effect. Default: 1 minute.
 	CreateSettle time.Duration
+	// ShutdownGrace is how long a guest may take to shut down before its domain is restarted with other sizes. Default: 90
+	// seconds.
+	ShutdownGrace time.Duration
 	// Dial connects to a hypervisor. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Wrap is put around every connection, inside of TLS. Default: nothing.
@@ -53,6 +56,9 @@ var (
 func New(o Options) (*Driver, error) {
 	if o.CreateSettle < 0 {
 		return nil, errors.New("the create settle time is negative")
+	}
+	if o.ShutdownGrace == 0 {
+		o.ShutdownGrace = 90 * time.Second
 	}
 	if o.CreateSettle == 0 {
 		o.CreateSettle = time.Minute

@@ -61,6 +61,11 @@ type metadata struct {
 	Attempt string `xml:"attempt,attr,omitempty"`
 	// Spec is a hash of all of the providerSpec that cannot change in place.
 	Spec string `xml:"spec,attr,omitempty"`
+	// VCPUs and MemoryMiB are the sizes that the domain has, or has after its next start.
+	VCPUs     int32 `xml:"vcpus,attr,omitempty"`
+	MemoryMiB int64 `xml:"memoryMiB,attr,omitempty"`
+	// Stopping is when the domain began to stop for other sizes, in RFC 3339, then startAgain; empty otherwise.
+	Stopping string `xml:"stopping,attr,omitempty"`
 	// Version is the kubelet version that the user data was rendered for.
 	Version string `xml:"version,attr,omitempty"`
 	// Created is when the domain was made, in RFC 3339.
@@ -207,7 +212,7 @@ func locate(id string) (libvirt.UUID, error) {
 
 // specHash is over all that cannot change in place.
 func specHash(s machine.Spec) string {
-	s.Zone = ""
+	s.Zone, s.VCPUs, s.MemoryMiB, s.KubeletAgent = "", 0, 0, false
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return "" // Nothing in it cannot be JSON.

@@ -29,8 +29,11 @@ func (h *hypervisor) instance(ctx context.Context, d *domain) (*provider.Instanc
 		Scope: h.scope(),
 	}
 	in.State, in.StateMessage = stateOf(libvirt.DomainState(state), reason)
-	if d.metadata.Deleting != "" {
+	switch {
+	case d.metadata.Deleting != "":
 		in.State = provider.StateTerminating
+	case d.metadata.Stopping != "" && in.State == provider.StateStopped:
+		in.State, in.StateMessage = provider.StatePending, "the domain is being restarted for other sizes"
 	}
 	if made, err := time.Parse(time.RFC3339, d.metadata.Created); err == nil {
 		in.LaunchTime = made

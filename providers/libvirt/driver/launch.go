@@ -104,7 +104,7 @@ func (l *launch) take(ctx context.Context, in *provider.Instance, d *domain) (*p
 	if uuid.UUID(d.UUID) != l.id {
 		return in, nil // Another attempt's, or an adopted one.
 	}
-	if d.metadata.Spec != specHash(l.spec) {
+	if d.metadata.Spec != specHash(l.spec) || !resized(d.metadata, l.spec) {
 		return nil, provider.Errorf(provider.AlreadyExists, "domain %s was made by the same token from another providerSpec",
 			in.ProviderID)
 	}
@@ -156,7 +156,7 @@ func (l *launch) prepare(ctx context.Context) (string, error) {
 		return "", err
 	}
 	m := metadata{
-		Attempt: l.attempt, Spec: specHash(l.spec), Version: l.req.Version, Created: now(), Zone: l.spec.Zone,
+		Attempt: l.attempt, Spec: specHash(l.spec), VCPUs: l.spec.VCPUs, MemoryMiB: l.spec.MemoryMiB, Version: l.req.Version, Created: now(), Zone: l.spec.Zone,
 		Type: typeOf(l.spec), Addresses: l.spec.AddressSource,
 	}
 	l.own.identify(&m)

@@ -52,6 +52,9 @@ type Spec struct {
 	// ConsoleLog writes the serial console into a volume of volume.pool, which is deleted with the machine. The pool has
 	// to be a directory. Default: false.
 	ConsoleLog bool `json:"consoleLog,omitempty"`
+	// KubeletAgent says that the machines bring an agent that changes the version of their kubelet in place, as
+	// docs/updates.md asks of one. By default another version is another machine.
+	KubeletAgent bool `json:"kubeletAgent,omitempty"`
 	// Zone is the zone of the nodes, for their label. By default they have none.
 	Zone string `json:"zone,omitempty"`
 }

@@ -93,7 +93,8 @@ func plainDriver(t *testing.T) *Driver {
 }
 
 func getFrom(ctx context.Context, d *Driver, address, scope string) error {
-	class := provider.Class{Credentials: provider.NewCredentials(map[string][]byte{"uri": []byte("qemu+tcp://" + address + "/system")})}
+	uri := []byte("qemu+tcp://" + address + "/system")
+	class := provider.Class{Credentials: provider.NewCredentials(map[string][]byte{"uri": uri})}
 	_, err := d.Get(ctx, provider.GetRequest{Class: class, ProviderID: someID, Scope: scope})
 	return err
 }

@@ -106,10 +106,15 @@ func (h *hypervisor) end(ctx context.Context, d *domain) error {
 		}
 	}
 	err := h.DomainDestroyFlags(d.Domain, libvirt.DomainDestroyDefault)
-	if err != nil && !absent(err) && codeOf(err) != libvirt.ErrOperationInvalid {
-		return translate(ctx, err, attempted)
+	if codeOf(err) != libvirt.ErrOperationInvalid {
+		return skipGone(translate(ctx, err, attempted))
 	}
-	return nil
+	// It does not run, most likely. One that does would go on without its volumes, and without its definition.
+	active, err := h.DomainIsActive(d.Domain)
+	if err == nil && active != 0 {
+		return provider.Errorf(provider.Aborted, "%s: another operation has it", attempted)
+	}
+	return skipGone(translate(ctx, err, attempted))
 }
 
 // label writes Machinist's part of a domain's metadata, of one that runs also for its next start.

@@ -65,8 +65,7 @@ func (h *hypervisor) pool(ctx context.Context, name, field string) (libvirt.Stor
 }
 
 // find returns a volume of a pool with its description.
-func (h *hypervisor) find(ctx context.Context, pool libvirt.StoragePool, name string) (libvirt.StorageVol, volumeXML,
-	error) {
+func (h *hypervisor) find(pool libvirt.StoragePool, name string) (libvirt.StorageVol, volumeXML, error) {
 	v, err := h.StorageVolLookupByName(pool, name)
 	if err != nil {
 		return v, volumeXML{}, err
@@ -89,12 +88,12 @@ func (h *hypervisor) existing(ctx context.Context, poolName, poolField, name, fi
 	if err != nil {
 		return volumeXML{}, err
 	}
-	_, is, err := h.find(ctx, pool, name)
+	_, is, err := h.find(pool, name)
 	if codeOf(err) == libvirt.ErrNoStorageVol {
 		if err := h.StoragePoolRefresh(pool, 0); err != nil {
 			return volumeXML{}, translate(ctx, err, "read the storage pool anew")
 		}
-		_, is, err = h.find(ctx, pool, name)
+		_, is, err = h.find(pool, name)
 	}
 	if err != nil {
 		return volumeXML{}, at(translate(ctx, err, "find the volume"), field)
@@ -107,7 +106,7 @@ func (h *hypervisor) existing(ctx context.Context, poolName, poolField, name, fi
 func (h *hypervisor) ensure(ctx context.Context, pool libvirt.StoragePool, want volumeXML, field string) (libvirt.StorageVol,
 	error) {
 	attempted := "make a volume"
-	v, is, err := h.find(ctx, pool, want.Name)
+	v, is, err := h.find(pool, want.Name)
 	switch {
 	case err == nil && is.same(want):
 		return v, nil

@@ -336,7 +336,8 @@ func TestUEFIVariablesGoWithTheMachine(t *testing.T) {
 // The hypervisor that libvirt simulates has domains of its own, which belong to nobody.
 func TestTheSimulatedHypervisor(t *testing.T) {
 	o := newOne(t)
-	o.class.Credentials = provider.NewCredentials(map[string][]byte{"uri": []byte("test+tcp://" + o.h.TCPAddress() + "/default")})
+	uri := []byte("test+tcp://" + o.h.TCPAddress() + "/default")
+	o.class.Credentials = provider.NewCredentials(map[string][]byte{"uri": uri})
 	page, err := o.driver.List(t.Context(), provider.ListRequest{Class: o.class, ClusterID: cluster})
 	if err != nil || len(page.Instances)+len(page.Leftovers) > 0 {
 		t.Errorf("List: %+v, %v", page, err)

@@ -2,7 +2,6 @@ package stack
 
 import (
 	"io"
-	"net"
 
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/install"
@@ -25,8 +24,6 @@ type Options struct {
 	// Namespace is the only one of the control cluster that the two processes check, and then the only one beside
 	// SystemNamespace in which they may do anything there. By default they check all.
 	Namespace string
-	// ServerAddresses are more addresses for which the certificates of the API servers are valid, beside loopback.
-	ServerAddresses []net.IP
 	// Audit records every request to both clusters.
 	Audit bool
 	// CloudProxy, if set, is reported the address of the simulated cloud and returns the one that the provider is given.
@@ -57,7 +54,6 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 		Dir: dir, Audit: o.Audit, Output: o.Output, ExtraAPIServerArgs: o.ExtraAPIServerArgs,
 		ExtraControllerManagerArgs: o.ExtraControllerManagerArgs,
 		Prepare:                    install.Install,
-		ServerAddresses:            o.ServerAddresses,
 		WithControllerManager:      true, WithScheduler: true, ApproveNodeClientCSRs: o.ClusterApproves,
 	}
 }

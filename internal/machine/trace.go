@@ -71,7 +71,7 @@ func (s *traceStep) operationOf() tracing.Operation {
 	return tracing.Create(m.UID)
 }
 
-// replaced reports whether the Machine ran on another instance before. The status does not tell that from an instance
+// replaced reports whether the Machine ran on another instance before. The status does not show whether it did, or whether its
 // that was replaced for lack of capacity once the new one runs; this process does if it did it.
 func (s *traceStep) replaced() bool {
 	m := s.machine
@@ -134,7 +134,7 @@ func replacing(m *v1beta1.Machine) bool {
 // waited reports how long the Machine waited for one thing, once it waits for another or for nothing.
 func (s *traceStep) waited(before *v1beta1.Machine) {
 	was, is, now := waitsFor(before), waitsFor(s.machine), s.Clock.Now()
-	if was == is {
+	if was == nil && is == nil || was != nil && is != nil && was.Reason == is.Reason {
 		return
 	}
 	if was != nil && !s.operation.None() {

@@ -39,7 +39,7 @@ const flushTime = time.Second
 type Options struct {
 	// Service is the name of the process and Version its version. The environment may name another service.
 	Service, Version string
-	// Registerer takes the metric of spans.
+	// Registerer takes the metric of spans. Required.
 	Registerer prometheus.Registerer
 	Log        logr.Logger
 }

@@ -32,21 +32,28 @@ type queue struct {
 	spans   *prometheus.CounterVec
 }
 
+// NewMetrics makes and registers the metric of spans.
+func NewMetrics(registerer prometheus.Registerer) (*prometheus.CounterVec, error) {
+	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "machinist_trace_spans_total",
+		Help: "Spans of traces by result: sent, failed to be sent, or dropped because too many waited. Only where traces are on.",
+	}, []string{"result"})
+	for _, result := range []string{resultSent, resultFailed, resultDropped} {
+		spans.WithLabelValues(result)
+	}
+	if err := registerer.Register(spans); err != nil {
+		return nil, fmt.Errorf("register the metric of spans: %w", err)
+	}
+	return spans, nil
+}
+
 // newQueue returns a queue that is sent to the exporter in the background.
 func newQueue(exporter sdktrace.SpanExporter, o Options) (*queue, error) {
-	q := &queue{waiting: &atomic.Int64{}, most: sdktrace.DefaultMaxQueueSize, spans: prometheus.NewCounterVec(
-		prometheus.CounterOpts{
-			Name: "machinist_trace_spans_total",
-			Help: "Spans of traces by result: sent, failed to be sent, or dropped because too many waited. Only where traces are on.",
-		}, []string{"result"})}
-	for _, result := range []string{resultSent, resultFailed, resultDropped} {
-		q.spans.WithLabelValues(result)
+	spans, err := NewMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
 	}
-	if o.Registerer != nil {
-		if err := o.Registerer.Register(q.spans); err != nil {
-			return nil, fmt.Errorf("register the metric of spans: %w", err)
-		}
-	}
+	q := &queue{waiting: &atomic.Int64{}, most: sdktrace.DefaultMaxQueueSize, spans: spans}
 	if n, err := strconv.ParseInt(os.Getenv(varQueue), 10, 64); err == nil && n > 0 {
 		q.most = n
 	}

@@ -172,7 +172,7 @@ func TestTheEnvironmentSwitchesTracesOn(t *testing.T) {
 			for k, v := range c.env {
 				t.Setenv(k, v)
 			}
-			tracer, err := FromEnvironment(Options{Service: "test", Log: logr.Discard()})
+			tracer, err := FromEnvironment(Options{Service: "test", Registerer: prometheus.NewRegistry(), Log: logr.Discard()})
 			if c.err != "" {
 				if err == nil || err.Error() != c.err {
 					t.Errorf("the error is %v", err)
@@ -200,7 +200,7 @@ func TestSpansAreSentByBothProtocols(t *testing.T) {
 			t.Setenv(varEndpoint, endpoint)
 			t.Setenv(varProtocol, protocol)
 			t.Setenv("OTEL_SERVICE_NAME", "mine")
-			tracer, err := FromEnvironment(Options{Service: "test", Log: logr.Discard()})
+			tracer, err := FromEnvironment(Options{Service: "test", Registerer: prometheus.NewRegistry(), Log: logr.Discard()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,4 +214,3 @@ func TestSpansAreSentByBothProtocols(t *testing.T) {
 		})
 	}
 }
-

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +32,8 @@ func machine() *v1beta1.Machine {
 func inMemory(t *testing.T) (*Tracer, func() tracetest.SpanStubs) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
-	tracer, err := newTracer(keep{exporter}, Options{Service: "test", Version: "v1", Log: logr.Discard()})
+	tracer, err := newTracer(keep{exporter}, Options{Service: "test", Version: "v1", Registerer: prometheus.NewRegistry(),
+		Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +185,7 @@ func BenchmarkOff(b *testing.B) {
 }
 
 func BenchmarkCall(b *testing.B) {
-	tracer, err := newTracer(tracetest.NewNoopExporter(), Options{Log: logr.Discard()})
+	tracer, err := newTracer(tracetest.NewNoopExporter(), Options{Registerer: prometheus.NewRegistry(), Log: logr.Discard()})
 	if err != nil {
 		b.Fatal(err)
 	}

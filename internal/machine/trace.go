@@ -71,8 +71,8 @@ func (s *traceStep) operationOf() tracing.Operation {
 	return tracing.Create(m.UID)
 }
 
-// replaced reports whether the Machine ran on another instance before. The status does not show whether it did, or whether its
-// that was replaced for lack of capacity once the new one runs; this process does if it did it.
+// replaced reports whether the Machine ran on another instance before. Once the new one runs, the status does not show
+// whether the old one only had no capacity. This process knows it of what it did itself.
 func (s *traceStep) replaced() bool {
 	m := s.machine
 	if m.LaunchAttempt() == 1 || m.Status.Launch.OldProviderID == "" || lacksCapacity(m) {
@@ -105,7 +105,7 @@ func (s *traceStep) updating(ctx context.Context) context.Context {
 	return s.Tracer.Within(ctx, s.operation, "", s.about())
 }
 
-// written reports what is over now that the status says so.
+// written reports what is over, once that is in the status.
 func (s *traceStep) written(before *v1beta1.Machine, ended []span) {
 	if !s.Tracer.On() {
 		return
@@ -279,7 +279,7 @@ func takenDown(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
 		{stepDrain, v1beta1.ConditionDrained}, {stepVolumes, v1beta1.ConditionVolumesDetached},
 	} {
 		c := meta.FindStatusCondition(m.Status.Conditions, step.kind)
-		if c != nil && c.Status == metav1.ConditionTrue && !c.LastTransitionTime.Time.Before(began) {
+		if c != nil && c.Status == metav1.ConditionTrue {
 			steps.until(step.name, c.LastTransitionTime.Time)
 			steps.spans[len(steps.spans)-1].Reason = c.Reason
 		}

@@ -134,7 +134,8 @@ func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
 	w.untilGone("m")
 	all := spans()
 	trace := otlp.Of(all, tracing.Create(m.UID).TraceID().String())
-	if found := trace.Roots(); len(found) != 1 || !found[0].Failed || found[0].Attributes["machinist.code"] != "Canceled" ||
+	if found := trace.Roots(); len(found) != 1 || !found[0].Failed ||
+		found[0].Attributes["machinist.code"] != codeNeverRan ||
 		!slices.Contains(found[0].Links, tracing.Delete(m.UID).TraceID().String()) {
 		t.Errorf("the creation is %+v", found)
 	}

@@ -1,5 +1,5 @@
-// Package tracing reports what is done with machines as OpenTelemetry traces: one trace for each operation on a machine,
-// whoever works on it.
+// Package tracing reports what is done with machines as OpenTelemetry traces: one trace for each operation on a
+// machine, whoever works on it.
 //
 // The IDs of a trace and of the spans that last longer than a pass follow from the Machine's UID and the operation, so
 // that the manager, the provider and a process that was restarted report into the same trace without writing anything

@@ -98,8 +98,8 @@ func (t Trace) Named(name string) (found []Span) {
 	return found
 }
 
-// Check returns what is wrong with a trace that is complete: it has one root, all IDs are its own, every parent is there,
-// and it comes from those services only.
+// Check returns what is wrong with a trace that is complete: it has one root, all IDs are different, every parent is
+// there, and no span ends before it begins.
 func (t Trace) Check() (wrong []string) {
 	if n := len(t.Roots()); n != 1 {
 		wrong = append(wrong, fmt.Sprintf("%d roots", n))

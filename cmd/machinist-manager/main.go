@@ -26,6 +26,7 @@ import (
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/reachability"
 	"machinist.dev/machinist/internal/safety/overshoot"
+	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/version"
 )
 
@@ -66,7 +67,13 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 	if err != nil {
 		return err
 	}
+	tracer, err := tracing.FromEnvironment(tracing.Options{Service: config.Name, Version: version.Release(),
+		Registerer: metrics.Registry, Log: log.WithName("tracing")})
+	if err != nil {
+		return err
+	}
 	o := options(log)
+	o.Flush = tracer.Shutdown
 	if o.WebhookServer, err = s.webhook.Server(); err != nil {
 		return err
 	}
@@ -83,7 +90,7 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 			op.Control().Live)); err != nil {
 			return err
 		}
-		return addControllers(ctx, op, s)
+		return addControllers(ctx, op, s, tracer)
 	})
 }
 
@@ -105,7 +112,7 @@ func options(log logr.Logger) operator.Options {
 	}
 }
 
-func addControllers(ctx context.Context, op *operator.Operator, s *settings) error {
+func addControllers(ctx context.Context, op *operator.Operator, s *settings, tracer *tracing.Tracer) error {
 	mgr, control := op.Manager(), op.Control()
 	if err := index.RegisterOwned(ctx, control.Cache); err != nil {
 		return err
@@ -125,7 +132,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
 		Stopped:    func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
-		Remediated: healthMetrics.Replaced, Metrics: setMetrics,
+		Remediated: healthMetrics.Replaced, Metrics: setMetrics, Tracer: tracer,
 	})
 	if err := sets.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine set controller: %w", err)
@@ -137,7 +144,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 	deployments := machinedeployment.New(machinedeployment.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
-		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics,
+		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics, Tracer: tracer,
 	})
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)

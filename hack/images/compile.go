@@ -8,6 +8,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
+// programTags leave out gRPC's own pages about traces, for which the linker would keep 10 MB of code. The Makefile has
+// them too.
+const programTags = "grpcnotrace"
+
 // versionPackage has the variables that `--version` of the programs prints.
 const versionPackage = "machinist.dev/machinist/internal/version"
 
@@ -41,8 +45,8 @@ func (b *build) compile(ctx context.Context, platform v1.Platform, folder string
 	flags := fmt.Sprintf("-s -w -X %[1]s.release=%[2]s -X %[1]s.commit=%[3]s", versionPackage, b.source.version,
 		b.source.stamp())
 	for _, module := range modules {
-		args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", into + "/"},
-			packages[module]...)
+		args := append([]string{"build", "-trimpath", "-buildvcs=false", "-tags", programTags, "-ldflags", flags, "-o",
+			into + "/"}, packages[module]...)
 		if _, err := output(ctx, filepath.Join(b.root, module), env, "go", args...); err != nil {
 			return fmt.Errorf("compile for %s: %w", platform, err)
 		}

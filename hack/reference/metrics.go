@@ -29,6 +29,7 @@ import (
 	"machinist.dev/machinist/internal/migration"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/safety/orphans"
+	"machinist.dev/machinist/internal/tracing"
 )
 
 // The table stands between these lines of docs/reference/metrics.md; the rest of it is written by hand.
@@ -93,14 +94,16 @@ func managerMetrics(r prometheus.Registerer) error {
 	_, deployments := machinedeployment.NewMetrics(r, nil)
 	_, sets := machineset.NewMetrics(r, nil)
 	_, health := healthcheck.NewMetrics(r, nil)
-	return errors.Join(deployments, sets, health)
+	_, spans := tracing.NewMetrics(r)
+	return errors.Join(deployments, sets, health, spans)
 }
 
 func providerMetrics(r prometheus.Registerer) error {
 	_, calls := cloud.NewMetrics(r)
 	_, machines := machine.NewMetrics(r, "any", nil, false)
 	_, instances := orphans.NewMetrics(r)
-	if err := errors.Join(calls, machines, instances); err != nil {
+	_, spans := tracing.NewMetrics(r)
+	if err := errors.Join(calls, machines, instances, spans); err != nil {
 		return err
 	}
 	op, err := sharedBy(r)

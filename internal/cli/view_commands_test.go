@@ -182,6 +182,7 @@ func TestWhySaysWhatIsWaitedFor(t *testing.T) {
 	}
 	// Its namespace need not be named.
 	execute(t, "why", "node/node-of-"+p.namespace).succeeds(t).prints(t, "machine/joined -n "+p.namespace)
+	p.showsTimelines(t, set)
 	var view why.View
 	if err := json.Unmarshal([]byte(p.run("why", "ma", "web-1-a", "-o", "json").succeeds(t).out), &view); err != nil {
 		t.Fatal(err)

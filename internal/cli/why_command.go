@@ -20,13 +20,18 @@ import (
 
 func whyCommand(env *Env) *cobra.Command {
 	var s scope
+	var asTimeline bool
 	cmd := &cobra.Command{
 		Use:   "why TYPE/NAME",
 		Short: "Say what a machine, a node's machine or a deployment waits for, and what you can do",
 		Long: `Say in plain words what a machine waits for: since when, until when or what ends it, and what you can do. Of a deployment
 or a set it says why it is not what was declared, and what its machines wait for.
 
-A node's name finds its machine, in any namespace that you may list.`,
+A node's name finds its machine, in any namespace that you may list.
+
+With --timeline it shows how a machine came to be where it is: the steps one after the other, how long each took, what it
+waited for, and its share of the whole. It goes by the times of conditions, events and the Node, and says what these no
+longer know.`,
 		Example: `  # Why is this machine not a node yet, or not gone yet?
   machinist why machine/workers-abc12-x7k2p
 
@@ -34,7 +39,10 @@ A node's name finds its machine, in any namespace that you may list.`,
   machinist why md/workers
 
   # What is going on with the machine of this node?
-  machinist why node/worker-17`,
+  machinist why node/worker-17
+
+  # Where did the time go until this machine ran?
+  machinist why machine/workers-abc12-x7k2p --timeline`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
 				return fmt.Errorf("%d words: say what you ask about as TYPE/NAME, such as machine/NAME, md/NAME or node/NAME",
@@ -51,12 +59,20 @@ A node's name finds its machine, in any namespace that you may list.`,
 			if err != nil {
 				return err
 			}
+			if asTimeline && k != machine && k != node {
+				return fmt.Errorf("--timeline is about one machine: name it as machine/NAME or node/NAME, not %s/%s", k, name)
+			}
 			c, err := env.Connect()
 			if err != nil {
 				return err
 			}
 			ask := asker{Cluster: c, system: s.system}
-			view, err := ask.why(cmd.Context(), k, name)
+			var view View
+			if asTimeline {
+				view, err = ask.timeline(cmd.Context(), k, name)
+			} else {
+				view, err = ask.why(cmd.Context(), k, name)
+			}
 			if err != nil {
 				return err
 			}
@@ -65,6 +81,8 @@ A node's name finds its machine, in any namespace that you may list.`,
 	}
 	s.systemFlag(cmd)
 	outputFlag(cmd, &s.format)
+	cmd.Flags().BoolVar(&asTimeline, "timeline", false,
+		"show the steps of a machine, how long each took and what it waited for")
 	return cmd
 }
 
@@ -83,18 +101,21 @@ func (a *asker) why(ctx context.Context, k kind, name string) (why.View, error) 
 		return a.setWhy(ctx, name)
 	case migration:
 		return a.migrationWhy(ctx, name)
-	case node:
-		m, err := a.machineOfNode(ctx, name)
-		if err != nil {
-			return why.View{}, err
-		}
-		return a.machineWhy(ctx, m), nil
 	}
-	m := &v1beta1.Machine{}
-	if err := a.get(ctx, k, name, m); err != nil {
+	m, err := a.theMachine(ctx, k, name)
+	if err != nil {
 		return why.View{}, err
 	}
 	return a.machineWhy(ctx, m), nil
+}
+
+// theMachine reads the machine that was asked about, by its name or by that of its node.
+func (a *asker) theMachine(ctx context.Context, k kind, name string) (*v1beta1.Machine, error) {
+	if k == node {
+		return a.machineOfNode(ctx, name)
+	}
+	m := &v1beta1.Machine{}
+	return m, a.get(ctx, k, name, m)
 }
 
 // get reads an object that was asked for.
@@ -155,20 +176,7 @@ func (a *asker) machineOfNode(ctx context.Context, name string) (*v1beta1.Machin
 
 func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 	f := why.Facts{Machine: m}
-	if owner := metav1.GetControllerOf(m); owner != nil && owner.Kind == "MachineSet" {
-		found := &v1beta1.MachineSet{}
-		if there, _ := a.beside(ctx, "machineset", m.Namespace, owner.Name, found); there && found.UID == owner.UID {
-			f.Set = found
-		}
-	}
-	if f.Set != nil {
-		if owner := metav1.GetControllerOf(f.Set); owner != nil && owner.Kind == "MachineDeployment" {
-			found := &v1beta1.MachineDeployment{}
-			if there, _ := a.beside(ctx, "machinedeployment", m.Namespace, owner.Name, found); there && found.UID == owner.UID {
-				f.Deployment = found
-			}
-		}
-	}
+	f.Set, f.Deployment = a.ownersOf(ctx, m)
 	if ref := m.Spec.ClassRef; ref != nil {
 		found := &v1beta1.MachineClass{}
 		there, missing := a.beside(ctx, "machineclass", m.Namespace, ref.Name, found)
@@ -194,6 +202,26 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 		view.Node = m.Status.NodeRef.Name
 	}
 	return view
+}
+
+// ownersOf reads the set and the deployment that have the machine, as far as there are any.
+func (a *asker) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.MachineDeployment) {
+	owner := metav1.GetControllerOf(m)
+	if owner == nil || owner.Kind != "MachineSet" {
+		return nil, nil
+	}
+	foundSet := &v1beta1.MachineSet{}
+	if there, _ := a.beside(ctx, "machineset", m.Namespace, owner.Name, foundSet); !there || foundSet.UID != owner.UID {
+		return nil, nil
+	}
+	if owner = metav1.GetControllerOf(foundSet); owner == nil || owner.Kind != "MachineDeployment" {
+		return foundSet, nil
+	}
+	found := &v1beta1.MachineDeployment{}
+	if there, _ := a.beside(ctx, "machinedeployment", m.Namespace, owner.Name, found); !there || found.UID != owner.UID {
+		return foundSet, nil
+	}
+	return foundSet, found
 }
 
 // checksOf returns the health checks that select a machine.

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -23,7 +24,9 @@ type Options struct {
 	Limiter Limiter
 	// Metrics counts calls; nil means no metrics.
 	Metrics *Metrics
-	Clock   clock.PassiveClock
+	// Tracer reports calls that are part of an operation; nil where traces are off.
+	Tracer *tracing.Tracer
+	Clock  clock.PassiveClock
 }
 
 // Limiter is the part of a rate limiter that is used; golang.org/x/time/rate has it.
@@ -209,10 +212,14 @@ const (
 // is sent at once.
 func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	f func(context.Context) (T, error)) (result T, err error) {
+	ctx, traced := c.Tracer.Begin(ctx, operation)
+	defer func() { traced.End(tracedCode(err)) }()
 	if c.Limiter != nil {
+		began := c.Clock.Now()
 		if err := c.Limiter.Wait(ctx); err != nil {
 			return result, fmt.Errorf("wait for the cloud rate limit before %s: %w", operation, err)
 		}
+		traced.Limited(c.Clock.Since(began))
 	}
 	if e == changes {
 		if err := c.Fence(); err != nil {
@@ -233,6 +240,23 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	}()
 	result, err = f(ctx)
 	return result, boundedError(err)
+}
+
+// tracedCode is the code of an error in a trace, empty for none. A code that is none of ours may hold anything.
+func tracedCode(err error) string {
+	if err == nil {
+		return ""
+	}
+	switch code := provider.CodeOf(err); code {
+	case provider.NotFound, provider.AlreadyExists, provider.ResourceExhausted, provider.Unauthenticated,
+		provider.PermissionDenied, provider.Throttled:
+		return string(code)
+	default:
+		if code.Terminal() || code.Ambiguous() {
+			return string(code)
+		}
+		return string(provider.Unknown)
+	}
 }
 
 // Metrics counts a provider's calls.

@@ -24,6 +24,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/queueing"
+	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -63,6 +64,8 @@ type Options struct {
 	Slots Slots
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Tracer reports traces; nil where they are off.
+	Tracer *tracing.Tracer
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -110,6 +113,7 @@ type Reconciler struct {
 	tokens    bootstrap.Tokens
 	joins     *kubeletcsr.Joins
 	states    *stateStore
+	traces    *traceStates
 	term      *leadershipTerm
 	ownWrites *wiring.OwnWrites
 	// trigger enqueues Machines whose instances seem to be missing or are about to be reclaimed.
@@ -133,7 +137,8 @@ func New(o Options) *Reconciler {
 	if o.Slots == nil {
 		o.Slots = unlimited{}
 	}
-	r := &Reconciler{Options: o, states: newStateStore(), term: &leadershipTerm{}, ownWrites: &wiring.OwnWrites{}}
+	r := &Reconciler{Options: o, states: newStateStore(), traces: &traceStates{},
+		term: &leadershipTerm{}, ownWrites: &wiring.OwnWrites{}}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
 		r.joins = kubeletcsr.NewJoins(o.Target.Live)
@@ -171,6 +176,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	p := newPass(&pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading})
+	ctx = p.trace.begin(ctx)
 	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
 	err = p.run(ctx)
 	keepsSlot = p.launch.keepsSlot()
@@ -243,6 +249,7 @@ func recordedProvider(m *v1beta1.Machine) string {
 // forget drops what is remembered of a Machine that is gone, or that nothing is done about any more.
 func (r *Reconciler) forget(machine types.NamespacedName) {
 	r.states.forget(machine)
+	r.traces.forget(machine)
 	if r.Drainer != nil {
 		r.Drainer.Forget(machine)
 	}
@@ -282,6 +289,7 @@ type pass struct {
 	agent        agentStep
 	teardown     teardownStep
 	preservation preservationStep
+	trace        traceStep
 }
 
 // newPass gives the steps the pass that they belong to.
@@ -289,6 +297,7 @@ func newPass(p *pass) *pass {
 	p.launch.pass, p.instance.pass, p.adoption.pass, p.registration.pass = p, p, p, p
 	p.template.pass, p.interruption.pass, p.drain.pass, p.health.pass = p, p, p, p
 	p.update.pass, p.agent.pass, p.teardown.pass, p.preservation.pass = p, p, p, p
+	p.trace.pass = p
 	return p
 }
 
@@ -394,6 +403,7 @@ func (p *pass) writeStatus(ctx context.Context) error {
 		return fmt.Errorf("patch machine status: %w", err)
 	}
 	p.ownWrites.Record(changed)
+	before := p.before
 	p.before, p.machine = changed, changed.DeepCopy()
 	p.states.update(p.machine, func(m *machineState) {
 		m.instance.booted = nil
@@ -401,6 +411,7 @@ func (p *pass) writeStatus(ctx context.Context) error {
 			m.teardown.drainReport = p.drain.unwritten
 		}
 	})
+	p.trace.written(before, p.spans)
 	p.observeSpans()
 	p.Metrics.interrupted(p.interruption.noticed)
 	p.interruption.noticed = ""

@@ -111,6 +111,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		UserData:  userData,
 		Version:   s.machine.Spec.Version,
 	})
+	s.now = s.Clock.Now() // Conditions that follow from the call must not be older than it.
 	switch code := provider.CodeOf(err); {
 	case err == nil, code.Ambiguous():
 		// The call may have lasted longer than the cloud takes to settle, which counts from its end.

@@ -101,15 +101,16 @@ func (m *Metrics) observe(s span) {
 	}
 }
 
-// span is a phase of a machine's life that ended, and how long it took.
+// span is a phase of a machine's life that ended, when it began and how long it took.
 type span struct {
 	phase string
+	began time.Time
 	took  time.Duration
 }
 
 // ended notes that a phase that began at a time has ended. It counts once that is written down, so that it counts once.
 func (p *pass) ended(phase string, began time.Time) {
-	p.spans = append(p.spans, span{phase, max(p.Clock.Now().Sub(began), 0)})
+	p.spans = append(p.spans, span{phase, began, max(p.Clock.Now().Sub(began), 0)})
 }
 
 // observeSpans observes what ended, after it was written down.

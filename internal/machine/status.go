@@ -83,7 +83,7 @@ func oneMore(count int32) int32 {
 
 // arrived makes the Machine Running, or Available where there is no target cluster.
 func (p *pass) arrived() {
-	phase, note := v1beta1.MachineRunning, "The machine is a Ready node."
+	phase, note, operation := v1beta1.MachineRunning, "The machine is a Ready node.", p.trace.operation
 	if p.Target == nil {
 		phase, note = v1beta1.MachineAvailable, "The instance runs."
 	}
@@ -94,6 +94,7 @@ func (p *pass) arrived() {
 	}
 	p.launch.foundCapacity()
 	if !p.hasRun() {
+		p.trace.arrived = operation
 		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
 			p.ended(spanJoin, m.CreationTimestamp.Time) // One that was replaced joined before.
 		}

@@ -413,6 +413,9 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 		return wait, err
 	}
 	s.gone = true
+	if err == nil {
+		s.trace.gone()
+	}
 	s.forget(client.ObjectKeyFromObject(s.machine))
 	s.states.update(s.machine, func(m *machineState) { m.teardown.released = true })
 	if err != nil {

@@ -150,7 +150,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	if node != nil {
 		req.NodeVersion = node.Status.NodeInfo.KubeletVersion
 	}
-	result, err := s.Cloud.Update(ctx, req)
+	result, err := s.Cloud.Update(s.trace.updating(ctx), req)
 	if err != nil {
 		if provider.IsNotFound(err) {
 			if s.instance.showsWithin() > 0 {
@@ -210,7 +210,8 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		if err := s.writeStatus(ctx); err != nil {
 			return wait, err
 		}
-		return s.replace(ctx)
+		s.trace.needsReplacement()
+		return s.replace(s.trace.begin(ctx))
 	case provider.UpdateByAgent:
 		return s.agent.run(ctx, wanted, fingerprint)
 	case provider.UpdateRefused:
@@ -308,6 +309,7 @@ func (s *updateStep) replace(ctx context.Context) (progress, error) {
 			return wait, err
 		}
 	}
+	old := m.DeepCopy()
 	s.node, s.teardown.instanceGone = nil, false
 	s.drain.end()
 	s.states.forget(client.ObjectKeyFromObject(m))
@@ -325,7 +327,8 @@ func (s *updateStep) replace(ctx context.Context) (progress, error) {
 	if err := s.writeStatus(ctx); err != nil {
 		return wait, err
 	}
-	if proceed, err := s.launch.run(ctx); err != nil || !bool(proceed) {
+	s.trace.oldInstanceGone(old)
+	if proceed, err := s.launch.run(s.trace.begin(ctx)); err != nil || !bool(proceed) {
 		return wait, err
 	}
 	return s.run(ctx)

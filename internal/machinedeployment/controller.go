@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -50,6 +51,8 @@ type Options struct {
 	Stopped func() (reason, message string)
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Tracer reports traces; nil where they are off.
+	Tracer *tracing.Tracer
 }
 
 // Reconciler brings the MachineSets of MachineDeployments to their desired state.

@@ -71,6 +71,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	}
 	p.ownWrites.Record(changed)
 	p.known.reportedAt = p.now
+	p.traceRollout(&d.Status, status)
 	for _, e := range transitions(&d.Status, status) {
 		p.Recorder.Eventf(d, nil, e.kind, e.reason, "Roll", "%s", e.note)
 	}

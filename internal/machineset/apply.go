@@ -160,7 +160,10 @@ func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen
 		if chosen || availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
 			preconditions.ResourceVersion = &m.ResourceVersion
 		}
-		return true, p.Client.Delete(ctx, reference(m), preconditions)
+		began := p.traceBegins()
+		err := p.Client.Delete(ctx, reference(m), preconditions)
+		p.traceDeleted(m, began, reasonScaleDown, err)
+		return true, err
 	})
 	if err == nil && len(deleted) < len(victims) {
 		p.cacheIsLate()
@@ -193,8 +196,11 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 			instanceLost(m) != instanceLost(cached) {
 			return false, nil
 		}
-		return true, p.Client.Delete(ctx, reference(m),
+		began := p.traceBegins()
+		err := p.Client.Delete(ctx, reference(m),
 			client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
+		p.traceDeleted(m, began, remediationReason(m), err)
+		return true, err
 	})
 	if p.Remediated != nil {
 		for _, m := range deleted {

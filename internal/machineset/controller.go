@@ -15,6 +15,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/rollout/handover"
+	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -67,6 +68,8 @@ type Options struct {
 	Remediated func(reason string)
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Tracer reports traces; nil where they are off.
+	Tracer *tracing.Tracer
 }
 
 // Reconciler keeps the number of machines of MachineSets.

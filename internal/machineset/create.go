@@ -89,10 +89,11 @@ type createResult struct {
 func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
 	var err error
 	for range nameAttempts {
-		m := prototype.DeepCopy()
+		m, began := prototype.DeepCopy(), p.traceBegins()
 		m.Name = p.NewName(p.state.Set.Name)
 		err = p.Client.Create(ctx, m)
 		if err == nil {
+			p.traceCreated(m, began)
 			return createResult{machine: m}
 		}
 		if !apierrors.IsAlreadyExists(err) {

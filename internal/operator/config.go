@@ -14,7 +14,7 @@ const (
 	None = "none"
 )
 
-// Config is what the user sets by flags. Nothing is read from the environment.
+// Config is what the user sets by flags. Nothing of it is read from the environment.
 type Config struct {
 	// Name is that of the process, such as "machinist-manager". It names its lease and is its user agent and field owner.
 	Name string

@@ -153,8 +153,10 @@ func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 
 // Rule: lease-counts-from-send.
 func TestAStolenLeaseCancelsAllWorkAndEndsTheProcess(t *testing.T) {
-	c, w := testConfig(t), newWork()
-	p := start(t, c, testOptions(), w.setup)
+	c, w, o := testConfig(t), newWork(), testOptions()
+	flushed := make(chan struct{})
+	o.Flush = func() { close(flushed) }
+	p := start(t, c, o, w.setup)
 	w.begin(p, c.LeaderElectionNamespace)
 
 	leases := clientset(t, planes.control.Config()).CoordinationV1().Leases(c.LeaderElectionNamespace)
@@ -174,6 +176,11 @@ func TestAStolenLeaseCancelsAllWorkAndEndsTheProcess(t *testing.T) {
 	}
 	mustNotWrite(t, p, c.LeaderElectionNamespace)
 	p.wait("the exit", p.exited)
+	select {
+	case <-flushed:
+	default:
+		t.Error("the process ended without sending what waited")
+	}
 	if p.code != ExitFenced {
 		t.Errorf("exit code %d, want %d", p.code, ExitFenced)
 	}
@@ -258,9 +265,12 @@ func TestTheLeaseIsKeptWhileWorkGoesOnAfterTheShutdown(t *testing.T) {
 	}
 }
 
+// Rule: traces-never-block.
 func TestShutdownCancelsWorkAndReleasesTheLease(t *testing.T) {
-	c, w := testConfig(t), newWork()
-	p := start(t, c, testOptions(), w.setup)
+	c, w, o := testConfig(t), newWork(), testOptions()
+	var lastHolder string
+	o.Flush = func() { lastHolder = holder(readLease(t, c)) }
+	p := start(t, c, o, w.setup)
 	w.begin(p, c.LeaderElectionNamespace)
 	if got := holder(readLease(t, c)); got == "" {
 		t.Fatal("the leader is not in the lease")
@@ -273,6 +283,9 @@ func TestShutdownCancelsWorkAndReleasesTheLease(t *testing.T) {
 	}
 	if got := holder(readLease(t, c)); got != "" {
 		t.Errorf("holder %q after the shutdown", got)
+	}
+	if lastHolder != "" {
+		t.Error("the lease was not released before what waited was sent: the next leader would wait for that")
 	}
 	noGoroutinesLeft(t)
 }

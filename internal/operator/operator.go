@@ -66,6 +66,9 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Clock tells the fence the time. Default: the real one.
 	Clock clock.WithTickerAndDelayedExecution
+	// Flush sends what waits to be sent elsewhere, such as traces, when all work has ended. It must end within a second.
+	// Default: there is nothing to send.
+	Flush func()
 	// Exit ends the process when the lease was lost. Default: os.Exit.
 	Exit func(code int)
 }

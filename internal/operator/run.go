@@ -25,8 +25,8 @@ const (
 // It waits for the control cluster, calls setup, fills the caches and starts the manager. Nothing of that waits for
 // the target cluster, and no wait has an end but ctx's. When ctx ends, work is cancelled and waited for, and the
 // lease is released; an error then says that some of it did not end in time. When the lease is lost, all work is
-// cancelled and the process is ended by Options.Exit with ExitFenced as soon as it ended, after 3 seconds at the
-// latest. When a cluster was put back to older data, all work is cancelled as well, and the error reports that.
+// cancelled and the process is ended by Options.Exit with ExitFenced as soon as it ended and Options.Flush returned,
+// after 3 seconds at the latest. When a cluster was put back to older data, all work is cancelled as well, and the error reports that.
 func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) (err error) {
 	ended := make(chan struct{})
 	var background sync.WaitGroup
@@ -38,6 +38,9 @@ func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) (
 	defer func() {
 		if cause := context.Cause(ctx); errors.Is(cause, errOlderData) {
 			err = errors.Join(cause, err)
+		}
+		if o.options.Flush != nil {
+			o.options.Flush()
 		}
 		end(nil)
 		stopServing()

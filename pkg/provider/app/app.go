@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/version"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -82,7 +84,13 @@ func run(ctx context.Context, config *operator.Config, settings *settings, p Pro
 	if err != nil {
 		return err
 	}
+	tracer, err := tracing.FromEnvironment(tracing.Options{Service: config.Name, Version: version.Release(),
+		Registerer: metrics.Registry, Log: log.WithName("tracing")})
+	if err != nil {
+		return err
+	}
 	o := operatorOptions(log, settings)
+	o.Flush = tracer.Shutdown
 	if o.WebhookServer, err = settings.webhook.Server(); err != nil {
 		return err
 	}
@@ -98,7 +106,7 @@ func run(ctx context.Context, config *operator.Config, settings *settings, p Pro
 		if err := settings.webhook.Serve(ctx, webhook, admission.NewProvider(o.Scheme, driver)); err != nil {
 			return err
 		}
-		return addControllers(ctx, op, settings, driver)
+		return addControllers(ctx, op, settings, driver, tracer)
 	})
 }
 

@@ -31,6 +31,7 @@ import (
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/safety/orphans"
+	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -60,7 +61,8 @@ func operatorOptions(log logr.Logger, s *settings) operator.Options {
 }
 
 // addControllers wires the controllers of a provider process together.
-func addControllers(ctx context.Context, op *operator.Operator, s *settings, driver provider.Driver) error {
+func addControllers(ctx context.Context, op *operator.Operator, s *settings, driver provider.Driver,
+	tracer *tracing.Tracer) error {
 	mgr, control, realClock := op.Manager(), op.Control(), clock.RealClock{}
 	if err := index.RegisterMachines(ctx, control.Cache); err != nil {
 		return err
@@ -72,7 +74,8 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	if err != nil {
 		return err
 	}
-	cloudOptions := cloud.Options{Driver: driver, Fence: op.Fence().Check, Metrics: cloudMetrics, Clock: realClock}
+	cloudOptions := cloud.Options{Driver: driver, Fence: op.Fence().Check, Metrics: cloudMetrics, Clock: realClock,
+		Tracer: tracer}
 	if limiter := s.limiter(); limiter != nil {
 		cloudOptions.Limiter = limiter
 	}
@@ -98,6 +101,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Clock:       realClock,
 		Concurrency: s.concurrentMachines,
 		Metrics:     machineMetrics,
+		Tracer:      tracer,
 
 		PreserveTimeout: s.preserveTimeout,
 		PreserveLimit:   s.preserveLimit,

@@ -1,0 +1,112 @@
+package timeline
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"machinist.dev/machinist/internal/cli/printer"
+)
+
+// barColumns is the width of the bar that shows a share.
+const barColumns = 10
+
+// Text writes the timeline for people.
+func (t Timeline) Text(w io.Writer, s printer.Style) error {
+	var out strings.Builder
+	head := []string{s.Strong(t.Object) + " -n " + t.Namespace}
+	if t.State != "" {
+		head = append(head, t.State)
+	}
+	if t.Node != "" {
+		head = append(head, "node "+printer.Clean(t.Node))
+	}
+	fmt.Fprintln(&out, strings.Join(head, "   "))
+	for _, o := range t.Operations {
+		fmt.Fprintln(&out)
+		if err := o.text(&out, s); err != nil {
+			return err
+		}
+	}
+	for _, u := range t.Unread {
+		fmt.Fprintf(&out, "\n%s\n", s.Faint(printer.Clean(u)))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func (o Operation) text(w io.Writer, s printer.Style) error {
+	ends := "and goes on"
+	if o.End != nil {
+		ends = "until " + stamp(*o.End)
+	}
+	fmt.Fprintf(w, "%s   %s, from %s %s\n", s.Strong(string(o.Kind)), took(o.Seconds), stamp(o.Start), ends)
+	head := []string{"STEP", "STARTED", "TOOK", "SHARE", "WAITED FOR"}
+	if s.Wide {
+		head = append(head, "REASON", "ENDED BY")
+	}
+	var rows [][]string
+	for _, step := range o.Steps {
+		waited := printer.Clean(step.WaitedFor)
+		if step.End == nil {
+			waited = s.Warn("now:") + " " + waited
+		}
+		row := []string{step.Name, started(o.Start, step.Start), took(step.Seconds), share(step.Share, s), waited}
+		if s.Wide {
+			row = append(row, step.Reason, step.EndedBy)
+		}
+		rows = append(rows, row)
+		if message := printer.Clean(step.Message); message != "" && step.End == nil {
+			rows = append(rows, indented("  "+message, len(head)))
+		}
+		for _, e := range step.Events {
+			rows = append(rows, indented("  "+e.line(), len(head)))
+		}
+	}
+	if err := printer.Table(w, head, rows); err != nil {
+		return err
+	}
+	for _, u := range o.Unknown {
+		fmt.Fprintln(w, s.Faint("Not known: "+printer.Clean(u)))
+	}
+	return nil
+}
+
+// indented is a row with words in its fifth column only.
+func indented(words string, columns int) []string {
+	row := make([]string, columns)
+	row[4] = words
+	return row
+}
+
+func (e Occurrence) line() string {
+	times := ""
+	if e.Count > 1 {
+		times = fmt.Sprintf(" %d times", e.Count)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s event %s%s: %s", e.Time.Format("15:04:05Z"), printer.Clean(e.Reason), times,
+		printer.Clean(e.Message)))
+}
+
+// started is the time of day of a step, with the date if that is not the operation's.
+func started(operation, step time.Time) string {
+	if operation.UTC().Format(time.DateOnly) == step.UTC().Format(time.DateOnly) {
+		return step.UTC().Format("15:04:05Z")
+	}
+	return stamp(step)
+}
+
+// took writes a duration. The API's times are whole seconds, so less than one cannot be measured.
+func took(seconds float64) string {
+	if seconds < 1 {
+		return "<1s"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+func share(part float64, s printer.Style) string {
+	percent := int32(math.Round(part * 100))
+	return fmt.Sprintf("%s %3d%%", printer.Bar(s, percent, 100, barColumns), percent)
+}

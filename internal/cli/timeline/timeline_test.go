@@ -1,0 +1,164 @@
+package timeline
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/printer"
+)
+
+// Rule: timeline-has-no-gaps.
+//
+// Each is a machine as its controllers leave it, and what a person reads of its way there.
+func TestWhereTheTimeWent(t *testing.T) {
+	const noPod = "Evicting the pods of node node-1. In the way: prod/web."
+	replacing := no(v1beta1.ConditionUpToDate, v1beta1.ReasonReplacing, "The provider is removing the instance.", 600)
+	drained := func(from, to int) func(*v1beta1.Machine) {
+		return func(m *v1beta1.Machine) {
+			no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "", from)(m)
+			yes(v1beta1.ConditionDrained, v1beta1.ReasonDrained, to)(m)
+		}
+	}
+	for name, c := range map[string]struct {
+		seconds int
+		o       Observed
+	}{
+		"pending": {5, Observed{Machine: machine()}},
+		"queued": {40, Observed{Machine: machine(
+			no(v1beta1.ConditionLaunched, v1beta1.ReasonPending, "32 creations are under way.", 30))}},
+		"no-capacity": {400, Observed{
+			Machine: machine(no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, "No hosts left.", 2),
+				last(v1beta1.OperationCreate, v1beta1.OperationProcessing, 300), failing("ResourceExhausted", 4)),
+			Events: []Event{event(2, 1, v1beta1.ReasonInsufficientResources, "No hosts left.")},
+		}},
+		"booting": {60, Observed{Machine: machine(launched(3, 8),
+			no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim:///1.", 8))}},
+		"startup-taint": {90, Observed{
+			Machine: machine(launched(3, 8), func(m *v1beta1.Machine) {
+				m.Status.NodeRef = &v1beta1.NodeRef{Name: "node-1", UID: "n"}
+			}, is(v1beta1.ConditionRegistered, metav1.ConditionTrue, v1beta1.ReasonWaitingForStartupTaints,
+				"Taint network is still on node node-1.", 70)),
+			Node: node(50, 65),
+		}},
+		"running": {600, Observed{Machine: machine(launched(3, 8), ran(80)), Node: node(50, 65)}},
+		"running-retried": {600, Observed{
+			Machine: machine(launched(35, 36), ran(80)), Node: node(50, 65),
+			Events: []Event{event(1, 1, v1beta1.ReasonProviderUnavailable, "Unavailable: \x1b[31mtry\nagain"),
+				event(12, 3, v1beta1.ReasonCreateFailed, "Internal: try again"),
+				event(80, 1, "Running", "The machine is a Ready node.")},
+		}},
+		"running-node-unread":   {600, Observed{Machine: machine(launched(3, 8), ran(80)), EventsUnread: true}},
+		"running-at-once":       {600, Observed{Machine: machine(launched(0, 0), ran(0)), Node: node(0, 0)}},
+		"running-clocks-differ": {600, Observed{Machine: machine(launched(-30, 8), ran(80)), Node: node(-20, 85)}},
+		"running-long-ago": {100000, Observed{Machine: machine(launched(3, 8), ran(80),
+			yes(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeReady, 90000)), Node: node(50, 90000)}},
+		"running-updated": {3000, Observed{Machine: machine(launched(3, 8), ran(80),
+			last(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, 2000)), Node: node(50, 65)}},
+		"available": {600, Observed{Machine: machine(launched(3, 8), func(m *v1beta1.Machine) {
+			m.Status.Phase = v1beta1.MachineAvailable
+			no(v1beta1.ConditionRegistered, v1beta1.ReasonNoTargetCluster, "There is no target cluster.", 8)(m)
+			last(v1beta1.OperationCreate, v1beta1.OperationSucceeded, 30)(m)
+		})}},
+		"failed": {1300, Observed{Machine: machine(launched(3, 8),
+			no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim:///1.", 8),
+			last(v1beta1.OperationCreate, v1beta1.OperationFailed, 1208), func(m *v1beta1.Machine) {
+				m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureJoinClusterTimeout
+				m.Status.FailureMessage = "The instance did not become a Ready node within 20m0s."
+			})}},
+		"deleting-hook": {700, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600),
+			deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for backup (owned by ops).", 600)), Node: node(50, 65)}},
+		"deleting-drain": {900, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600),
+			no(v1beta1.ConditionDrained, v1beta1.ReasonBlockedByDisruptionBudget, noPod, 602),
+			deleting(v1beta1.ReasonDraining, noPod, 600), last(v1beta1.OperationDrain, v1beta1.OperationProcessing, 602)),
+			Node:   node(50, 65),
+			Events: []Event{event(602, 5, v1beta1.ReasonBlockedByDisruptionBudget, noPod)}}},
+		"deleting-volumes": {700, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600), drained(602, 640),
+			no(v1beta1.ConditionVolumesDetached, v1beta1.ReasonWaitingForVolumeDetach, "1 volume is attached.", 640),
+			deleting(v1beta1.ReasonWaitingForVolumeDetach, "1 volume is attached.", 600)), Node: node(50, 65)}},
+		"deleting-instance": {700, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600), drained(602, 640),
+			yes(v1beta1.ConditionVolumesDetached, v1beta1.ReasonVolumesDetached, 660),
+			deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.", 600),
+			last(v1beta1.OperationDelete, v1beta1.OperationProcessing, 662)), Node: node(50, 65)}},
+		"deleting-refused": {700, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600), drained(602, 640),
+			no(v1beta1.ConditionVolumesDetached, v1beta1.ReasonSkipped, "The node is not Ready.", 640),
+			deleting(v1beta1.ReasonCredentialsRefused, "Unauthenticated: the token has expired", 600),
+			last(v1beta1.OperationDelete, v1beta1.OperationProcessing, 662), failing("Unauthenticated", 7))}},
+		"deleting-unlaunched": {10, Observed{Machine: machine(deleted(4),
+			deleting(v1beta1.ReasonCreateSettling, "No instance is known.", 5))}},
+		"deleting-finalizers": {700, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600),
+			func(m *v1beta1.Machine) { m.Finalizers = []string{"example.com/billing"} })}},
+		"rollout-waits": {1000, rollout(Observed{Machine: machine(launched(3, 8), ran(80)), Node: node(50, 65)},
+			metav1.ConditionTrue, 900)},
+		"rollout-drains": {1000, rollout(Observed{Machine: machine(launched(3, 8), ran(80), deleted(950),
+			no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, noPod, 951),
+			deleting(v1beta1.ReasonDraining, noPod, 950)), Node: node(50, 65)}, metav1.ConditionTrue, 900)},
+		"rollout-begin-unknown": {1000, rollout(Observed{Machine: machine(launched(3, 8), ran(80)), Node: node(50, 65)},
+			metav1.ConditionFalse, 900)},
+		"remediation": {1000, Observed{Machine: machine(launched(3, 8), ran(80), deleted(950),
+			yes(v1beta1.ConditionRemediationRequested, v1beta1.ReasonMachineHealthCheck, 940),
+			no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "The kubelet does not report.", 640),
+			yes(v1beta1.ConditionDrained, v1beta1.ReasonSkipped, 951),
+			deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.", 950),
+			last(v1beta1.OperationDelete, v1beta1.OperationProcessing, 952)), Node: node(50, 65)}},
+		"replacing": {700, Observed{Machine: machine(launched(3, 8), ran(80), replacing,
+			attempt(1, v1beta1.LaunchStepReplacing), drained(602, 640),
+			last(v1beta1.OperationDelete, v1beta1.OperationProcessing, 642), func(m *v1beta1.Machine) {
+				m.Status.Phase = v1beta1.MachineUpdating
+			}), Events: []Event{event(600, 1, v1beta1.ReasonReplacing, "The instance is replaced: another size.")}}},
+		"replacing-launch": {700, Observed{Machine: machine(replacing, attempt(2, v1beta1.LaunchStepNone),
+			no(v1beta1.ConditionLaunched, v1beta1.ReasonReplacing, "The old instance is gone.", 660), func(m *v1beta1.Machine) {
+				m.Status.Phase = v1beta1.MachineUpdating
+			})}},
+		"replaced": {1000, Observed{Machine: machine(launched(661, 665), ran(720), attempt(2, v1beta1.LaunchStepNone)),
+			Node: node(700, 715), Events: []Event{event(600, 1, v1beta1.ReasonReplacing, "Another size.")}}},
+		"attempts": {1000, Observed{Machine: machine(launched(661, 665), ran(720), attempt(3, v1beta1.LaunchStepNone)),
+			Node: node(700, 715)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Now = after(c.seconds).Time
+			golden(t, name, c.o, printer.Style{})
+		})
+	}
+}
+
+func TestAWideTimelineNamesWhereTimesAreWritten(t *testing.T) {
+	o := Observed{Now: after(700).Time, Machine: machine(launched(3, 8), ran(80)), Node: node(50, 65),
+		Unread: []string{"You may not list events."}}
+	golden(t, "style-wide-colour-plain", o, printer.Style{Wide: true, Colour: true, Plain: true})
+}
+
+// Rule: timeline-has-no-gaps.
+//
+// Times of conditions, of the cloud and of a Node are of three clocks and may be anything.
+func FuzzAnyTimesMakeATimeline(f *testing.F) {
+	f.Add(3, 8, 50, 65, 80, 600, 602, 640, 660, 700)
+	f.Add(-5, 900, 2, -9, 80, 10, 700, 20, 5, 1)
+	f.Fuzz(func(t *testing.T, cloud, launch, created, ready, run, deletion, drainFrom, drainTo, asked, now int) {
+		const most = 1 << 30
+		for _, n := range []int{cloud, launch, created, ready, run, deletion, drainFrom, drainTo, asked, now} {
+			if n > most || n < -most {
+				t.Skip()
+			}
+		}
+		m := machine(launched(cloud, launch), ran(run))
+		if deletion%2 == 0 {
+			deleted(deletion)(m)
+			yes(v1beta1.ConditionDrained, v1beta1.ReasonDrained, drainTo)(m)
+			if drainFrom%2 == 0 {
+				no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "", drainFrom)(m)
+			}
+			last(v1beta1.OperationDelete, v1beta1.OperationProcessing, asked)(m)
+		}
+		line := Of(Observed{Now: noon.Add(time.Duration(now) * time.Second), Machine: m, Node: node(created, ready)})
+		for _, o := range line.Operations {
+			for _, s := range o.Steps {
+				if s.Seconds < 0 || s.Share < 0 || s.Share > 1 {
+					t.Errorf("%s: step %s took %gs, %g of all", o.Kind, s.Name, s.Seconds, s.Share)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/timeline"
+)
+
+// timeline reads what there is to know of the steps of a machine.
+func (a *asker) timeline(ctx context.Context, k kind, name string) (timeline.Timeline, error) {
+	m, err := a.theMachine(ctx, k, name)
+	if err != nil {
+		return timeline.Timeline{}, err
+	}
+	o := timeline.Observed{Machine: m, Node: a.nodeOf(ctx, m)}
+	o.Events, err = a.eventsOf(ctx, m)
+	switch {
+	case apierrors.IsForbidden(err):
+		o.EventsUnread = true
+		a.unread = append(a.unread, "You may not list events.")
+	case err != nil:
+		o.EventsUnread = true
+		a.unread = append(a.unread, fmt.Sprintf("Its events could not be listed: %v", err))
+	}
+	if set, deployment := a.ownersOf(ctx, m); deployment != nil {
+		if newest := a.newestSet(ctx, deployment); newest != nil && newest.UID != set.UID {
+			o.Newest, o.Deployment = newest, deployment
+		}
+	}
+	o.Now, o.Unread = a.clock.Now(), a.unread
+	return timeline.Of(o), nil
+}
+
+// nodeOf reads the Node of the machine. Where that is in another cluster, the timeline reports what it lacks.
+func (a *asker) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node {
+	ref := m.Status.NodeRef
+	if ref == nil {
+		return nil
+	}
+	found := &corev1.Node{}
+	if err := a.Get(ctx, client.ObjectKey{Name: ref.Name}, found); err != nil || found.UID != ref.UID {
+		return nil
+	}
+	return found
+}
+
+// eventsOf lists the events of the machine.
+func (a *asker) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]timeline.Event, error) {
+	var list corev1.EventList
+	if err := a.List(ctx, &list, client.InNamespace(m.Namespace),
+		client.MatchingFields{"involvedObject.uid": string(m.UID)}); err != nil {
+		return nil, err
+	}
+	found := make([]timeline.Event, 0, len(list.Items))
+	for i := range list.Items {
+		found = append(found, eventOf(&list.Items[i]))
+	}
+	return found, nil
+}
+
+// eventOf reads an event of either API: the newer one has other fields for times and counts.
+func eventOf(e *corev1.Event) timeline.Event {
+	first := e.FirstTimestamp.Time
+	if first.IsZero() {
+		first = e.EventTime.Time
+	}
+	if first.IsZero() {
+		first = e.CreationTimestamp.Time
+	}
+	out := timeline.Event{First: first, Last: e.LastTimestamp.Time, Count: e.Count, Reason: e.Reason, Message: e.Message}
+	if e.Series != nil {
+		out.Last, out.Count = e.Series.LastObservedTime.Time, e.Series.Count
+	}
+	if out.Last.IsZero() {
+		out.Last = first
+	}
+	// Conditions have whole seconds; an event that came with one must not seem to come after it.
+	out.First, out.Last = out.First.Truncate(time.Second), out.Last.Truncate(time.Second)
+	return out
+}
+
+// newestSet returns the deployment's set of the newest revision, nil if that could not be read.
+func (a *asker) newestSet(ctx context.Context, d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
+	var sets v1beta1.MachineSetList
+	if err := a.List(ctx, &sets, client.InNamespace(d.Namespace)); err != nil {
+		a.unread = append(a.unread, fmt.Sprintf("The sets of its deployment could not be listed: %v", err))
+		return nil
+	}
+	var newest *v1beta1.MachineSet
+	revision := int64(-1)
+	for i := range sets.Items {
+		s := &sets.Items[i]
+		n, err := strconv.ParseInt(s.Annotations[v1beta1.AnnotationRevision], 10, 64)
+		if err == nil && n > revision && metav1.IsControlledBy(s, d) {
+			newest, revision = s, n
+		}
+	}
+	return newest
+}

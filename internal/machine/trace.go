@@ -1,0 +1,365 @@
+package machine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/tracing"
+)
+
+// Steps of operations, as their spans are named.
+const (
+	stepLaunch     = "launch"
+	stepBoot       = "boot"
+	stepNodeReady  = "node ready"
+	stepInitialise = "initialise"
+	stepDrain      = "drain"
+	stepVolumes    = "volumes"
+	stepRemove     = "remove"
+)
+
+// codeNeverRan is the code of a creation that ended with the deletion of the Machine.
+const codeNeverRan = "Canceled"
+
+// traceStep reports to the trace what the pass ended. Nothing of it changes what the pass does.
+type traceStep struct {
+	*pass
+	// operation and at are what is done with the Machine, and the step that it was in when the pass began.
+	operation tracing.Operation
+	at        string
+	// arrived is the operation that ended because the Machine runs.
+	arrived tracing.Operation
+}
+
+// begin returns a context in which calls of the cloud are reported.
+func (s *traceStep) begin(ctx context.Context) context.Context {
+	if !s.Tracer.On() {
+		return ctx
+	}
+	s.operation, s.at = s.operationOf(), s.stepOf()
+	return s.Tracer.Within(ctx, s.operation, s.at, s.about())
+}
+
+func (s *traceStep) about() []attribute.KeyValue { return tracing.MachineAttributes(s.machine) }
+
+// operationOf returns what is done with the Machine, the zero value if nothing is.
+func (s *traceStep) operationOf() tracing.Operation {
+	m := s.machine
+	changed := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		return tracing.Delete(m.UID)
+	case m.Replacing():
+		return tracing.Replace(m.UID, m.NextLaunchAttempt())
+	case m.Status.FailureReason == v1beta1.FailureInstanceVanished:
+		return tracing.Operation{}
+	case s.hasRun() && changed != nil && changed.Status == metav1.ConditionFalse:
+		return tracing.Update(m.UID, changed.LastTransitionTime.Unix())
+	case s.hasRun():
+		return tracing.Operation{}
+	case s.replaced():
+		return tracing.Replace(m.UID, m.LaunchAttempt())
+	}
+	return tracing.Create(m.UID)
+}
+
+// replaced reports whether the Machine ran on another instance before. Once the new one runs, the status does not show
+// whether the old one only had no capacity. This process knows it of what it did itself.
+func (s *traceStep) replaced() bool {
+	m := s.machine
+	if m.LaunchAttempt() == 1 || m.Status.Launch.OldProviderID == "" || lacksCapacity(m) {
+		return false
+	}
+	known := s.traces.get(m)
+	return !known.retried
+}
+
+// stepOf is the step that calls of the cloud are part of.
+func (s *traceStep) stepOf() string {
+	switch {
+	case !s.machine.DeletionTimestamp.IsZero(), s.machine.Replacing():
+		return stepRemove
+	case s.hasRun():
+		return ""
+	case s.isTrue(v1beta1.ConditionLaunched):
+		return stepBoot
+	}
+	return stepLaunch
+}
+
+// updating returns a context in which the call that updates the instance is reported, also before anybody knows that
+// one is needed.
+func (s *traceStep) updating(ctx context.Context) context.Context {
+	if !s.Tracer.On() {
+		return ctx
+	}
+	s.operation = tracing.Update(s.machine.UID, s.updateBegan().Unix())
+	return s.Tracer.Within(ctx, s.operation, "", s.about())
+}
+
+// written reports what is over, once that is in the status.
+func (s *traceStep) written(before *v1beta1.Machine, ended []span) {
+	if !s.Tracer.On() {
+		return
+	}
+	for _, e := range ended {
+		switch {
+		case e.phase == phaseLaunch:
+			s.traces.update(s.machine, func(t *traceState) { t.launched = e.began.Add(e.took) })
+		case e.phase == phaseUpdate && !replacing(before):
+			s.Tracer.Finish(tracing.Update(s.machine.UID, e.began.Unix()), s.about(),
+				tracing.Span{Start: e.began, End: e.began.Add(e.took)})
+		}
+	}
+	s.waited(before)
+	if !s.arrived.None() {
+		s.reportArrival()
+	}
+}
+
+// replacing reports whether the status says that the instance is being replaced.
+func replacing(m *v1beta1.Machine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonReplacing
+}
+
+// waited reports how long the Machine waited for one thing, once it waits for another or for nothing.
+func (s *traceStep) waited(before *v1beta1.Machine) {
+	was, is, now := waitsFor(before), waitsFor(s.machine), s.Clock.Now()
+	if was == nil && is == nil || was != nil && is != nil && was.Reason == is.Reason {
+		return
+	}
+	if was != nil && !s.operation.None() {
+		since, known := was.LastTransitionTime.Time, s.traces.get(s.machine)
+		switch {
+		case known.reason == was.Reason:
+			since = known.since
+		case since.Before(s.leading):
+			since = s.leading // Another process may have seen another reason in between.
+		}
+		step := s.at
+		if step == stepRemove {
+			step = "" // It goes on in several of them.
+		}
+		s.Tracer.Report(s.operation, step, s.about(),
+			tracing.Span{Name: "wait " + was.Reason, Start: since, End: now, Reason: was.Reason})
+	}
+	s.traces.update(s.machine, func(t *traceState) {
+		t.reason, t.since = "", time.Time{}
+		if is != nil {
+			t.reason, t.since = is.Reason, now
+		}
+	})
+}
+
+// waitsFor returns the condition Ready if it says what the Machine waits for.
+func waitsFor(m *v1beta1.Machine) *metav1.Condition {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return c
+}
+
+// reportArrival reports an operation that ended because the Machine runs, from the times in its status.
+func (s *traceStep) reportArrival() {
+	m, known, now := s.machine, s.traces.get(s.machine), s.Clock.Now()
+	launched := known.launched
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); launched.IsZero() && c != nil {
+		launched = c.LastTransitionTime.Time
+	}
+	start := m.CreationTimestamp.Time
+	steps := ladder{at: start, end: now}
+	if s.arrived == tracing.Replace(m.UID, m.LaunchAttempt()) {
+		// Its first steps were reported when the old instance was gone.
+		start, steps.at = known.replaceBegan, known.launchBegan
+		if start.IsZero() {
+			start, steps.at = launched, launched
+		}
+	}
+	steps.until(stepLaunch, launched)
+	if s.node != nil {
+		steps.until(stepBoot, s.node.CreationTimestamp.Time)
+		if c := readyCondition(s.node); c != nil && c.Status == corev1.ConditionTrue {
+			steps.until(stepNodeReady, c.LastTransitionTime.Time)
+		}
+		steps.until(stepInitialise, now)
+	} else {
+		steps.until(stepBoot, now)
+	}
+	s.Tracer.Finish(s.arrived, s.about(), tracing.Span{Start: start, End: now}, steps.spans...)
+	s.arrived = tracing.Operation{}
+	s.traces.forget(s.key())
+}
+
+// needsReplacement ends an update that cannot be made in place. What follows has a trace of its own.
+func (s *traceStep) needsReplacement() {
+	if !s.Tracer.On() {
+		return
+	}
+	s.Tracer.Finish(tracing.Update(s.machine.UID, s.updateBegan().Unix()), s.about(),
+		tracing.Span{Start: s.updateBegan(), End: s.Clock.Now(), Reason: v1beta1.ReasonReplacing,
+			Related: tracing.Replace(s.machine.UID, s.machine.NextLaunchAttempt())})
+}
+
+// oldInstanceGone reports the steps of a replacement that take the old instance down. before is the Machine as it was.
+func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
+	if !s.Tracer.On() {
+		return
+	}
+	began, now := before.CreationTimestamp.Time, s.Clock.Now()
+	if c := meta.FindStatusCondition(before.Status.Conditions, v1beta1.ConditionUpToDate); c != nil {
+		began = c.LastTransitionTime.Time
+	}
+	operation := tracing.Replace(s.machine.UID, s.machine.LaunchAttempt())
+	for _, step := range takenDown(before, began, now) {
+		s.Tracer.Step(operation, s.about(), step)
+	}
+	s.traces.update(s.machine, func(t *traceState) { t.replaceBegan, t.launchBegan = began, now })
+}
+
+// retries notes that another instance is tried because the cloud had no capacity for the last one.
+func (s *traceStep) retries() {
+	if s.Tracer.On() {
+		s.traces.update(s.machine, func(t *traceState) { t.retried = true })
+	}
+}
+
+// gone reports a deletion that is over, and the creation if it ended with that.
+func (s *traceStep) gone() {
+	if !s.Tracer.On() {
+		return
+	}
+	m, now, began := s.machine, s.Clock.Now(), s.machine.DeletionTimestamp.Time
+	s.waited(s.before)
+	if known := s.traces.get(m); known.reason != "" {
+		s.Tracer.Report(s.operation, "", s.about(),
+			tracing.Span{Name: "wait " + known.reason, Start: known.since, End: now, Reason: known.reason})
+	}
+	if s.neverRan() {
+		steps := ladder{at: m.CreationTimestamp.Time, end: began}
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil &&
+			c.Status == metav1.ConditionTrue {
+			steps.until(stepLaunch, c.LastTransitionTime.Time)
+			steps.until(stepBoot, began)
+		} else {
+			steps.until(stepLaunch, began)
+		}
+		s.Tracer.Finish(tracing.Create(m.UID), s.about(),
+			tracing.Span{Start: m.CreationTimestamp.Time, End: began, Code: codeNeverRan, Related: tracing.Delete(m.UID)},
+			steps.spans...)
+	}
+	s.Tracer.Finish(tracing.Delete(m.UID), s.about(), tracing.Span{Start: began, End: now},
+		takenDown(m, began, now)...)
+	s.traces.forget(s.key())
+}
+
+// neverRan reports whether a Machine that is being deleted was never a usable Node.
+func (s *traceStep) neverRan() bool {
+	m := s.machine
+	if s.Target == nil {
+		return m.Status.Instance == nil || m.Status.Instance.State != v1beta1.InstanceRunning
+	}
+	return m.Status.NodeRef == nil && (m.Status.Launch == nil || m.Status.Launch.OldProviderID == "") &&
+		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil
+}
+
+// takenDown returns the steps that took an instance down.
+func takenDown(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
+	steps := ladder{at: began, end: ended}
+	for _, step := range []struct{ name, kind string }{
+		{stepDrain, v1beta1.ConditionDrained}, {stepVolumes, v1beta1.ConditionVolumesDetached},
+	} {
+		c := meta.FindStatusCondition(m.Status.Conditions, step.kind)
+		if c != nil && c.Status == metav1.ConditionTrue {
+			steps.until(step.name, c.LastTransitionTime.Time)
+			steps.spans[len(steps.spans)-1].Reason = c.Reason
+		}
+	}
+	steps.until(stepRemove, ended)
+	return steps.spans
+}
+
+// ladder makes steps that follow each other without a gap, whatever the clocks were that their times are of.
+type ladder struct {
+	at, end time.Time
+	spans   []tracing.Span
+}
+
+func (l *ladder) until(name string, end time.Time) {
+	if end.Before(l.at) {
+		end = l.at
+	}
+	if end.After(l.end) {
+		end = l.end
+	}
+	l.spans = append(l.spans, tracing.Span{Name: name, Start: l.at, End: end})
+	l.at = end
+}
+
+// traceState is what is known of a Machine for its trace beyond its status. Losing it makes times less exact.
+type traceState struct {
+	uid types.UID
+	// launched is when its instance was recorded.
+	launched time.Time
+	// reason is what the Machine waits for, and since when.
+	reason string
+	since  time.Time
+	// replaceBegan is when the replacement of its instance began, and launchBegan when the old one was gone.
+	replaceBegan, launchBegan time.Time
+	// retried is true if its instance had no capacity and another one is tried.
+	retried bool
+}
+
+// traceStates are those of all Machines. It is empty while traces are off.
+type traceStates struct {
+	mu       sync.Mutex
+	machines map[types.NamespacedName]traceState
+}
+
+func (t *traceStates) get(m *v1beta1.Machine) traceState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.machines[keyOf(m)]; s.uid == m.UID {
+		return s
+	}
+	return traceState{}
+}
+
+func (t *traceStates) update(m *v1beta1.Machine, change func(*traceState)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.machines[keyOf(m)]
+	if s.uid != m.UID {
+		s = traceState{}
+	}
+	change(&s)
+	if s.uid = m.UID; s == (traceState{uid: m.UID}) {
+		delete(t.machines, keyOf(m))
+		return
+	}
+	if t.machines == nil {
+		t.machines = map[types.NamespacedName]traceState{}
+	}
+	t.machines[keyOf(m)] = s
+}
+
+func (t *traceStates) forget(key types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.machines, key)
+}
+
+func keyOf(m *v1beta1.Machine) types.NamespacedName {
+	return types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
+}
+
+func (s *traceStep) key() types.NamespacedName { return keyOf(s.machine) }

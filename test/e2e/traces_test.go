@@ -1,0 +1,315 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/internal/tracing"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/otlp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// least is the part of an operation's time that its spans must explain.
+const least = 0.99
+
+// traced is a Machinist whose processes report traces.
+type traced struct {
+	*machinist
+	receiver *otlp.Receiver
+}
+
+// startTraced brings a Machinist up that sends traces as the environment of its processes asks for.
+func startTraced(t *testing.T) *traced {
+	t.Helper()
+	receiver := otlp.Receive(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.GRPC)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+	return &traced{start(t, stack.Options{ProviderArgs: shortLease, ManagerArgs: shortLease}), receiver}
+}
+
+// whole returns the trace of an operation once it is complete, and fails the test if that does not come.
+func (m *traced) whole(o tracing.Operation) otlp.Trace {
+	m.t.Helper()
+	id := o.TraceID().String()
+	deadline := time.After(env.Patience)
+	for {
+		spans, changed := m.receiver.Spans()
+		trace := otlp.Of(spans, id)
+		wrong := trace.Check()
+		if len(wrong) == 0 {
+			return trace
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			m.t.Fatalf("the trace is not complete: %s\n%s", strings.Join(wrong, ", "), trace)
+		}
+	}
+}
+
+// explained returns the trace of an operation whose spans account for its time, with spans of these processes.
+func (m *traced) explained(o tracing.Operation, services ...string) otlp.Trace {
+	m.t.Helper()
+	trace := m.whole(o)
+	if part := trace.Covered(); part < least {
+		m.t.Errorf("the spans cover %.1f%% of the time:\n%s", 100*part, trace)
+	}
+	for _, service := range services {
+		if !slices.ContainsFunc(trace, func(s otlp.Span) bool { return s.Service == service }) {
+			m.t.Errorf("%s reports nothing:\n%s", service, trace)
+		}
+	}
+	return trace
+}
+
+// created returns the complete trace of a machine's creation, with these spans beside its steps.
+func (m *traced) created(machine *v1beta1.Machine, calls ...string) otlp.Trace {
+	m.t.Helper()
+	trace := m.explained(tracing.Create(machine.UID), stack.Manager, stack.Provider)
+	for _, step := range append(calls, "create Machine", "launch", "boot", "node ready", "initialise") {
+		if len(trace.Named(step)) == 0 {
+			m.t.Errorf("the trace of %s has no span %q:\n%s", machine.Name, step, trace)
+		}
+	}
+	root := trace.Roots()[0]
+	for key, want := range map[string]string{
+		"machinist.machine.name": machine.Name, "k8s.namespace.name": machine.Namespace,
+		"machinist.machine.uid": string(machine.UID), "machinist.provider": "sim",
+		"machinist.class.name": machine.Spec.ClassRef.Name, "machinist.instance.id": machine.Spec.ProviderID,
+		"k8s.node.name": machine.Status.NodeRef.Name, "cloud.availability_zone": machine.Status.Instance.Zone,
+	} {
+		if root.Attributes[key] != want {
+			m.t.Errorf("%s of %s is %q, want %q", key, machine.Name, root.Attributes[key], want)
+		}
+	}
+	return trace
+}
+
+// fault has the cloud do something to calls.
+func (m *traced) fault(rule simcloud.FaultRule) {
+	m.t.Helper()
+	if _, err := m.cloud.AddFault(context.Background(), rule); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// crash kills the provider and starts it again.
+func (m *traced) crash() {
+	m.t.Helper()
+	if err := m.Provider.Signal(syscall.SIGKILL); err != nil {
+		m.t.Fatal(err)
+	}
+	<-m.Provider.Done()
+	if err := m.Provider.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.AwaitLeader(context.Background(), m.Provider); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// From the creation of a machine until it runs, through errors of the cloud, a crash of the provider, a rollout and a
+// drain: its trace says where the time went, has one root, and nothing that was secret.
+//
+// Rules: trace-ids-follow-from-uid, traces-explain-the-time.
+func TestTracesExplainWhereTheTimeGoes(t *testing.T) {
+	m := startTraced(t)
+	boot, shutdown := simcloud.Duration(2*time.Second), simcloud.Duration(time.Second)
+	m.settings(simcloud.SettingsPatch{BootTime: &boot, ShutdownTime: &shutdown})
+	const broken = "hunter2-in-a-message"
+	m.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 3,
+		Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable, Message: broken}})
+	m.fleet(3, nil)
+	failed := 0
+	for _, machine := range m.running(3) {
+		trace := m.created(&machine, "cloud Create")
+		t.Logf("the trace of %s:\n%s", machine.Name, trace)
+		for _, call := range trace.Named("cloud Create") {
+			if call.Failed && call.Attributes["machinist.code"] == "Unavailable" {
+				failed++
+				if waits := trace.Named("wait ProviderUnavailable"); len(waits) == 0 {
+					t.Errorf("nothing says that %s waited for the cloud:\n%s", machine.Name, trace)
+				}
+			}
+		}
+	}
+	if failed != 3 {
+		t.Errorf("%d failed calls are in the traces, want 3", failed)
+	}
+	m.crashInTheMiddle()
+	m.rolloutIsTraced()
+	m.deletionIsTraced()
+	spans, _ := m.receiver.Spans()
+	for _, s := range spans {
+		if all := fmt.Sprint(s); strings.Contains(all, broken) || strings.Contains(all, m.CloudToken()) {
+			t.Errorf("a secret is in the span %s", all)
+		}
+	}
+}
+
+// crashInTheMiddle kills the provider while machines boot. What it had not sent is lost, but no step is: the next
+// process reports them.
+func (m *traced) crashInTheMiddle() {
+	m.t.Helper()
+	m.scale(5)
+	m.await("two machines that boot", func(machines []v1beta1.Machine) bool {
+		booting := 0
+		for i := range machines {
+			if machines[i].Spec.ProviderID != "" && machines[i].Status.NodeRef == nil {
+				booting++
+			}
+		}
+		return booting == 2
+	})
+	m.crash()
+	machines := m.running(5)
+	for i := range machines {
+		m.created(&machines[i])
+	}
+	slices.SortFunc(machines, func(a, b v1beta1.Machine) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	m.t.Logf("a trace across a crash:\n%s", m.created(&machines[4]))
+}
+
+// rolloutIsTraced rolls the fleet to another class.
+func (m *traced) rolloutIsTraced() {
+	m.t.Helper()
+	old := m.running(5)
+	m.rollTo(examples.LargeClass)
+	m.classes("all of the new class", map[string]int{examples.LargeClass: 5})
+	d := m.deployment()
+	rollout := m.whole(tracing.Rollout(d.UID, 2))
+	id := rollout[0].Trace
+	if made, deleted := len(rollout.Named("create Machine")), len(rollout.Named("delete Machine")); made != 5 ||
+		deleted != 5 {
+		m.t.Errorf("%d machines made and %d deleted in the rollout, want 5 and 5:\n%s", made, deleted, rollout)
+	}
+	isPart := func(trace otlp.Trace, span string) {
+		if found := trace.Named(span); len(found) != 1 || !slices.Contains(found[0].Links, id) {
+			m.t.Errorf("the rollout is not linked:\n%s", trace)
+		}
+	}
+	for _, machine := range m.running(5) {
+		isPart(m.created(&machine), "create Machine")
+	}
+	for i := range old {
+		isPart(m.explained(tracing.Delete(old[i].UID), stack.Manager, stack.Provider), "delete Machine")
+	}
+}
+
+// deletionIsTraced scales the fleet down while a pod may not be evicted for a moment.
+func (m *traced) deletionIsTraced() {
+	m.t.Helper()
+	machines := m.running(5)
+	victim := machines[0]
+	pod := m.protectedPod("web", victim.Status.NodeRef.Name)
+	m.scale(0)
+	m.await("a drain that is blocked", func(machines []v1beta1.Machine) bool {
+		return slices.ContainsFunc(machines, func(machine v1beta1.Machine) bool {
+			return machine.UID == victim.UID && blockedBy(&machine, pod.Name, "web")
+		})
+	})
+	m.liftBudget("web")
+	m.none()
+	for i := range machines {
+		trace := m.explained(tracing.Delete(machines[i].UID), stack.Manager, stack.Provider)
+		if len(trace.Named("cloud Delete")) == 0 || len(trace.Named("remove")) != 1 {
+			m.t.Errorf("nothing says how the instance of %s went:\n%s", machines[i].Name, trace)
+		}
+		if machines[i].UID == victim.UID {
+			m.t.Logf("the trace of a deletion with a drain:\n%s", trace)
+			if drains := trace.Named("drain"); len(drains) != 1 || !drains[0].End.After(drains[0].Start) {
+				m.t.Errorf("nothing says how long the drain took:\n%s", trace)
+			}
+		}
+	}
+}
+
+// Traces are sent beside all else: with them and without, a machine costs the same writes.
+//
+// Rule: traces-cost-no-write.
+func TestTracesCostNoWrite(t *testing.T) {
+	const machines = 30
+	m := start(t, stack.Options{ProviderArgs: shortLease, ManagerArgs: shortLease, ClusterApproves: true})
+	m.quick()
+	token := m.sharedToken()
+	m.fleet(0, func(o client.Object) {
+		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.UserDataSecret {
+			replaceUserData(secret, "<<BOOTSTRAP_TOKEN>>", token)
+		}
+	})
+	log, err := auditlog.Open(m.Control.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := func() map[string]int {
+		m.settled()
+		if err := log.Mark(); err != nil {
+			t.Fatal(err)
+		}
+		m.scale(machines)
+		m.running(machines)
+		m.scale(0)
+		m.none()
+		m.settled()
+		requests, err := log.Requests(auditlog.Filter{Users: []string{stack.Manager, stack.Provider}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts := map[string]int{}
+		for _, r := range requests {
+			if write := r.Verb != "get" && r.Verb != "list" && r.Verb != "watch"; r.Code < 300 && write &&
+				(r.Resource == "machines" || r.Resource == "nodes") {
+				counts[strings.TrimSuffix(r.User+" "+r.Verb+" "+r.Resource+"/"+r.Subresource, "/")]++
+			}
+		}
+		return counts
+	}
+	without := cost()
+	receiver := otlp.Receive(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.HTTP)
+	for _, p := range []*process.Process{m.Manager, m.Provider} {
+		if err := p.Stop(15 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.AwaitLeader(context.Background(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := cost()
+	t.Logf("without traces: %v", without)
+	t.Logf("with traces:    %v", with)
+	for what, n := range with {
+		// How many states one status write has in it depends on when the events of a Node come.
+		most := without[what]
+		if strings.HasSuffix(what, "/status") {
+			most += machines * 3 / 10
+		}
+		if n > most {
+			t.Errorf("%d times %s with traces, %d times without", n, what, without[what])
+		}
+	}
+	if spans, _ := receiver.Spans(); len(spans) < 10*machines {
+		t.Errorf("%d spans for %d machines: were traces on?", len(spans), machines)
+	}
+}

@@ -1,0 +1,96 @@
+// Package otlp receives traces in a test, by OTLP over gRPC and over HTTP, on loopback.
+package otlp
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+// Receiver keeps every span that it is sent.
+type Receiver struct {
+	collector.UnimplementedTraceServiceServer
+	// GRPC and HTTP are the endpoints, as the variables of OpenTelemetry name them.
+	GRPC, HTTP string
+
+	mu      sync.Mutex
+	spans   []Span
+	changed chan struct{}
+}
+
+// Receive serves until the test ends.
+func Receive(t *testing.T) *Receiver {
+	t.Helper()
+	r := &Receiver{changed: make(chan struct{})}
+	listen := func() net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	var serving sync.WaitGroup
+	byGRPC, server := listen(), grpc.NewServer()
+	collector.RegisterTraceServiceServer(server, r)
+	serving.Go(func() { _ = server.Serve(byGRPC) })
+	byHTTP, web := listen(), &http.Server{Handler: http.HandlerFunc(r.serveHTTP)}
+	serving.Go(func() { _ = web.Serve(byHTTP) })
+	t.Cleanup(func() {
+		server.Stop()
+		_ = web.Close()
+		serving.Wait()
+	})
+	r.GRPC, r.HTTP = "http://"+byGRPC.Addr().String(), "http://"+byHTTP.Addr().String()
+	return r
+}
+
+// Export implements the service of OTLP.
+func (r *Receiver) Export(_ context.Context,
+	request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spans = append(r.spans, spansOf(request)...)
+	close(r.changed)
+	r.changed = make(chan struct{})
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+func (r *Receiver) serveHTTP(w http.ResponseWriter, request *http.Request) {
+	body := io.Reader(request.Body)
+	if request.Header.Get("Content-Encoding") == "gzip" {
+		unpacked, err := gzip.NewReader(request.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		body = unpacked
+	}
+	data, err := io.ReadAll(body)
+	in := &collector.ExportTraceServiceRequest{}
+	if err == nil {
+		err = proto.Unmarshal(data, in)
+	}
+	if err != nil || request.URL.Path != "/v1/traces" {
+		http.Error(w, "no request to export traces", http.StatusBadRequest)
+		return
+	}
+	out, _ := r.Export(request.Context(), in)
+	answer, _ := proto.Marshal(out)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	_, _ = w.Write(answer)
+}
+
+// Spans returns what was received until now, and a channel that is closed when there is more.
+func (r *Receiver) Spans() ([]Span, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Span(nil), r.spans...), r.changed
+}

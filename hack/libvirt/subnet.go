@@ -18,8 +18,8 @@ type subnet struct {
 	lock   *os.File
 }
 
-// reservations is the folder of the locks. It is one for all processes, wherever they have their temporary files: a bridge
-// that nobody has locked is removed.
+// reservations is the folder of the locks. It is one for all processes, wherever they have their temporary files: a
+// bridge that nobody has locked is removed.
 const reservations = "/run/machinist-libvirt"
 
 // reserveSubnet reserves the first subnet that is free. The reservation ends with this process.

@@ -24,6 +24,7 @@ import (
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machineclass"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/internal/migration"
@@ -97,10 +98,11 @@ func managerMetrics(r prometheus.Registerer) error {
 }
 
 func providerMetrics(r prometheus.Registerer) error {
-	_, calls := cloud.NewMetrics(r)
+	_, calls := cloud.NewMetrics(r, "any")
 	_, machines := machine.NewMetrics(r, "any", nil, false)
 	_, instances := orphans.NewMetrics(r)
-	if err := errors.Join(calls, machines, instances); err != nil {
+	_, classes := machineclass.NewMetrics(r, "any", nil)
+	if err := errors.Join(calls, machines, instances, classes); err != nil {
 		return err
 	}
 	op, err := sharedBy(r)
@@ -111,7 +113,7 @@ func providerMetrics(r prometheus.Registerer) error {
 }
 
 func migratorMetrics(r prometheus.Registerer) error {
-	_, calls := cloud.NewMetrics(r)
+	_, calls := cloud.NewMetrics(r, "any")
 	_, migrations := migration.NewMetrics(r, "any", nil)
 	return errors.Join(calls, migrations)
 }

@@ -22,6 +22,7 @@ import (
 
 	"machinist.dev/machinist/internal/cloud"
 	"machinist.dev/machinist/internal/healthcheck"
+	"machinist.dev/machinist/internal/installer"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machineclass"
@@ -72,7 +73,8 @@ type exporter struct {
 }
 
 // processes are those that have metrics, in the order of the table, in which what all have is last.
-var processes = []exporter{{"provider", providerMetrics}, {"migrator", migratorMetrics}, {"manager", managerMetrics}}
+var processes = []exporter{{"provider", providerMetrics}, {"migrator", migratorMetrics}, {"manager", managerMetrics},
+	{"operator", operatorMetrics}}
 
 // registered returns the metrics of all processes by name.
 func registered() (map[string]metric, error) {
@@ -95,6 +97,11 @@ func managerMetrics(r prometheus.Registerer) error {
 	_, sets := machineset.NewMetrics(r, nil)
 	_, health := healthcheck.NewMetrics(r, nil)
 	return errors.Join(deployments, sets, health)
+}
+
+func operatorMetrics(r prometheus.Registerer) error {
+	_, err := installer.NewMetrics(r, nil)
+	return err
 }
 
 func providerMetrics(r prometheus.Registerer) error {

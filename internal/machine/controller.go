@@ -228,7 +228,6 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 	return name, nil
 }
 
-
 // forget drops what is remembered of a Machine that is gone, or that nothing is done about any more.
 func (r *Reconciler) forget(machine types.NamespacedName) {
 	r.states.forget(machine)

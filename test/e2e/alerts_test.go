@@ -37,10 +37,10 @@ func TestAlertsAboutTheFleetFireForTheirCauseOnly(t *testing.T) {
 		return slices.Concat([]string{"--metrics-bind-address=" + addresses[program]}, watchful, more)
 	}
 	m := start(t, stack.Options{
-		SeparateTarget: true,
-		ManagerArgs:    args(stack.Manager, "--overshoot-tolerance=1", "--overshoot-recovery=1"),
-		ProviderArgs:   args(stack.Provider, orphanChecks("--concurrent-machines=4")...),
-		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=10s", "--node-monitor-period=1s"},
+		SeparateTarget:             true,
+		ManagerArgs:                args(stack.Manager, "--overshoot-tolerance=1", "--overshoot-recovery=1"),
+		ProviderArgs:               args(stack.Provider, orphanChecks("--concurrent-machines=4")...),
+		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=20s", "--node-monitor-period=1s"},
 	})
 	m.quick()
 	m.fleet(4, nil)

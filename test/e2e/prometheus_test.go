@@ -139,7 +139,7 @@ type series struct {
 
 // ask sends a request to the API of Prometheus and decodes the data of its answer.
 func (p *prometheus) ask(path string, values url.Values, data any) error {
-	response, err := http.PostForm(p.url+path, values)
+	response, err := http.Get(p.url + path + "?" + values.Encode())
 	if err != nil {
 		return err
 	}
@@ -211,14 +211,14 @@ func (p *prometheus) seen(leaders int) {
 		alerts := p.query(`ALERTS{alertstate="firing"}`)
 		return len(leading) == 1 && len(alerts) == 0, fmt.Sprint(leading, alerts)
 	})
-	p.began = time.Now()
+	p.began = time.Now().Add(time.Second) // Ranges begin at whole seconds.
 }
 
 // scraped reports whether each scrape of our processes has succeeded. On a busy machine one may take too long, and then
 // the alerts about what is missing are right.
 func (p *prometheus) scraped() bool {
 	p.t.Helper()
-	failed, err := p.since(`up{job=~"machinist-.*"} == 0`)
+	failed, err := p.since(`min_over_time(up{job=~"machinist-.*"}[3s]) == 0`)
 	if err != nil {
 		p.t.Fatal(err)
 	}

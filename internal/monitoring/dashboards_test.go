@@ -96,11 +96,11 @@ func TestDashboardsAreWhatGrafanaImports(t *testing.T) {
 		}
 		ids, taken := map[int]bool{}, map[string]bool{}
 		for _, p := range d.Panels {
-			place := fmt.Sprint(p.GridPos.X, " ", p.GridPos.Y)
-			if p.ID == 0 || ids[p.ID] || taken[place] || p.GridPos.X+p.GridPos.W > gridWidth {
-				t.Errorf("%s: panel %d has no id or place of its own: %+v", file, p.ID, p.GridPos)
+			position := fmt.Sprint(p.GridPos.X, " ", p.GridPos.Y)
+			if p.ID == 0 || ids[p.ID] || taken[position] || p.GridPos.X+p.GridPos.W > gridWidth {
+				t.Errorf("%s: panel %d has no id or position of its own: %+v", file, p.ID, p.GridPos)
 			}
-			ids[p.ID], taken[place] = true, true
+			ids[p.ID], taken[position] = true, true
 			if p.Type == "row" {
 				continue
 			}

@@ -60,7 +60,7 @@ func TestEveryAlertSaysWhatItIsAbout(t *testing.T) {
 }
 
 // sections are those of a runbook.
-var sections = []string{"## What it means", "## Where it comes from", "## What to look at", "## What to do"}
+var sections = []string{"## What it means", "## Where it comes from", "## What to check", "## What to do"}
 
 func TestEveryAlertHasARunbook(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/runbooks/Machinist*.md")

@@ -121,12 +121,11 @@ func (m *machinist) stealLease() {
 	if err := m.control.Get(context.Background(), key, lease); err != nil {
 		m.t.Fatal(err)
 	}
-	now := metav1.NowMicro()
+	before, now := lease.DeepCopy(), metav1.NowMicro()
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("thief"), new(int32(3600))
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
-	// The version is left out: the manager renews its lease all the time.
-	lease.ResourceVersion = ""
-	if err := m.control.Update(context.Background(), lease); err != nil {
+	// Of any version: the manager renews its lease all the time.
+	if err := m.control.Patch(context.Background(), lease, client.MergeFrom(before)); err != nil {
 		m.t.Fatal(err)
 	}
 }

@@ -125,8 +125,8 @@ type befallen struct {
 // byHand makes a machine without an owner.
 func (b *befallen) byHand(name string, change ...func(*v1beta1.Machine)) {
 	b.t.Helper()
-	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}}}
+	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.MachineSpec{
+		ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}, Version: b.fleet[0].Spec.Version}}
 	for _, f := range change {
 		f(machine)
 	}

@@ -78,8 +78,8 @@ func aboutProcesses(panel string) bool {
 		"controllers/Providers that the operator cannot install"}, panel)
 }
 
-// quiet returns when Prometheus has seen that many machines run for longer than any of the rules waits, and no alert has
-// fired.
+// quiet returns when Prometheus has seen that many machines run for longer than any of the rules waits, and no alert
+// has fired.
 func (p *prometheus) quiet(running int) {
 	p.t.Helper()
 	for try := 1; ; try++ {

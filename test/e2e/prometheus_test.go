@@ -29,8 +29,8 @@ import (
 // longer than what a healthy machine takes.
 var shortened = monitoring.Short{For: 3 * time.Second, Range: 20 * time.Second, Threshold: 15 * time.Second}
 
-// prometheus is a real one, which scrapes the processes every second as the chart's ServiceMonitor has it: by HTTPS, with
-// the token of a ServiceAccount that may read metrics.
+// prometheus is a real one, which scrapes the processes every second as the chart's ServiceMonitor has it: by HTTPS,
+// with the token of a ServiceAccount that may read metrics.
 type prometheus struct {
 	*machinist
 	url string
@@ -225,12 +225,15 @@ func (p *prometheus) scraped() bool {
 	return len(failed) == 0
 }
 
-// evaluated fails the test if Prometheus could not evaluate a rule.
+// evaluated fails the test if Prometheus could not evaluate a rule, or write what an alert that fires says.
 func (p *prometheus) evaluated() {
 	p.t.Helper()
 	var found struct {
 		Groups []struct {
-			Rules []struct{ Name, Health, LastError string }
+			Rules []struct {
+				Name, Health, LastError string
+				Alerts                  []struct{ Annotations map[string]string }
+			}
 		}
 	}
 	if err := p.ask("/api/v1/rules", nil, &found); err != nil {
@@ -242,6 +245,13 @@ func (p *prometheus) evaluated() {
 			rules++
 			if r.Health != "ok" {
 				p.t.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError)
+			}
+			for _, a := range r.Alerts {
+				for name, text := range a.Annotations {
+					if strings.Contains(text, "<error") || strings.Contains(text, "<no value>") {
+						p.t.Errorf("rule %s has the %s %q", r.Name, name, text)
+					}
+				}
 			}
 		}
 	}

@@ -125,6 +125,27 @@ func TestAlertsAreAboutMetricsThatExist(t *testing.T) {
 	}
 }
 
+// The journeys with a real Prometheus wait for alerts by their names.
+func TestEveryAlertIsInAJourney(t *testing.T) {
+	files, err := filepath.Glob("../../test/e2e/alerts*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var journeys strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		journeys.Write(content)
+	}
+	for _, rule := range alerts(t) {
+		if !strings.Contains(journeys.String(), `"`+rule.Alert+`"`) {
+			t.Errorf("no journey makes %s fire", rule.Alert)
+		}
+	}
+}
+
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.Command("../../hack/tool.sh", "prometheus", "github.com/prometheus/prometheus/cmd/promtool").Output()

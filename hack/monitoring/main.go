@@ -36,11 +36,11 @@ func main() {
 }
 
 func run(root string) error {
-	rules, err := monitoring.LoadRules()
+	source, err := monitoring.LoadRules()
 	if err != nil {
 		return err
 	}
-	rules = rules.Published()
+	rules := source.Published()
 	file, err := rules.File()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func run(root string) error {
 	files := map[string]string{
 		"config/monitoring/rules.yaml":          generated + string(file),
 		"config/monitoring/prometheusrule.yaml": generated + string(manifest),
-		"docs/runbooks/README.md":               runbooks + rules.Runbooks(),
+		"docs/runbooks/README.md":               runbooks + source.Runbooks(),
 	}
 	dashboards, err := monitoring.LoadDashboards()
 	if err != nil {

@@ -163,18 +163,31 @@ func (r Rules) Manifest() ([]byte, error) {
 	})
 }
 
-// Runbooks is the table of all alerts with their pages.
+// after is how long a state lasts until the rule, of the sources, fires for it: for, and what the expression waits for.
+func (r Rule) after() string {
+	var waits time.Duration
+	inDurations(r.Expr, func(isRange bool, d time.Duration) time.Duration {
+		if !isRange {
+			waits += d
+		}
+		return d
+	})
+	// for is a single duration too.
+	inDurations(r.For, func(_ bool, d time.Duration) time.Duration { waits += d; return d })
+	if waits == 0 {
+		return "at once"
+	}
+	return promDuration(waits)
+}
+
+// Runbooks is the table of all alerts of the sources with their pages.
 func (r Rules) Runbooks() string {
 	var out strings.Builder
 	for _, g := range r.Groups {
 		fmt.Fprintf(&out, "\n## %s\n\n| Alert | Severity | Fires after | What it says |\n| --- | --- | --- | --- |\n",
 			strings.TrimPrefix(g.Name, "machinist-"))
 		for _, rule := range g.Rules {
-			after := rule.For
-			if after == "" {
-				after = "at once"
-			}
-			fmt.Fprintf(&out, "| [%s](%[1]s.md) | %s | %s | %s |\n", rule.Alert, rule.Labels["severity"], after,
+			fmt.Fprintf(&out, "| [%s](%[1]s.md) | %s | %s | %s |\n", rule.Alert, rule.Labels["severity"], rule.after(),
 				rule.Annotations["summary"])
 		}
 	}

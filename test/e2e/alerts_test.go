@@ -15,12 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
@@ -295,12 +295,16 @@ func (b *befallen) targetIsLost() {
 	b.do(b.Target.StopAPIServer)
 	b.firing("MachinistClusterUnreachable")
 	b.do(func() error { return b.Target.StartAPIServer(context.Background()) })
-	config := &rest.Config{Host: b.Target.Endpoint(), BearerToken: expiredToken,
-		TLSClientConfig: rest.TLSClientConfig{CAData: b.Target.CA()}}
-	file := filepath.Join(b.Dir(), stack.Provider+".target.kubeconfig")
-	if err := controlplane.WriteKubeconfig(file, config); err != nil {
-		b.t.Fatal(err)
+	const name = "ended"
+	config := clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{name: {Server: b.Target.Endpoint(),
+			CertificateAuthorityData: b.Target.CA()}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: expiredToken}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
 	}
+	file := filepath.Join(b.Dir(), stack.Provider+".target.kubeconfig")
+	b.do(func() error { return clientcmd.WriteToFile(config, file) })
 	b.firing("MachinistCredentialsRefused", "MachinistCredentialExpiring")
 }
 

@@ -46,6 +46,7 @@ func TestAlertsAboutTheFleetFireForTheirCauseOnly(t *testing.T) {
 	m.fleet(4, nil)
 	fleet := m.running(4)
 	m.healthCheck(func(c *v1beta1.MachineHealthCheck) {
+		c.Spec.Selector.MatchLabels = m.deployment().Spec.Selector.MatchLabels
 		c.Spec.MaxUnhealthy = &intstr.IntOrString{Type: intstr.Int, IntVal: 0}
 	})
 	p := m.watch(addresses)

@@ -14,7 +14,8 @@ lint() { # <chart> <flags>
 	"$helm" lint --strict --quiet "charts/$chart" "$@"
 }
 lint machinist
-lint machinist --set operator.enabled=true,networkPolicy.enabled=true,policies.restrictNodeLabels=true
+lint machinist --set operator.enabled=true,networkPolicy.enabled=true,policies.restrictNodeLabels=true \
+	--set metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true
 lint machinist-provider --set provider.name=sim
 lint simcloud --set persistence.enabled=true
 [ $# -gt 0 ] || exit 0

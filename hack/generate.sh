@@ -4,13 +4,14 @@
 #   api/v1beta1/zz_generated.deepcopy.go   deep copies
 #   config/crd/*.yaml                      CustomResourceDefinitions
 #   config/rbac/*.yaml                     roles, from the markers in internal/rbac; PROVIDER stands for a provider's name
-#   charts/*/files                         copies of both for the charts, which fill in names and namespaces
+#   charts/*/files                         copies of these for the charts, which fill in names and namespaces
 #   charts/machinist-provider/templates/_process.tpl   a copy of the one of charts/machinist
 #   charts/*/README.md                     the charts' values, from the comments in their values.yaml
 #   docs/reference/api.md                  the reference of the API
 #   docs/reference/flags.md                every flag of every process
 #   docs/reference/conditions.md           phases, conditions and their reasons
 #   docs/reference/metrics.md              the table in it
+#   config/monitoring                      alerts and dashboards, from internal/monitoring; and docs/runbooks/README.md
 #   internal/permissions/files             copies of providers/*/permissions.yaml
 #
 # With --verify nothing is written: it fails, and shows the difference, if one
@@ -58,11 +59,15 @@ for role in cluster-autoscaler manager-control manager-target metrics-reader mig
 		output:stdout >"$out/config/rbac/$role.yaml")
 done
 
+(cd "$root" && go run ./hack/monitoring "$out")
+generated="$generated config/monitoring docs/runbooks/README.md"
+
 # Helm reads no file outside of a chart, so that each chart has a copy of what it needs.
 charts=$out/charts
-mkdir -p "$charts/machinist/files/crd" "$charts/machinist/files/rbac" "$charts/machinist-provider/files/rbac"
+mkdir -p "$charts/machinist/files/crd" "$charts/machinist/files/monitoring" "$charts/machinist/files/rbac" "$charts/machinist-provider/files/rbac"
 cp "$out"/config/crd/*.yaml "$charts/machinist/files/crd/"
 cp "$out"/config/rbac/*.yaml "$charts/machinist/files/rbac/"
+cp -R "$out/config/monitoring/rules.yaml" "$out/config/monitoring/dashboards" "$charts/machinist/files/monitoring/"
 mv "$charts/machinist/files/rbac"/provider-*.yaml "$charts/machinist/files/rbac"/migrator-*.yaml \
 	"$charts/machinist-provider/files/rbac/"
 generated="$generated charts/machinist/files charts/machinist-provider/files"

@@ -3,8 +3,9 @@
 #
 #   hack/tool.sh <module> <package>
 #
-# A package that begins with a dot is a folder of that module; the module's own is named as it is. The tool is kept in
-# ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod, go.sum and the folder's files>.
+# A package that begins with a dot is a folder of that module; the module's own is named as it is. A file called tags in
+# the module has its build tags. The tool is kept in
+# ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod, go.sum, tags and the folder's files>.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 module=$root/hack/$1 package=$2 name=${2##*/}
@@ -13,6 +14,10 @@ case $package in
 .) sources=$module/*.go name=$1 ;;
 ./*) sources=$module/${package#./}/*.go ;;
 esac
+tags=
+if [ -f "$module/tags" ]; then
+	tags=$(cat "$module/tags") sources="$sources $module/tags"
+fi
 # shellcheck disable=SC2086 # sources is a pattern, or nothing
 hash=$(cat "$module/go.mod" "$module/go.sum" $sources | git hash-object --stdin | cut -c1-12)
 [ -n "$hash" ] || { echo "tool: cannot hash $module: is git in PATH?" >&2; exit 1; }
@@ -22,7 +27,7 @@ if [ ! -x "$tools/$name" ]; then
 	mkdir -p "$tools"
 	# It gets its name when it is complete, so that a build that was cut off is not taken for one. With GOGC the compiler
 	# needs a fifth less of the processor, and more memory.
-	(cd "$module" && GOWORK=off CGO_ENABLED=0 GOGC=400 go build -trimpath -ldflags "-s -w" -o "$tools/.$name.$$" "$package")
+	(cd "$module" && GOWORK=off CGO_ENABLED=0 GOGC=400 go build -trimpath -tags "$tags" -ldflags "-s -w" -o "$tools/.$name.$$" "$package")
 	mv "$tools/.$name.$$" "$tools/$name"
 fi
 echo "$tools/$name"

@@ -12,6 +12,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/installer"
@@ -66,9 +67,13 @@ func run(ctx context.Context, config *operator.Config, log logr.Logger) error {
 		return err
 	}
 	return op.Run(ctx, func(context.Context) error {
+		counted, err := installer.NewMetrics(metrics.Registry, op.Control().Cache)
+		if err != nil {
+			return err
+		}
 		return installer.New(installer.Options{
 			Client: op.Control().Client, Live: op.Control().Live, Render: render, Namespace: op.OwnNamespace(),
-			Recorder: op.Manager().GetEventRecorder(installer.Name), Clock: clock.RealClock{},
+			Recorder: op.Manager().GetEventRecorder(installer.Name), Clock: clock.RealClock{}, Metrics: counted,
 		}).Register(op.Manager())
 	})
 }

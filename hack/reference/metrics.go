@@ -22,8 +22,10 @@ import (
 
 	"machinist.dev/machinist/internal/cloud"
 	"machinist.dev/machinist/internal/healthcheck"
+	"machinist.dev/machinist/internal/installer"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machineclass"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/internal/migration"
@@ -72,7 +74,8 @@ type exporter struct {
 }
 
 // processes are those that have metrics, in the order of the table, in which what all have is last.
-var processes = []exporter{{"provider", providerMetrics}, {"migrator", migratorMetrics}, {"manager", managerMetrics}}
+var processes = []exporter{{"provider", providerMetrics}, {"migrator", migratorMetrics}, {"manager", managerMetrics},
+	{"operator", operatorMetrics}}
 
 // registered returns the metrics of all processes by name.
 func registered() (map[string]metric, error) {
@@ -98,12 +101,18 @@ func managerMetrics(r prometheus.Registerer) error {
 	return errors.Join(deployments, sets, health, spans)
 }
 
+func operatorMetrics(r prometheus.Registerer) error {
+	_, err := installer.NewMetrics(r, nil)
+	return err
+}
+
 func providerMetrics(r prometheus.Registerer) error {
-	_, calls := cloud.NewMetrics(r)
+	_, calls := cloud.NewMetrics(r, "any")
 	_, machines := machine.NewMetrics(r, "any", nil, false)
 	_, instances := orphans.NewMetrics(r)
 	_, spans := tracing.NewMetrics(r)
-	if err := errors.Join(calls, machines, instances, spans); err != nil {
+	_, classes := machineclass.NewMetrics(r, "any", nil)
+	if err := errors.Join(calls, machines, instances, spans, classes); err != nil {
 		return err
 	}
 	op, err := sharedBy(r)
@@ -114,7 +123,7 @@ func providerMetrics(r prometheus.Registerer) error {
 }
 
 func migratorMetrics(r prometheus.Registerer) error {
-	_, calls := cloud.NewMetrics(r)
+	_, calls := cloud.NewMetrics(r, "any")
 	_, migrations := migration.NewMetrics(r, "any", nil)
 	return errors.Join(calls, migrations)
 }

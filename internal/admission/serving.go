@@ -17,10 +17,12 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"machinist.dev/machinist/internal/admission/certificate"
+	"machinist.dev/machinist/internal/expiry"
 )
 
 // Path is where both kinds of process serve their webhook.
@@ -133,6 +135,7 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	}
 	serving.Register(Path, &webhook.Admission{Handler: within(p.Only, handler)})
 	ready := serving.StartedChecker()
+	lifetime := func() expiry.Lifetime { return expiry.OfCertificateFile(filepath.Join(s.CertDir, "tls.crt")) }
 	if s.CertDir == "" {
 		hosts := s.Hosts
 		if len(hosts) == 0 {
@@ -146,6 +149,7 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 		if err := s.keeper.Register(p.Manager); err != nil {
 			return fmt.Errorf("keep the certificate of the webhook: %w", err)
 		}
+		lifetime = s.keeper.Lifetime
 		started := ready
 		ready = func(r *http.Request) error {
 			if err := s.keeper.Ready(r); err != nil {
@@ -154,6 +158,11 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 			return started(r)
 		}
 	}
+	expiries, err := expiry.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	expiries.Watch("webhook-certificate", lifetime)
 	return p.Manager.AddReadyzCheck("webhook", ready)
 }
 

@@ -265,8 +265,8 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 }
 
-// NewMetrics makes and registers the metrics.
-func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+// NewMetrics makes and registers the metrics of the calls of a provider's driver.
+func NewMetrics(registry prometheus.Registerer, driver string) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "machinist_provider_requests_total",
@@ -283,7 +283,20 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			return nil, fmt.Errorf("register provider metrics: %w", err)
 		}
 	}
+	m.zero(driver)
 	return m, nil
+}
+
+// zero makes the counters of what every driver can do: the first error of a kind counts as an increase only if there
+// was a zero before it.
+func (m *Metrics) zero(name string) {
+	for _, operation := range []string{"Create", "Get", "Update", "Delete", "List"} {
+		for _, code := range []provider.Code{provider.OK, provider.InvalidArgument, provider.FailedPrecondition,
+			provider.ResourceExhausted, provider.Unauthenticated, provider.PermissionDenied, provider.Throttled,
+			provider.Unavailable, provider.DeadlineExceeded, provider.Internal, provider.Unknown} {
+			m.requests.WithLabelValues(name, operation, string(code))
+		}
+	}
 }
 
 func (m *Metrics) observe(name, operation string, err error, took time.Duration) {

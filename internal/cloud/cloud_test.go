@@ -111,9 +111,13 @@ func TestEveryCallHasADeadline(t *testing.T) {
 // Rule: driver-panic-harms-one-call.
 func TestAPanicInADriverIsAnErrorAndIsCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry)
+	metrics, err := NewMetrics(registry, "scripted")
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Without a zero before it, the first error would be no increase.
+	if n := testutil.CollectAndCount(metrics.requests); n == 0 {
+		t.Error("there are no series before the first call")
 	}
 	driver := &scripted{create: func(context.Context) (*provider.Instance, error) { panic("secret") }}
 	c := New(Options{Driver: driver, Fence: func() error { return nil }, Clock: clock.RealClock{}, Metrics: metrics})

@@ -43,6 +43,8 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	if err := errors.Join(registerer.Register(m.remediations), registerer.Register(m.checks)); err != nil {
 		return nil, fmt.Errorf("register the metrics of health checks: %w", err)
 	}
+	// The first one counts as an increase only if there was a zero before it.
+	m.remediations.WithLabelValues(v1beta1.ReasonRetriesExhausted, resultExhausted)
 	var err error
 	m.frozen, err = reachability.FrozenMetric(registerer)
 	return m, err
@@ -58,7 +60,7 @@ func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 		[]string{"check"}, nil)
 	unselected := prometheus.NewDesc("machinist_machines_without_health_check",
 		"Machines of a namespace that no MachineHealthCheck selects: the built-in policy is for them.",
-		[]string{"namespace"}, nil)
+		[]string{"machine_namespace"}, nil)
 	return objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		if byNamespace := m.unselected.Load(); byNamespace != nil {
 			for namespace, n := range *byNamespace {

@@ -85,6 +85,10 @@ func TestMachinesWithoutACheckAreCountedByNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if n := testutil.ToFloat64(metrics.remediations.WithLabelValues(v1beta1.ReasonRetriesExhausted,
+		resultExhausted)); n != 0 || testutil.CollectAndCount(metrics.remediations) != 1 {
+		t.Errorf("%v machines are held, want a series with 0 from the start", n)
+	}
 	want := func(text string) {
 		t.Helper()
 		if text != "" {
@@ -103,7 +107,7 @@ func TestMachinesWithoutACheckAreCountedByNamespace(t *testing.T) {
 	want("") // No pass was made yet.
 	metrics.grouped([]group{checked, {namespace: "a", subjects: make([]Subject, 2)}, {namespace: "b"}})
 	want(`
-machinist_machines_without_health_check{namespace="a"} 2
+machinist_machines_without_health_check{machine_namespace="a"} 2
 `)
 	metrics.grouped([]group{checked})
 	want("")

@@ -32,6 +32,8 @@ type Options struct {
 	// Recorder records events on Providers. Required.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// Metrics counts Providers; nil counts nothing.
+	Metrics *Metrics
 }
 
 // Reconciler installs the processes of Providers.
@@ -58,6 +60,7 @@ const (
 
 // Reconcile makes one pass over a Provider.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.Metrics.lead()
 	provider := &v1beta1.Provider{}
 	if err := r.Client.Get(ctx, req.NamespacedName, provider); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,9 +23,12 @@ type census struct {
 	machines           map[machinesKey]int
 	skipped            map[string]int
 	blocked            map[blockedKey]int
+	// oldest is since when the machine waits that waits longest.
+	oldest map[oldestKey]time.Time
 }
 
 type (
+	oldestKey   struct{ phase, deployment string }
 	machinesKey struct{ phase, deployment, class string }
 	blockedKey  struct{ deployment, reason string }
 )
@@ -39,13 +43,17 @@ func newCensus(provider string, cache client.Reader, requireTypeVersion bool) *o
 	blocked := prometheus.NewDesc("machinist_drains_blocked",
 		"Machines whose drain does not get on by itself, by deployment (namespace/name, empty for none) and the reason of the condition Drained.",
 		[]string{"deployment", "reason"}, nil)
+	oldest := prometheus.NewDesc("machinist_machine_oldest_timestamp_seconds",
+		"Since when the machine of a deployment (namespace/name, empty for none) waits that waits longest: its creation in the phases Pending, Provisioning and Provisioned, its deletion in the phase Deleting.",
+		[]string{"phase", "deployment"}, nil)
 	return objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		list := &v1beta1.MachineList{}
 		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list machines: %w", err)
 		}
 		c := census{provider: provider, requireTypeVersion: requireTypeVersion, machines: map[machinesKey]int{},
-			skipped: map[string]int{}, blocked: map[blockedKey]int{}}
+			skipped: map[string]int{}, blocked: map[blockedKey]int{},
+			oldest: map[oldestKey]time.Time{}}
 		for i := range list.Items {
 			c.add(&list.Items[i])
 		}
@@ -58,13 +66,16 @@ func newCensus(provider string, cache client.Reader, requireTypeVersion bool) *o
 		for is, n := range c.blocked {
 			export(blocked, float64(n), is.deployment, is.reason)
 		}
+		for is, since := range c.oldest {
+			export(oldest, float64(since.Unix()), is.phase, is.deployment)
+		}
 		return nil
-	}, machines, skipped, blocked)
+	}, machines, skipped, blocked, oldest)
 }
 
 // add counts a Machine of the provider, or one without a provider, which every provider reports.
 func (c *census) add(m *v1beta1.Machine) {
-	switch provider := recordedProvider(m); {
+	switch provider := machinestate.Provider(m); {
 	case provider == "" && m.DeletionTimestamp.IsZero() && m.Status.ObservedGeneration != 0:
 		c.skipped[skippedWithoutProvider]++ // Reconciled, and not claimed.
 		return
@@ -94,6 +105,22 @@ func (c *census) add(m *v1beta1.Machine) {
 		if reason := drainBlockedBy(m); reason != "" {
 			c.blocked[blockedKey{is.deployment, reason}]++
 		}
+		c.addOldest(m, oldestKey{is.phase, is.deployment})
+	}
+}
+
+// addOldest notes since when a Machine waits that is on its way to become a node, or to be gone.
+func (c *census) addOldest(m *v1beta1.Machine, is oldestKey) {
+	since := m.CreationTimestamp.Time
+	switch v1beta1.MachinePhase(is.phase) {
+	case v1beta1.MachinePending, v1beta1.MachineProvisioning, v1beta1.MachineProvisioned:
+	case v1beta1.MachineDeleting:
+		since = m.DeletionTimestamp.Time
+	default:
+		return
+	}
+	if known, ok := c.oldest[is]; !ok || since.Before(known) {
+		c.oldest[is] = since
 	}
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -78,4 +80,59 @@ func TestBlockedDrainsAreCountedUntilTheyGetOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(ofNone)
+}
+
+func TestTheMachineThatWaitsLongestIsExportedByPhase(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cache := fake.NewClientBuilder().WithScheme(scheme).Build()
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry, fakeProvider, cache, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics.lead()
+	add := func(name, deployment string, created int64, phase v1beta1.MachinePhase, change ...func(*v1beta1.Machine)) {
+		t.Helper()
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+			CreationTimestamp: metav1.Unix(created, 0), Labels: map[string]string{v1beta1.LabelProvider: fakeProvider}}}
+		if deployment != "" {
+			m.Labels[v1beta1.LabelMachineDeployment] = deployment
+		}
+		m.Status.Phase = phase
+		for _, f := range change {
+			f(m)
+		}
+		if err := cache.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("first", "web", 200, v1beta1.MachinePending)
+	add("before-it", "web", 100, "")
+	add("after-it", "web", 300, v1beta1.MachinePending)
+	add("by-hand", "", 400, v1beta1.MachineProvisioned)
+	add("runs", "web", 1, v1beta1.MachineRunning)
+	add("failed", "web", 1, v1beta1.MachineFailed)
+	add("paused", "web", 1, v1beta1.MachinePending, func(m *v1beta1.Machine) {
+		m.Annotations = map[string]string{v1beta1.AnnotationPaused: ""}
+	})
+	add("going", "web", 1, v1beta1.MachineRunning, func(m *v1beta1.Machine) { m.Finalizers = []string{"test/finalizer"} })
+	going := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "going"}}
+	if err := cache.Delete(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	if err := cache.Get(t.Context(), client.ObjectKeyFromObject(going), going); err != nil {
+		t.Fatal(err)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`
+# HELP machinist_machine_oldest_timestamp_seconds Since when the machine of a deployment (namespace/name, empty for none) waits that waits longest: its creation in the phases Pending, Provisioning and Provisioned, its deletion in the phase Deleting.
+# TYPE machinist_machine_oldest_timestamp_seconds gauge
+machinist_machine_oldest_timestamp_seconds{deployment="",phase="Provisioned"} 400
+machinist_machine_oldest_timestamp_seconds{deployment="ns/web",phase="Deleting"} %v
+machinist_machine_oldest_timestamp_seconds{deployment="ns/web",phase="Pending"} 100
+`, float64(going.DeletionTimestamp.Unix()))), "machinist_machine_oldest_timestamp_seconds"); err != nil {
+		t.Error(err)
+	}
 }

@@ -224,7 +224,7 @@ var errStale = errors.New("the cached machine is out of date")
 // providerOf returns the Machine's provider: from its label, else its instance, else its specification. A
 // Machine without any of them, because its class does not exist, has none (""): every provider reports that.
 func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
-	name := recordedProvider(m)
+	name := machinestate.Provider(m)
 	if name == "" {
 		var err error
 		if name, err = r.Classes.Provider(ctx, m); err != nil {
@@ -232,18 +232,6 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 		}
 	}
 	return name, nil
-}
-
-// recordedProvider returns the provider that the Machine itself names, "" where only its class could.
-func recordedProvider(m *v1beta1.Machine) string {
-	name := m.Labels[v1beta1.LabelProvider]
-	if name == "" && m.Status.Instance != nil {
-		name = m.Status.Instance.Provider
-	}
-	if name == "" {
-		name = m.Spec.Provider
-	}
-	return name
 }
 
 // forget drops what is remembered of a Machine that is gone, or that nothing is done about any more.

@@ -88,7 +88,7 @@ func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 	}
 	scopes, byClass := map[string]*noticeScope{}, map[string]*noticeScope{}
 	for _, m := range machines {
-		if m.Spec.ProviderID == "" || m.Status.FailureReason != "" || recordedProvider(m) != n.Cloud.Name() {
+		if m.Spec.ProviderID == "" || m.Status.FailureReason != "" || machinestate.Provider(m) != n.Cloud.Name() {
 			continue
 		}
 		class := classNameOf(m)

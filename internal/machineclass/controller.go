@@ -34,6 +34,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Concurrency is the number of classes worked on at once. Default 4.
 	Concurrency int
+	// Metrics counts classes; nil counts nothing.
+	Metrics *Metrics
 }
 
 // Reconciler looks after the MachineClasses of one provider.
@@ -58,6 +60,7 @@ const conflictDelay = time.Second
 
 // Reconcile makes one pass over a class.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.Metrics.lead()
 	class := &v1beta1.MachineClass{}
 	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil {
 		if apierrors.IsNotFound(err) {

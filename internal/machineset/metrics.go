@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/objectmetrics"
 )
 
@@ -20,6 +21,9 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	replicas := prometheus.NewDesc("machinist_set_replicas",
 		"Replicas of a MachineSet and its deployment (both namespace/name, empty for none): desired, and the machines that are current, ready, available and up_to_date.",
 		[]string{"set", "deployment", "state"}, nil)
+	byProvider := prometheus.NewDesc("machinist_provider_machines",
+		"Machines by the provider that they name: the process machinist-provider-<provider> has to run for them.",
+		[]string{"provider"}, nil)
 	m := &Metrics{replicas: objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		list := &v1beta1.MachineSetList{}
 		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -38,10 +42,23 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 				export(replicas, float64(n), client.ObjectKeyFromObject(set).String(), deployment, state)
 			}
 		}
+		machines := &v1beta1.MachineList{}
+		if err := cache.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list machines: %w", err)
+		}
+		providers := map[string]int{}
+		for i := range machines.Items {
+			if provider := machinestate.Provider(&machines.Items[i]); provider != "" {
+				providers[provider]++
+			}
+		}
+		for provider, n := range providers {
+			export(byProvider, float64(n), provider)
+		}
 		return nil
-	}, replicas)}
+	}, replicas, byProvider)}
 	if err := registerer.Register(m.replicas); err != nil {
-		return nil, fmt.Errorf("register machinist_set_replicas: %w", err)
+		return nil, fmt.Errorf("register the metrics of sets: %w", err)
 	}
 	return m, nil
 }

@@ -86,3 +86,37 @@ machinist_set_replicas{deployment="ns/web",set="ns/old",state="up_to_date"} 0
 	want(withoutDeployment)
 	(*Metrics)(nil).lead()
 }
+
+func TestMachinesAreCountedByTheProviderThatTheyName(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cache := fake.NewClientBuilder().WithScheme(scheme).Build()
+	for name, change := range map[string]func(*v1beta1.Machine){
+		"label":  func(m *v1beta1.Machine) { m.Labels = map[string]string{v1beta1.LabelProvider: "sim"} },
+		"inline": func(m *v1beta1.Machine) { m.Spec.Provider = "sim" },
+		"status": func(m *v1beta1.Machine) { m.Status.Instance = &v1beta1.InstanceStatus{Provider: "other"} },
+		"none":   func(*v1beta1.Machine) {},
+	} {
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		change(m)
+		if err := cache.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics.lead()
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP machinist_provider_machines Machines by the provider that they name: the process machinist-provider-<provider> has to run for them.
+# TYPE machinist_provider_machines gauge
+machinist_provider_machines{provider="other"} 1
+machinist_provider_machines{provider="sim"} 2
+`)); err != nil {
+		t.Error(err)
+	}
+}

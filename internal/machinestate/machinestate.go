@@ -15,6 +15,18 @@ import (
 // Live reports whether the machine has no deletionTimestamp.
 func Live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
 
+// Provider returns the provider that a machine itself names, "" where only its class could.
+func Provider(m *v1beta1.Machine) string {
+	name := m.Labels[v1beta1.LabelProvider]
+	if name == "" && m.Status.Instance != nil {
+		name = m.Status.Instance.Provider
+	}
+	if name == "" {
+		name = m.Spec.Provider
+	}
+	return name
+}
+
 // Ready reports whether the machine's condition Ready is True.
 func Ready(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)

@@ -155,6 +155,9 @@ func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
 		"{watchNamespace: a, clusterID: a}":                          "webhook.certSecret is not set",
 		"metrics: {serviceMonitor: {enabled: 1}}":                    "metrics/serviceMonitor/enabled",
 		"metrics: {enabled: false, serviceMonitor: {enabled: true}}": "metrics.serviceMonitor.enabled",
+		"metrics: {enabled: false, prometheusRule: {enabled: true}}": "metrics.prometheusRule.enabled",
+		"metrics: {prometheusRule: {runbookURL: x}}":                 "metrics/prometheusRule/runbookURL",
+		"metrics: {dashboards: {labels: [a]}}":                       "metrics/dashboards/labels",
 	} {
 		_, err := RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: parse(values)})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -173,11 +173,11 @@ func TestACertificateSaysWhenItExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, config := range []*rest.Config{user, {TLSClientConfig: rest.TLSClientConfig{CertFile: path}}} {
-		if what, at := expiry(config); what != "client certificate" || !at.After(time.Now()) {
-			t.Errorf("got %q %s", what, at)
+		if what, l := lifetimeOf(config); what != "client certificate" || !l.End.After(time.Now()) {
+			t.Errorf("got %q %v", what, l)
 		}
 	}
-	if what, _ := expiry(&rest.Config{}); what != "" {
+	if what, _ := lifetimeOf(&rest.Config{}); what != "" {
 		t.Errorf("nothing expires as %q", what)
 	}
 }

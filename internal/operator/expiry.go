@@ -1,15 +1,15 @@
 package operator
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
-	certutil "k8s.io/client-go/util/cert"
+
+	"machinist.dev/machinist/internal/expiry"
 )
 
 // explainUnauthorized adds to a rejection with 401 that the credentials of the kubeconfig file have expired, if they
@@ -22,23 +22,23 @@ func (k *kubeconfig) explainUnauthorized(err error) error {
 	if missing != nil {
 		return err
 	}
-	what, at := expiry(config)
-	if what == "" || time.Now().Before(at) {
+	what, lifetime := lifetimeOf(config)
+	if what == "" || time.Now().Before(lifetime.End) {
 		return fmt.Errorf("%w: the credentials in --%s=%s", err, k.flag, k.path)
 	}
 	return fmt.Errorf("%w: the %s in --%s=%s expired at %s: renew it", err, what, k.flag, k.path,
-		at.UTC().Format(time.RFC3339))
+		lifetime.End.UTC().Format(time.RFC3339))
 }
 
-// expiry returns what authenticates the requests of a configuration, and when it expires; nothing where that is not
-// known.
-func expiry(config *rest.Config) (what string, at time.Time) {
+// lifetimeOf returns what authenticates the requests of a configuration, and how long it is valid; nothing where that
+// is not known.
+func lifetimeOf(config *rest.Config) (what string, l expiry.Lifetime) {
 	certificate := config.CertData
 	if len(certificate) == 0 && config.CertFile != "" {
 		certificate, _ = os.ReadFile(config.CertFile)
 	}
-	if certificates, err := certutil.ParseCertsPEM(certificate); err == nil && len(certificates) > 0 {
-		return "client certificate", certificates[0].NotAfter
+	if l = expiry.OfCertificate(certificate); !l.End.IsZero() {
+		return "client certificate", l
 	}
 	token := config.BearerToken
 	if config.BearerTokenFile != "" {
@@ -46,28 +46,36 @@ func expiry(config *rest.Config) (what string, at time.Time) {
 			token = strings.TrimSpace(string(content))
 		}
 	}
-	if at := tokenExpiry(token); !at.IsZero() {
-		return "token", at
+	if l = expiry.OfToken(token); !l.End.IsZero() {
+		return "token", l
 	}
-	return "", time.Time{}
+	return "", expiry.Lifetime{}
 }
 
-// tokenExpiry reads the claim "exp" of a JSON Web Token. Whether the token is genuine does not matter here: its text
-// goes into a log line only.
-func tokenExpiry(token string) time.Time {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return time.Time{}
-	}
-	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+// watchExpiry exports when the credentials of the kubeconfig files, and the certificate of the metrics, end. What a pod
+// has by itself is renewed by its kubelet.
+func (o *Operator) watchExpiry() error {
+	metrics, err := expiry.NewMetrics(o.options.Registerer)
 	if err != nil {
-		return time.Time{}
+		return err
 	}
-	var times struct {
-		Expires int64 `json:"exp"`
+	for name, cluster := range map[string]*Cluster{"control-kubeconfig": o.control, "target-kubeconfig": o.target} {
+		if cluster == nil || cluster.kubeconfig == nil {
+			continue
+		}
+		metrics.Watch(name, func() expiry.Lifetime {
+			config, _, err := cluster.kubeconfig.current()
+			if err != nil {
+				return expiry.Lifetime{}
+			}
+			_, l := lifetimeOf(config)
+			return l
+		})
 	}
-	if err := json.Unmarshal(claims, &times); err != nil || times.Expires <= 0 {
-		return time.Time{}
+	if dir := o.config.MetricsCertDir; dir != "" && o.config.MetricsSecure {
+		metrics.Watch("metrics-certificate", func() expiry.Lifetime {
+			return expiry.OfCertificateFile(filepath.Join(dir, "tls.crt"))
+		})
 	}
-	return time.Unix(times.Expires, 0)
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -77,6 +78,13 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 	o.Registerer = registry
 	third := start(t, &renamed, o, nil)
 	third.elected()
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP machinist_leader 1 while this process leads, 0 while it waits for its turn, by the name of its program.
+# TYPE machinist_leader gauge
+machinist_leader{process="machinist-test"} 1
+`), "machinist_leader"); err != nil {
+		t.Error(err)
+	}
 	if third.ClusterID() != "another" {
 		t.Errorf("cluster id %q, want that of the flag", third.ClusterID())
 	}

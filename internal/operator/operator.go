@@ -370,8 +370,10 @@ func (o *Operator) makeWatch() error {
 }
 
 func (o *Operator) addMetrics() (err error) {
-	o.gauge, err = mismatchGauge(o.options.Registerer)
-	return err
+	if o.gauge, err = mismatchGauge(o.options.Registerer); err != nil {
+		return err
+	}
+	return errors.Join(o.watchLeader(), o.watchExpiry())
 }
 
 // Manager returns the manager of the control cluster, to which controllers are added. Its client and cache are those

@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/internal/expiry"
 )
 
 // Options are what a Keeper works with. All fields but Lifetimes are required.
@@ -215,6 +217,14 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 		return cert, nil
 	}
 	return nil, fmt.Errorf("there is no certificate in the Secret %s yet", k.Secret)
+}
+
+// Lifetime is how long the certificate is valid that is presented.
+func (k *Keeper) Lifetime() expiry.Lifetime {
+	if cert := k.serving.Load(); cert != nil && cert.Leaf != nil {
+		return expiry.Lifetime{Begin: cert.Leaf.NotBefore, End: cert.Leaf.NotAfter}
+	}
+	return expiry.Lifetime{}
 }
 
 // Ready is a probe: nil once there is a certificate to present and the webhook configuration names its authority.

@@ -34,6 +34,10 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		return nil, fmt.Errorf("register the metrics of orphans: %w", err)
 	}
 	m.setBlocked(nil)
+	// The first one counts as an increase only if there was a zero before it.
+	for _, action := range []string{actionDeleted, actionFailed, actionReported, actionDuplicate} {
+		m.orphans.WithLabelValues(action)
+	}
 	return m, nil
 }
 

@@ -70,7 +70,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	if err := resolve.RegisterIndexes(ctx, control.Cache); err != nil {
 		return err
 	}
-	cloudMetrics, err := cloud.NewMetrics(metrics.Registry)
+	cloudMetrics, err := cloud.NewMetrics(metrics.Registry, driver.Name())
 	if err != nil {
 		return err
 	}
@@ -172,9 +172,14 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			return fmt.Errorf("add the notices of interruptions: %w", err)
 		}
 	}
+	classMetrics, err := machineclass.NewMetrics(metrics.Registry, driver.Name(), control.Cache)
+	if err != nil {
+		return err
+	}
 	classes := machineclass.New(machineclass.Options{
 		Driver: guarded, Client: control.Client, Live: control.Live,
 		Recorder: mgr.GetEventRecorder("machinist-machineclass"), Clock: realClock, Concurrency: s.concurrentClasses,
+		Metrics: classMetrics,
 	})
 	if err := classes.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine class controller: %w", err)

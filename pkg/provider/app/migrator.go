@@ -121,7 +121,7 @@ func runMigrator(ctx context.Context, config *operator.Config, s *migrator, p Pr
 
 func addMigrations(op *operator.Operator, s *migrator, driver provider.Driver) error {
 	control, mgr, realClock := op.Control(), op.Manager(), clock.RealClock{}
-	cloudMetrics, err := cloud.NewMetrics(metrics.Registry)
+	cloudMetrics, err := cloud.NewMetrics(metrics.Registry, driver.Name())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,128 @@
+// Package expiry exports when the credentials and certificates of a process end, so that somebody renews them before.
+package expiry
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// Lifetime is from when until when a credential is valid. The zero time stands for a time that is not known.
+type Lifetime struct{ Begin, End time.Time }
+
+// OfCertificate returns the lifetime of the first certificate in PEM; nothing where there is none.
+func OfCertificate(pem []byte) Lifetime {
+	certificates, err := certutil.ParseCertsPEM(pem)
+	if err != nil || len(certificates) == 0 {
+		return Lifetime{}
+	}
+	return Lifetime{certificates[0].NotBefore, certificates[0].NotAfter}
+}
+
+// OfCertificateFile returns the lifetime of the first certificate in a file.
+func OfCertificateFile(path string) Lifetime {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return Lifetime{}
+	}
+	return OfCertificate(content)
+}
+
+// OfToken reads the claims "iat" and "exp" of a JSON Web Token. Whether the token is genuine does not matter here: its
+// times are shown to people only.
+func OfToken(token string) Lifetime {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return Lifetime{}
+	}
+	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return Lifetime{}
+	}
+	var times struct {
+		Issued  int64 `json:"iat"`
+		Expires int64 `json:"exp"`
+	}
+	if err := json.Unmarshal(claims, &times); err != nil || times.Expires <= 0 {
+		return Lifetime{}
+	}
+	l := Lifetime{End: time.Unix(times.Expires, 0)}
+	if times.Issued > 0 {
+		l.Begin = time.Unix(times.Issued, 0)
+	}
+	return l
+}
+
+// Metrics export lifetimes. They are read whenever the metrics are asked for, so that they are those of what is in use
+// then. A nil *Metrics exports nothing.
+type Metrics struct {
+	expires, issued *prometheus.Desc
+
+	mu   sync.Mutex
+	read map[string]func() Lifetime
+}
+
+// NewMetrics registers the metrics, or returns those that are registered already.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	labels := []string{"credential"}
+	m := &Metrics{read: map[string]func() Lifetime{},
+		expires: prometheus.NewDesc("machinist_credential_expiry_timestamp_seconds",
+			"When a certificate or token of the process ends: control-kubeconfig, target-kubeconfig, webhook-certificate or metrics-certificate.",
+			labels, nil),
+		issued: prometheus.NewDesc("machinist_credential_issue_timestamp_seconds",
+			"When a certificate or token of the process began to be valid.", labels, nil),
+	}
+	err := registerer.Register(m)
+	if err == nil {
+		return m, nil
+	}
+	if registered, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if existing, ok := registered.ExistingCollector.(*Metrics); ok {
+			return existing, nil
+		}
+	}
+	return nil, fmt.Errorf("register the metrics of credentials: %w", err)
+}
+
+// Watch exports the lifetime of a credential from now on. What has no end is not exported.
+func (m *Metrics) Watch(credential string, read func() Lifetime) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read[credential] = read
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
+	descs <- m.expires
+	descs <- m.issued
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	export := func(desc *prometheus.Desc, at time.Time, credential string) {
+		if !at.IsZero() {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(at.Unix()), credential)
+		}
+	}
+	for credential, read := range m.read {
+		lifetime := read()
+		if lifetime.End.IsZero() {
+			continue
+		}
+		export(m.expires, lifetime.End, credential)
+		export(m.issued, lifetime.Begin, credential)
+	}
+}

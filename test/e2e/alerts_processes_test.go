@@ -1,0 +1,131 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/installer"
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud/driver"
+)
+
+// A Prometheus watches all kinds of process. Each of them fails in its own way, and the alert about it fires.
+//
+// Rules: alerts-fire-for-their-cause.
+func TestAlertsAboutProcessesFireForTheirCause(t *testing.T) {
+	t.Parallel()
+	const migrator = "machinist-migrator-" + driver.Name
+	addresses := map[string]string{}
+	for _, name := range []string{stack.Manager, stack.Provider, migrator, installer.Name} {
+		addresses[name] = freeAddress(t)
+	}
+	metrics := func(name string) []string { return []string{"--metrics-bind-address=" + addresses[name]} }
+	m := start(t, stack.Options{NoTarget: true, ManagerArgs: metrics(stack.Manager),
+		ProviderArgs: metrics(stack.Provider)})
+	m.quick()
+	m.fleet(2, plainUserData)
+	m.available(2)
+	migrating, err := m.NewMigrator(context.Background(), migrator, append(metrics(migrator), migratorLease...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []*process.Process{migrating, m.installer(metrics(installer.Name)...)} {
+		m.do(other.Start)
+		t.Cleanup(func() {
+			if err := other.Stop(15 * time.Second); err != nil {
+				t.Errorf("stop %s: %v", other.Name, err)
+			}
+		})
+	}
+	p := m.watch(addresses)
+	p.seen(len(addresses))
+	for name, address := range addresses {
+		p.lint(name, address, newToken(t, m.control, "scraper"))
+	}
+
+	m.create(&v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: "odd"}, Spec: v1beta1.ProviderSpec{Type: "nonsense"}})
+	m.create(&v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "over"}, Spec: v1beta1.MigrationSpec{
+		Source: provider.SourceGardener, SourceNamespace: namespace, Provider: driver.Name,
+		Fence: v1beta1.MigrationFence{
+			Leases:    []v1beta1.MigrationLease{{Namespace: namespace, Name: "old"}},
+			Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment", Namespace: namespace, Name: "old"}},
+		}}})
+	m.refuse(m.control, "sets", "machinesets/status", admissionv1.Update,
+		`request.userInfo.username == "`+stack.Manager+`"`)
+	m.scale(3)
+	p.firing("MachinistInstallationDegraded", "MachinistMigrationStuck", "MachinistReconcileErrors")
+
+	m.do(func() error { return m.Provider.Stop(15 * time.Second) })
+	stop := m.ask()
+	p.firing("MachinistProviderMissing", "MachinistWebhookFailing")
+	stop()
+	m.do(m.Provider.Start)
+
+	m.stealLease()
+	<-m.Manager.Done()
+	p.firing("MachinistManagerMissing")
+	m.do(m.Manager.Start)
+	p.firing("MachinistNoLeader")
+	p.evaluated()
+	p.shows(aboutProcesses)
+}
+
+// installer prepares the operator, which the caller starts and stops.
+func (m *machinist) installer(args ...string) *process.Process {
+	return &process.Process{Name: installer.Name, Path: filepath.Join(binDir(m.t), installer.Name), Dir: m.t.TempDir(),
+		Args: append([]string{"--control-kubeconfig=" + m.Control.Kubeconfig(), "--health-probe-bind-address=0",
+			"--leader-election-namespace=" + stack.SystemNamespace}, args...)}
+}
+
+// ask has somebody try to make a class all the time, until the returned function is called. Nothing is made.
+func (m *machinist) ask() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "asked"},
+				Spec: v1beta1.MachineClassSpec{Provider: driver.Name, ProviderSpec: providerSpec(m.t, "small")}}
+			_ = m.control.Create(ctx, class, client.DryRunAll) // Whether it is refused is for the alert to say.
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	end := func() { cancel(); <-done }
+	m.t.Cleanup(end)
+	return end
+}
+
+// stealLease gives the lease of the manager to somebody who holds it for an hour and does nothing.
+func (m *machinist) stealLease() {
+	m.t.Helper()
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: stack.SystemNamespace, Name: stack.Manager}
+	if err := m.control.Get(context.Background(), key, lease); err != nil {
+		m.t.Fatal(err)
+	}
+	before, now := lease.DeepCopy(), metav1.NowMicro()
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("thief"), new(int32(3600))
+	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	// Of any version: the manager renews its lease all the time.
+	if err := m.control.Patch(context.Background(), lease, client.MergeFrom(before)); err != nil {
+		m.t.Fatal(err)
+	}
+}

@@ -31,6 +31,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	s.sources(out, style)
 	s.edited(out)
 	s.waiting(out, style)
+	s.recentFailures(out, style)
 	s.processes(out, style)
 	s.sum(out, style)
 	for _, u := range s.Unread {
@@ -201,6 +202,29 @@ func (s Status) waiting(w *strings.Builder, style printer.Style) {
 		w.WriteString("\n")
 	}
 	_ = printer.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "WHICH", "MEANS"}, rows)
+}
+
+// mostFailures is how many recent failures fit on the screen.
+const mostFailures = 5
+
+func (s Status) recentFailures(w *strings.Builder, style printer.Style) {
+	shown := s.RecentFailures
+	if !style.Wide {
+		shown = why.Lately(shown, s.Now)
+		shown = shown[:min(len(shown), mostFailures)]
+	}
+	var rows [][]string
+	var namespaces []string
+	for _, f := range shown {
+		age := ""
+		if f.Since != nil {
+			age = printer.Age(s.Now, *f.Since)
+		}
+		rows = append(rows, []string{printer.Clean(f.Machine), f.Deployment, style.Warn(printer.Clean(f.Reason)), age,
+			printer.Clean(f.Message)})
+		namespaces = append(namespaces, f.Namespace)
+	}
+	s.rows(w, []string{"RECENT FAILURE", "DEPLOYMENT", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
 }
 
 func (s Status) processes(w *strings.Builder, style printer.Style) {

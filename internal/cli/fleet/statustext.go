@@ -100,7 +100,7 @@ func paint(state string, style printer.Style) string {
 		return style.Good(state)
 	case Bad:
 		return style.Bad(state)
-	case Warn:
+	case Warn, Moving:
 		return style.Warn(state)
 	}
 	return state

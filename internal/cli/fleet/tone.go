@@ -9,7 +9,9 @@ type Tone string
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"
-	Bad  Tone = "bad"
+	// Moving is that of what is on its way by itself.
+	Moving Tone = "moving"
+	Bad    Tone = "bad"
 	// Neutral is that of a state that is neither, and of no state at all.
 	Neutral Tone = "neutral"
 )
@@ -21,6 +23,9 @@ func ToneOf(state string) Tone {
 		return Good
 	case string(rollout.Failed), "Unhealthy", "Frozen", "ReplicaFailure":
 		return Bad
+	case "Pending", "Provisioning", "Provisioned", "Updating", "Deleting", string(rollout.Progressing),
+		string(rollout.Scaling):
+		return Moving
 	case "", "Old", "Current":
 		return Neutral
 	}

@@ -101,7 +101,7 @@ func (b Bar) Segments() []Segment {
 		return nil
 	}
 	var segments []Segment
-	at := 0
+	longest, room := 0, 0
 	for _, part := range []struct {
 		class string
 		n     int
@@ -109,17 +109,35 @@ func (b Bar) Segments() []Segment {
 		if part.n == 0 {
 			continue
 		}
-		long := max(1000*part.n/total, 8) // One of ten thousand can be seen, too.
-		long = min(long, 1000-at)
-		segments = append(segments, Segment{Class: part.class, At: at, Long: long})
-		at += long
+		// One of ten thousand can be seen, too; the longest part makes room for it.
+		long := max(1000*part.n/total, 8)
+		room += part.n
+		segments = append(segments, Segment{Class: part.class, Long: long})
+		if long > segments[longest].Long {
+			longest = len(segments) - 1
+		}
+	}
+	if len(segments) == 0 {
+		return nil
+	}
+	rest := 1000 * room / total
+	for i, s := range segments {
+		if i != longest {
+			rest -= s.Long
+		}
+	}
+	segments[longest].Long = rest
+	at := 0
+	for i := range segments {
+		segments[i].At = at
+		at += segments[i].Long
 	}
 	return segments
 }
 
 // Words says what the bar shows.
 func (b Bar) Words() string {
-	parts := []string{fmt.Sprintf("%d of %d ready", b.Ready, b.Desired)}
+	parts := []string{fmt.Sprintf("%d of %d ready at the newest revision", b.Ready, b.Desired)}
 	for _, part := range []struct {
 		n    int
 		what string

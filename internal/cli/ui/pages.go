@@ -13,6 +13,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode"
 
 	"machinist.dev/machinist/internal/version"
 )
@@ -123,8 +124,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	if err != nil {
 		p = errorPage(err)
 	}
+	release, _, _ := strings.Cut(version.String(), " ")
 	v := view{Title: p.title, Summary: p.summary, Body: p.body, Path: r.URL.Path, Scope: s.options.Source.Scope(),
-		Snapshot: snapshot, Now: q.now, Digest: s.pages.digest, Release: version.String()}
+		Snapshot: snapshot, Now: q.now, Digest: s.pages.digest, Release: release}
 	what := "base.html"
 	fragment := r.Header.Get(fragmentHeader) != ""
 	if fragment {
@@ -135,10 +137,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 		http.Error(w, "The page could not be made: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
+	content := bytes.Map(harmless, out.Bytes())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Vary", fragmentHeader)
 	if fragment && p.status == 0 {
-		sum := sha256.Sum256(out.Bytes())
+		sum := sha256.Sum256(content)
 		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
 		w.Header().Set("ETag", tag)
 		if r.Header.Get("If-None-Match") == tag {
@@ -149,7 +152,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	if p.status != 0 {
 		w.WriteHeader(p.status)
 	}
-	_, _ = w.Write(out.Bytes())
+	_, _ = w.Write(content)
+}
+
+// harmless leaves out of a page what would only turn the direction of writing or hide words. Templates make markup in names
+// and messages text; these characters remain.
+func harmless(r rune) rune {
+	if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+		return -1
+	}
+	return r
 }
 
 func errorPage(err error) *page {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,7 +58,7 @@ func newTab(t *testing.T, s *served) *tab {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, address := range b.asked {
-			if u, err := url.Parse(address); err != nil || u.Scheme != "data" && u.Hostname() != "127.0.0.1" {
+			if u, err := url.Parse(address); err != nil || u.Scheme != "data" && u.Hostname() != "127.0.0.1" && u.Hostname() != rebound {
 				t.Errorf("a request left this machine: %s", address)
 			}
 		}
@@ -98,6 +99,12 @@ func (b *tab) open(path string) {
 	b.do(chromedp.Navigate(b.at.url(path)), chromedp.WaitReady("main"))
 }
 
+// goTo goes to an address anywhere.
+func (b *tab) goTo(address string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(address), chromedp.WaitReady("body"))
+}
+
 // source is the text of the page, for messages.
 func (b *tab) source() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
@@ -114,20 +121,28 @@ func (b *tab) await(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`new Promise(done => {
+	watch := chromedp.Evaluate[bool](`new Promise(done => {
 		const is = () => (`+expression+`);
 		if (is()) return done(true);
 		const changes = new MutationObserver(() => { if (is()) { changes.disconnect(); done(true); } });
 		changes.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
-	})`, chromedp.EvalAwaitPromise)); err != nil {
-		b.t.Fatalf("waited for %s: %v\nthe page:\n%s", expression, err, b.source())
+	})`, chromedp.EvalAwaitPromise)
+	for {
+		_, err := chromedp.Run(ctx, watch)
+		if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "navigated") {
+			continue // The next page may be the one.
+		}
+		if err != nil {
+			b.t.Fatalf("waited for %s: %v\nthe page:\n%s", expression, err, b.source())
+		}
+		return
 	}
 }
 
 // shows waits for words in the main part of the page.
 func (b *tab) shows(words string) {
 	b.t.Helper()
-	b.await("document.querySelector('main').textContent.includes(" + quoted(words) + ")")
+	b.await("(document.querySelector('main') || document.body).textContent.includes(" + quoted(words) + ")")
 }
 
 // get evaluates an expression, and waits for what it promises.
@@ -159,6 +174,18 @@ func quoted(text string) string {
 	return string(out)
 }
 
+// count is how many requests for a path the page has made.
+func (b *tab) count(path string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, address := range b.asked {
+		if u, err := url.Parse(address); err == nil && u.Path == path {
+			n++
+		}
+	}
+	return n
+}
+
 // scheme has the page drawn light or dark.
 func (b *tab) scheme(name string) {
 	b.t.Helper()
@@ -170,6 +197,13 @@ func (b *tab) scheme(name string) {
 func (b *tab) withoutScript() {
 	b.t.Helper()
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+}
+
+// withoutOurScript has pages not get the script of the view. What a person can do in a page is then what links and forms do.
+func (b *tab) withoutOurScript() {
+	b.t.Helper()
+	call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{
+		{URLPattern: "http://*:*/assets/*.js", Block: true}}})
 }
 
 // picture keeps a picture of the page where UI_PICTURES names a folder.

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -70,6 +71,9 @@ func (f *fleet) create(o client.Object) {
 		f.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 	}
 }
+
+// raw is a providerSpec.
+func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
 
 // await waits for the deployment of the example.
 func (f *fleet) await(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {

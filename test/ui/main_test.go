@@ -25,15 +25,20 @@ import (
 	"machinist.dev/machinist/internal/stack"
 )
 
+// rebound is a name that the browser takes for loopback.
+const rebound = "rebound.example"
+
 // What all tests share: a running Machinist, a browser, and the script that finds barriers.
 var (
 	running *stack.Stack
+	// canvas is another control cluster, without controllers.
+	canvas  *controlplane.ControlPlane
 	browser context.Context
 	axe     []byte
 )
 
 // patience bounds a failing test; a passing one goes on with what it waits for.
-const patience = 90 * time.Second
+const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
 
@@ -66,11 +71,18 @@ func runAll(m *testing.M) int {
 		running, err = stack.Start(context.Background(), stack.Options{BinDir: bin, Dir: filepath.Join(dir, "stack")})
 		started <- err
 	}()
+	drawn := make(chan error, 1)
+	go func() {
+		var err error
+		canvas, err = startCanvas(filepath.Join(dir, "canvas"))
+		drawn <- err
+	}()
 	ctx, end := chromedp.NewExecAllocator(context.Background(), chromedp.ExecPath(paths[len(paths)-2]),
 		chromedp.UserDataDir(filepath.Join(dir, "browser")), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1400, 900))
+		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("host-resolver-rules", "MAP "+rebound+" 127.0.0.1"), chromedp.WindowSize(1400, 900))
 	defer end()
 	var close context.CancelFunc
 	browser, close = chromedp.NewContext(ctx)
@@ -82,6 +94,10 @@ func runAll(m *testing.M) int {
 		return fail("start the stack", err)
 	}
 	defer func() { _ = running.Stop() }()
+	if err := <-drawn; err != nil {
+		return fail("start the cluster without controllers", err)
+	}
+	defer func() { _ = canvas.Stop() }()
 	return m.Run()
 }
 
@@ -159,10 +175,10 @@ func (s *served) url(path string) string { return strings.TrimSuffix(s.base.Stri
 // admin is a kubeconfig that may do everything.
 func admin() string { return running.Control.Kubeconfig() }
 
-// kubeconfigOf writes a kubeconfig of a user.
-func kubeconfigOf(t *testing.T, user string) string {
+// kubeconfigFor writes a kubeconfig of a user.
+func kubeconfigFor(t *testing.T, cp *controlplane.ControlPlane, user string) string {
 	t.Helper()
-	config, err := running.Control.UserConfig(user)
+	config, err := cp.UserConfig(user)
 	if err != nil {
 		t.Fatal(err)
 	}

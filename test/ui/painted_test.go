@@ -4,8 +4,8 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -32,23 +32,24 @@ type painted struct {
 
 func paint(t *testing.T) *painted {
 	t.Helper()
-	cp, err := controlplane.Start(context.Background(), controlplane.Options{Dir: filepath.Join(t.TempDir(), "painted")})
+	api, err := client.NewWithWatch(canvas.Config(), client.Options{Scheme: env.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := cp.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := install.Install(context.Background(), cp.Config()); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.NewWithWatch(cp.Config(), client.Options{Scheme: env.Scheme()})
+	return &painted{t: t, cp: canvas, api: api}
+}
+
+// startCanvas starts the control cluster without controllers.
+func startCanvas(dir string) (*controlplane.ControlPlane, error) {
+	ctx := context.Background()
+	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return &painted{t: t, cp: cp, api: api}
+	if err := install.Install(ctx, cp.Config()); err != nil {
+		return nil, errors.Join(err, cp.Stop())
+	}
+	return cp, nil
 }
 
 // make creates an object with its status.

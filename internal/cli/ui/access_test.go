@@ -127,7 +127,7 @@ func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 			strings.Contains(policy, "http") || !strings.Contains(policy, "frame-ancestors 'none'") {
 			t.Errorf("%s: the policy is %q", path, policy)
 		}
-		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" ||
+		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "same-origin" ||
 			h.Get("Cross-Origin-Resource-Policy") != "same-origin" {
 			t.Errorf("%s: the headers are %v", path, h)
 		}

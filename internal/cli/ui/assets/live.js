@@ -181,7 +181,7 @@
     asked = 0;
     refresh();
   };
-  let typing = 0, typed = false;
+  let typing = 0, typed = false, restoring = false;
   document.addEventListener("input", (e) => {
     const form = e.target.closest("form[data-filters]");
     if (!form || e.target.nodeName === "SELECT") return;
@@ -190,7 +190,7 @@
   });
   document.addEventListener("change", (e) => {
     const form = e.target.closest("form[data-filters]");
-    if (!form) return;
+    if (!form || restoring) return;
     clearTimeout(typing);
     go(address(form), e.target.nodeName === "SELECT" || !typed);
     typed = false;
@@ -203,7 +203,12 @@
     typed = false;
   });
   addEventListener("popstate", () => {
+    // What the address says counts, and not what was typed: leaving the field must not make a step of it again.
+    clearTimeout(typing);
+    typed = false;
+    restoring = true;
     if (document.activeElement && document.activeElement.closest("form[data-filters]")) document.activeElement.blur();
+    restoring = false;
     visit();
   });
 

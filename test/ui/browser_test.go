@@ -124,7 +124,9 @@ func (b *tab) await(expression string) {
 	watch := chromedp.Evaluate[bool](`new Promise(done => {
 		const is = () => (`+expression+`);
 		if (is()) return done(true);
-		const changes = new MutationObserver(() => { if (is()) { changes.disconnect(); done(true); } });
+		const look = () => { if (is()) { changes.disconnect(); done(true); } };
+		const changes = new MutationObserver(look);
+		for (const happens of ["readystatechange", "focusin", "focusout"]) document.addEventListener(happens, look);
 		changes.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
 	})`, chromedp.EvalAwaitPromise)
 	for {
@@ -142,7 +144,7 @@ func (b *tab) await(expression string) {
 // shows waits for words in the main part of the page.
 func (b *tab) shows(words string) {
 	b.t.Helper()
-	b.await("(document.querySelector('main') || document.body).textContent.includes(" + quoted(words) + ")")
+	b.await("((document.querySelector('main') || document.body || {}).textContent || '').includes(" + quoted(words) + ")")
 }
 
 // get evaluates an expression, and waits for what it promises.

@@ -193,7 +193,7 @@ func TestHostileWordsAreOnlyShown(t *testing.T) {
 	b.open("/machines/hostile/" + m.Name)
 	b.await("document.getElementById('connection').dataset.state === 'live'")
 	// The script, too, puts in what it is sent as text.
-	m.Status.FailureMessage = "once more: " + evil
+	broken(m, "once more: "+evil)
 	if err := p.api.Status().Update(context.Background(), m); err != nil {
 		t.Fatal(err)
 	}

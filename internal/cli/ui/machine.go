@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,7 +65,7 @@ func machinePage(r *request) (*page, error) {
 	for _, a := range m.Status.Addresses[:min(len(m.Status.Addresses), mostAddresses)] {
 		b.Addresses = append(b.Addresses, v1Address{string(a.Type), a.Address})
 	}
-	summary := "State: " + b.Machine.State
+	summary := "State: " + cmp.Or(b.Machine.State, "unknown")
 	if b.Machine.Reason != "" {
 		summary += ", " + b.Machine.Reason
 	}

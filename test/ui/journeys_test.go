@@ -45,6 +45,7 @@ func TestARolloutIsWatchedToItsEnd(t *testing.T) {
 }
 
 func TestAMachineThatFailsSaysWhyAlsoWhenItIsReplaced(t *testing.T) {
+	t.Parallel() // A young instance counts as lost only after a minute.
 	f := newFleet(t, 2)
 	s := serve(t, admin(), "-n", f.namespace)
 	lost := f.machines()[0]

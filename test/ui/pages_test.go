@@ -194,7 +194,7 @@ func TestHostileWordsAreOnlyShown(t *testing.T) {
 	b.await("document.getElementById('connection').dataset.state === 'live'")
 	// The script, too, puts in what it is sent as text.
 	broken(m, "once more: "+evil)
-	if err := p.api.Status().Update(context.Background(), m); err != nil {
+	if err := p.api.Update(context.Background(), m); err != nil {
 		t.Fatal(err)
 	}
 	b.shows(`once more: "><img src=x onerror="window.pwned=1">`)

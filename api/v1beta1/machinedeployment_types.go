@@ -242,8 +242,8 @@ type MachineDeploymentStatus struct {
 	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
 
 	// recentFailures are the last 5 machines that failed, could not be launched or were found unhealthy, the newest first,
-	// one entry for each machine. They stay when the machines were repaired or replaced. The time is when the failure began;
-	// of a message longer than 1024 bytes the beginning is kept.
+	// one entry for each machine. They stay when the machines were repaired or replaced. The time is when the failure
+	// began; of a message longer than 1024 bytes the beginning is kept.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -22,8 +22,8 @@ func uiCommand(env *Env) *cobra.Command {
 		Long: `Show the fleet in a browser, and follow it: deployments and their rollouts, machines by deployment and zone, what each
 waits for, recent failures, ownership, orphans, and the plan of a manifest.
 
-The pages are served on this machine, for you alone, and read the cluster with your kubeconfig and your rights. They change
-nothing. The link that is printed opens them in one browser; for another one, a new link is printed when it was used.`,
+The pages are served on this machine, for you alone, and read the cluster with your kubeconfig and your rights. They
+change nothing. The link that is printed opens them in one browser; when it was used, a new one is printed.`,
 		Example: `  # The fleet of this namespace
   machinist ui
 

@@ -26,8 +26,8 @@ import (
 // rememberFor is how long what is not watched is remembered: leases, and the record of orphans.
 const rememberFor = 5 * time.Second
 
-// viewerClient is a client of the fleet view. It reads Machinist's kinds from caches, which watch no more than the viewer
-// may see, and remembers the rest for a while.
+// viewerClient is a client of the fleet view. It reads Machinist's kinds from caches, which watch no more than the
+// viewer may see, and remembers the rest for a while.
 type viewerClient struct {
 	client.WithWatch
 	cache cache.Cache
@@ -45,8 +45,8 @@ type remembered struct {
 	at     time.Time
 }
 
-// watchedKinds are the kinds that the view follows, with the names of their resources. Without the first there is nothing
-// to see.
+// watchedKinds are the kinds that the view follows, with the names of their resources. Without the first there is
+// nothing to see.
 func watchedKinds() map[string]client.Object {
 	return map[string]client.Object{
 		"machines": &v1beta1.Machine{}, "machinesets": &v1beta1.MachineSet{}, "machinedeployments": &v1beta1.MachineDeployment{},
@@ -59,7 +59,8 @@ func watchedKinds() map[string]client.Object {
 func newViewerClient(ctx context.Context, config *rest.Config, live client.WithWatch, namespace string,
 	now func() time.Time, changed func()) (*viewerClient, error) {
 	v := &viewerClient{WithWatch: live, kinds: map[string]error{}, now: now, remembered: map[string]remembered{}}
-	options := cache.Options{Scheme: live.Scheme(), Mapper: live.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields()}
+	options := cache.Options{Scheme: live.Scheme(), Mapper: live.RESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields()}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}
@@ -136,7 +137,8 @@ func (v *viewerClient) known(o any) (cached bool, err error) {
 }
 
 // Get implements client.Client.
-func (v *viewerClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (v *viewerClient) Get(ctx context.Context, key client.ObjectKey, o client.Object,
+	options ...client.GetOption) error {
 	switch cached, err := v.known(o); {
 	case err != nil:
 		return err

@@ -180,12 +180,12 @@ func TestTheFleetViewShowsWhatCommandsSay(t *testing.T) {
 		t.Errorf("the plan is answered with %d:\n%s", code, page)
 	}
 	for text, want := range map[string]string{
-		strings.Replace(manifest, `"replicas":5`, `"replicas":-5`, 1):          "spec.replicas",
-		strings.Replace(manifest, p.namespace, "another", 1):                   "the namespace of machinedeployment",
-		"kind: Pod\napiVersion: v1\n":                                          "there is no MachineDeployment",
-		"a: b: c":                                                              "document 1",
-		strings.Replace(manifest, `"MachineDeployment"`, `"MachineClass"`, 1):  "there is no MachineDeployment",
-		strings.Replace(manifest, `"replicas":5`, `"replicas":5,"typo":1`, -1): "typo",
+		strings.Replace(manifest, `"replicas":5`, `"replicas":-5`, 1):         "spec.replicas",
+		strings.Replace(manifest, p.namespace, "another", 1):                  "the namespace of machinedeployment",
+		"kind: Pod\napiVersion: v1\n":                                         "there is no MachineDeployment",
+		"a: b: c":                                                             "document 1",
+		strings.Replace(manifest, `"MachineDeployment"`, `"MachineClass"`, 1): "there is no MachineDeployment",
+		strings.Replace(manifest, `"replicas":5`, `"replicas":5,"typo":1`, 1): "typo",
 	} {
 		if code, page := plan(text); code != http.StatusUnprocessableEntity || !strings.Contains(page, want) {
 			t.Errorf("%.60s… is answered with %d, want words about %q", text, code, want)

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
 )
 
-// viewerTransport lets through what the fleet view needs, and refuses all else, whatever asks for it: it reads Machinist's
-// objects, events, leases and the record of orphans, reviews the viewer's own rights, and has a change of a deployment tried
-// in a dry run. Nothing reads a Secret.
+// viewerTransport lets through what the fleet view needs, and refuses all else, whatever asks for it: it reads
+// Machinist's objects, events, leases and the record of orphans, reviews the viewer's own rights, and has a change of a
+// deployment tried in a dry run. Nothing reads a Secret.
 type viewerTransport struct {
 	// prefix is the path before those of the API, of a server behind a proxy.
 	prefix string

@@ -83,7 +83,7 @@ func TestTheFleetViewKnowsWhetherTheClusterAnswers(t *testing.T) {
 		return &http.Response{StatusCode: answer}, failure
 	}))
 	list := func() {
-		_, _ = through.RoundTrip(httptest.NewRequest("GET", "/apis/machinist.dev/v1beta1/machines", nil))
+		_, _ = through.RoundTrip(httptest.NewRequest(http.MethodGet, "/apis/machinist.dev/v1beta1/machines", nil))
 	}
 	list()
 	if since, _ := v.lost(); !since.IsZero() || len(v.deniedNow()) > 0 {

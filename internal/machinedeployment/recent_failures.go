@@ -18,8 +18,8 @@ import (
 // mostRecentFailures is how many failures a status keeps of machines that may be gone.
 const mostRecentFailures = 5
 
-// recentFailure says why and since when a machine is broken: it failed, cannot be launched or was found unhealthy. ok is
-// false for any other machine. The time does not change while the failure lasts and is retried.
+// recentFailure says why and since when a machine is broken: it failed, cannot be launched or was found unhealthy. ok
+// is false for any other machine. The time does not change while the failure lasts and is retried.
 func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) {
 	failure.Name = m.Name
 	of := func(c *metav1.Condition) {
@@ -42,8 +42,8 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	return failure, true
 }
 
-// sinceBefore gives a failure the time of an earlier report of it. The status of a machine that is retried for hours must not
-// change with each attempt.
+// sinceBefore gives a failure the time of an earlier report of it. The status of a machine that is retried for hours
+// must not change with each attempt.
 func sinceBefore(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
 	if known && before.Reason == failure.Reason {
 		failure.Time = before.Time

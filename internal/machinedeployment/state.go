@@ -28,8 +28,8 @@ type deploymentState struct {
 	// since the last pass. Events write both, guarded by sharedState.mu.
 	orphanSet bool
 	failed    []launchFailure
-	// recent are the last failures, newest first, and broken those of all machines that there are, by name. Events use both
-	// too, guarded by sharedState.mu.
+	// recent are the last failures, newest first, and broken those of all machines that there are, by name. Events use
+	// both too, guarded by sharedState.mu.
 	recent []v1beta1.FailedMachine
 	broken map[string]v1beta1.FailedMachine
 	// machineEvents counts events of machines that are Ready or gone since the last pass, guarded by sharedState.mu.

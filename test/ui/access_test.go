@@ -59,8 +59,8 @@ func TestAPageOfAnotherSiteGetsNothing(t *testing.T) {
 	}
 }
 
-// A name that its owner lets resolve to loopback is another site, whose pages are the same origin as the view under that
-// name.
+// A name that its owner lets resolve to loopback is another site, whose pages are the same origin as the view under
+// that name.
 func TestANameThatResolvesToLoopbackGetsNothing(t *testing.T) {
 	p := paint(t)
 	p.fleetOf("rebinding", 3)

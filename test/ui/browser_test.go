@@ -58,7 +58,8 @@ func newTab(t *testing.T, s *served) *tab {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, address := range b.asked {
-			if u, err := url.Parse(address); err != nil || u.Scheme != "data" && u.Hostname() != "127.0.0.1" && u.Hostname() != rebound {
+			u, err := url.Parse(address)
+			if err != nil || u.Scheme != "data" && u.Hostname() != "127.0.0.1" && u.Hostname() != rebound {
 				t.Errorf("a request left this machine: %s", address)
 			}
 		}
@@ -201,7 +202,8 @@ func (b *tab) withoutScript() {
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
-// withoutOurScript has pages not get the script of the view. What a person can do in a page is then what links and forms do.
+// withoutOurScript has pages not get the script of the view. What a person can do in a page is then what links and
+// forms do.
 func (b *tab) withoutOurScript() {
 	b.t.Helper()
 	call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{

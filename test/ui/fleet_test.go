@@ -78,9 +78,10 @@ func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: 
 // await waits for the deployment of the example.
 func (f *fleet) await(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {
 	f.t.Helper()
-	list := env.Await(f.t, f.api, &v1beta1.MachineDeploymentList{}, what, func(l *v1beta1.MachineDeploymentList) (bool, string) {
+	check := func(l *v1beta1.MachineDeploymentList) (bool, string) {
 		return len(l.Items) == 1 && done(&l.Items[0]), fmt.Sprintf("%+v", l.Items)
-	}, client.InNamespace(f.namespace))
+	}
+	list := env.Await(f.t, f.api, &v1beta1.MachineDeploymentList{}, what, check, client.InNamespace(f.namespace))
 	return &list.Items[0]
 }
 
@@ -112,7 +113,8 @@ func (f *fleet) loseInstance(m *v1beta1.Machine) {
 		f.t.Fatal(err)
 	}
 	id := m.Spec.ProviderID[strings.LastIndex(m.Spec.ProviderID, "/")+1:]
-	if _, err := cloud.AddInstanceFault(context.Background(), id, simcloud.InstanceFault{Kind: simcloud.FaultVanishes}); err != nil {
+	vanishes := simcloud.InstanceFault{Kind: simcloud.FaultVanishes}
+	if _, err := cloud.AddInstanceFault(context.Background(), id, vanishes); err != nil {
 		f.t.Fatalf("lose instance %s: %v", id, err)
 	}
 }

@@ -40,7 +40,7 @@ func TestARolloutIsWatchedToItsEnd(t *testing.T) {
 			t.Error("the page was loaded again")
 		}
 	}
-	// Who does not see the page is told how it ended.
+	// Who does not see the page hears how it ended.
 	b.await("document.getElementById('announcement').textContent.includes('Complete')")
 }
 

@@ -113,7 +113,8 @@ type served struct {
 // serve starts machinist ui with arguments for the time of a test.
 func serve(t *testing.T, kubeconfig string, args ...string) *served {
 	t.Helper()
-	program := exec.Command("../../bin/machinist", append([]string{"ui", "--open=false", "--kubeconfig", kubeconfig}, args...)...)
+	args = append([]string{"ui", "--open=false", "--kubeconfig", kubeconfig}, args...)
+	program := exec.Command("../../bin/machinist", args...)
 	s := &served{t: t, links: make(chan string, 16)}
 	program.Stderr = &s.logs
 	out, err := program.StdoutPipe()

@@ -43,8 +43,8 @@ func paint(t *testing.T) *painted {
 	return &painted{t: t, cp: canvas, api: api}
 }
 
-// startCanvas starts the control cluster without controllers. Its API server takes a Machine as it is, with its status: to
-// make ten thousand of them takes half of the requests then, and little of each.
+// startCanvas starts the control cluster without controllers. Its API server takes a Machine as it is, with its status:
+// to make ten thousand of them takes half of the requests then, and little of each.
 func startCanvas(dir string) (*controlplane.ControlPlane, error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})
@@ -80,9 +80,8 @@ func installCanvas(ctx context.Context, config *rest.Config) error {
 	}
 	for _, list := range []client.ObjectList{&v1beta1.MachineList{}, &v1beta1.MachineSetList{}, &v1beta1.MachineDeploymentList{},
 		&v1beta1.MachineHealthCheckList{}, &v1beta1.MachineClassList{}} {
-		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			return api.List(ctx, list) == nil, nil
-		}); err != nil {
+		served := func(ctx context.Context) (bool, error) { return api.List(ctx, list) == nil, nil }
+		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, served); err != nil {
 			return fmt.Errorf("wait for %T to be served: %w", list, err)
 		}
 	}
@@ -130,8 +129,8 @@ func (p *painted) leases(namespace string) {
 }
 
 func since(kind string, status bool, reason, message string, ago time.Duration) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: 1,
-		LastTransitionTime: metav1.NewTime(time.Now().Add(-ago))}
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago))}
 	if status {
 		c.Status = metav1.ConditionTrue
 	}
@@ -149,7 +148,8 @@ func owned(by client.Object, kind string) []metav1.OwnerReference {
 }
 
 // deployment makes a deployment with one set.
-func (p *painted) deployment(namespace, name string, replicas int32, change func(*v1beta1.MachineDeployment)) *v1beta1.MachineSet {
+func (p *painted) deployment(namespace, name string, replicas int32,
+	change func(*v1beta1.MachineDeployment)) *v1beta1.MachineSet {
 	p.t.Helper()
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"pool": name}}
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -172,13 +172,14 @@ func (p *painted) deployment(namespace, name string, replicas int32, change func
 // machine returns a running machine of a set.
 func machine(set *v1beta1.MachineSet, number int) *v1beta1.Machine {
 	deployment := strings.TrimSuffix(set.Name, "-abcde")
-	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: fmt.Sprintf("%s-%05d", set.Name, number),
+	name := fmt.Sprintf("%s-%05d", set.Name, number)
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name,
 		Labels: map[string]string{"pool": deployment, v1beta1.LabelProvider: "sim", v1beta1.LabelMachineDeployment: deployment,
 			v1beta1.LabelMachineSet: set.Name}, OwnerReferences: owned(set, "MachineSet")}, Spec: set.Spec.Template.Spec}
 	m.Spec.ProviderID = fmt.Sprintf("sim://sim-1/sim-1%c/i-%017x", 'a'+number%3, number)
 	m.Status = v1beta1.MachineStatus{ObservedGeneration: 1, Phase: v1beta1.MachineRunning, Version: "v1.36.3",
-		NodeRef: &v1beta1.NodeRef{Name: m.Name}, Instance: &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Type: "large",
-			Region: "sim-1", Zone: fmt.Sprintf("sim-1%c", 'a'+number%3), Provider: "sim"}}
+		NodeRef: &v1beta1.NodeRef{Name: m.Name}, Instance: &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning,
+			Type: "large", Region: "sim-1", Zone: fmt.Sprintf("sim-1%c", 'a'+number%3), Provider: "sim"}}
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy,
 		v1beta1.ConditionUpToDate, v1beta1.ConditionReady} {
 		m.Status.Conditions = append(m.Status.Conditions, since(kind, true, "Fine", "", time.Hour))
@@ -189,7 +190,8 @@ func machine(set *v1beta1.MachineSet, number int) *v1beta1.Machine {
 // broken makes a machine one that failed.
 func broken(m *v1beta1.Machine, message string) *v1beta1.Machine {
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished, message
-	m.Status.Conditions = []metav1.Condition{since(v1beta1.ConditionReady, false, v1beta1.ReasonInstanceVanished, message, time.Minute)}
+	m.Status.Conditions = []metav1.Condition{
+		since(v1beta1.ConditionReady, false, v1beta1.ReasonInstanceVanished, message, time.Minute)}
 	return m
 }
 

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// TestPictures draws the pictures of docs/ui.md, of a fleet in which something happens. It runs where UI_PICTURES names the
-// folder for them: make screenshots.
+// TestPictures draws the pictures of docs/ui.md, of a fleet in which something happens. It runs where UI_PICTURES names
+// the folder for them: make screenshots.
 func TestPictures(t *testing.T) {
 	if os.Getenv("UI_PICTURES") == "" {
 		t.Skip("UI_PICTURES names no folder")
@@ -32,7 +32,8 @@ func TestPictures(t *testing.T) {
 				Message: "The provider reports that instance sim://sim-1/sim-1a/i-0000000000000001f does not exist."}}
 		d.Status.Conditions = []metav1.Condition{
 			since(v1beta1.ConditionAvailable, true, v1beta1.ReasonMinimumReplicasAvailable, "12 of 12 machines are available, at least 12 must be.", time.Hour),
-			since(v1beta1.ConditionProgressing, true, v1beta1.ReasonMachineSetUpdated, "Set web-7d9f2 is progressing.", 2*time.Minute),
+			since(v1beta1.ConditionProgressing, true, v1beta1.ReasonMachineSetUpdated, "Set web-7d9f2 is progressing.",
+				2*time.Minute),
 			since(v1beta1.ConditionRollingOut, true, v1beta1.ReasonRolloutBlocked, "Waiting for 1 machine of the new revision to become available.", 6*time.Minute)}
 	})
 	next := web.DeepCopy()

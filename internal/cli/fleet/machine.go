@@ -27,8 +27,8 @@ type Machine struct {
 	// ProviderID names the instance at its cloud.
 	ProviderID string
 	Created    time.Time
-	// Reason is what it waits for, Explanation the same in a sentence, Message the controller's own words, Since since when;
-	// empty where it is settled.
+	// Reason is what it waits for, Explanation the same in a sentence, Message the controller's own words, Since since
+	// when; empty where it is settled.
 	Reason      string
 	Explanation string
 	Message     string

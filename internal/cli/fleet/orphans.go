@@ -55,8 +55,8 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 	return o
 }
 
-// Outcome says what becomes of an instance, by the word that the provider's check has for it. period is the time between
-// two checks.
+// Outcome says what becomes of an instance, by the word that the provider's check has for it. period is the time
+// between two checks.
 func Outcome(word string, period time.Duration) string {
 	switch orphans.Outcome(word) {
 	case orphans.Delete:

@@ -2,7 +2,8 @@ package fleet
 
 import "machinist.dev/machinist/internal/cli/rollout"
 
-// Tone is how good a state is: terminals colour it, pages give it a colour and an icon. It only repeats what the word says.
+// Tone is how good a state is: terminals colour it, pages give it a colour and an icon. It only repeats what the word
+// says.
 type Tone string
 
 // Tones of states.
@@ -32,8 +33,8 @@ func ToneOf(state string) Tone {
 	return Warn
 }
 
-// Because says why a deployment or set is in its state: the reason, where it says more than the state, and the message of
-// the condition that reports it. It is empty for a frozen one, which is among the freezes.
+// Because says why a deployment or set is in its state: the reason, where it says more than the state, and the message
+// of the condition that reports it. It is empty for a frozen one, which is among the freezes.
 func (x Scaled) Because() string {
 	if x.Rollout == "Frozen" {
 		return ""

@@ -208,7 +208,7 @@ func (p *Plan) Rows() []Row {
 	return rows
 }
 
-// Creates, Deletes and Updates are what each wave of the row does, with the first of the names, "-" if nothing.
+// Creates says how many machines each wave of the row makes, "-" for none.
 func (r Row) Creates() string {
 	if r.Created == 0 {
 		return "-"

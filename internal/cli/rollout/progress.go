@@ -108,7 +108,7 @@ type Progress struct {
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
 	// RecentFailures are the last machines that failed, newest first. They may be repaired or gone.
 	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
-	// Began is when the rollout began, nil if none is under way.
+	// Began is when the rollout began, nil without a rollout.
 	Began *time.Time `json:"began,omitempty"`
 	// Now is the time at which it was so.
 	Now time.Time `json:"-"`

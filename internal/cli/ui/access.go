@@ -18,12 +18,13 @@ const tokenParameter = "token"
 
 // access decides who may ask the server. Three things could ask beside the person who started it:
 //
-//   - another user or program of this machine. It does not know the secret that the browser got as a cookie in exchange for
-//     the token of the link. A token is good for one exchange: arguments of programs and histories of browsers keep links.
-//   - a page of another site in the person's browser. The cookie is not sent with its requests (SameSite=Strict), and what
-//     says that it comes from another site or origin is refused anyway.
-//   - such a page under a name that its owner lets resolve to loopback (DNS rebinding), for which both are the same site.
-//     Its requests carry that name as their Host.
+//   - another user or program of this machine. It does not know the secret that the browser got as a cookie in
+//     exchange for the token of the link. A token is good for one exchange: arguments of programs and histories of
+//     browsers keep links.
+//   - a page of another site in the person's browser. The cookie is not sent with its requests (SameSite=Strict), and
+//     a request that names another site or origin is rejected anyway.
+//   - such a page under a name that its owner lets resolve to loopback (DNS rebinding), for which both are the same
+//     site. Its requests carry that name as their Host.
 type access struct {
 	// hosts are what a request may name as its Host.
 	hosts []string
@@ -69,8 +70,8 @@ func (a *access) exchange(token string) bool {
 	return true
 }
 
-// refusal says why a request is refused whoever sends it, "" if it is not.
-func (a *access) refusal(r *http.Request) string {
+// reject says why a request is rejected whoever sends it, "" if it is not.
+func (a *access) reject(r *http.Request) string {
 	if !slices.Contains(a.hosts, r.Host) {
 		return "This server is asked for under another name than its own."
 	}
@@ -95,7 +96,7 @@ func (a *access) knows(r *http.Request) bool {
 func (a *access) protect(next http.Handler, used func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secureHeaders(w.Header())
-		if why := a.refusal(r); why != "" {
+		if why := a.reject(r); why != "" {
 			refuse(w, why)
 			return
 		}

@@ -11,7 +11,8 @@ import (
 func TestOnlyLoopbackIsServed(t *testing.T) {
 	for address, want := range map[string]bool{
 		"127.0.0.1:0": true, "127.8.9.10:80": true, "[::1]:0": true, "localhost:8085": true,
-		"0.0.0.0:80": false, ":80": false, "[::]:80": false, "192.168.1.2:80": false, "example.com:80": false, "127.0.0.1": false,
+		"0.0.0.0:80": false, ":80": false, "[::]:80": false, "192.168.1.2:80": false,
+		"example.com:80": false, "127.0.0.1": false,
 		"localhost.example.com:1": false, "[::ffff:127.0.0.1]:80": true, "127.1:80": false, "": false,
 	} {
 		if got := Loopback(address); got != want {
@@ -112,8 +113,8 @@ func TestALinkIsExchangedOnce(t *testing.T) {
 	}
 	// A redirect leads nowhere else.
 	second, _ := url.Parse(s.Link())
-	if to := b.send(b.request("GET", "//evil.example/?"+second.RawQuery, "")).Header().Get("Location"); strings.HasPrefix(to, "//") ||
-		strings.Contains(to, "://") {
+	answer = b.send(b.request("GET", "//evil.example/?"+second.RawQuery, ""))
+	if to := answer.Header().Get("Location"); strings.HasPrefix(to, "//") || strings.Contains(to, "://") {
 		t.Errorf("the redirect leads to %q", to)
 	}
 }

@@ -39,7 +39,8 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{changed: make(chan struct{}, 1), facts: fleet.Facts{Now: noon}, scope: Scope{Server: "https://127.0.0.1:6443"}}
+	return &fake{changed: make(chan struct{}, 1), facts: fleet.Facts{Now: noon},
+		scope: Scope{Server: "https://127.0.0.1:6443"}}
 }
 
 func (f *fake) Scope() Scope { return f.scope }
@@ -90,10 +91,12 @@ func (f *fake) Plan(_ context.Context, manifest string) ([]*preview.Plan, error)
 }
 
 // add adds a deployment with a set and machines in three zones.
-func (f *fake) add(namespace, name string, machines int, change func(i int, m *v1beta1.Machine)) *v1beta1.MachineDeployment {
+func (f *fake) add(namespace, name string, machines int,
+	change func(i int, m *v1beta1.Machine)) *v1beta1.MachineDeployment {
 	yes, n := true, int32(machines)
-	d := v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
-		Spec: v1beta1.MachineDeploymentSpec{Replicas: &n}}
+	d := v1beta1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
+		Spec:       v1beta1.MachineDeploymentSpec{Replicas: &n}}
 	d.Status.CurrentRevision, d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = 1, n, n, n
 	d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionFalse,
 		Reason: v1beta1.ReasonRolloutComplete, Message: "All machines are of revision 1."}}
@@ -124,9 +127,11 @@ func (f *fake) add(namespace, name string, machines int, change func(i int, m *v
 
 func fail(message string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
-		m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished, message
+		m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished
+		m.Status.FailureMessage = message
 		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse,
-			Reason: v1beta1.ReasonInstanceVanished, Message: message, LastTransitionTime: metav1.NewTime(noon.Add(-time.Minute))}}
+			Reason: v1beta1.ReasonInstanceVanished, Message: message,
+			LastTransitionTime: metav1.NewTime(noon.Add(-time.Minute))}}
 	}
 }
 

@@ -20,7 +20,7 @@ func functions() template.FuncMap {
 		"clean": printer.Clean,
 		"state": func(word string) State { return State{Word: word, Tone: fleet.ToneOf(word)} },
 		"tone":  func(tone, word string) State { return State{Word: word, Tone: fleet.Tone(tone)} },
-		"count": func(n int, noun string) string { return wording.Count(n, noun) },
+		"count": wording.Count[int],
 		"few":   why.Few,
 		"machineURL": func(namespace, name string) string {
 			return objectPath("machines", namespace, name)
@@ -101,7 +101,7 @@ func (b Bar) Segments() []Segment {
 		return nil
 	}
 	var segments []Segment
-	longest, room := 0, 0
+	longest, counted := 0, 0
 	for _, part := range []struct {
 		class string
 		n     int
@@ -109,9 +109,9 @@ func (b Bar) Segments() []Segment {
 		if part.n == 0 {
 			continue
 		}
-		// One of ten thousand can be seen, too; the longest part makes room for it.
+		// One of ten thousand can be seen, too; the longest part is shorter for it.
 		long := max(1000*part.n/total, 8)
-		room += part.n
+		counted += part.n
 		segments = append(segments, Segment{Class: part.class, Long: long})
 		if long > segments[longest].Long {
 			longest = len(segments) - 1
@@ -120,7 +120,7 @@ func (b Bar) Segments() []Segment {
 	if len(segments) == 0 {
 		return nil
 	}
-	rest := 1000 * room / total
+	rest := 1000 * counted / total
 	for i, s := range segments {
 		if i != longest {
 			rest -= s.Long

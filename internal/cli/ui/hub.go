@@ -11,8 +11,8 @@ const (
 	settle = 250 * time.Millisecond
 	// rereadAfter is when it is read again although nothing changed: leases of processes are not watched.
 	rereadAfter = 10 * time.Second
-	// restShare is how much longer than a reading takes the next one waits: a large fleet that changes all the time must not
-	// keep this machine busy.
+	// restShare is how much longer than a reading takes the next one waits: a large fleet that changes all the time must
+	// not keep this machine busy.
 	restShare = 4
 )
 
@@ -48,7 +48,7 @@ func (h *hub) run(ctx context.Context) {
 		case <-reread.C:
 		}
 		begun := h.now()
-		h.read(ctx, changed)
+		_ = h.read(ctx, changed) // After the first one there is always one to keep.
 		pause = max(settle, restShare*h.now().Sub(begun))
 	}
 }
@@ -65,7 +65,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// read makes a snapshot. Without an answer of the cluster the last one stays, and says so.
+// read makes a snapshot. Without an answer of the cluster the last one stays, marked as lost.
 func (h *hub) read(ctx context.Context, changed bool) error {
 	facts, err := h.source.Facts(ctx)
 	if ctx.Err() != nil {
@@ -118,7 +118,7 @@ func (h *hub) snapshot() *Snapshot {
 
 // subscribe returns a channel that receives the versions of later snapshots, and what ends that.
 func (h *hub) subscribe() (versions <-chan uint64, end func()) {
-	// One place: who is slow gets the latest version only.
+	// It keeps one: who is slow gets the latest version only.
 	c := make(chan uint64, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -42,7 +42,8 @@ func serve(t *testing.T, source Source) served {
 			t.Errorf("the server ended with %v", err)
 		}
 	})
-	c := served{Client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c := served{Client: &http.Client{CheckRedirect: stay},
 		base: "http://" + s.listener.Addr().String()}
 	link, _ := url.Parse(s.Link())
 	answer, err := c.Get(link.String())
@@ -57,7 +58,7 @@ func serve(t *testing.T, source Source) served {
 // stream opens the stream of changes and returns the versions that it sends.
 func (s served) stream(t *testing.T) <-chan string {
 	t.Helper()
-	r, _ := http.NewRequestWithContext(t.Context(), "GET", s.base+"/events", nil)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/events", nil)
 	r.Header.Set("Cookie", strings.SplitN(s.cookie, ";", 2)[0])
 	answer, err := s.Do(r)
 	if err != nil {
@@ -91,7 +92,7 @@ func next(t *testing.T, versions <-chan string) string {
 	return ""
 }
 
-func TestAPageIsToldOfEachChange(t *testing.T) {
+func TestAPageLearnsOfEachChange(t *testing.T) {
 	f := newFake()
 	f.add("prod", "web", 1, nil)
 	s := serve(t, f)
@@ -126,7 +127,7 @@ func TestWhatIsKnownStaysWhileTheClusterDoesNotAnswer(t *testing.T) {
 	}
 	lost := hub.snapshot().Version
 	if lost == before {
-		t.Error("pages are not told that the cluster does not answer")
+		t.Error("pages do not learn that the cluster does not answer")
 	}
 	f.mu.Lock()
 	f.err, f.lost = nil, time.Time{}
@@ -135,7 +136,7 @@ func TestWhatIsKnownStaysWhileTheClusterDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page := b.get("/machines", http.StatusOK); strings.Contains(page, "does not answer") || hub.snapshot().Version == lost {
-		t.Error("pages are not told that the cluster answers again")
+		t.Error("pages do not learn that the cluster answers again")
 	}
 	version := hub.snapshot().Version
 	if err := hub.read(context.Background(), false); err != nil || hub.snapshot().Version != version {
@@ -143,7 +144,7 @@ func TestWhatIsKnownStaysWhileTheClusterDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestNoMorePagesFollowThanTheServerHasPlacesFor(t *testing.T) {
+func TestNoMorePagesFollowThanTheServerAllows(t *testing.T) {
 	b := open(t, newFake())
 	for range mostStreams {
 		b.server.streams <- struct{}{}

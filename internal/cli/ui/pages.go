@@ -155,8 +155,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	_, _ = w.Write(content)
 }
 
-// harmless leaves out of a page what would only turn the direction of writing or hide words. Templates make markup in names
-// and messages text; these characters remain.
+// harmless leaves out of a page what would only turn the direction of writing or hide words. Templates make markup in
+// names and messages text; these characters remain.
 func harmless(r rune) rune {
 	if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 		return -1

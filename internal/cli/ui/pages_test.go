@@ -48,7 +48,8 @@ func large() *fake {
 		}
 	}
 	for i := range 200 {
-		f.events = append(f.events, why.Event{First: noon, Last: noon, Count: 3, Warning: true, Reason: "CreateFailed", Message: long[:400+i]})
+		f.events = append(f.events, why.Event{First: noon, Last: noon, Count: 3, Warning: true, Reason: "CreateFailed",
+			Message: long[:400+i]})
 	}
 	page := ledger.Page{Provider: "sim", Written: noon, Period: 1800, Total: 500}
 	for i := range ledger.MostEntries {
@@ -194,7 +195,8 @@ func TestFailuresStayVisible(t *testing.T) {
 			fail("instance i-7 does not exist")(m)
 		}
 	})
-	d.Status.RecentFailures = []v1beta1.FailedMachine{{Name: "web-gone", Reason: "CreateError", Message: "quota of vCPUs is 8", Time: &at}}
+	d.Status.RecentFailures = []v1beta1.FailedMachine{{Name: "web-gone", Reason: "CreateError",
+		Message: "quota of vCPUs is 8", Time: &at}}
 	b := open(t, f)
 	for path, words := range map[string][]string{
 		"/":                     {"quota of vCPUs is 8", "CreateError"},

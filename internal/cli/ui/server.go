@@ -16,7 +16,7 @@ type Options struct {
 	Source Source
 	// Now is the clock of this machine. By default it is time.Now.
 	Now func() time.Time
-	// Used is called with the next link when a browser has used the last one. By default nobody is told.
+	// Used is called with the next link when a browser has used the last one. By default nothing is called.
 	Used func(link string)
 }
 
@@ -27,9 +27,9 @@ type Server struct {
 	access   *access
 	listener net.Listener
 	pages    *pages
-	// planning has a place for the one plan that is made at a time.
+	// planning is a slot for the one plan that is made at a time.
 	planning chan struct{}
-	// streams has a place for each page that follows the fleet.
+	// streams are slots for the pages that follow the fleet.
 	streams chan struct{}
 	// ended is closed when the server ends, for requests that go on.
 	ended chan struct{}
@@ -104,7 +104,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 		defer cancel()
 		if server.Shutdown(grace) != nil {
-			server.Close()
+			_ = server.Close() // Whoever does not end in time is cut off.
 		}
 	}
 	stop()

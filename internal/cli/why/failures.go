@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// lately is how long people are reminded of a failure that is repaired. Programs and -o wide get all that the status keeps.
+// lately is how long people are reminded of a failure that is repaired. Programs and -o wide get all that the status
+// keeps.
 const lately = 24 * time.Hour
 
 // Failure is a machine that failed, could not be launched or was found unhealthy. It may have been repaired or replaced

@@ -37,8 +37,8 @@ type Event struct {
 	Reporter string
 }
 
-// Timeline returns the life of a machine as far as the machine, its events and the recent failures of its deployment tell
-// it, newest first.
+// Timeline returns the life of a machine as far as the machine, its events and the recent failures of its deployment
+// tell it, newest first.
 func Timeline(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	var t []Moment
 	add := func(at time.Time, source, what, detail string, trouble bool) {
@@ -86,8 +86,8 @@ func Timeline(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	return t
 }
 
-// troubles reports whether a condition is something that people look for: one of a machine in order that is False, or one
-// that there is only because of trouble.
+// troubles reports whether a condition is something that people look for: one of a machine in order that is False, or
+// one that there is only because of trouble.
 func troubles(c *metav1.Condition) bool {
 	switch c.Type {
 	case v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionReady,

@@ -25,10 +25,12 @@ func TestTimeline(t *testing.T) {
 				LastTransitionTime: ago(5 * time.Minute)},
 		}
 	})
-	events := []Event{{First: failedAt.Time, Last: ago(45 * time.Minute).Time, Count: 4, Warning: true, Reason: "CreateFailed",
+	events := []Event{{First: failedAt.Time, Last: ago(45 * time.Minute).Time, Count: 4, Warning: true,
+		Reason:  "CreateFailed",
 		Message: "quota"}}
 	since := failedAt.Time
-	failures := []Failure{{Namespace: m.Namespace, Machine: m.Name, Reason: "CreateError", Message: "quota of vCPUs is 8", Since: &since},
+	failures := []Failure{{Namespace: m.Namespace, Machine: m.Name, Reason: "CreateError", Message: "quota of vCPUs is 8",
+		Since: &since},
 		{Namespace: m.Namespace, Machine: "another", Since: &since}}
 	var lines []string
 	for _, x := range Timeline(m, events, failures) {

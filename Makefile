@@ -51,6 +51,7 @@ demo: controlplane build ## Run everything on this machine with a sample fleet; 
 test: controlplane verify ## Unit tests and tests against a real API server
 	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) CGO_ENABLED=1 $(GO) test $(TESTFLAGS) -p 3 ./providers/azure/... ./providers/openstack/... ./api/... ./...
 	cd hack/images && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
+	cd test/ui && GOWORK=off $(GO) vet -tags e2e ./...
 	$(GO) test ./bench/micro
 
 .PHONY: e2e
@@ -73,6 +74,19 @@ e2e-install: ## Install by Helm into a cluster with a real node, from images in 
 e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hypervisors, from Debian 12's packages; FULL=1 runs all of it
 	$(if $(FULL),$(GOTESTSUM) -- -tags openstack -vet=off -count=1 -timeout 30m ./hack/openstack)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout $(if $(FULL),120m,20m) ./providers/openstack/e2e
+
+# A module of its own, as that which drives the browser is needed for nothing else.
+UITEST = cd test/ui && GOWORK=off $(GO) test -tags e2e -vet=off -count=1 -timeout 10m
+
+.PHONY: e2e-ui
+e2e-ui: controlplane build ## Use machinist ui in a browser (Chromium) against the simulated cloud and 10,000 machines
+	hack/chromium.sh >/dev/null
+	$(UITEST) -v .
+
+.PHONY: screenshots
+screenshots: controlplane build ## Draw the pictures of docs/ui.md anew
+	mkdir -p docs/ui
+	UI_PICTURES=$(CURDIR)/docs/ui $(UITEST) -run Pictures .
 
 .PHONY: chaos
 chaos: controlplane build ## Beat the real processes up for DURATION while people use them, under judges; ARGS="--seed 7" chooses

@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -210,20 +211,13 @@ func (b *tab) withoutOurScript() {
 		{URLPattern: "http://*:*/assets/*.js", Block: true}}})
 }
 
-// picture keeps a picture of the page where UI_PICTURES names a folder.
-func (b *tab) picture(name string) {
+// picture keeps a picture of the page in a folder, in a format that browsers know.
+func (b *tab) picture(folder, name, format string) {
 	b.t.Helper()
-	folder := os.Getenv("UI_PICTURES")
-	if folder == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	content, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, name+".png"), content, 0o644); err != nil {
+	quality := int64(82)
+	picture := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormat(format),
+		Quality: &quality})
+	if err := os.WriteFile(filepath.Join(folder, name+"."+format), picture.Data, 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }

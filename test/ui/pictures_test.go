@@ -14,9 +14,10 @@ import (
 )
 
 // TestPictures draws the pictures of docs/ui.md, of a fleet in which something happens. It runs where UI_PICTURES names
-// the folder for them: make screenshots.
+// the folder for them: make screenshots. With UI_PICTURES_ALL=1 it draws every page, light and dark, as PNG.
 func TestPictures(t *testing.T) {
-	if os.Getenv("UI_PICTURES") == "" {
+	folder := os.Getenv("UI_PICTURES")
+	if folder == "" {
 		t.Skip("UI_PICTURES names no folder")
 	}
 	p := paint(t)
@@ -73,14 +74,27 @@ func TestPictures(t *testing.T) {
 	p.machines(all)
 	s := serve(t, p.cp.Kubeconfig(), "-n", "prod", "--system-namespace", "prod")
 	b := enter(t, s, "/")
-	for _, scheme := range []string{"light", "dark"} {
+	draw := func(scheme, path, name, format string) {
 		b.scheme(scheme)
-		for name, path := range map[string]string{"fleets": "/", "machines": "/machines?sort=state", "machine": "/machines/prod/web-7d9f2-00006",
-			"broken": "/machines/prod/gpu-abcde-00302", "deployment": "/deployments/prod/web", "zones": "/zones",
-			"ownership": "/ownership?q=web", "failures": "/failures", "orphans": "/orphans"} {
-			b.open(path)
+		b.open(path)
+		if path != "/plan" {
 			b.await("document.getElementById('connection').dataset.state === 'live'")
-			b.picture(name + "-" + scheme)
+		}
+		b.picture(folder, name, format)
+	}
+	if os.Getenv("UI_PICTURES_ALL") == "" {
+		draw("light", "/", "fleets", "webp")
+		draw("dark", "/", "fleets-dark", "webp")
+		draw("light", "/deployments/prod/web", "deployment", "webp")
+		draw("dark", "/machines/prod/web-7d9f2-00006", "machine", "webp")
+		return
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for name, path := range map[string]string{"fleets": "/", "machines": "/machines?sort=state",
+			"machine": "/machines/prod/web-7d9f2-00006", "broken": "/machines/prod/gpu-abcde-00302",
+			"deployment": "/deployments/prod/web", "zones": "/zones", "ownership": "/ownership?q=web",
+			"failures": "/failures", "orphans": "/orphans", "plan": "/plan"} {
+			draw(scheme, path, name+"-"+scheme, "png")
 		}
 	}
 }

@@ -186,7 +186,12 @@ func remember[T interface {
 		return before.err
 	}
 	err := v.WithWatch.Get(ctx, key, into)
-	if ctx.Err() != nil {
+	if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+		// The server does not answer: what is known stays, as in the caches.
+		if there && before.err == nil {
+			before.object.(T).DeepCopyInto(into)
+			return nil
+		}
 		return err
 	}
 	v.mu.Lock()

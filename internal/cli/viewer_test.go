@@ -39,6 +39,8 @@ type fleetView struct {
 type requests struct {
 	mu  sync.Mutex
 	all []string
+	// stop has the server answer no more.
+	stop func()
 }
 
 // inFrontOf returns the address of a server that passes requests on to the cluster and keeps a record of them.
@@ -60,7 +62,11 @@ func (r *requests) inFrontOf(t *testing.T, config *rest.Config) string {
 		r.mu.Unlock()
 		proxy.ServeHTTP(w, q)
 	}))
-	t.Cleanup(server.CloseClientConnections)
+	r.stop = func() {
+		server.Listener.Close()
+		server.CloseClientConnections()
+	}
+	t.Cleanup(r.stop)
 	return server.URL
 }
 
@@ -232,6 +238,38 @@ func TestTheFleetViewOfOneNamespace(t *testing.T) {
 	v.onlyReads(p.namespace)
 	execute(t, "ui", "--open=false", "-A", "--as", user).fails(t, "you may not do this", "choose one with -n")
 	execute(t, "ui", "--open=false", "-n", other.namespace, "--as", user).fails(t, "you may not do this", "machines")
+}
+
+// What is known stays while the cluster does not answer, and nothing is said to be denied or stopped because of that.
+func TestTheFleetViewShowsWhatItKnowsWhileTheClusterDoesNotAnswer(t *testing.T) {
+	p := paint(t)
+	p.fleet()
+	p.lease("machinist-manager", 0)
+	p.lease("machinist-provider-sim", 0)
+	v := serveView(t, "-n", p.namespace)
+	stream, err := v.client.Get(v.base + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	lines := bufio.NewScanner(stream.Body)
+	v.asked.stop()
+	for lines.Scan() {
+		if !strings.HasPrefix(lines.Text(), "data: ") {
+			continue
+		}
+		if _, page := v.do(v.client.Get(v.base + "/")); strings.Contains(page, "does not answer since") {
+			break
+		}
+	}
+	page := v.shows("/", "does not answer since", "ClassNotFound", "2 machines")
+	for _, wrong := range []string{"You may not", "is running"} {
+		if strings.Contains(page, wrong) {
+			t.Errorf("the page says %q of a cluster that does not answer:\n%s", wrong, page)
+		}
+	}
+	v.shows("/machines/"+p.namespace+"/web-1-a", "does not answer since", "The events could not be read")
+	v.shows("/machines", "web-1-b")
 }
 
 func TestTheFleetViewIsForThisMachineAlone(t *testing.T) {

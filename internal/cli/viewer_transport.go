@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -57,7 +59,7 @@ func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*h
 		if r.Method == http.MethodGet && asked.group == v1beta1.GroupVersion.Group && asked.name == "" {
 			t.denied[asked.resource] = answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusUnauthorized
 		}
-	case r.Context().Err() != nil: // It was given up.
+	case errors.Is(r.Context().Err(), context.Canceled): // It was given up; one that took too long was not.
 	case t.lostSince.IsZero():
 		t.lostSince, t.lostWhy = t.now(), err.Error()
 	}

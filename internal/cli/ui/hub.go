@@ -11,6 +11,8 @@ const (
 	settle = 250 * time.Millisecond
 	// rereadAfter is when it is read again although nothing changed: leases of processes are not watched.
 	rereadAfter = 10 * time.Second
+	// readFor bounds what a reading asks of the cluster: one that does not answer must be reported.
+	readFor = 10 * time.Second
 	// restShare is how much longer than a reading takes the next one waits: a large fleet that changes all the time must
 	// not keep this machine busy.
 	restShare = 4
@@ -67,7 +69,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // read makes a snapshot. Without an answer of the cluster the last one stays, marked as lost.
 func (h *hub) read(ctx context.Context, changed bool) error {
-	facts, err := h.source.Facts(ctx)
+	reading, end := context.WithTimeout(ctx, readFor)
+	facts, err := h.source.Facts(reading)
+	end()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -113,13 +114,25 @@ type view struct {
 	Release  string
 }
 
+// pageFor and planFor bound what a page and a plan ask of the cluster.
+const (
+	pageFor = 10 * time.Second
+	planFor = time.Minute
+)
+
 // fragmentHeader is what the script sends: it wants what changes in a page, and not the page around it.
 const fragmentHeader = "X-Machinist-Fragment"
 
 // answer makes a page and sends it.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*request) (*page, error)) {
 	snapshot := s.hub.snapshot()
-	q := &request{Request: r, server: s, snapshot: snapshot, query: r.URL.Query(), now: snapshot.now(s.options.Now())}
+	limit := pageFor
+	if r.Method == http.MethodPost {
+		limit = planFor
+	}
+	ctx, end := context.WithTimeout(r.Context(), limit)
+	defer end()
+	q := &request{Request: r.WithContext(ctx), server: s, snapshot: snapshot, query: r.URL.Query(), now: snapshot.now(s.options.Now())}
 	p, err := makePage(q)
 	if err != nil {
 		p = errorPage(err)

@@ -57,6 +57,7 @@ demo: controlplane build $(if $(findstring libvirt,$(ARGS)),guest) ## Run everyt
 test: controlplane verify ## Unit tests and tests against a real API server
 	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) CGO_ENABLED=1 $(GO) test $(TESTFLAGS) -p 3 ./providers/azure/... ./providers/libvirt/... ./providers/openstack/... ./api/... ./...
 	cd hack/images && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
+	cd test/ui && GOWORK=off $(GO) vet -tags e2e ./...
 	$(GO) test ./bench/micro
 
 .PHONY: e2e
@@ -87,6 +88,19 @@ e2e-vm: controlplane build guest ## Boot real machines by libvirt and QEMU, with
 	$(if $(FULL),hack/controlplane/build.sh node v1.36.4)
 	$(if $(FULL),$(GOTESTSUM) -- -tags libvirt -vet=off -count=1 -timeout 10m ./hack/libvirt)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),120m,40m) ./providers/libvirt/vm ./providers/libvirt/e2e
+
+# A module of its own, as that which drives the browser is needed for nothing else.
+UITEST = cd test/ui && GOWORK=off $(GO) test -tags e2e -vet=off -count=1 -timeout 10m
+
+.PHONY: e2e-ui
+e2e-ui: controlplane build ## Use machinist ui in a browser (Chromium) against the simulated cloud and 10,000 machines
+	hack/chromium.sh >/dev/null
+	$(UITEST) -v .
+
+.PHONY: screenshots
+screenshots: controlplane build ## Draw the pictures of docs/ui.md anew
+	mkdir -p docs/ui
+	UI_PICTURES=$(CURDIR)/docs/ui $(UITEST) -run Pictures .
 
 .PHONY: chaos
 chaos: controlplane build ## Beat the real processes up for DURATION while people use them, under judges; ARGS="--seed 7" chooses

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Runs golangci-lint over every module of the workspace. It is built from the version that hack/lint/go.mod pins.
+# Runs golangci-lint over every module of the workspace, and over test/ui. It is built from the version that hack/lint/go.mod pins.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 lint=$("$root/hack/tool.sh" lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 for module in . api providers/azure providers/libvirt providers/openstack; do
 	(cd "$root/$module" && "$lint" run --config "$root/.golangci.yaml" "$@" ./...)
 done
+(cd "$root/test/ui" && GOWORK=off "$lint" run --config "$root/.golangci.yaml" "$@" ./...)

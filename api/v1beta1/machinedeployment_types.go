@@ -241,6 +241,15 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
 
+	// recentFailures are the last 5 machines that failed, could not be launched or were found unhealthy, the newest first,
+	// one entry for each machine. They stay when the machines were repaired or replaced. The time is when the failure
+	// began; of a message longer than 1024 bytes the beginning is kept.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=5
+	RecentFailures []FailedMachine `json:"recentFailures,omitempty"`
+
 	// versions counts the machines that are not being deleted by the version of the kubelet that was observed. A machine
 	// without a node counts for none. Of more than 32 versions the most frequent are listed. It may be 30 seconds late.
 	// +optional

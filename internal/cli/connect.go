@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -29,6 +32,9 @@ type Cluster struct {
 	Namespace string
 	server    string
 	clock     *serverClock
+	config    *rest.Config
+	// withoutSecrets leaves out what would be said of Secrets: not even their metadata is read.
+	withoutSecrets bool
 }
 
 // scheme knows what commands read.
@@ -38,12 +44,16 @@ func scheme() *runtime.Scheme {
 	utilruntime.Must(corev1.AddToScheme(s))
 	utilruntime.Must(policyv1.AddToScheme(s))
 	utilruntime.Must(coordinationv1.AddToScheme(s))
+	utilruntime.Must(authorizationv1.AddToScheme(s))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	return s
 }
 
 // Connect returns a client of the cluster that the flags choose. Nothing is asked of the cluster yet.
-func (e *Env) Connect() (*Cluster, error) {
+func (e *Env) Connect() (*Cluster, error) { return e.connect(nil) }
+
+// connect does the same, through a transport that is made for the address of the API server.
+func (e *Env) connect(through func(host string) func(http.RoundTripper) http.RoundTripper) (*Cluster, error) {
 	if err := e.checkKubeconfig(); err != nil {
 		return nil, err
 	}
@@ -59,11 +69,14 @@ func (e *Env) Connect() (*Cluster, error) {
 	config.QPS, config.Burst = 50, 100
 	clock := &serverClock{now: e.Now}
 	config.Wrap(clock.through)
+	if through != nil {
+		config.Wrap(through(config.Host))
+	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
 	if err != nil {
 		return nil, explain(err, config.Host)
 	}
-	return &Cluster{WithWatch: c, Namespace: namespace, server: config.Host, clock: clock}, nil
+	return &Cluster{WithWatch: c, Namespace: namespace, server: config.Host, clock: clock, config: config}, nil
 }
 
 // Explain says what an error of the cluster means for a person at a terminal. It wraps the error.

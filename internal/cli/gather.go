@@ -55,6 +55,9 @@ func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 			return nil, c.Explain(err)
 		}
 	}
+	if c.withoutSecrets {
+		return l, nil
+	}
 	return l, c.readSecrets(ctx, l)
 }
 

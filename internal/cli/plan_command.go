@@ -65,27 +65,35 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	explicit := p.env.overrides.Context.Namespace != ""
+	view, err := c.plan(ctx, documents, p.env.overrides.Context.Namespace != "")
+	if err != nil {
+		return err
+	}
+	return p.env.Print(view, p.format)
+}
+
+// plan makes the plans for documents. only says that those of other namespaces than the chosen one are an error.
+func (c *Cluster) plan(ctx context.Context, documents documents, only bool) (*plans, error) {
 	view := &plans{Kind: "RolloutPlans", Items: []*preview.Plan{}}
 	for _, doc := range documents.deployments {
 		switch {
 		case doc.namespace == "":
 			doc.namespace = c.Namespace
-		case explicit && doc.namespace != c.Namespace:
-			return fmt.Errorf("%s: the namespace of machinedeployment %q is %q, and --namespace is %q", doc.source, doc.name,
+		case only && doc.namespace != c.Namespace:
+			return nil, fmt.Errorf("%s: the namespace of machinedeployment %q is %q, and --namespace is %q", doc.source, doc.name,
 				doc.namespace, c.Namespace)
 		}
-		made, err := p.planFor(ctx, c, doc, documents)
+		made, err := c.planFor(ctx, doc, documents)
 		if err != nil {
-			return fmt.Errorf("%s: machinedeployment %q: %w", doc.source, doc.name, err)
+			return nil, fmt.Errorf("%s: machinedeployment %q: %w", doc.source, doc.name, err)
 		}
 		view.Items = append(view.Items, made)
 	}
-	return p.env.Print(view, p.format)
+	return view, nil
 }
 
 // planFor makes the plan for one document.
-func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all documents) (*preview.Plan, error) {
+func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*preview.Plan, error) {
 	before, after, err := c.applied(ctx, doc)
 	if err != nil {
 		return nil, err

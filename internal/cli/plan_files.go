@@ -51,23 +51,30 @@ func readDocuments(named []string, recursive bool, in io.Reader) (documents, err
 		if err != nil {
 			return all, err
 		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-		for n := 1; ; n++ {
-			var raw json.RawMessage
-			if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return all, fmt.Errorf("%s: document %d: %w", source, n, err)
-			}
-			if err := all.add(raw, fmt.Sprintf("%s: document %d", source, n), source); err != nil {
-				return all, err
-			}
+		if err := all.decode(content, source); err != nil {
+			return all, err
 		}
 	}
 	if len(all.deployments) == 0 {
 		return all, fmt.Errorf("%s: there is no MachineDeployment in it", strings.Join(named, ", "))
 	}
 	return all, nil
+}
+
+// decode adds the documents of a text.
+func (d *documents) decode(content []byte, source string) error {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for n := 1; ; n++ {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s: document %d: %w", source, n, err)
+		}
+		if err := d.add(raw, fmt.Sprintf("%s: document %d", source, n), source); err != nil {
+			return err
+		}
+	}
 }
 
 // extensions are those of the files that count in a folder, as for kubectl.

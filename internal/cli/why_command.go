@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/internal/cli/inventory"
 	"machinist.dev/machinist/internal/cli/migrate"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/wording"
 )
 
@@ -198,6 +199,11 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 	f.Now = a.clock.Now()
 	view := why.View{Now: f.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
 		Findings: why.Explain(f), Unread: a.unread}
+	if f.Deployment != nil {
+		view.Failures = slices.DeleteFunc(why.FailuresOf(f.Deployment), func(failure why.Failure) bool {
+			return failure.Machine != m.Name || machinestate.Failed(m)
+		})
+	}
 	if m.Status.NodeRef != nil {
 		view.Node = m.Status.NodeRef.Name
 	}
@@ -287,8 +293,12 @@ func (a *asker) fleetWhy(ctx context.Context, f why.FleetFacts, object, namespac
 		a.unread = append(a.unread, unread)
 	}
 	f.Now = a.clock.Now()
+	var failures []why.Failure
+	if f.Deployment != nil {
+		failures = why.FailuresOf(f.Deployment)
+	}
 	return why.View{
-		Now: f.Now, Object: object, Namespace: namespace,
+		Failures: failures, Now: f.Now, Object: object, Namespace: namespace,
 		State:    fmt.Sprintf("%s, %d wanted", wording.Count(len(f.Machines), "machine"), replicas),
 		Findings: why.ExplainFleet(f), Unread: a.unread,
 	}

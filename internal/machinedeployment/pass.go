@@ -46,6 +46,8 @@ type view struct {
 	freeze, freezeMessage string
 	// replaced are the machines of the wanted revision that failed to launch, in a row, and are gone.
 	replaced []v1beta1.FailedMachine
+	// recent are the last failures, newest first, also of machines that are gone.
+	recent []v1beta1.FailedMachine
 	// noSuccessorReason says why the set of the wanted revision cannot be created yet.
 	noSuccessorReason string
 	// began is the reason of Progressing if the pass began a new revision, or empty.
@@ -141,6 +143,7 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	p.known.keepOnly(uids)
 	v.freeze, v.freezeMessage = p.frozenBy(v)
 	v.state.Frozen = v.freeze != ""
+	v.recent = p.shared.recentFailures(p.known, d.Status.RecentFailures, machines)
 	switch seen := p.shared.takeFailed(p.known); {
 	case v.current >= 0:
 		set := v.sets[v.current]

@@ -28,6 +28,10 @@ type deploymentState struct {
 	// since the last pass. Events write both, guarded by sharedState.mu.
 	orphanSet bool
 	failed    []launchFailure
+	// recent are the last failures, newest first, and broken those of all machines that there are, by name. Events use
+	// both too, guarded by sharedState.mu.
+	recent []v1beta1.FailedMachine
+	broken map[string]v1beta1.FailedMachine
 	// machineEvents counts events of machines that are Ready or gone since the last pass, guarded by sharedState.mu.
 	machineEvents int32
 
@@ -67,7 +71,8 @@ func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentSt
 	defer m.mu.Unlock()
 	r := m.deployments[key]
 	if r == nil || r.uid != uid {
-		r = &deploymentState{uid: uid, orphanSet: true, unobserved: map[types.UID]unobservedReplicas{}}
+		r = &deploymentState{uid: uid, orphanSet: true, unobserved: map[types.UID]unobservedReplicas{},
+			broken: map[string]v1beta1.FailedMachine{}}
 		m.deployments[key] = r
 	}
 	return r

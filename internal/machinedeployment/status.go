@@ -112,6 +112,7 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 	}
 	status.UnavailableReplicas = max(0, v.state.Replicas-status.AvailableReplicas)
 	status.FailedMachines = described(status.FailedMachines, v.replaced)
+	status.RecentFailures = v.recent
 	status.Versions = versionCounts(versions)
 }
 

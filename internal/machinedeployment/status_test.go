@@ -55,6 +55,7 @@ func TestStatusCounts(t *testing.T) {
 		ReadyReplicas: 2, AvailableReplicas: 2, Versions: []v1beta1.VersionCount{{Version: "v1.36.3", Count: 2}},
 		UnavailableReplicas: 1, CurrentRevision: 2, Selector: "app=web",
 		FailedMachines: []v1beta1.FailedMachine{{Name: "b1", Reason: "CreateError", Time: &at}},
+		RecentFailures: []v1beta1.FailedMachine{{Name: "b1", Reason: "CreateError", Time: &at}},
 	}
 	if diff := cmp.Diff(want, status, cmpopts.IgnoreFields(v1beta1.MachineDeploymentStatus{}, "Conditions")); diff != "" {
 		t.Errorf("the status differs (- expected, + got):\n%s", diff)

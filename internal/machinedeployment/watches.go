@@ -61,6 +61,9 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil && failedToLaunch(m) {
 		r.shared.launchFailed(key, launchFailure{set: owner.UID, machine: failedMachine(m)})
 	}
+	if failure, ok := recentFailure(m); ok {
+		r.shared.machineFailed(key, failure)
+	}
 	gone := !m.DeletionTimestamp.IsZero() && len(m.Finalizers) == 0
 	if gone || m.DeletionTimestamp.IsZero() && machinestate.Ready(m) {
 		r.shared.recordMachineEvent(key)

@@ -141,8 +141,15 @@ func unmakeable() Facts {
 // troubled has something of everything.
 func troubled() Facts {
 	f := healthy()
+	failedAt := ago(3 * time.Hour)
+	f.Deployments[0].Status.RecentFailures = []v1beta1.FailedMachine{{Name: "web-old-9", Reason: "InstanceVanished",
+		Message: "instance i-9 \x1b[2Jdoes not exist", Time: &failedAt}}
+	longAgo, justNow := ago(72*time.Hour), ago(2*time.Minute)
 	rolling := deployment("api", 2, said(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing,
 		"3 machines of set api-new in a row\x1b[2J failed.", time.Minute))
+	rolling.Status.RecentFailures = []v1beta1.FailedMachine{
+		{Name: "api-new-7", Reason: "CreateError", Message: "quota of vCPUs is 8, 12 are asked for", Time: &justNow},
+		{Name: "api-old-1", Reason: "web-health", Message: "the Node was not Ready for 10m", Time: &longAgo}}
 	paused := deployment("db", 1, said(v1beta1.ConditionProgressing, metav1.ConditionUnknown,
 		v1beta1.ReasonDeploymentPaused, "", time.Minute))
 	paused.Spec.Paused = true

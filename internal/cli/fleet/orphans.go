@@ -55,8 +55,9 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 	return o
 }
 
-// decision says what becomes of an instance, by the word that the pass has for it.
-func outcome(word string, period time.Duration) string {
+// Outcome says what becomes of an instance, by the word that the provider's check has for it. period is the time
+// between two checks.
+func Outcome(word string, period time.Duration) string {
 	switch orphans.Outcome(word) {
 	case orphans.Delete:
 		return "is being removed"
@@ -80,8 +81,8 @@ func outcome(word string, period time.Duration) string {
 	return word
 }
 
-// nameOf is the provider ID or, of parts without an instance, the last words of their names.
-func nameOf(e ledger.Entry) string {
+// EntryName is the provider ID or, of parts without an instance, the last words of their names.
+func EntryName(e ledger.Entry) string {
 	if e.ProviderID != "" || len(e.Parts) == 0 {
 		return e.ProviderID
 	}
@@ -114,21 +115,32 @@ func (o Orphans) Text(w io.Writer, style printer.Style) error {
 	return err
 }
 
+// Interval is the time between two checks of the provider.
+func (r OrphanReport) Interval() time.Duration { return time.Duration(r.Period) * time.Second }
+
+// Checks says how often the provider's process checks its cloud, or that it does not.
+func (r OrphanReport) Checks(now time.Time) string {
+	every := "checks every " + duration.HumanDuration(r.Interval())
+	switch {
+	case r.Process.Running:
+		return every
+	case r.Process.Known && r.Process.Seen != nil:
+		return "is not running, for " + printer.Age(now, *r.Process.Seen) + " now"
+	case r.Process.Known:
+		return "is not running"
+	}
+	return every + "; whether its process is running is not known"
+}
+
 func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style) {
-	period := time.Duration(r.Period) * time.Second
+	period := r.Interval()
 	name := "Provider " + printer.Clean(r.Provider)
 	if r.Page.Namespace != "" {
 		name += " of namespace " + printer.Clean(r.Page.Namespace)
 	}
-	listing := "checks every " + duration.HumanDuration(period)
-	switch {
-	case r.Process.Running:
-	case r.Process.Known && r.Process.Seen != nil:
-		listing = style.Bad("is not running, for " + printer.Age(o.Now, *r.Process.Seen) + " now")
-	case r.Process.Known:
-		listing = style.Bad("is not running")
-	default:
-		listing += "; whether its process is running is not known"
+	listing := r.Checks(o.Now)
+	if r.Process.Known && !r.Process.Running {
+		listing = style.Bad(listing)
 	}
 	found := style.Good("no orphans")
 	if r.Total > 0 {
@@ -151,8 +163,8 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 			if e.Launched != nil {
 				made = printer.Age(o.Now, *e.Launched) + " ago"
 			}
-			rows[i] = []string{printer.Clean(nameOf(e)), printer.Clean(e.Machine), printer.Clean(e.Source),
-				printer.Age(o.Now, e.FirstSeen) + " ago", made, outcome(e.Outcome, period)}
+			rows[i] = []string{printer.Clean(EntryName(e)), printer.Clean(e.Machine), printer.Clean(e.Source),
+				printer.Age(o.Now, e.FirstSeen) + " ago", made, Outcome(e.Outcome, period)}
 		}
 		_ = printer.Table(w, head, rows)
 	}

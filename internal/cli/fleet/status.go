@@ -37,6 +37,8 @@ type Status struct {
 	Edited []Edited `json:"editedMachines"`
 	// Waiting is what machines that are not settled wait for.
 	Waiting []why.Group `json:"waiting"`
+	// RecentFailures are machines of the deployments that failed, newest first. They may be repaired or gone.
+	RecentFailures []why.Failure `json:"recentFailures"`
 	// Machines is how many there are, AtRest how many of them run, are up to date and left alone.
 	Machines int `json:"machines"`
 	Settled  int `json:"settled"`
@@ -127,12 +129,13 @@ func StatusOf(f Facts) Status {
 	s := Status{
 		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, Unread: f.Unread, Machines: len(f.Machines),
 		Deployments: []Scaled{}, Sets: []Scaled{}, Loose: []Loose{}, Freezes: []Freeze{}, HealthChecks: []HealthCheck{},
-		Sources: sourcesOf(f), Edited: editedOf(fam),
+		Sources: sourcesOf(f), Edited: editedOf(fam), RecentFailures: []why.Failure{},
 	}
 	for i := range f.Deployments {
 		d := &f.Deployments[i]
 		s.Deployments = append(s.Deployments, deploymentOf(d, fam))
 		s.frozen(d, "machinedeployment/"+d.Name)
+		s.RecentFailures = append(s.RecentFailures, why.FailuresOf(d)...)
 	}
 	for i := range f.Sets {
 		s.frozen(&f.Sets[i], "machineset/"+f.Sets[i].Name)
@@ -159,6 +162,7 @@ func StatusOf(f Facts) Status {
 		}
 		return m.Name
 	})
+	why.SortFailures(s.RecentFailures)
 	byName := func(a, b Scaled) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	}

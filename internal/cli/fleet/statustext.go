@@ -31,6 +31,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	s.sources(out, style)
 	s.edited(out)
 	s.waiting(out, style)
+	s.recentFailures(out, style)
 	s.processes(out, style)
 	s.sum(out, style)
 	for _, u := range s.Unread {
@@ -75,13 +76,9 @@ func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style prin
 		if x.Strategy != "" {
 			row = append(row, x.Strategy)
 		}
-		state := paintState(x.Rollout, style)
-		if x.Rollout != "Frozen" { // What is frozen has a line of its own.
-			for _, more := range []string{because(x), printer.Clean(x.Message)} {
-				if more != "" {
-					state += ": " + more
-				}
-			}
+		state := paint(x.Rollout, style)
+		if more := printer.Clean(x.Because()); more != "" {
+			state += ": " + more
 		}
 		rows, namespaces = append(rows, append(row, state)), append(namespaces, x.Namespace)
 	}
@@ -96,14 +93,17 @@ func because(x Scaled) string {
 	return ""
 }
 
-func paintState(state string, style printer.Style) string {
-	switch state {
-	case "Complete", "AsDeclared":
+// paint colours a state.
+func paint(state string, style printer.Style) string {
+	switch ToneOf(state) {
+	case Good:
 		return style.Good(state)
-	case string(rollout.Failed), "Frozen", "ReplicaFailure":
+	case Bad:
 		return style.Bad(state)
+	case Warn, Moving:
+		return style.Warn(state)
 	}
-	return style.Warn(state)
+	return state
 }
 
 func (s Status) loose(w *strings.Builder) {
@@ -203,19 +203,39 @@ func (s Status) waiting(w *strings.Builder, style printer.Style) {
 	_ = printer.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "WHICH", "MEANS"}, rows)
 }
 
+// mostFailures is how many recent failures fit on the screen.
+const mostFailures = 5
+
+func (s Status) recentFailures(w *strings.Builder, style printer.Style) {
+	shown := s.RecentFailures
+	if !style.Wide {
+		shown = why.Lately(shown, s.Now)
+		shown = shown[:min(len(shown), mostFailures)]
+	}
+	var rows [][]string
+	var namespaces []string
+	for _, f := range shown {
+		age := ""
+		if f.Since != nil {
+			age = printer.Age(s.Now, *f.Since)
+		}
+		rows = append(rows, []string{printer.Clean(f.Machine), f.Deployment, style.Warn(printer.Clean(f.Reason)), age,
+			printer.Clean(f.Message)})
+		namespaces = append(namespaces, f.Namespace)
+	}
+	s.rows(w, []string{"RECENT FAILURE", "DEPLOYMENT", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
+}
+
 func (s Status) processes(w *strings.Builder, style printer.Style) {
 	lines := []string{}
 	for _, p := range s.Processes {
+		what, more := p.Trouble(s.Now)
 		switch {
-		case p.Running:
-		case p.Known && p.Seen != nil:
-			lines = append(lines, style.Bad("No process "+p.Name+
-				" is running")+fmt.Sprintf(", for %s now: what is written here is what it last saw.", printer.Age(s.Now, *p.Seen)))
+		case what == "":
 		case p.Known:
-			lines = append(lines, style.Bad("No process "+p.Name+" is running."))
-		case len(p.Searched) > 0:
-			lines = append(lines, style.Warn("No lease of "+p.Name)+" in "+strings.Join(p.Searched, ", ")+
-				": is it running? (--system-namespace says where its lease is.)")
+			lines = append(lines, style.Bad(what)+more)
+		default:
+			lines = append(lines, style.Warn(what)+more)
 		}
 	}
 	if len(lines) > 0 {

@@ -7,10 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/why"
 )
 
 // Tree is which object belongs to which other.
@@ -121,17 +118,11 @@ func setBranch(set *v1beta1.MachineSet, state string, fam family) Branch {
 }
 
 func machineBranch(m *v1beta1.Machine) Branch {
-	b := Branch{Kind: "Machine", Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.UTC(),
-		State: string(m.Status.Phase)}
-	if m.Status.NodeRef != nil {
-		b.Node = m.Status.NodeRef.Name
-	}
-	if meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
+	x := MachineOf(m)
+	b := Branch{Kind: "Machine", Namespace: x.Namespace, Name: x.Name, Created: x.Created, State: x.State, Node: x.Node,
+		Reason: x.Reason, Explanation: x.Explanation, Since: x.Since}
+	if x.Ready {
 		b.Ready = 1
-	}
-	if c := why.Blocking(m); c != nil {
-		b.Reason, b.Since = c.Reason, timeOf(c.LastTransitionTime)
-		b.Explanation = why.MeaningOf(c.Type, c.Reason).Explanation
 	}
 	return b
 }

@@ -86,13 +86,5 @@ func (d *drawing) state(b Branch) string {
 	case b.Kind == "MachineSet" && b.Revision > 0 && b.State == "Old":
 		return d.style.Faint(fmt.Sprintf("revision %d, old", b.Revision))
 	}
-	switch state {
-	case "Running", "Available", "Complete", "AsDeclared":
-		return d.style.Good(state)
-	case "Failed", "Unhealthy", "Frozen":
-		return d.style.Bad(state)
-	case "":
-		return ""
-	}
-	return d.style.Warn(state)
+	return paint(state, d.style)
 }

@@ -28,6 +28,7 @@ func TestStatusFitsOneScreen(t *testing.T) {
 		"troubled":       {troubled(), plain},
 		"unmakeable":     {unmakeable(), plain},
 		"colour":         {troubled(), colour},
+		"wide":           {troubled(), printer.Style{Plain: true, Wide: true}},
 		"all-namespaces": {everywhere(troubled()), plain},
 		"empty":          {Facts{Now: now, Namespace: "prod"}, plain},
 		"only-one":       {Only(troubled(), "api"), plain},

@@ -96,7 +96,7 @@ func (p *Plan) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", s.Strong(fmt.Sprintf("machinedeployment/%s in namespace %s", p.Name, p.Namespace)))
 	p.changes(&out, s)
-	fmt.Fprintf(&out, "%s\n", p.summary())
+	fmt.Fprintf(&out, "%s\n", p.Summary())
 	for _, b := range p.Blockers {
 		fmt.Fprintf(&out, "%s %s\n", s.Warn("!"), printer.Clean(b.Message))
 	}
@@ -129,8 +129,8 @@ func (p *Plan) changes(out *strings.Builder, s printer.Style) {
 	}
 }
 
-// summary is the answer in a sentence or two.
-func (p *Plan) summary() string {
+// Summary is the answer in a sentence or two.
+func (p *Plan) Summary() string {
 	if !p.New && len(p.Changes) == 0 {
 		return "Nothing would change."
 	}
@@ -163,32 +163,92 @@ func (p *Plan) summary() string {
 	return strings.Join(parts, " ")
 }
 
-// waves writes a row for each wave. Waves in a row that do the same in number share one.
-func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
-	var rows [][]string
+// Row is a wave, or several in a row that do the same in number.
+type Row struct {
+	// Number is that of the wave or, of several, the first and the last: "2-5".
+	Number string
+	// Once says what must have come about before, where that differs from the row before.
+	Once string
+	// Several says that Created and the numbers in Deleted and Updated are those of each wave.
+	Several bool
+	// Created is how many machines each wave makes; OneDeletes and OneUpdates are how many go or change in each.
+	Created, OneDeletes, OneUpdates int
+	// Deleted and Updated are the names of the machines of all the waves of the row.
+	Deleted, Updated []string
+	// Existing is the greatest number of machines meanwhile, Available the smallest number that is available.
+	Existing, Available int32
+}
+
+// Rows returns the waves, with those in a row that do the same in number as one.
+func (p *Plan) Rows() []Row {
+	var rows []Row
 	once := ""
 	for i := 0; i < len(p.Waves); {
 		w, j := p.Waves[i], i+1
-		merged := w
-		merged.Delete, merged.Update = slices.Clone(w.Delete), slices.Clone(w.Update)
-		for ; j < len(p.Waves) && alike(w, p.Waves[j]); j++ {
-			merged.Delete = append(merged.Delete, p.Waves[j].Delete...)
-			merged.Update = append(merged.Update, p.Waves[j].Update...)
-			merged.Existing = max(merged.Existing, p.Waves[j].Existing)
-			merged.Available = min(merged.Available, p.Waves[j].Available)
+		row := Row{Number: fmt.Sprint(i + 1), OneDeletes: len(w.Delete), OneUpdates: len(w.Update),
+			Deleted: slices.Clone(w.Delete), Updated: slices.Clone(w.Update), Existing: w.Existing, Available: w.Available}
+		for _, n := range w.Create {
+			row.Created += int(n)
 		}
-		number, each := fmt.Sprint(i+1), ""
+		for ; j < len(p.Waves) && alike(w, p.Waves[j]); j++ {
+			row.Deleted = append(row.Deleted, p.Waves[j].Delete...)
+			row.Updated = append(row.Updated, p.Waves[j].Update...)
+			row.Existing = max(row.Existing, p.Waves[j].Existing)
+			row.Available = min(row.Available, p.Waves[j].Available)
+		}
 		if j > i+1 {
-			number, each = fmt.Sprintf("%d-%d", i+1, j), " each"
+			row.Number, row.Several = fmt.Sprintf("%d-%d", i+1, j), true
 		}
 		if w.Once != once {
-			once = w.Once
-			number += " (once " + once + ")"
+			once, row.Once = w.Once, w.Once
 		}
-		rows = append(rows, []string{number, creates(w) + eachIf(w.Create, each), named(w.Delete, merged.Delete, each, s),
-			named(w.Update, merged.Update, each, s),
-			fmt.Sprint(merged.Existing), fmt.Sprint(merged.Available)})
+		rows = append(rows, row)
 		i = j
+	}
+	return rows
+}
+
+// Creates says how many machines each wave of the row makes, "-" for none.
+func (r Row) Creates() string {
+	if r.Created == 0 {
+		return "-"
+	}
+	return fmt.Sprint(r.Created) + r.each()
+}
+
+// Deletes says how many machines go, and names at most so many.
+func (r Row) Deletes(most int) string { return r.named(r.OneDeletes, r.Deleted, most) }
+
+// Updates says how many machines change in place, and names at most so many.
+func (r Row) Updates(most int) string { return r.named(r.OneUpdates, r.Updated, most) }
+
+func (r Row) named(n int, names []string, most int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%s: %s", n, r.each(), some(names, most))
+}
+
+func (r Row) each() string {
+	if r.Several {
+		return " each"
+	}
+	return ""
+}
+
+// waves writes a row for each wave. Waves in a row that do the same in number share one.
+func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
+	var rows [][]string
+	for _, r := range p.Rows() {
+		number, shown := r.Number, 3
+		if r.Once != "" {
+			number += " (once " + r.Once + ")"
+		}
+		if s.Wide {
+			shown = max(len(r.Deleted), len(r.Updated))
+		}
+		rows = append(rows, []string{number, r.Creates(), r.Deletes(shown), r.Updates(shown), fmt.Sprint(r.Existing),
+			fmt.Sprint(r.Available)})
 	}
 	head := []string{"WAVE", "CREATE", "DELETE", "UPDATE", "MACHINES", "AVAILABLE"}
 	if len(p.Machines.Updated) == 0 {
@@ -203,36 +263,6 @@ func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 func alike(a, b Wave) bool {
 	return a.Once == b.Once && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) &&
 		len(a.Update) == len(b.Update)
-}
-
-func creates(w Wave) string {
-	var n int32
-	for _, m := range w.Create {
-		n += m
-	}
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprint(n)
-}
-
-func eachIf(created map[string]int32, each string) string {
-	if len(created) == 0 {
-		return ""
-	}
-	return each
-}
-
-// named says how many, and their names.
-func named(one, all []string, each string, s printer.Style) string {
-	if len(one) == 0 {
-		return "-"
-	}
-	shown := 3
-	if s.Wide {
-		shown = len(all)
-	}
-	return fmt.Sprintf("%d%s: %s", len(one), each, some(all, shown))
 }
 
 // some names the first of them. Those that do not exist yet have no names.

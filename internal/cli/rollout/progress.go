@@ -106,6 +106,12 @@ type Progress struct {
 	Message string `json:"message,omitempty"`
 	// FailedMachines describes some of the machines that failed.
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
+	// RecentFailures are the last machines that failed, newest first. They may be repaired or gone.
+	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
+	// Began is when the rollout began, nil without a rollout.
+	Began *time.Time `json:"began,omitempty"`
+	// Now is the time at which it was so.
+	Now time.Time `json:"-"`
 	// Waiting is what machines wait for that somebody has to mend.
 	Waiting []why.Group `json:"waiting,omitempty"`
 	// Again is when to judge again without news, 0 if never.
@@ -123,7 +129,12 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 		Replicas: d.ReplicasOrDefault(),
 		Machines: s.Replicas, Updated: s.UpdatedReplicas, Old: max(0, s.Replicas-s.UpdatedReplicas),
 		Available:      s.AvailableReplicas,
-		FailedMachines: s.FailedMachines,
+		FailedMachines: s.FailedMachines, RecentFailures: why.FailuresOf(d), Now: now,
+	}
+	if c := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionRollingOut); c != nil &&
+		c.Status == metav1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+		began := c.LastTransitionTime.UTC()
+		p.Began = &began
 	}
 	p.State, p.Reason, p.Message, p.Again = stateOf(d, now)
 	return p
@@ -215,7 +226,18 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 	if obstacle := p.obstacle(); obstacle != "" {
 		lines = append(lines, printer.Fit(obstacle, columns))
 	}
+	for _, f := range p.sinceBegan() {
+		lines = append(lines, printer.Fit("last failure: "+f.Line(p.Now), columns))
+		break
+	}
 	return lines
+}
+
+// sinceBegan returns the machines that failed since the rollout began, also those that were replaced.
+func (p Progress) sinceBegan() []why.Failure {
+	return slices.DeleteFunc(slices.Clone(p.RecentFailures), func(f why.Failure) bool {
+		return p.Began == nil || f.Since == nil || f.Since.Before(*p.Began)
+	})
 }
 
 // Text implements the view of a command.
@@ -243,6 +265,11 @@ func (p Progress) Err() error {
 			break
 		}
 		words += fmt.Sprintf("\n  machine %s: %s", m.Name, printer.Clean(m.Reason+": "+m.Message))
+	}
+	if len(p.FailedMachines) == 0 {
+		for _, f := range p.sinceBegan() {
+			words += "\n  " + f.Line(p.Now)
+		}
 	}
 	switch p.Reason {
 	case v1beta1.ReasonRevisionFailing, v1beta1.ReasonProgressDeadlineExceeded:

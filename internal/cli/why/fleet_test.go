@@ -78,6 +78,7 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 		"refused": {Deployment: deployment(said(v1beta1.ConditionReplicaFailure, on, v1beta1.ReasonMachineCreateFailed,
 			`quota "machines" exceeded`))},
 		"set-alone":          {Set: alone},
+		"failed-before":      {Deployment: failedBefore()},
 		"group-unknown":      {Deployment: group("0", "4", 0, v1beta1.ReasonCapacityUnknown)},
 		"group-malformed":    {Deployment: group("0", "four", 2, "")},
 		"group-without-size": {Deployment: group("0", "", 2, "")},
@@ -90,10 +91,23 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 			if f.Set != nil {
 				object = "machineset/" + f.Set.Name
 			}
-			golden(t, "fleet-"+name, View{Now: now, Object: object, Namespace: "prod", Findings: ExplainFleet(f)},
-				printer.Style{})
+			view := View{Now: now, Object: object, Namespace: "prod", Findings: ExplainFleet(f)}
+			if f.Deployment != nil {
+				view.Failures = FailuresOf(f.Deployment)
+			}
+			golden(t, "fleet-"+name, view, printer.Style{})
 		})
 	}
+}
+
+// failedBefore is in order, and some of its machines failed before.
+func failedBefore() *v1beta1.MachineDeployment {
+	d := deployment(said(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
+	justNow, longAgo := ago(5*time.Minute), ago(25*time.Hour)
+	d.Status.RecentFailures = []v1beta1.FailedMachine{
+		{Name: "web-1", Reason: "CreateError", Message: "no capacity\x1b[2J in zone a", Time: &justNow},
+		{Name: "web-2", Reason: "InstanceVanished", Message: "it is gone", Time: &longAgo}}
+	return d
 }
 
 // group is a node group of cluster-autoscaler. A reason is why it cannot be scaled from zero.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"sync"
 )
 
 // Meaning is what a reason means to a person.
@@ -29,12 +30,13 @@ func MeaningOf(condition, reason string) Meaning {
 	return Meaning{Explanation: fmt.Sprintf("%s says %s.", cmp.Or(condition, "The object"), cmp.Or(reason, "nothing"))}
 }
 
-// meanings returns the table. A key is a reason, or a condition and a reason where the condition makes a difference.
-func meanings() map[string]Meaning {
+// meanings returns the table, which is made once: a page asks it thousands of times. A key is a reason, or a condition
+// and a reason where the condition makes a difference.
+var meanings = sync.OnceValue(func() map[string]Meaning {
 	all := launchMeanings()
 	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),
 		healthMeanings(), providerMeanings(), migrationMeanings()} {
 		maps.Copy(all, more)
 	}
 	return all
-}
+})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 // leaseLeniency is how much later than its time a lease may be renewed until nobody counts as running.
@@ -40,6 +42,22 @@ func Judge(lease *coordinationv1.Lease, now time.Time) Process {
 	blocked := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	p.Running = blocked && now.Sub(*p.Seen) <= lasts+leaseLeniency
 	return p
+}
+
+// Trouble says that the process does not run, or that this is not known, and more about it; both are empty if it runs.
+func (p Process) Trouble(now time.Time) (what, more string) {
+	switch {
+	case p.Running:
+	case p.Known && p.Seen != nil:
+		return "No process " + p.Name + " is running",
+			fmt.Sprintf(", for %s now: what is written here is what it last saw.", printer.Age(now, *p.Seen))
+	case p.Known:
+		return "No process " + p.Name + " is running.", ""
+	case len(p.Searched) > 0:
+		return "No lease of " + p.Name,
+			" in " + strings.Join(p.Searched, ", ") + ": is it running? (--system-namespace says where its lease is.)"
+	}
+	return "", ""
 }
 
 // absent returns the finding that a process is not running, if that is known.

@@ -24,6 +24,8 @@ type View struct {
 	Node string `json:"node,omitempty"`
 	// Findings are what it waits for, what stands first in its way first.
 	Findings []Finding `json:"findings"`
+	// Failures are recent failures of the machines of a deployment, or of the machine, newest first. They may be repaired.
+	Failures []Failure `json:"recentFailures,omitempty"`
 	// Unread says what could not be read, and why.
 	Unread []string `json:"unread,omitempty"`
 }
@@ -43,11 +45,26 @@ func (v View) Text(w io.Writer, s printer.Style) error {
 		fmt.Fprintln(&out)
 		v.finding(&out, f, s)
 	}
+	v.failures(&out, s)
 	for _, u := range v.Unread {
 		fmt.Fprintf(&out, "\n%s\n", s.Faint(printer.Clean(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+func (v View) failures(w io.Writer, s printer.Style) {
+	shown := v.Failures
+	if !s.Wide {
+		shown = Lately(shown, v.Now)
+	}
+	if len(shown) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", s.Strong("Recent failures, also of machines that are repaired or gone:"))
+	for _, f := range shown {
+		fmt.Fprintf(w, "  %s\n", f.Line(v.Now))
+	}
 }
 
 func (v View) finding(w io.Writer, f Finding, s printer.Style) {

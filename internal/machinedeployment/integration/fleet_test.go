@@ -92,6 +92,7 @@ func TestScalesInProportionWhileItRolls(t *testing.T) {
 }
 
 // Rule: failing-revision-stops.
+// Rule: recent-failures-stay.
 func TestABrokenRevisionStopsAndIsFixedByAnother(t *testing.T) {
 	f := newFleet(t)
 	f.create(6, rolling("3", "1"))
@@ -109,7 +110,11 @@ func TestABrokenRevisionStopsAndIsFixedByAnother(t *testing.T) {
 		t.Errorf("the status names these as failed: %v", d.Status.FailedMachines)
 	}
 	f.roll("c")
-	f.awaitComplete("c", 6)
+	d = f.awaitComplete("c", 6)
+	if recent := d.Status.RecentFailures; len(d.Status.FailedMachines) > 0 || len(recent) < 3 || len(recent) > 5 ||
+		recent[0].Message != "no such size" || recent[0].Time == nil {
+		t.Errorf("of the broken revision the status still says: %+v, failed now: %+v", recent, d.Status.FailedMachines)
+	}
 }
 
 // Rule: rollback-reuses-set.

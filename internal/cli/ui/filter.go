@@ -1,0 +1,178 @@
+package ui
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"machinist.dev/machinist/internal/cli/fleet"
+)
+
+// Values of the filter by state that are no phases.
+const (
+	unsettledState = "unsettled"
+	brokenState    = "broken"
+)
+
+// noZone is the value of the filter by zone for machines without one.
+const noZone = "-"
+
+// Filter chooses and orders machines. All of it is in the URL.
+type Filter struct {
+	// Query is a part of the name of a machine, its node or its instance.
+	Query string
+	// Namespace, Deployment and Set are names; Deployment may carry a namespace: prod/web.
+	Namespace, Deployment, Set string
+	// Zone is that of the instance, - for machines without one.
+	Zone string
+	// State is a phase, unsettled or broken.
+	State string
+	// Sort is name, state, zone, node or age; with a minus before it the other way round.
+	Sort string
+	Page int
+}
+
+// filterOf reads a filter from the parameters of a URL. What it does not know it leaves out.
+func filterOf(q url.Values) Filter {
+	f := Filter{Query: strings.TrimSpace(q.Get("q")), Namespace: q.Get("namespace"), Deployment: q.Get("deployment"),
+		Set: q.Get("set"), Zone: q.Get("zone"), State: q.Get("state"), Sort: q.Get("sort")}
+	f.Page, _ = strconv.Atoi(q.Get("page"))
+	if _, known := orders[strings.TrimPrefix(f.Sort, "-")]; !known {
+		f.Sort = ""
+	}
+	return f
+}
+
+// values are the parameters of the filter. The defaults are left out: a view has one address.
+func (f Filter) values() url.Values {
+	v := url.Values{"q": {f.Query}, "namespace": {f.Namespace}, "deployment": {f.Deployment}, "set": {f.Set},
+		"zone": {f.Zone}, "state": {f.State}, "sort": {f.Sort}}
+	if f.Page > 1 {
+		v.Set("page", strconv.Itoa(f.Page))
+	}
+	return v
+}
+
+// URL is the address of the machines that the filter chooses.
+func (f Filter) URL() string { return withQuery("/machines", f.values()) }
+
+// On returns the address of a page of the list.
+func (f Filter) on(page int) string {
+	f.Page = page
+	return f.URL()
+}
+
+// By returns the address of the list in another order; the other way round if it is in that order already.
+func (f Filter) By(order string) string {
+	if f.sorted() == order {
+		order = "-" + order
+	}
+	f.Sort, f.Page = order, 0
+	if order == "name" {
+		f.Sort = ""
+	}
+	return f.URL()
+}
+
+// Sorted says for a column how the list is ordered by it, as aria-sort has it.
+func (f Filter) Sorted(order string) string {
+	switch f.sorted() {
+	case order:
+		return "ascending"
+	case "-" + order:
+		return "descending"
+	}
+	return "none"
+}
+
+func (f Filter) sorted() string { return cmp.Or(f.Sort, "name") }
+
+// Empty reports whether it chooses all machines.
+func (f Filter) Empty() bool {
+	f.Sort, f.Page = "", 0
+	return f == Filter{}
+}
+
+// matches reports whether it chooses a machine.
+func (f Filter) matches(m *fleet.Machine) bool {
+	if f.Namespace != "" && m.Namespace != f.Namespace || f.Set != "" && m.Set != f.Set {
+		return false
+	}
+	if f.Deployment != "" {
+		namespace, name, qualified := strings.Cut(f.Deployment, "/")
+		if !qualified {
+			namespace, name = m.Namespace, f.Deployment
+		}
+		if m.Deployment != name || m.Namespace != namespace {
+			return false
+		}
+	}
+	if f.Zone == noZone && m.Zone != "" || f.Zone != "" && f.Zone != noZone && m.Zone != f.Zone {
+		return false
+	}
+	switch f.State {
+	case "":
+	case unsettledState:
+		if m.Settled() {
+			return false
+		}
+	case brokenState:
+		if fleet.ToneOf(m.State) != fleet.Bad {
+			return false
+		}
+	default:
+		if m.State != f.State {
+			return false
+		}
+	}
+	return f.Query == "" || contains(m.Name, f.Query) || contains(m.Node, f.Query) || contains(m.ProviderID, f.Query)
+}
+
+func contains(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+// orders compare machines, by the name of the order. The list is by name before.
+var orders = map[string]func(a, b *fleet.Machine) int{
+	"name": func(a, b *fleet.Machine) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	},
+	"state": func(a, b *fleet.Machine) int {
+		return cmp.Or(cmp.Compare(urgency(a), urgency(b)), cmp.Compare(a.State, b.State))
+	},
+	"zone": func(a, b *fleet.Machine) int { return cmp.Compare(a.Zone, b.Zone) },
+	"node": func(a, b *fleet.Machine) int { return cmp.Compare(a.Node, b.Node) },
+	"age":  func(a, b *fleet.Machine) int { return b.Created.Compare(a.Created) },
+}
+
+// urgency puts what is broken before what is on its way, and that before what is settled.
+func urgency(m *fleet.Machine) int {
+	switch {
+	case fleet.ToneOf(m.State) == fleet.Bad:
+		return 0
+	case !m.Settled():
+		return 1
+	}
+	return 2
+}
+
+// choose returns the machines that the filter chooses, in its order. The list itself is not changed.
+func (f Filter) choose(all []fleet.Machine) []*fleet.Machine {
+	chosen := make([]*fleet.Machine, 0, len(all))
+	for i := range all {
+		if f.matches(&all[i]) {
+			chosen = append(chosen, &all[i])
+		}
+	}
+	name, backwards := strings.CutPrefix(f.sorted(), "-")
+	order := orders[name]
+	slices.SortStableFunc(chosen, func(a, b *fleet.Machine) int {
+		if backwards {
+			return order(b, a)
+		}
+		return order(a, b)
+	})
+	return chosen
+}

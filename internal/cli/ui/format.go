@@ -1,0 +1,179 @@
+package ui
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"machinist.dev/machinist/internal/cli/fleet"
+	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/wording"
+)
+
+// functions are what templates call.
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"clean": printer.Clean,
+		"state": func(word string) State { return State{Word: word, Tone: fleet.ToneOf(word)} },
+		"tone":  func(tone, word string) State { return State{Word: word, Tone: fleet.Tone(tone)} },
+		"count": wording.Count[int],
+		"few":   why.Few,
+		"machineURL": func(namespace, name string) string {
+			return objectPath("machines", namespace, name)
+		},
+		"deploymentURL": func(namespace, name string) string {
+			return objectPath("deployments", namespace, name)
+		},
+		"query": func(path string, pairs ...string) string { return withQuery(path, values(pairs...)) },
+		"dict":  dict,
+	}
+}
+
+// dict makes the argument of a template out of names and values.
+func dict(pairs ...any) (map[string]any, error) {
+	all := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok || i+1 == len(pairs) {
+			return nil, fmt.Errorf("dict wants names and values")
+		}
+		all[name] = pairs[i+1]
+	}
+	return all, nil
+}
+
+// State is a word with its tone, which gives it a colour and an icon.
+type State struct {
+	Word string
+	Tone fleet.Tone
+}
+
+// Moment is a time with how long ago it was, for a time element.
+type Moment struct {
+	// Machine is the time as programs read it, Exact as people do, Words how long ago it was or in how long it will be.
+	Machine, Exact, Words string
+}
+
+// At returns what a time element needs; the zero time has no words.
+func (v view) At(t any) *Moment {
+	var at time.Time
+	switch t := t.(type) {
+	case time.Time:
+		at = t
+	case *time.Time:
+		if t != nil {
+			at = *t
+		}
+	}
+	if at.IsZero() {
+		return nil
+	}
+	at = at.UTC()
+	m := &Moment{Machine: at.Format(time.RFC3339), Exact: at.Format("2006-01-02 15:04:05 UTC")}
+	if ahead := at.Sub(v.Now); ahead > time.Second {
+		m.Words = "in " + duration.HumanDuration(ahead)
+	} else {
+		m.Words = printer.Age(v.Now, at)
+	}
+	return m
+}
+
+// Active reports whether a page of the navigation is the one that is shown, or the one above it.
+func (v view) Active(path string) bool {
+	return v.Path == path || path != "/" && strings.HasPrefix(v.Path, path+"/") ||
+		path == "/" && strings.HasPrefix(v.Path, "/deployments/")
+}
+
+// Segment is a part of a bar, in thousandths of its length.
+type Segment struct {
+	Class    string
+	At, Long int
+}
+
+// Segments are the parts of the bar, from left to right. What is missing is left open.
+func (b Bar) Segments() []Segment {
+	total := b.Total()
+	if total == 0 {
+		return nil
+	}
+	var segments []Segment
+	longest, counted := 0, 0
+	for _, part := range []struct {
+		class string
+		n     int
+	}{{"ready", b.Ready}, {"coming", b.Coming}, {"old", b.Old}, {"failed", b.Failed}, {"leaving", b.Leaving}} {
+		if part.n == 0 {
+			continue
+		}
+		// One of ten thousand can be seen, too; the longest part is shorter for it.
+		long := max(1000*part.n/total, 8)
+		counted += part.n
+		segments = append(segments, Segment{Class: part.class, Long: long})
+		if long > segments[longest].Long {
+			longest = len(segments) - 1
+		}
+	}
+	if len(segments) == 0 {
+		return nil
+	}
+	rest := 1000 * counted / total
+	for i, s := range segments {
+		if i != longest {
+			rest -= s.Long
+		}
+	}
+	segments[longest].Long = rest
+	at := 0
+	for i := range segments {
+		segments[i].At = at
+		at += segments[i].Long
+	}
+	return segments
+}
+
+// Words says what the bar shows.
+func (b Bar) Words() string {
+	parts := []string{fmt.Sprintf("%d of %d ready at the newest revision", b.Ready, b.Desired)}
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{b.Coming, "coming"}, {b.Old, "of older revisions"}, {b.Failed, "failed"}, {b.Leaving, "being deleted"}} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Paging says which part of a list a page shows.
+type Paging struct {
+	// From and To are the first and the last row that is shown, counted from 1; Total is how many there are.
+	From, To, Total int
+	// Page is its number, Pages how many there are.
+	Page, Pages int
+	// Previous and Next are the addresses of the pages beside it, empty where there is none; First and Last those of the
+	// ends.
+	Previous, Next, First, Last string
+}
+
+// paginate returns the part of a list that a page shows, and what leads to the others.
+func paginate[T any](all []T, number, size int, address func(page int) string) ([]T, Paging) {
+	pages := max(1, (len(all)+size-1)/size)
+	number = min(max(number, 1), pages)
+	from, to := (number-1)*size, min(number*size, len(all))
+	p := Paging{From: from + 1, To: to, Total: len(all), Page: number, Pages: pages}
+	if len(all) == 0 {
+		p.From = 0
+	}
+	if number > 1 {
+		p.Previous, p.First = address(number-1), address(1)
+	}
+	if number < pages {
+		p.Next, p.Last = address(number+1), address(pages)
+	}
+	return all[from:to], p
+}

@@ -1,0 +1,162 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/fleet"
+)
+
+func keyOf(d *v1beta1.MachineDeployment) types.NamespacedName {
+	return types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+}
+
+// served is a server that answers over a connection.
+type served struct {
+	*http.Client
+	base, cookie string
+}
+
+// serve runs a server until the test ends. It must end then, with streams open.
+func serve(t *testing.T, source Source) served {
+	t.Helper()
+	s, err := Listen(context.Background(), "127.0.0.1:0", Options{Source: source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c := served{Client: &http.Client{CheckRedirect: stay},
+		base: "http://" + s.listener.Addr().String()}
+	link, _ := url.Parse(s.Link())
+	answer, err := c.Get(link.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	c.cookie = answer.Cookies()[0].String()
+	return c
+}
+
+// stream opens the stream of changes and returns the versions that it sends.
+func (s served) stream(t *testing.T) <-chan string {
+	t.Helper()
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/events", nil)
+	r.Header.Set("Cookie", strings.SplitN(s.cookie, ";", 2)[0])
+	answer, err := s.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		t.Fatalf("the stream is answered with %d, %s", answer.StatusCode, kind)
+	}
+	versions := make(chan string, 100)
+	go func() {
+		defer answer.Body.Close()
+		defer close(versions)
+		lines := bufio.NewScanner(answer.Body)
+		for lines.Scan() {
+			if version, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				versions <- version
+			}
+		}
+	}()
+	return versions
+}
+
+func next(t *testing.T, versions <-chan string) string {
+	t.Helper()
+	select {
+	case v := <-versions:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatal("the stream says nothing")
+	}
+	return ""
+}
+
+func TestAPageLearnsOfEachChange(t *testing.T) {
+	f := newFake()
+	f.add("prod", "web", 1, nil)
+	s := serve(t, f)
+	one, two := s.stream(t), s.stream(t)
+	first := next(t, one)
+	if other := next(t, two); other != first {
+		t.Errorf("two pages begin with versions %s and %s", first, other)
+	}
+	f.change(func(facts *fleet.Facts) { facts.Machines = facts.Machines[:0:0] })
+	second := next(t, one)
+	if second == first || next(t, two) != second {
+		t.Errorf("after a change the version is %s, before %s", second, first)
+	}
+}
+
+// What was read stays, and says how old it is, while the cluster does not answer.
+func TestWhatIsKnownStaysWhileTheClusterDoesNotAnswer(t *testing.T) {
+	f := newFake()
+	f.add("prod", "web", 1, nil)
+	b := open(t, f)
+	hub := b.server.hub
+	before := hub.snapshot().Version
+	f.mu.Lock()
+	f.err, f.lost = errors.New("connection refused"), noon.Add(-time.Minute)
+	f.mu.Unlock()
+	if err := hub.read(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	page := b.get("/machines", http.StatusOK)
+	if !strings.Contains(page, "does not answer since") || !strings.Contains(page, "web-abcde-00000") {
+		t.Errorf("the page is\n%s", page)
+	}
+	lost := hub.snapshot().Version
+	if lost == before {
+		t.Error("pages do not learn that the cluster does not answer")
+	}
+	f.mu.Lock()
+	f.err, f.lost = nil, time.Time{}
+	f.mu.Unlock()
+	if err := hub.read(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	if page := b.get("/machines", http.StatusOK); strings.Contains(page, "does not answer") || hub.snapshot().Version == lost {
+		t.Error("pages do not learn that the cluster answers again")
+	}
+	version := hub.snapshot().Version
+	if err := hub.read(context.Background(), false); err != nil || hub.snapshot().Version != version {
+		t.Errorf("reading the same again makes version %d out of %d: %v", hub.snapshot().Version, version, err)
+	}
+}
+
+func TestNoMorePagesFollowThanTheServerAllows(t *testing.T) {
+	b := open(t, newFake())
+	for range mostStreams {
+		b.server.streams <- struct{}{}
+	}
+	b.get("/events", http.StatusServiceUnavailable)
+}
+
+// A cluster that cannot be read at the start is an error of the command.
+func TestWithoutAFirstReadingNothingIsServed(t *testing.T) {
+	f := newFake()
+	f.err = errors.New("you may not list machines")
+	if _, err := Listen(context.Background(), "127.0.0.1:0", Options{Source: f}); err == nil {
+		t.Error("it is served")
+	}
+}

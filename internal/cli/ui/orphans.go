@@ -1,0 +1,60 @@
+package ui
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"machinist.dev/machinist/internal/cli/fleet"
+	"machinist.dev/machinist/internal/wording"
+)
+
+// orphansPerPage is how many instances the page of orphans lists.
+const orphansPerPage = 100
+
+// orphansBody is the page of instances without a machine: what machinist orphans says.
+type orphansBody struct {
+	Reports []orphanReport
+	Rows    []orphanRow
+	Paging  Paging
+	// Elsewhere is how many there are of other namespaces.
+	Elsewhere int
+	Unread    []string
+}
+
+type orphanReport struct {
+	fleet.OrphanReport
+	// Checks says how often the provider checks.
+	Checks string
+}
+
+type orphanRow struct {
+	Provider, Instance, Machine, Source string
+	FirstSeen                           time.Time
+	Made                                *time.Time
+	Outcome                             string
+}
+
+func orphansPage(r *request) (*page, error) {
+	o, err := r.server.options.Source.Orphans(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	b := orphansBody{Elsewhere: o.Elsewhere, Unread: o.Unread}
+	var rows []orphanRow
+	total := 0
+	for _, report := range o.Reports {
+		total += report.Total
+		b.Reports = append(b.Reports, orphanReport{report, report.Checks(r.now)})
+		for _, e := range report.Entries {
+			rows = append(rows, orphanRow{Provider: report.Provider, Instance: fleet.EntryName(e), Machine: e.Machine,
+				Source: e.Source, FirstSeen: e.FirstSeen, Made: e.Launched, Outcome: fleet.Outcome(e.Outcome, report.Interval())})
+		}
+	}
+	number, _ := strconv.Atoi(r.query.Get("page"))
+	b.Rows, b.Paging = paginate(rows, number, orphansPerPage, func(page int) string {
+		return withQuery("/orphans", values("page", ordinal(page)))
+	})
+	return &page{title: "Orphans", template: "orphans", body: b,
+		summary: fmt.Sprintf("%s without a machine", wording.Count(total, "instance"))}, nil
+}

@@ -1,0 +1,234 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+
+	"machinist.dev/machinist/internal/version"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed assets
+var assetFiles embed.FS
+
+// page is what a page shows. Its body is what the template of that name is given as .Body.
+type page struct {
+	title    string
+	template string
+	body     any
+	// summary is said to people who do not see the page when it changes.
+	summary string
+	// status is the code of the answer, 200 by default.
+	status int
+}
+
+// request is what a page is made for.
+type request struct {
+	*http.Request
+	server   *Server
+	snapshot *Snapshot
+	query    url.Values
+	// now is the time at the API server.
+	now time.Time
+}
+
+// pageError is an error that a person gets as a page.
+type pageError struct {
+	status  int
+	message string
+}
+
+func (e *pageError) Error() string { return e.message }
+
+func notFound(format string, args ...any) error {
+	return &pageError{http.StatusNotFound, fmt.Sprintf(format, args...)}
+}
+
+// pages has the templates, by the name of the page, and what they load.
+type pages struct {
+	templates map[string]*template.Template
+	// assets are the files that pages load, and digest names them all: browsers keep them until one changes.
+	assets map[string][]byte
+	digest string
+}
+
+func newPages() (*pages, error) {
+	p := &pages{templates: map[string]*template.Template{}, assets: map[string][]byte{}}
+	files, err := assetFiles.ReadDir("assets")
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	for _, file := range files {
+		content, err := assetFiles.ReadFile("assets/" + file.Name())
+		if err != nil {
+			return nil, err
+		}
+		hash.Write(content)
+		p.assets[file.Name()] = content
+	}
+	p.digest = hex.EncodeToString(hash.Sum(nil))[:12]
+	base, err := template.New("base.html").Funcs(functions()).ParseFS(templateFiles, "templates/base.html",
+		"templates/parts.html", "templates/findings.html")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"overview", "machines", "machine", "deployment", "zones", "ownership", "failures",
+		"orphans", "plan", "error"} {
+		clone, err := base.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if p.templates[name], err = clone.ParseFS(templateFiles, "templates/"+name+".html"); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// view is what templates are given.
+type view struct {
+	Title   string
+	Summary string
+	Body    any
+	// Path is that of the page, without its query.
+	Path     string
+	Scope    Scope
+	Snapshot *Snapshot
+	Now      time.Time
+	Digest   string
+	Release  string
+}
+
+// pageFor and planFor bound what a page and a plan ask of the cluster.
+const (
+	pageFor = 10 * time.Second
+	planFor = time.Minute
+)
+
+// fragmentHeader is what the script sends: it wants what changes in a page, and not the page around it.
+const fragmentHeader = "X-Machinist-Fragment"
+
+// answer makes a page and sends it.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*request) (*page, error)) {
+	snapshot := s.hub.snapshot()
+	limit := pageFor
+	if r.Method == http.MethodPost {
+		limit = planFor
+	}
+	ctx, end := context.WithTimeout(r.Context(), limit)
+	defer end()
+	q := &request{Request: r.WithContext(ctx), server: s, snapshot: snapshot, query: r.URL.Query(), now: snapshot.now(s.options.Now())}
+	p, err := makePage(q)
+	if err != nil {
+		p = errorPage(err)
+	}
+	release, _, _ := strings.Cut(version.String(), " ")
+	v := view{Title: p.title, Summary: p.summary, Body: p.body, Path: r.URL.Path, Scope: s.options.Source.Scope(),
+		Snapshot: snapshot, Now: q.now, Digest: s.pages.digest, Release: release}
+	what := "base.html"
+	fragment := r.Header.Get(fragmentHeader) != ""
+	if fragment {
+		what = "live"
+	}
+	var out bytes.Buffer
+	if err := s.pages.templates[p.template].ExecuteTemplate(&out, what, v); err != nil {
+		http.Error(w, "The page could not be made: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	content := bytes.Map(harmless, out.Bytes())
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Vary", fragmentHeader)
+	if fragment && p.status == 0 {
+		sum := sha256.Sum256(content)
+		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	if p.status != 0 {
+		w.WriteHeader(p.status)
+	}
+	_, _ = w.Write(content)
+}
+
+// harmless leaves out of a page what would only turn the direction of writing or hide words. Templates make markup in
+// names and messages text; these characters remain.
+func harmless(r rune) rune {
+	if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+		return -1
+	}
+	return r
+}
+
+func errorPage(err error) *page {
+	p := &page{title: "Something went wrong", template: "error", body: err.Error(), status: http.StatusBadGateway}
+	var known *pageError
+	if errors.As(err, &known) {
+		p.status = known.status
+		if p.status == http.StatusNotFound {
+			p.title = "Not found"
+		}
+	}
+	return p
+}
+
+// asset sends a file that pages load. Its address changes with it, so browsers need not ask again.
+func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	content, there := s.pages.assets[name]
+	if !there {
+		http.NotFound(w, r)
+		return
+	}
+	kind := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+		".svg": "image/svg+xml"}[path.Ext(name)]
+	w.Header().Set("Content-Type", kind)
+	if r.URL.Query().Get("v") == s.pages.digest {
+		w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+	}
+	_, _ = w.Write(content)
+}
+
+// objectPath is the path of the page of an object, such as /machines/prod/web-1.
+func objectPath(kind, namespace, name string) string {
+	return "/" + kind + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+}
+
+// withQuery returns a path with those parameters that are not empty.
+func withQuery(path string, parameters url.Values) string {
+	for name, values := range parameters {
+		if strings.Join(values, "") == "" {
+			delete(parameters, name)
+		}
+	}
+	if encoded := parameters.Encode(); encoded != "" {
+		return path + "?" + encoded
+	}
+	return path
+}
+
+// values are parameters, from names and values.
+func values(pairs ...string) url.Values {
+	v := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		v.Set(pairs[i], pairs[i+1])
+	}
+	return v
+}

@@ -1,0 +1,73 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+
+	"machinist.dev/machinist/internal/cli/preview"
+)
+
+// mostPlanned bounds what is shown of a plan.
+const mostPlanned = 60
+
+// planBody is the page that says what applying a manifest would do: what machinist plan says.
+type planBody struct {
+	Manifest string
+	Plans    []planned
+	// Left is how many plans of the manifest are not shown.
+	Left int
+	// Failure is why there is no plan.
+	Failure string
+}
+
+// planned is a plan with the waves as the page shows them.
+type planned struct {
+	*preview.Plan
+	Rows []preview.Row
+	// Left is how many rows are not shown.
+	Left int
+}
+
+func planPage(r *request) (*page, error) {
+	p := &page{title: "Plan", template: "plan"}
+	if r.Method != http.MethodPost {
+		p.body = planBody{}
+		return p, nil
+	}
+	if err := r.ParseForm(); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, &pageError{http.StatusRequestEntityTooLarge, "The manifest is longer than 1 MiB."}
+		}
+		return nil, &pageError{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
+	}
+	b := planBody{Manifest: r.PostForm.Get("manifest")}
+	// One at a time: to play a rollout of thousands of machines keeps a core busy.
+	select {
+	case r.server.planning <- struct{}{}:
+		defer func() { <-r.server.planning }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	plans, err := r.server.options.Source.Plan(r.Context(), b.Manifest)
+	if err != nil {
+		b.Failure = err.Error()
+		p.status = http.StatusUnprocessableEntity
+	}
+	if b.Left = max(0, len(plans)-mostPlanned); b.Left > 0 {
+		plans = plans[:mostPlanned]
+	}
+	left := mostPlanned
+	for _, plan := range plans {
+		rows := plan.Rows()
+		x := planned{Plan: plan, Rows: rows[:min(len(rows), left)]}
+		x.Left = len(rows) - len(x.Rows)
+		left -= len(x.Rows)
+		b.Plans = append(b.Plans, x)
+	}
+	p.body = b
+	return p, nil
+}
+
+// Shown returns the changes that are shown.
+func (p planned) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), mostPlanned)] }

@@ -1,0 +1,136 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Options say what a Server serves.
+type Options struct {
+	// Source reads the cluster.
+	Source Source
+	// Now is the clock of this machine. By default it is time.Now.
+	Now func() time.Time
+	// Used is called with the next link when a browser has used the last one. By default nothing is called.
+	Used func(link string)
+}
+
+// Server serves the fleet view.
+type Server struct {
+	options  Options
+	hub      *hub
+	access   *access
+	listener net.Listener
+	pages    *pages
+	// planning is a slot for the one plan that is made at a time.
+	planning chan struct{}
+	// streams are slots for the pages that follow the fleet.
+	streams chan struct{}
+	// ended is closed when the server ends, for requests that go on.
+	ended chan struct{}
+}
+
+const (
+	// mostStreams bounds the pages that follow the fleet at a time.
+	mostStreams = 64
+	// mostBody is the longest manifest that a plan is made for, in bytes.
+	mostBody = 1 << 20
+	// endGrace is how long requests may take that were begun when the server ends.
+	endGrace = 2 * time.Second
+)
+
+// Listen reads the fleet for the first time and listens on an address of loopback. Serve then answers.
+func Listen(ctx context.Context, address string, o Options) (*Server, error) {
+	if !Loopback(address) {
+		return nil, fmt.Errorf("%q is no address of this machine alone: it must be one of loopback, such as 127.0.0.1:0", address)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Used == nil {
+		o.Used = func(string) {}
+	}
+	pages, err := newPages()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: o, hub: newHub(o.Source, o.Now), pages: pages, planning: make(chan struct{}, 1),
+		streams: make(chan struct{}, mostStreams), ended: make(chan struct{})}
+	if err := s.hub.read(ctx, false); err != nil {
+		return nil, err
+	}
+	if s.listener, err = net.Listen("tcp", address); err != nil {
+		return nil, err
+	}
+	if tcp, ok := s.listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		s.listener.Close()
+		return nil, fmt.Errorf("%q resolves to %s, which is no address of loopback", address, s.listener.Addr())
+	}
+	s.access = newAccess(s.listener.Addr())
+	return s, nil
+}
+
+// Link returns the address that opens the fleet view in one browser.
+func (s *Server) Link() string { return s.link(s.access.newToken()) }
+
+func (s *Server) link(token string) string {
+	at := url.URL{Scheme: "http", Host: s.listener.Addr().String(), Path: "/",
+		RawQuery: url.Values{tokenParameter: {token}}.Encode()}
+	return at.String()
+}
+
+// Serve answers until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	reading, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.hub.run(reading)
+	}()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(s.listener) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		close(s.ended)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			_ = server.Close() // Whoever does not end in time is cut off.
+		}
+	}
+	stop()
+	<-done
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Handler answers requests.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, makePage := range map[string]func(*request) (*page, error){
+		"/{$}": overviewPage, "/machines": machinesPage, "/machines/{namespace}/{name}": machinePage,
+		"/deployments/{namespace}/{name}": deploymentPage, "/zones": zonesPage, "/ownership": ownershipPage,
+		"/failures": failuresPage, "/orphans": orphansPage, "/plan": planPage,
+		"/": func(*request) (*page, error) { return nil, notFound("There is no such page.") },
+	} {
+		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, makePage) })
+	}
+	mux.HandleFunc("POST /plan", func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		s.answer(w, r, planPage)
+	})
+	mux.HandleFunc("GET /events", s.stream)
+	mux.HandleFunc("GET /assets/{name}", s.asset)
+	return s.access.protect(mux, func() { s.options.Used(s.Link()) })
+}

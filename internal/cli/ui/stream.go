@@ -1,0 +1,57 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// alive is how often a stream says something although nothing changed: a connection that is lost shows by it.
+const alive = 15 * time.Second
+
+// stream sends the version of each snapshot to a page, as server-sent events, until either side ends.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		http.Error(w, "So many pages follow the fleet that no more can.", http.StatusServiceUnavailable)
+		return
+	}
+	// The server bounds the time of requests; this one goes on.
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		http.Error(w, "This connection cannot follow the fleet.", http.StatusNotImplemented)
+		return
+	}
+	versions, end := s.hub.subscribe()
+	defer end()
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(version uint64) error {
+		if _, err := fmt.Fprintf(w, "event: fleet\ndata: %d\n\n", version); err != nil {
+			return err
+		}
+		return control.Flush()
+	}
+	if send(s.hub.snapshot().Version) != nil {
+		return
+	}
+	beat := time.NewTicker(alive)
+	defer beat.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.ended:
+			return
+		case version := <-versions:
+			if send(version) != nil {
+				return
+			}
+		case <-beat.C:
+			if _, err := fmt.Fprint(w, ": alive\n\n"); err != nil || control.Flush() != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/fleet"
+	"machinist.dev/machinist/internal/cli/preview"
+	"machinist.dev/machinist/internal/cli/ui"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+// viewer is the cluster as the fleet view sees it. It answers the pages with what the commands answer.
+type viewer struct {
+	// cached reads from caches, live reads the API server, both with the viewer's rights and without changing anything.
+	cached, live *Cluster
+	client       *viewerClient
+	transport    *viewerTransport
+	scope        scope
+	context      string
+	changed      chan struct{}
+}
+
+// newViewer connects to the cluster that the flags choose and fills the caches.
+func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
+	v := &viewer{scope: s, changed: make(chan struct{}, 1)}
+	var err error
+	if v.live, err = e.connect(func(host string) func(http.RoundTripper) http.RoundTripper {
+		v.transport = newViewerTransport(host, e.Now)
+		return v.transport.over
+	}); err != nil {
+		return nil, err
+	}
+	if raw, err := e.clientConfig().RawConfig(); err == nil {
+		v.context = raw.CurrentContext
+		if e.overrides.CurrentContext != "" {
+			v.context = e.overrides.CurrentContext
+		}
+	}
+	v.client, err = newViewerClient(ctx, v.live.config, v.live.WithWatch, s.namespace(v.live), e.Now, v.change)
+	if err != nil {
+		return nil, v.live.Explain(err)
+	}
+	cached := *v.live
+	cached.WithWatch, cached.withoutSecrets = v.client, true
+	v.cached = &cached
+	return v, nil
+}
+
+// change notes that something changed.
+func (v *viewer) change() {
+	select {
+	case v.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Changed implements ui.Source.
+func (v *viewer) Changed() <-chan struct{} { return v.changed }
+
+// Lost implements ui.Source.
+func (v *viewer) Lost() (time.Time, string) { return v.transport.lost() }
+
+// Scope implements ui.Source.
+func (v *viewer) Scope() ui.Scope {
+	return ui.Scope{Namespace: v.scope.namespace(v.live), Context: v.context, Server: v.live.server}
+}
+
+// Facts implements ui.Source.
+func (v *viewer) Facts(ctx context.Context) (fleet.Facts, error) {
+	namespace := v.scope.namespace(v.live)
+	found, err := v.cached.read(ctx, namespace)
+	if err != nil {
+		return fleet.Facts{}, err
+	}
+	for _, resource := range v.transport.deniedNow() {
+		found.unread = append(found.unread, fmt.Sprintf("You may not list %s any more: what is said of them is old.", resource))
+	}
+	return v.cached.facts(ctx, found, namespace, v.scope.system), nil
+}
+
+// in returns who reads what is needed to say why, in a namespace.
+func (v *viewer) in(namespace string) *asker {
+	cluster := *v.cached
+	cluster.Namespace = namespace
+	return &asker{Cluster: &cluster, system: v.scope.system}
+}
+
+// WhyMachine implements ui.Source.
+func (v *viewer) WhyMachine(ctx context.Context, m *v1beta1.Machine) why.View {
+	return v.in(m.Namespace).machineWhy(ctx, m)
+}
+
+// WhyDeployment implements ui.Source.
+func (v *viewer) WhyDeployment(ctx context.Context, key types.NamespacedName) (why.View, error) {
+	return v.in(key.Namespace).deploymentWhy(ctx, key.Name)
+}
+
+// Events implements ui.Source.
+func (v *viewer) Events(ctx context.Context, m *v1beta1.Machine) ([]why.Event, string) {
+	found, err := v.client.eventsOf(ctx, m)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, "You may not list events, so there are none here."
+	case err != nil:
+		return nil, fmt.Sprintf("The events could not be read: %v", v.live.Explain(err))
+	}
+	var events []why.Event
+	for _, e := range found {
+		event := why.Event{First: e.FirstTimestamp.Time, Last: e.LastTimestamp.Time, Count: e.Count,
+			Warning: e.Type == "Warning", Reason: e.Reason, Message: e.Message, Reporter: e.ReportingController}
+		if event.First.IsZero() {
+			event.First = e.EventTime.Time
+		}
+		if e.Series != nil {
+			event.Last, event.Count = e.Series.LastObservedTime.Time, e.Series.Count
+		}
+		if event.Last.IsZero() {
+			event.Last = event.First
+		}
+		events = append(events, event)
+	}
+	return events, ""
+}
+
+// Orphans implements ui.Source.
+func (v *viewer) Orphans(ctx context.Context) (fleet.Orphans, error) {
+	return v.cached.orphans(ctx, v.scope.namespace(v.live), v.scope.system)
+}
+
+// Plan implements ui.Source. The fleet is read anew, as for the command.
+func (v *viewer) Plan(ctx context.Context, manifest string) ([]*preview.Plan, error) {
+	all := documents{classes: map[[2]string]bool{}}
+	if err := all.decode([]byte(manifest), "the manifest"); err != nil {
+		return nil, err
+	}
+	if len(all.deployments) == 0 {
+		return nil, fmt.Errorf("there is no MachineDeployment in the manifest")
+	}
+	plans, err := v.live.plan(ctx, all, v.scope.namespace(v.live) != "")
+	if err != nil {
+		return nil, err
+	}
+	return plans.Items, nil
+}
+
+var _ ui.Source = (*viewer)(nil)

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/env"
+)
+
+// fleetView is a running machinist ui with a browser that has its cookie.
+type fleetView struct {
+	t      *testing.T
+	client *http.Client
+	base   string
+	// asked are the requests that it sent to the cluster.
+	asked *requests
+}
+
+// requests are those that a program sent to a server.
+type requests struct {
+	mu  sync.Mutex
+	all []string
+	// stop has the server answer no more.
+	stop func()
+}
+
+// inFrontOf returns the address of a server that passes requests on to the cluster and keeps a record of them.
+func (r *requests) inFrontOf(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	through, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Transport: through, FlushInterval: -1,
+		Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(to) }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.mu.Lock()
+		r.all = append(r.all, q.Method+" "+q.URL.RequestURI())
+		r.mu.Unlock()
+		proxy.ServeHTTP(w, q)
+	}))
+	r.stop = func() {
+		server.Listener.Close()
+		server.CloseClientConnections()
+	}
+	t.Cleanup(r.stop)
+	return server.URL
+}
+
+// serveView runs machinist ui with arguments until the test ends.
+func serveView(t *testing.T, args ...string) *fleetView {
+	t.Helper()
+	ctx, end := context.WithCancel(context.Background())
+	in, out := io.Pipe()
+	v := &fleetView{t: t, asked: &requests{}}
+	cmd := program(NewEnv(out, io.Discard))
+	cmd.SetArgs(append([]string{"ui", "--open=false", "--kubeconfig", env.ControlPlane().Kubeconfig(),
+		"--server", v.asked.inFrontOf(t, env.Config())}, args...))
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.ExecuteContext(ctx)
+		out.CloseWithError(fmt.Errorf("it ended: %w", err))
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Errorf("machinist ui ended with %v", err)
+		}
+	})
+	lines := bufio.NewReader(in)
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatalf("machinist ui printed %q: %v", line, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	link := regexp.MustCompile(`http://\S+`).FindString(line)
+	jar, _ := cookiejar.New(nil)
+	v.client = &http.Client{Jar: jar}
+	answer, err := v.client.Get(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	at, _ := url.Parse(link)
+	v.base = "http://" + at.Host
+	return v
+}
+
+func (v *fleetView) do(answer *http.Response, err error) (int, string) {
+	v.t.Helper()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return answer.StatusCode, string(content)
+}
+
+// shows fails the test unless a page has all these words.
+func (v *fleetView) shows(path string, words ...string) string {
+	v.t.Helper()
+	code, page := v.do(v.client.Get(v.base + path))
+	for _, w := range words {
+		if code != http.StatusOK || !strings.Contains(page, w) {
+			v.t.Errorf("%s is answered with %d and lacks %q:\n%s", path, code, w, page)
+		}
+	}
+	return page
+}
+
+// onlyReads fails the test if anything was asked of the cluster that the view must not ask.
+func (v *fleetView) onlyReads(namespace string) {
+	v.t.Helper()
+	v.asked.mu.Lock()
+	defer v.asked.mu.Unlock()
+	for _, request := range v.asked.all {
+		method, uri, _ := strings.Cut(request, " ")
+		at, _ := url.Parse(uri)
+		dry := at.Query().Get("dryRun") == "All" || strings.HasSuffix(at.Path, "/selfsubjectaccessreviews")
+		if strings.Contains(at.Path, "/secrets") || method != "GET" && !dry {
+			v.t.Errorf("it sent %s", request)
+		}
+		if namespace != "" && strings.Contains(at.Path, "/machinist.dev/v1beta1/") &&
+			!strings.Contains(at.Path, "/namespaces/"+namespace+"/") {
+			v.t.Errorf("it asked beyond namespace %s: %s", namespace, request)
+		}
+	}
+}
+
+func TestTheFleetViewShowsWhatCommandsSay(t *testing.T) {
+	p := paint(t)
+	p.fleet()
+	p.create(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Spec: v1beta1.MachineClassSpec{
+		Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")}, CredentialsRef: &v1beta1.LocalRef{Name: "cloud"}}})
+	p.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cloud"}, StringData: map[string]string{"token": "do-not-read-this"}})
+	v := serveView(t, "-n", p.namespace)
+	at := "/machines/" + p.namespace + "/web-1-a"
+	v.shows("/", "web", "ClassNotFound", "2 machines")
+	v.shows("/machines", "web-1-a", "web-1-b")
+	v.shows(at, "Its MachineClass does not exist, or is being deleted.", "Created", "does not exist")
+	v.shows("/deployments/"+p.namespace+"/web", "web-1", "Its MachineClass does not exist")
+	v.shows("/ownership", "web-1-a")
+	v.shows("/zones", "without a zone")
+	v.shows("/failures", "No failures are known.")
+	v.shows("/orphans", "No provider")
+	machines := v.shows("/machines")
+	if strings.Contains(machines, "do-not-read-this") {
+		t.Error("a Secret is shown")
+	}
+
+	// A plan is made of a dry run, by the code of machinist plan.
+	manifest := fmt.Sprintf(`{"apiVersion":"machinist.dev/v1beta1","kind":"MachineDeployment","metadata":{"name":"web","namespace":%q},
+		"spec":{"replicas":5,"selector":{"matchLabels":{"pool":"web"}},"template":{"metadata":{"labels":{"pool":"web"}},
+		"spec":{"classRef":{"name":"small"}}}}}`, p.namespace)
+	plan := func(text string) (int, string) {
+		return v.do(v.client.PostForm(v.base+"/plan", url.Values{"manifest": {text}}))
+	}
+	if code, page := plan(manifest); code != http.StatusOK || !strings.Contains(page, "3 machines would be created.") {
+		t.Errorf("the plan is answered with %d:\n%s", code, page)
+	}
+	for text, want := range map[string]string{
+		strings.Replace(manifest, `"replicas":5`, `"replicas":-5`, 1):         "spec.replicas",
+		strings.Replace(manifest, p.namespace, "another", 1):                  "the namespace of machinedeployment",
+		"kind: Pod\napiVersion: v1\n":                                         "there is no MachineDeployment",
+		"a: b: c":                                                             "document 1",
+		strings.Replace(manifest, `"MachineDeployment"`, `"MachineClass"`, 1): "there is no MachineDeployment",
+		strings.Replace(manifest, `"replicas":5`, `"replicas":5,"typo":1`, 1): "typo",
+	} {
+		if code, page := plan(text); code != http.StatusUnprocessableEntity || !strings.Contains(page, want) {
+			t.Errorf("%.60s… is answered with %d, want words about %q", text, code, want)
+		}
+	}
+	d := &v1beta1.MachineDeployment{}
+	if err := p.api.Get(context.Background(), client.ObjectKey{Namespace: p.namespace, Name: "web"}, d); err != nil ||
+		*d.Spec.Replicas != 2 {
+		t.Errorf("after plans there are %d replicas: %v", *d.Spec.Replicas, err)
+	}
+	v.onlyReads(p.namespace)
+}
+
+// Who has rights to one namespace needs no others, and sees no other one.
+func TestTheFleetViewOfOneNamespace(t *testing.T) {
+	p, other := paint(t), paint(t)
+	p.fleet()
+	other.fleet()
+	user := "viewer-" + p.namespace
+	p.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"machines", "machinedeployments"},
+			Verbs: []string{"get", "list", "watch"}}}})
+	p.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "viewer"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
+	env.Await(t, p.api, &corev1.ConfigMapList{}, "the role to work", func(*corev1.ConfigMapList) (bool, string) {
+		seen := p.run("status", "--as", user)
+		if seen.failed != nil {
+			_ = p.api.Create(context.Background(),
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "tick-"}})
+		}
+		return seen.failed == nil, fmt.Sprint(seen.failed)
+	}, client.InNamespace(p.namespace))
+	v := serveView(t, "-n", p.namespace, "--as", user)
+	page := v.shows("/", "You may not list sets", "You may not list health checks", "You may not read leases")
+	if strings.Contains(page, other.namespace) {
+		t.Error("another namespace is shown")
+	}
+	v.shows("/machines", "web-1-a")
+	v.shows("/machines/"+p.namespace+"/web-1-a", "You may not list events")
+	if code, _ := v.do(v.client.Get(v.base + "/machines/" + other.namespace + "/web-1-a")); code != http.StatusNotFound {
+		t.Errorf("a machine of another namespace is answered with %d", code)
+	}
+	v.onlyReads(p.namespace)
+	execute(t, "ui", "--open=false", "-A", "--as", user).fails(t, "you may not do this", "choose one with -n")
+	execute(t, "ui", "--open=false", "-n", other.namespace, "--as", user).fails(t, "you may not do this", "machines")
+}
+
+// What is known stays while the cluster does not answer, and nothing is said to be denied or stopped because of that.
+func TestTheFleetViewShowsWhatItKnowsWhileTheClusterDoesNotAnswer(t *testing.T) {
+	p := paint(t)
+	p.fleet()
+	p.lease("machinist-manager", 0)
+	p.lease("machinist-provider-sim", 0)
+	v := serveView(t, "-n", p.namespace)
+	stream, err := v.client.Get(v.base + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	lines := bufio.NewScanner(stream.Body)
+	v.asked.stop()
+	for lines.Scan() {
+		if !strings.HasPrefix(lines.Text(), "data: ") {
+			continue
+		}
+		if _, page := v.do(v.client.Get(v.base + "/")); strings.Contains(page, "does not answer since") {
+			break
+		}
+	}
+	page := v.shows("/", "does not answer since", "ClassNotFound", "2 machines")
+	for _, wrong := range []string{"You may not", "is running"} {
+		if strings.Contains(page, wrong) {
+			t.Errorf("the page says %q of a cluster that does not answer:\n%s", wrong, page)
+		}
+	}
+	v.shows("/machines/"+p.namespace+"/web-1-a", "does not answer since", "The events could not be read")
+	v.shows("/machines", "web-1-b")
+}
+
+func TestTheFleetViewIsForThisMachineAlone(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", ":8080", "example.com:80", "8080"} {
+		execute(t, "ui", "--open=false", "--listen", address).fails(t, "--listen", "loopback")
+	}
+}

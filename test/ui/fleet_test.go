@@ -1,0 +1,120 @@
+//go:build e2e
+
+package ui
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/env"
+)
+
+// fleet is the example fleet in a namespace of its own.
+type fleet struct {
+	t         *testing.T
+	api       client.WithWatch
+	namespace string
+}
+
+func newNamespace(t *testing.T) *fleet {
+	t.Helper()
+	api, err := running.ControlClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ui-"}}
+	if err := api.Create(context.Background(), ns); err != nil {
+		t.Fatal(err)
+	}
+	return &fleet{t: t, api: api, namespace: ns.Name}
+}
+
+// newFleet makes a fleet of n machines and waits until they run.
+func newFleet(t *testing.T, n int32) *fleet {
+	t.Helper()
+	f := newNamespace(t)
+	objects, err := examples.Fleet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		o.SetNamespace(f.namespace)
+		switch o := o.(type) {
+		case *corev1.Secret:
+			if o.Name == examples.CredentialsSecret {
+				o.StringData = map[string]string{"token": running.CloudToken()}
+			}
+		case *v1beta1.MachineDeployment:
+			o.Spec.Replicas = &n
+		}
+		f.create(o)
+	}
+	f.await("the fleet runs", func(d *v1beta1.MachineDeployment) bool { return d.Status.AvailableReplicas == n })
+	// What is left is not to be cleaned up by the stack's end: the namespaces go with the control plane.
+	return f
+}
+
+func (f *fleet) create(o client.Object) {
+	f.t.Helper()
+	o.SetNamespace(f.namespace)
+	if err := f.api.Create(context.Background(), o); err != nil {
+		f.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// raw is a providerSpec.
+func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+
+// await waits for the deployment of the example.
+func (f *fleet) await(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {
+	f.t.Helper()
+	check := func(l *v1beta1.MachineDeploymentList) (bool, string) {
+		return len(l.Items) == 1 && done(&l.Items[0]), fmt.Sprintf("%+v", l.Items)
+	}
+	list := env.Await(f.t, f.api, &v1beta1.MachineDeploymentList{}, what, check, client.InNamespace(f.namespace))
+	return &list.Items[0]
+}
+
+func (f *fleet) machines() []v1beta1.Machine {
+	f.t.Helper()
+	var list v1beta1.MachineList
+	if err := f.api.List(context.Background(), &list, client.InNamespace(f.namespace)); err != nil {
+		f.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// change changes the deployment.
+func (f *fleet) change(change func(*v1beta1.MachineDeployment)) {
+	f.t.Helper()
+	d := f.await("the deployment", func(*v1beta1.MachineDeployment) bool { return true })
+	before := d.DeepCopy()
+	change(d)
+	if err := f.api.Patch(context.Background(), d, client.MergeFrom(before)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// loseInstance has the cloud lose the instance of a machine.
+func (f *fleet) loseInstance(m *v1beta1.Machine) {
+	f.t.Helper()
+	cloud, err := running.CloudAdmin()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	id := m.Spec.ProviderID[strings.LastIndex(m.Spec.ProviderID, "/")+1:]
+	vanishes := simcloud.InstanceFault{Kind: simcloud.FaultVanishes}
+	if _, err := cloud.AddInstanceFault(context.Background(), id, vanishes); err != nil {
+		f.t.Fatalf("lose instance %s: %v", id, err)
+	}
+}

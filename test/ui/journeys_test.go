@@ -1,0 +1,113 @@
+//go:build e2e
+
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
+)
+
+// shownState is an expression that is true when the heading of the page has that state.
+func shownState(state string) string {
+	return fmt.Sprintf("(document.querySelector('.head .st') || {}).textContent === %q", state)
+}
+
+func TestARolloutIsWatchedToItsEnd(t *testing.T) {
+	f := newFleet(t, 3)
+	s := serve(t, admin(), "-n", f.namespace)
+	b := enter(t, s, "/deployments/"+f.namespace+"/workers")
+	b.await(shownState("Complete"))
+	list := newTab(t, s)
+	list.login()
+	// The page is never loaded again.
+	get[bool](b, "window.kept = true")
+	get[bool](list, "window.kept = true")
+
+	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
+	b.await(shownState("Progressing"))
+	b.await("document.querySelector('.rollout rect.old') && document.querySelector('.rollout rect.coming')")
+	list.await("[...document.querySelectorAll('tbody .st')].some(s => s.textContent === 'Progressing')")
+	b.await(shownState("Complete"))
+	b.shows("revision 2")
+	b.await("document.querySelector('.rollout rect.ready').getAttribute('width') === '1000'")
+	list.await("[...document.querySelectorAll('tbody .st')].every(s => s.textContent === 'Complete')")
+	for _, tab := range []*tab{b, list} {
+		if !get[bool](tab, "window.kept === true") {
+			t.Error("the page was loaded again")
+		}
+	}
+	// Who does not see the page hears how it ended.
+	b.await("document.getElementById('announcement').textContent.includes('Complete')")
+}
+
+func TestAMachineThatFailsSaysWhyAlsoWhenItIsReplaced(t *testing.T) {
+	t.Parallel() // A young instance counts as lost only after a minute.
+	f := newFleet(t, 2)
+	s := serve(t, admin(), "-n", f.namespace)
+	lost := f.machines()[0]
+	b := enter(t, s, "/machines/"+f.namespace+"/"+lost.Name)
+	b.await(shownState("Running"))
+	b.shows(lost.Status.NodeRef.Name)
+	b.shows("It waits for nothing")
+	f.loseInstance(&lost)
+	// Its page says that it is gone, and what was wrong with it.
+	b.shows("remembers its failure")
+	b.shows("InstanceVanished")
+	f.await("the machine to be replaced", func(d *v1beta1.MachineDeployment) bool {
+		return d.Status.AvailableReplicas == 2 && len(d.Status.FailedMachines) == 0
+	})
+	b.open("/failures")
+	b.shows(lost.Name)
+	b.await("[...document.querySelectorAll('tbody tr')].some(r => r.textContent.includes('Gone') && r.textContent.includes('InstanceVanished'))")
+	b.open("/")
+	b.shows("Recent failures")
+	b.shows(lost.Name)
+}
+
+func TestARevisionThatTheCloudRefusesSaysSoInItsWords(t *testing.T) {
+	f := newFleet(t, 2)
+	class := &v1beta1.MachineClass{}
+	class.Name = "impossible"
+	class.Spec = v1beta1.MachineClassSpec{Provider: "sim", CredentialsRef: &v1beta1.LocalRef{Name: "sim-credentials"},
+		UserDataRef: &v1beta1.UserDataRef{Name: "worker-user-data"}}
+	class.Spec.ProviderSpec = raw(`{"apiVersion":"sim.machinist.dev/v1beta1","kind":"SimMachine","region":"sim-1",
+		"instanceType":"no-such-type","image":"sim-os-1"}`)
+	f.create(class)
+	s := serve(t, admin(), "-n", f.namespace)
+	b := enter(t, s, "/deployments/"+f.namespace+"/workers")
+	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = class.Name })
+	b.shows("no-such-type")
+	b.shows("InvalidConfiguration")
+	var refused string
+	f.await("a machine to be refused", func(*v1beta1.MachineDeployment) bool {
+		for _, m := range f.machines() {
+			if machinestate.Unlaunchable(&m) != nil {
+				refused = m.Name
+			}
+		}
+		return refused != ""
+	})
+	b.open("/machines/" + f.namespace + "/" + refused)
+	b.shows("no-such-type")
+	b.shows("The provider rejects its configuration.")
+	b.open("/machines?state=unsettled")
+	b.shows(refused)
+	// The way back is in the plan: nothing is changed by asking.
+	manifest := fmt.Sprintf(`{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: workers, namespace: %s},
+spec: {replicas: 2, selector: {matchLabels: {pool: workers}}, template: {metadata: {labels: {pool: workers}},
+spec: {classRef: {name: large}, version: v1.36.3}}}}`, f.namespace)
+	b.open("/plan")
+	get[bool](b, "(document.getElementById('manifest').value = "+quoted(manifest)+", document.forms[0].requestSubmit(), true)")
+	b.await("document.querySelector('.answer')")
+	if answer := get[string](b, "document.querySelector('.answer').textContent"); !strings.Contains(answer, "would be replaced") {
+		t.Errorf("the plan says %q", answer)
+	}
+	if got := f.await("the deployment", func(*v1beta1.MachineDeployment) bool { return true }); got.Spec.Template.Spec.ClassRef.Name !=
+		class.Name {
+		t.Errorf("the plan changed the class to %s", got.Spec.Template.Spec.ClassRef.Name)
+	}
+}

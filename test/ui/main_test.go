@@ -1,0 +1,191 @@
+//go:build e2e
+
+package ui
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/go-logr/logr"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// rebound is a name that the browser takes for loopback.
+const rebound = "rebound.example"
+
+// What all tests share: a running Machinist, a browser, and the script that finds barriers.
+var (
+	running *stack.Stack
+	// canvas is another control cluster, without controllers.
+	canvas  *controlplane.ControlPlane
+	browser context.Context
+	axe     []byte
+)
+
+// patience bounds a failing test; a passing one goes on with what it waits for.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+
+func runAll(m *testing.M) int {
+	logf.SetLogger(logr.Discard())
+	fail := func(what string, err error) int {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", what, err)
+		return 1
+	}
+	ready, err := exec.Command("../../hack/chromium.sh").Output()
+	paths := strings.Split(strings.TrimSpace(string(ready)), "\n")
+	if err != nil || len(paths) < 2 {
+		return fail("make the browser ready", err)
+	}
+	if axe, err = os.ReadFile(paths[len(paths)-1]); err != nil {
+		return fail("read axe-core", err)
+	}
+	dir, err := os.MkdirTemp("", "machinist-ui-")
+	if err != nil {
+		return fail("make a folder", err)
+	}
+	defer os.RemoveAll(dir)
+	bin, err := filepath.Abs("../../bin")
+	if err != nil {
+		return fail("find the programs", err)
+	}
+	started := make(chan error, 1)
+	go func() {
+		var err error
+		running, err = stack.Start(context.Background(), stack.Options{BinDir: bin, Dir: filepath.Join(dir, "stack")})
+		started <- err
+	}()
+	drawn := make(chan error, 1)
+	go func() {
+		var err error
+		canvas, err = startCanvas(filepath.Join(dir, "canvas"))
+		drawn <- err
+	}()
+	ctx, end := chromedp.NewExecAllocator(context.Background(), chromedp.ExecPath(paths[len(paths)-2]),
+		chromedp.UserDataDir(filepath.Join(dir, "browser")), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("host-resolver-rules", "MAP "+rebound+" 127.0.0.1"), chromedp.WindowSize(1400, 900))
+	defer end()
+	var close context.CancelFunc
+	browser, close = chromedp.NewContext(ctx)
+	defer close()
+	if err := chromedp.Do(browser); err != nil {
+		return fail("start the browser", err)
+	}
+	if err := <-started; err != nil {
+		return fail("start the stack", err)
+	}
+	defer func() { _ = running.Stop() }()
+	if err := <-drawn; err != nil {
+		return fail("start the cluster without controllers", err)
+	}
+	defer func() { _ = canvas.Stop() }()
+	return m.Run()
+}
+
+// served is a running machinist ui.
+type served struct {
+	t    *testing.T
+	base *url.URL
+	// links are those that it has printed and nobody has used yet.
+	links chan string
+	logs  bytes.Buffer
+}
+
+// serve starts machinist ui with arguments for the time of a test.
+func serve(t *testing.T, kubeconfig string, args ...string) *served {
+	t.Helper()
+	args = append([]string{"ui", "--open=false", "--kubeconfig", kubeconfig}, args...)
+	program := exec.Command("../../bin/machinist", args...)
+	s := &served{t: t, links: make(chan string, 16)}
+	program.Stderr = &s.logs
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.read(out)
+	}()
+	t.Cleanup(func() {
+		_ = program.Process.Signal(syscall.SIGTERM)
+		<-ended
+		if err := program.Wait(); err != nil {
+			t.Errorf("machinist ui ended with %v: %s", err, s.logs.String())
+		}
+	})
+	link := s.link()
+	if s.base, err = url.Parse(link); err != nil {
+		t.Fatal(err)
+	}
+	s.base.RawQuery = ""
+	s.links <- link
+	return s
+}
+
+func (s *served) read(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if at := strings.Index(lines.Text(), "http://"); at >= 0 {
+			s.links <- lines.Text()[at:]
+		}
+	}
+	close(s.links)
+}
+
+// link returns a link that was not used yet.
+func (s *served) link() string {
+	s.t.Helper()
+	select {
+	case link, open := <-s.links:
+		if !open {
+			s.t.Fatalf("machinist ui ended: %s", s.logs.String())
+		}
+		return link
+	case <-time.After(patience):
+		s.t.Fatal("machinist ui printed no link")
+	}
+	return ""
+}
+
+// url is the address of a path.
+func (s *served) url(path string) string { return strings.TrimSuffix(s.base.String(), "/") + path }
+
+// admin is a kubeconfig that may do everything.
+func admin() string { return running.Control.Kubeconfig() }
+
+// kubeconfigFor writes a kubeconfig of a user.
+func kubeconfigFor(t *testing.T, cp *controlplane.ControlPlane, user string) string {
+	t.Helper()
+	config, err := cp.UserConfig(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), user)
+	if err := controlplane.WriteKubeconfig(path, config); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,102 @@
+//go:build e2e
+
+package ui
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// TestPictures draws the pictures of docs/ui.md, of a fleet in which something happens. It runs where UI_PICTURES names
+// the folder for them: make screenshots. With UI_PICTURES_ALL=1 it draws every page, light and dark, as PNG.
+func TestPictures(t *testing.T) {
+	folder := os.Getenv("UI_PICTURES")
+	if folder == "" {
+		t.Skip("UI_PICTURES names no folder")
+	}
+	p := paint(t)
+	p.namespace("prod")
+	p.leases("prod")
+	at := func(ago time.Duration) *metav1.Time { m := metav1.NewTime(time.Now().Add(-ago)); return &m }
+	web := p.deployment("prod", "web", 12, func(d *v1beta1.MachineDeployment) {
+		d.Status.CurrentRevision, d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = 2, 13, 7, 12
+		d.Status.RecentFailures = []v1beta1.FailedMachine{
+			{Name: "web-7d9f2-k2xvq", Reason: "InsufficientResources", Time: at(4 * time.Minute),
+				Message: "ResourceExhausted: there is no capacity for type large in zone sim-1b of region sim-1"},
+			{Name: "web-abcde-00031", Reason: "InstanceVanished", Time: at(3 * time.Hour),
+				Message: "The provider reports that instance sim://sim-1/sim-1a/i-0000000000000001f does not exist."}}
+		d.Status.Conditions = []metav1.Condition{
+			since(v1beta1.ConditionAvailable, true, v1beta1.ReasonMinimumReplicasAvailable, "12 of 12 machines are available, at least 12 must be.", time.Hour),
+			since(v1beta1.ConditionProgressing, true, v1beta1.ReasonMachineSetUpdated, "Set web-7d9f2 is progressing.",
+				2*time.Minute),
+			since(v1beta1.ConditionRollingOut, true, v1beta1.ReasonRolloutBlocked, "Waiting for 1 machine of the new revision to become available.", 6*time.Minute)}
+	})
+	next := web.DeepCopy()
+	next.ObjectMeta = metav1.ObjectMeta{Namespace: "prod", Name: "web-7d9f2", OwnerReferences: web.OwnerReferences,
+		Annotations: map[string]string{v1beta1.AnnotationRevision: "2"}}
+	next.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "xlarge"}
+	next.Spec.Replicas = int32p(7)
+	p.create(next)
+	var all []*v1beta1.Machine
+	for i := range 6 {
+		all = append(all, machine(web, i))
+	}
+	for i := range 7 {
+		m := machine(next, 100+i)
+		m.Name = fmt.Sprintf("web-7d9f2-%05d", i)
+		m.Labels[v1beta1.LabelMachineDeployment] = "web"
+		m.Status.NodeRef.Name = m.Name
+		if i == 6 {
+			m.Status.Phase, m.Status.NodeRef, m.Status.Version = v1beta1.MachineProvisioned, nil, ""
+			m.Status.Conditions = []metav1.Condition{since(v1beta1.ConditionLaunched, true, "InstanceLaunched", "", time.Minute),
+				since(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, "Waiting for the Node web-7d9f2-00006.", 50*time.Second),
+				since(v1beta1.ConditionReady, false, v1beta1.ReasonWaitingForNode, "", time.Minute)}
+		}
+		all = append(all, m)
+	}
+	batch := p.deployment("prod", "batch", 24, nil)
+	for i := range 24 {
+		all = append(all, machine(batch, 200+i))
+	}
+	gpu := p.deployment("prod", "gpu", 3, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true })
+	all = append(all, machine(gpu, 300), machine(gpu, 301),
+		broken(machine(gpu, 302), "The provider reports that instance sim://sim-1/sim-1c/i-0000000000000012e does not exist."))
+	ingress := p.deployment("prod", "ingress", 4, nil)
+	for i := range 4 {
+		all = append(all, machine(ingress, 400+i))
+	}
+	p.machines(all)
+	s := serve(t, p.cp.Kubeconfig(), "-n", "prod", "--system-namespace", "prod")
+	b := enter(t, s, "/")
+	draw := func(scheme, path, name, format string) {
+		b.scheme(scheme)
+		b.open(path)
+		if path != "/plan" {
+			b.await("document.getElementById('connection').dataset.state === 'live'")
+		}
+		b.picture(folder, name, format)
+	}
+	if os.Getenv("UI_PICTURES_ALL") == "" {
+		draw("light", "/", "fleets", "webp")
+		draw("dark", "/", "fleets-dark", "webp")
+		draw("light", "/deployments/prod/web", "deployment", "webp")
+		draw("dark", "/machines/prod/web-7d9f2-00006", "machine", "webp")
+		return
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for name, path := range map[string]string{"fleets": "/", "machines": "/machines?sort=state",
+			"machine": "/machines/prod/web-7d9f2-00006", "broken": "/machines/prod/gpu-abcde-00302",
+			"deployment": "/deployments/prod/web", "zones": "/zones", "ownership": "/ownership?q=web",
+			"failures": "/failures", "orphans": "/orphans", "plan": "/plan"} {
+			draw(scheme, path, name+"-"+scheme, "png")
+		}
+	}
+}
+
+func int32p(n int32) *int32 { return &n }

@@ -1,0 +1,92 @@
+//go:build e2e
+
+package ui
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// mostBytes is how heavy a page may be.
+const mostBytes = 150_000
+
+func TestTenThousandMachines(t *testing.T) {
+	t.Parallel()
+	p := paint(t)
+	const deployments, each = 40, 250
+	begun := time.Now()
+	p.namespace("large")
+	p.leases("large")
+	var all []*v1beta1.Machine
+	for i := range deployments {
+		set := p.deployment("large", fmt.Sprintf("workers-%02d", i), each, nil)
+		for j := range each {
+			m := machine(set, j)
+			if j%50 == 7 {
+				broken(m, fmt.Sprintf("The provider reports that instance %s does not exist.", m.Spec.ProviderID))
+			}
+			all = append(all, m)
+		}
+	}
+	p.machines(all)
+	t.Logf("%d machines were made in %s", len(all), time.Since(begun).Round(time.Millisecond))
+	begun = time.Now()
+	s := serve(t, p.cp.Kubeconfig(), "-n", "large")
+	t.Logf("machinist ui serves after %s", time.Since(begun).Round(time.Millisecond))
+
+	jar, _ := cookiejar.New(nil)
+	visitor := &http.Client{Jar: jar}
+	first := s.link()
+	for _, path := range []string{"", "/", "/machines", "/machines?page=100", "/machines?sort=state", "/machines?state=broken&zone=sim-1a",
+		"/machines/large/" + all[7].Name, "/deployments/large/workers-00", "/zones", "/ownership", "/failures", "/orphans"} {
+		address := s.url(path)
+		if path == "" {
+			address = first
+		}
+		at := time.Now()
+		answer, err := visitor.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s is answered with %d: %v", path, answer.StatusCode, err)
+		}
+		t.Logf("%-40s %6d bytes in %s", path, len(content), time.Since(at).Round(100*time.Microsecond))
+		if len(content) >= mostBytes {
+			t.Errorf("%s has %d bytes, want less than %d", path, len(content), mostBytes)
+		}
+	}
+
+	b := newTab(t, s)
+	b.login()
+	call(b, page.BringToFront, cdp.Empty{}) // What is not seen is not painted.
+	b.open("/machines?q=" + all[100].Name)
+	b.await("document.getElementById('connection').dataset.state === 'live' && " + rows + " === 1")
+	t.Logf("first paint after %.0f ms", get[float64](b, "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"))
+	// A change of one machine among so many is seen without loading the page again.
+	m := all[100]
+	broken(m, "It is gone.")
+	at := time.Now()
+	if err := p.api.Update(context.Background(), m); err != nil {
+		t.Fatal(err)
+	}
+	b.await("document.querySelector('tbody .st').textContent === 'Failed'")
+	t.Logf("a change is visible after %s", time.Since(at).Round(time.Millisecond))
+	b.open("/")
+	b.await(fmt.Sprintf("document.querySelector('.totals').textContent.includes('%d machines')", len(all)))
+	b.do(chromedp.Navigate(s.url("/machines?sort=state")))
+	b.await(rows + " === 100")
+}

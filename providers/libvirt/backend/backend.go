@@ -153,7 +153,7 @@ func (l *Libvirt) Adapt(o client.Object) error {
 		if err := json.Unmarshal(o.Spec.ProviderSpec.Raw, &spec); err != nil {
 			return err
 		}
-		l.place(&spec)
+		l.fit(&spec)
 		raw, err := json.Marshal(spec)
 		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: raw}
 		return err
@@ -161,8 +161,8 @@ func (l *Libvirt) Adapt(o client.Object) error {
 	return nil
 }
 
-// place puts a machine where this hypervisor has room for it, and logs its console.
-func (l *Libvirt) place(spec *machine.Spec) {
+// fit changes a machine to one that this hypervisor can run, with a log of its console.
+func (l *Libvirt) fit(spec *machine.Spec) {
 	spec.Volume.Pool, spec.Volume.Base, spec.ConsoleLog = libvirt.Pool, Base, true
 	spec.KubeletAgent = l.Agent
 	for i := range spec.Networks {

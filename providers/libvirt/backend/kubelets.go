@@ -19,7 +19,7 @@ import (
 )
 
 // Version is the kubelet's that the example fleet asks for. Newer is another one, which is there if
-// hack/controlplane/build.sh was told to link it.
+// hack/controlplane/build.sh has linked it.
 const (
 	Version = "v1.36.3"
 	Newer   = "v1.36.4"

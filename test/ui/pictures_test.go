@@ -81,6 +81,7 @@ func TestPictures(t *testing.T) {
 		if path != "/plan" {
 			b.await("document.getElementById('connection').dataset.state === 'live'")
 		}
+		get[bool](b, "(document.querySelector('footer').remove(), true)") // It has the version and the address of this test.
 		b.picture(folder, name, format)
 	}
 	if os.Getenv("UI_PICTURES_ALL") == "" {

@@ -29,8 +29,8 @@ func functions() template.FuncMap {
 			return objectPath("deployments", namespace, name)
 		},
 		"aboutURL": aboutURL,
-		"query": func(path string, pairs ...string) string { return withQuery(path, values(pairs...)) },
-		"dict":  dict,
+		"query":    func(path string, pairs ...string) string { return withQuery(path, values(pairs...)) },
+		"dict":     dict,
 	}
 }
 

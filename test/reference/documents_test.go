@@ -93,7 +93,7 @@ var command = regexp.MustCompile("(?m)(?:^(?:\\$ )?(?:bin/)?|`)(?:kubectl )?mach
 func TestEveryCommandOfTheDocumentsExists(t *testing.T) {
 	root, env := &cobra.Command{Use: "machinist"}, cli.NewEnv(os.Stdout, os.Stderr)
 	root.AddCommand(cli.Commands(env)...)
-	root.AddCommand(cli.ProviderCommand(env))
+	root.AddCommand(cli.ProviderCommand(env), cli.BootstrapCommand(env))
 	root.InitDefaultCompletionCmd("bash")
 	shown := 0
 	all := documents(t)

@@ -132,7 +132,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	}
 	ctx, end := context.WithTimeout(r.Context(), limit)
 	defer end()
-	q := &request{Request: r.WithContext(ctx), server: s, snapshot: snapshot, query: r.URL.Query(), now: snapshot.now(s.options.Now())}
+	q := &request{Request: r.WithContext(ctx), server: s, snapshot: snapshot, query: r.URL.Query(),
+		now: snapshot.now(s.options.Now())}
 	p, err := makePage(q)
 	if err != nil {
 		p = errorPage(err)

@@ -166,6 +166,7 @@ func TestTheFleetViewShowsWhatCommandsSay(t *testing.T) {
 	v.shows("/machines", "web-1-a", "web-1-b")
 	v.shows(at, "Its MachineClass does not exist, or is being deleted.", "Created", "does not exist")
 	v.shows("/deployments/"+p.namespace+"/web", "web-1", "Its MachineClass does not exist")
+	v.shows(at, `<a href="/deployments/`+p.namespace+`/web">`)
 	v.shows("/ownership", "web-1-a")
 	v.shows("/zones", "without a zone")
 	v.shows("/failures", "No failures are known.")

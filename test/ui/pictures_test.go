@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -80,6 +81,7 @@ func TestPictures(t *testing.T) {
 		if path != "/plan" {
 			b.await("document.getElementById('connection').dataset.state === 'live'")
 		}
+		get[bool](b, "(document.querySelector('footer').remove(), true)") // It has the version and the address of this test.
 		b.picture(folder, name, format)
 	}
 	if os.Getenv("UI_PICTURES_ALL") == "" {
@@ -95,6 +97,13 @@ func TestPictures(t *testing.T) {
 			"deployment": "/deployments/prod/web", "zones": "/zones", "ownership": "/ownership?q=web",
 			"failures": "/failures", "orphans": "/orphans", "plan": "/plan"} {
 			draw(scheme, path, name+"-"+scheme, "png")
+		}
+	}
+	b.do(chromedp.EmulateViewport(420, 900))
+	for name, path := range map[string]string{"fleets": "/", "deployment": "/deployments/prod/web", "machines": "/machines"} {
+		draw("light", path, name+"-narrow", "png")
+		if wide := get[int](b, "document.documentElement.scrollWidth"); wide > 420 {
+			t.Errorf("%s is %d wide on a screen of 420", path, wide)
 		}
 	}
 }

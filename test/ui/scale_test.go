@@ -75,7 +75,13 @@ func TestTenThousandMachines(t *testing.T) {
 	call(b, page.BringToFront, cdp.Empty{}) // What is not seen is not painted.
 	b.open("/machines?q=" + all[100].Name)
 	b.await("document.getElementById('connection').dataset.state === 'live' && " + rows + " === 1")
-	t.Logf("first paint after %.0f ms", get[float64](b, "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"))
+	// A picture makes the browser paint.
+	if _, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("first paint after %.0f ms", get[float64](b, `new Promise(done => new PerformanceObserver(list => {
+		for (const e of list.getEntriesByName("first-contentful-paint")) done(e.startTime);
+	}).observe({type: "paint", buffered: true}))`))
 	// A change of one machine among so many is seen without loading the page again.
 	m := all[100]
 	broken(m, "It is gone.")

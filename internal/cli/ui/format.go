@@ -28,9 +28,26 @@ func functions() template.FuncMap {
 		"deploymentURL": func(namespace, name string) string {
 			return objectPath("deployments", namespace, name)
 		},
-		"query": func(path string, pairs ...string) string { return withQuery(path, values(pairs...)) },
-		"dict":  dict,
+		"aboutURL": aboutURL,
+		"query":    func(path string, pairs ...string) string { return withQuery(path, values(pairs...)) },
+		"dict":     dict,
 	}
+}
+
+// aboutURL is the page of the object that a finding is about, empty if there is none.
+func aboutURL(namespace, about string) string {
+	kind, name, _ := strings.Cut(about, "/")
+	switch {
+	case namespace == "" || name == "":
+		return ""
+	case kind == "machine":
+		return objectPath("machines", namespace, name)
+	case kind == "machinedeployment":
+		return objectPath("deployments", namespace, name)
+	case kind == "machineset":
+		return Filter{Namespace: namespace, Set: name}.URL()
+	}
+	return ""
 }
 
 // dict makes the argument of a template out of names and values.

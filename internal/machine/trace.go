@@ -160,8 +160,8 @@ func (s *traceStep) waited(before *v1beta1.Machine) {
 	})
 }
 
-// waitsFor returns the condition that says what the Machine waits for: Ready, or in a drain Drained, which is more exact.
-// It returns nil if the Machine waits for nothing.
+// waitsFor returns the condition that says what the Machine waits for: Ready, or in a drain Drained, which is more
+// exact. It returns nil if the Machine waits for nothing.
 func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {

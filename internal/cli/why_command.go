@@ -30,9 +30,9 @@ or a set it says why it is not what was declared, and what its machines wait for
 
 A node's name finds its machine, in any namespace that you may list.
 
-With --timeline it shows how a machine came to be where it is: the steps one after the other, how long each took, what it
-waited for, and its share of the whole. It goes by the times of conditions, events and the Node, and says what these no
-longer know.`,
+With --timeline it shows how a machine came to be where it is: the steps one after the other, how long each took,
+what it waited for, and its share of the whole. It goes by the times of conditions, events and the Node, and says what
+these no longer know.`,
 		Example: `  # Why is this machine not a node yet, or not gone yet?
   machinist why machine/workers-abc12-x7k2p
 

@@ -160,11 +160,16 @@ func (s *traceStep) waited(before *v1beta1.Machine) {
 	})
 }
 
-// waitsFor returns the condition Ready if it says what the Machine waits for.
+// waitsFor returns the condition that says what the Machine waits for: Ready, or in a drain Drained, which is more
+// exact. It returns nil if the Machine waits for nothing.
 func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {
 		return nil
+	}
+	if drained := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained); drained != nil &&
+		drained.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonDraining {
+		return drained
 	}
 	return c
 }

@@ -26,8 +26,8 @@ const (
 // the target cluster, and no wait has an end but ctx's. When ctx ends, work is cancelled and waited for, and the
 // lease is released; an error then says that some of it did not end in time. When the lease is lost, all work is
 // cancelled and the process is ended by Options.Exit with ExitFenced as soon as it ended and Options.Flush returned,
-// after 3 seconds at the latest. When a cluster was put back to older data, all work is cancelled as well, and the error
-// reports that.
+// after 3 seconds at the latest. When a cluster was put back to older data, all work is cancelled as well, and the
+// error reports that.
 func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) (err error) {
 	ended := make(chan struct{})
 	var background sync.WaitGroup

@@ -188,6 +188,14 @@ func (m *traced) crashInTheMiddle() {
 	m.t.Logf("a trace across a crash:\n%s", m.created(&machines[4]))
 }
 
+// timelineShows asks the command line for the timeline of a machine.
+func (m *traced) timelineShows(machine string, words ...string) {
+	m.t.Helper()
+	out := m.command("why", machine, "--timeline")
+	m.t.Logf("the timeline:\n%s", out)
+	contains(m.t, out, words...)
+}
+
 // rolloutIsTraced rolls the fleet to another class.
 func (m *traced) rolloutIsTraced() {
 	m.t.Helper()
@@ -226,6 +234,7 @@ func (m *traced) deletionIsTraced() {
 			return machine.UID == victim.UID && blockedBy(&machine, pod.Name, "web")
 		})
 	})
+	m.timelineShows("machine/"+victim.Name, "Create", "Boot", "Node Ready", "Delete", "Drain", "now:", "PodDisruptionBudget web")
 	m.liftBudget("web")
 	m.none()
 	for i := range machines {
@@ -235,6 +244,9 @@ func (m *traced) deletionIsTraced() {
 		}
 		if machines[i].UID == victim.UID {
 			m.t.Logf("the trace of a deletion with a drain:\n%s", trace)
+			if waits := trace.Named("wait " + v1beta1.ReasonBlockedByDisruptionBudget); len(waits) == 0 {
+				m.t.Errorf("nothing says that a budget was in the way:\n%s", trace)
+			}
 			if drains := trace.Named("drain"); len(drains) != 1 || !drains[0].End.After(drains[0].Start) {
 				m.t.Errorf("nothing says how long the drain took:\n%s", trace)
 			}

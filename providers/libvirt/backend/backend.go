@@ -209,6 +209,9 @@ func (l *Libvirt) Left(ctx context.Context) (live, made int, err error) {
 	return len(left), l.kubelets.served(), err
 }
 
+// Serves reports whether machines can fetch a kubelet of the version.
+func (l *Libvirt) Serves(version string) bool { return l.kubelets.sums[version] != "" }
+
 // Resources are the domains, and the volumes that were not there at the start.
 func (l *Libvirt) Resources(ctx context.Context) ([]string, error) {
 	domains, err := l.Hypervisor().Virsh(ctx, "list", "--all", "--name")

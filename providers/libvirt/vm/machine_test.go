@@ -74,6 +74,7 @@ func TestAMachineBootsJoinsRunsAPodAndGoes(t *testing.T) {
 func TestAVersionIsUpgradedByReplacement(t *testing.T) {
 	onlyFull(t)
 	v := start(t, stack.Options{})
+	v.needsNewer()
 	v.Apply()
 	first := v.RunningAre(1, examples.SmallClass)
 	v.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = backend.Newer })
@@ -91,6 +92,7 @@ func TestAVersionIsUpgradedByReplacement(t *testing.T) {
 func TestAnAgentUpgradesAVersionInPlace(t *testing.T) {
 	onlyFull(t)
 	v := start(t, stack.Options{})
+	v.needsNewer()
 	v.backend.Agent = true
 	v.Apply()
 	before := v.RunningAre(1, examples.SmallClass)[0]

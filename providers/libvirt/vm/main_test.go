@@ -57,6 +57,14 @@ func start(t *testing.T, o stack.Options) *vm {
 	return v
 }
 
+// needsNewer fails the test at once where its machines would wait in vain for a kubelet.
+func (v *vm) needsNewer() {
+	v.Helper()
+	if !v.backend.Serves(backend.Newer) {
+		v.Fatalf("there is no kubelet of %s: hack/controlplane/build.sh node %s links it", backend.Newer, backend.Newer)
+	}
+}
+
 // kubectl runs kubectl as an administrator of the target cluster and returns what it prints.
 func (v *vm) kubectl(args ...string) string {
 	v.Helper()

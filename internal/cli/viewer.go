@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/preview"
+	"machinist.dev/machinist/internal/cli/timeline"
 	"machinist.dev/machinist/internal/cli/ui"
 	"machinist.dev/machinist/internal/cli/why"
 )
@@ -111,22 +112,16 @@ func (v *viewer) Events(ctx context.Context, m *v1beta1.Machine) ([]why.Event, s
 	case err != nil:
 		return nil, fmt.Sprintf("The events could not be read: %v", v.live.Explain(err))
 	}
-	var events []why.Event
-	for _, e := range found {
-		event := why.Event{First: e.FirstTimestamp.Time, Last: e.LastTimestamp.Time, Count: e.Count,
-			Warning: e.Type == "Warning", Reason: e.Reason, Message: e.Message, Reporter: e.ReportingController}
-		if event.First.IsZero() {
-			event.First = e.EventTime.Time
-		}
-		if e.Series != nil {
-			event.Last, event.Count = e.Series.LastObservedTime.Time, e.Series.Count
-		}
-		if event.Last.IsZero() {
-			event.Last = event.First
-		}
-		events = append(events, event)
+	events := make([]why.Event, 0, len(found))
+	for i := range found {
+		events = append(events, eventOf(&found[i]))
 	}
 	return events, ""
+}
+
+// Timeline implements ui.Source.
+func (v *viewer) Timeline(ctx context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline {
+	return v.in(m.Namespace).timelineOf(ctx, m, events, unread)
 }
 
 // Orphans implements ui.Source.

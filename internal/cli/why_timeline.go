@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/timeline"
+	"machinist.dev/machinist/internal/cli/why"
 )
 
 // timeline reads what there is to know of the steps of a machine.
@@ -21,23 +22,26 @@ func (a *asker) timeline(ctx context.Context, k kind, name string) (timeline.Tim
 	if err != nil {
 		return timeline.Timeline{}, err
 	}
-	o := timeline.Observed{Machine: m, Node: a.nodeOf(ctx, m)}
-	o.Events, err = a.eventsOf(ctx, m)
+	events, err := a.eventsOf(ctx, m)
 	switch {
 	case apierrors.IsForbidden(err):
-		o.EventsUnread = true
 		a.unread = append(a.unread, "You may not list events.")
 	case err != nil:
-		o.EventsUnread = true
 		a.unread = append(a.unread, fmt.Sprintf("Its events could not be listed: %v", err))
 	}
+	return a.timelineOf(ctx, m, events, err != nil), nil
+}
+
+// timelineOf reads the rest, where the machine and its events were read.
+func (a *asker) timelineOf(ctx context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline {
+	o := timeline.Observed{Machine: m, Node: a.nodeOf(ctx, m), Events: events, EventsUnread: unread}
 	if set, deployment := a.ownersOf(ctx, m); deployment != nil {
 		if newest := a.newestSet(ctx, deployment); newest != nil && newest.UID != set.UID {
 			o.Newest, o.Deployment = newest, deployment
 		}
 	}
 	o.Now, o.Unread = a.clock.Now(), a.unread
-	return timeline.Of(o), nil
+	return timeline.Of(o)
 }
 
 // nodeOf reads the Node of the machine. Where that is in another cluster, the timeline reports what it lacks.
@@ -54,13 +58,13 @@ func (a *asker) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node {
 }
 
 // eventsOf lists the events of the machine.
-func (a *asker) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]timeline.Event, error) {
+func (a *asker) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Event, error) {
 	var list corev1.EventList
 	if err := a.List(ctx, &list, client.InNamespace(m.Namespace),
 		client.MatchingFields{"involvedObject.uid": string(m.UID)}); err != nil {
 		return nil, err
 	}
-	found := make([]timeline.Event, 0, len(list.Items))
+	found := make([]why.Event, 0, len(list.Items))
 	for i := range list.Items {
 		found = append(found, eventOf(&list.Items[i]))
 	}
@@ -68,7 +72,7 @@ func (a *asker) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]timeline.Ev
 }
 
 // eventOf reads an event of either API: the newer one has other fields for times and counts.
-func eventOf(e *corev1.Event) timeline.Event {
+func eventOf(e *corev1.Event) why.Event {
 	first := e.FirstTimestamp.Time
 	if first.IsZero() {
 		first = e.EventTime.Time
@@ -76,7 +80,8 @@ func eventOf(e *corev1.Event) timeline.Event {
 	if first.IsZero() {
 		first = e.CreationTimestamp.Time
 	}
-	out := timeline.Event{First: first, Last: e.LastTimestamp.Time, Count: e.Count, Reason: e.Reason, Message: e.Message}
+	out := why.Event{First: first, Last: e.LastTimestamp.Time, Count: e.Count, Warning: e.Type == corev1.EventTypeWarning,
+		Reason: e.Reason, Message: e.Message, Reporter: e.ReportingController}
 	if e.Series != nil {
 		out.Last, out.Count = e.Series.LastObservedTime.Time, e.Series.Count
 	}

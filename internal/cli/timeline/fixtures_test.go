@@ -16,6 +16,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/cli/why"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -116,8 +117,8 @@ func node(created, ready int) *corev1.Node {
 	return n
 }
 
-func event(seconds int, count int32, reason, message string) Event {
-	return Event{First: after(seconds).Time, Last: after(seconds).Time, Count: count, Reason: reason, Message: message}
+func event(seconds int, count int32, reason, message string) why.Event {
+	return why.Event{First: after(seconds).Time, Last: after(seconds).Time, Count: count, Reason: reason, Message: message}
 }
 
 // rollout is a deployment that rolls out since a time, with its newest set.

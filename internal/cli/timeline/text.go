@@ -42,7 +42,7 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 	if o.End != nil {
 		ends = "until " + stamp(*o.End)
 	}
-	fmt.Fprintf(w, "%s   %s, from %s %s\n", s.Strong(string(o.Kind)), took(o.Seconds), stamp(o.Start), ends)
+	fmt.Fprintf(w, "%s   %s, from %s %s\n", s.Strong(string(o.Kind)), Took(o.Seconds), stamp(o.Start), ends)
 	head := []string{"STEP", "STARTED", "TOOK", "SHARE", "WAITED FOR"}
 	if s.Wide {
 		head = append(head, "REASON", "ENDED BY")
@@ -53,7 +53,7 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 		if step.End == nil {
 			waited = s.Warn("now:") + " " + waited
 		}
-		row := []string{step.Name, started(o.Start, step.Start), took(step.Seconds), share(step.Share, s), waited}
+		row := []string{step.Name, started(o.Start, step.Start), Took(step.Seconds), share(step.Share, s), waited}
 		if s.Wide {
 			row = append(row, step.Reason, step.EndedBy)
 		}
@@ -98,8 +98,8 @@ func started(operation, step time.Time) string {
 	return stamp(step)
 }
 
-// took writes a duration. The API's times are whole seconds, so less than one cannot be measured.
-func took(seconds float64) string {
+// Took writes a duration. The API's times are whole seconds, so less than one cannot be measured.
+func Took(seconds float64) string {
 	if seconds < 1 {
 		return "<1s"
 	}

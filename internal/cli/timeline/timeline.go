@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/why"
 )
 
 // Observed is what was read of a machine. What could not be read is absent.
@@ -24,20 +25,11 @@ type Observed struct {
 	Deployment *v1beta1.MachineDeployment
 	Newest     *v1beta1.MachineSet
 	// Events are those of the machine that there still are, in any order.
-	Events []Event
+	Events []why.Event
 	// EventsUnread says that events could not be read.
 	EventsUnread bool
 	// Unread says what could not be read, and why, each in a sentence.
 	Unread []string
-}
-
-// Event is one on the machine.
-type Event struct {
-	// First and Last are when it was first and last reported, Count how often.
-	First, Last time.Time
-	Count       int32
-	Reason      string
-	Message     string
 }
 
 // Timeline is the life of a machine as far as it is known, operation by operation.

@@ -8,6 +8,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/cli/why"
 )
 
 // Rule: timeline-has-no-gaps.
@@ -32,7 +33,7 @@ func TestWhereTheTimeWent(t *testing.T) {
 		"no-capacity": {400, Observed{
 			Machine: machine(no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, "No hosts left.", 2),
 				last(v1beta1.OperationCreate, v1beta1.OperationProcessing, 300), failing("ResourceExhausted", 4)),
-			Events: []Event{event(2, 1, v1beta1.ReasonInsufficientResources, "No hosts left.")},
+			Events: []why.Event{event(2, 1, v1beta1.ReasonInsufficientResources, "No hosts left.")},
 		}},
 		"booting": {60, Observed{Machine: machine(launched(3, 8),
 			no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim:///1.", 8))}},
@@ -46,7 +47,7 @@ func TestWhereTheTimeWent(t *testing.T) {
 		"running": {600, Observed{Machine: machine(launched(3, 8), ran(80)), Node: node(50, 65)}},
 		"running-retried": {600, Observed{
 			Machine: machine(launched(35, 36), ran(80)), Node: node(50, 65),
-			Events: []Event{event(1, 1, v1beta1.ReasonProviderUnavailable, "Unavailable: \x1b[31mtry\nagain"),
+			Events: []why.Event{event(1, 1, v1beta1.ReasonProviderUnavailable, "Unavailable: \x1b[31mtry\nagain"),
 				event(12, 3, v1beta1.ReasonCreateFailed, "Internal: try again"),
 				event(80, 1, "Running", "The machine is a Ready node.")},
 		}},
@@ -74,7 +75,7 @@ func TestWhereTheTimeWent(t *testing.T) {
 			no(v1beta1.ConditionDrained, v1beta1.ReasonBlockedByDisruptionBudget, noPod, 602),
 			deleting(v1beta1.ReasonDraining, noPod, 600), last(v1beta1.OperationDrain, v1beta1.OperationProcessing, 602)),
 			Node:   node(50, 65),
-			Events: []Event{event(602, 5, v1beta1.ReasonBlockedByDisruptionBudget, noPod)}}},
+			Events: []why.Event{event(602, 5, v1beta1.ReasonBlockedByDisruptionBudget, noPod)}}},
 		"deleting-volumes": {700, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600), drained(602, 640),
 			no(v1beta1.ConditionVolumesDetached, v1beta1.ReasonWaitingForVolumeDetach, "1 volume is attached.", 640),
 			deleting(v1beta1.ReasonWaitingForVolumeDetach, "1 volume is attached.", 600)), Node: node(50, 65)}},
@@ -107,13 +108,13 @@ func TestWhereTheTimeWent(t *testing.T) {
 			attempt(1, v1beta1.LaunchStepReplacing), drained(602, 640),
 			last(v1beta1.OperationDelete, v1beta1.OperationProcessing, 642), func(m *v1beta1.Machine) {
 				m.Status.Phase = v1beta1.MachineUpdating
-			}), Events: []Event{event(600, 1, v1beta1.ReasonReplacing, "The instance is replaced: another size.")}}},
+			}), Events: []why.Event{event(600, 1, v1beta1.ReasonReplacing, "The instance is replaced: another size.")}}},
 		"replacing-launch": {700, Observed{Machine: machine(replacing, attempt(2, v1beta1.LaunchStepNone),
 			no(v1beta1.ConditionLaunched, v1beta1.ReasonReplacing, "The old instance is gone.", 660), func(m *v1beta1.Machine) {
 				m.Status.Phase = v1beta1.MachineUpdating
 			})}},
 		"replaced": {1000, Observed{Machine: machine(launched(661, 665), ran(720), attempt(2, v1beta1.LaunchStepNone)),
-			Node: node(700, 715), Events: []Event{event(600, 1, v1beta1.ReasonReplacing, "Another size.")}}},
+			Node: node(700, 715), Events: []why.Event{event(600, 1, v1beta1.ReasonReplacing, "Another size.")}}},
 		"attempts": {1000, Observed{Machine: machine(launched(661, 665), ran(720), attempt(3, v1beta1.LaunchStepNone)),
 			Node: node(700, 715)}},
 	} {

@@ -18,6 +18,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/preview"
+	"machinist.dev/machinist/internal/cli/timeline"
 	"machinist.dev/machinist/internal/cli/why"
 )
 
@@ -79,6 +80,10 @@ func (f *fake) WhyDeployment(_ context.Context, key types.NamespacedName) (why.V
 		}
 	}
 	return why.View{}, fmt.Errorf("there is none")
+}
+
+func (f *fake) Timeline(_ context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline {
+	return timeline.Of(timeline.Observed{Now: noon, Machine: m, Events: events, EventsUnread: unread})
 }
 
 func (f *fake) Events(context.Context, *v1beta1.Machine) ([]why.Event, string) { return f.events, "" }

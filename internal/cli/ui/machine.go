@@ -28,7 +28,10 @@ type machineBody struct {
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
 	Why        why.View
-	Timeline   []why.Moment
+	// Operations are what was done with the machine, the latest first, and where the time went.
+	Operations []operation
+	// History is what happened, the latest first.
+	History []why.Moment
 	// Earlier is how many moments are not shown.
 	Earlier int
 	// NoEvents says why there are no events.
@@ -56,9 +59,10 @@ func machinePage(r *request) (*page, error) {
 	if b.Deployment != nil {
 		failures = why.FailuresOf(b.Deployment)
 	}
-	b.Timeline = why.Timeline(m, events, failures)
-	if b.Earlier = max(0, len(b.Timeline)-mostMoments); b.Earlier > 0 {
-		b.Timeline = b.Timeline[:mostMoments]
+	b.Operations = operationsOf(r.server.options.Source.Timeline(r.Context(), m, events, unread != ""))
+	b.History = why.History(m, events, failures)
+	if b.Earlier = max(0, len(b.History)-mostMoments); b.Earlier > 0 {
+		b.History = b.History[:mostMoments]
 	}
 	b.Drain = meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
 	b.Volumes = meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionVolumesDetached)

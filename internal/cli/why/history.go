@@ -37,9 +37,9 @@ type Event struct {
 	Reporter string
 }
 
-// Timeline returns the life of a machine, newest first, out of the machine, its events and the recent failures of its
+// History returns what happened to a machine, newest first, out of the machine, its events and the recent failures of its
 // deployment.
-func Timeline(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
+func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	var t []Moment
 	add := func(at time.Time, source, what, detail string, trouble bool) {
 		if !at.IsZero() {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestTimeline(t *testing.T) {
+func TestHistory(t *testing.T) {
 	created, launched, updated, failedAt := ago(time.Hour), ago(59*time.Minute), ago(40*time.Minute), ago(50*time.Minute)
 	m := machine(func(m *v1beta1.Machine) {
 		m.CreationTimestamp = created
@@ -33,7 +33,7 @@ func TestTimeline(t *testing.T) {
 		Since: &since},
 		{Namespace: m.Namespace, Machine: "another", Since: &since}}
 	var lines []string
-	for _, x := range Timeline(m, events, failures) {
+	for _, x := range History(m, events, failures) {
 		lines = append(lines, fmt.Sprintf("%.0f %s %v %s|%s", now.Sub(x.At).Minutes(), x.Source, x.Trouble, x.What, x.Detail))
 	}
 	want := strings.TrimSpace(`
@@ -45,6 +45,6 @@ func TestTimeline(t *testing.T) {
 59 Machine false The provider began to make the instance|sim://i-1
 60 Machine false Created|`)
 	if got := strings.Join(lines, "\n"); got != want {
-		t.Errorf("the timeline is\n%s\nwant\n%s", got, want)
+		t.Errorf("the history is\n%s\nwant\n%s", got, want)
 	}
 }

@@ -1,0 +1,51 @@
+package ui
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"machinist.dev/machinist/internal/cli/timeline"
+)
+
+// mostSteps and mostOperations bound what the page of one machine shows.
+const mostSteps, mostOperations = 30, 6
+
+// operation is one of a machine's timeline, as a page shows it.
+type operation struct {
+	timeline.Operation
+	Took  string
+	Steps []step
+}
+
+// step is a step of an operation with the bar of its share.
+type step struct {
+	timeline.Step
+	Took     string
+	Words    string
+	Segments []Segment
+}
+
+// operationsOf are those of a timeline, the latest first.
+func operationsOf(t timeline.Timeline) []operation {
+	all := make([]operation, 0, len(t.Operations))
+	for _, o := range t.Operations {
+		out := operation{Operation: o, Took: timeline.Took(o.Seconds)}
+		for _, s := range o.Steps[:min(len(o.Steps), mostSteps)] {
+			long := int(math.Round(s.Share * 1000))
+			class := "ready"
+			if s.End == nil {
+				class = "coming"
+			}
+			at := 0
+			if !o.Start.IsZero() && o.Seconds > 0 {
+				at = min(1000-long, int(math.Round(1000*s.Start.Sub(o.Start).Seconds()/o.Seconds)))
+			}
+			out.Steps = append(out.Steps, step{Step: s, Took: timeline.Took(s.Seconds),
+				Words: fmt.Sprintf("%d%% of the time", long/10), Segments: []Segment{{Class: class, At: max(0, at), Long: max(4, long)}}})
+		}
+		all = append(all, out)
+	}
+	slices.Reverse(all)
+	return all[:min(len(all), mostOperations)]
+}

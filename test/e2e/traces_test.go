@@ -234,7 +234,8 @@ func (m *traced) deletionIsTraced() {
 			return machine.UID == victim.UID && blockedBy(&machine, pod.Name, "web")
 		})
 	})
-	m.timelineShows("machine/"+victim.Name, "Create", "Boot", "Node Ready", "Delete", "Drain", "now:", "PodDisruptionBudget web")
+	m.timelineShows("machine/"+victim.Name, "Create", "Boot", "Node Ready", "Delete", "Drain", "now:",
+		"PodDisruptionBudget web")
 	m.liftBudget("web")
 	m.none()
 	for i := range machines {

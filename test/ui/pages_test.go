@@ -96,7 +96,7 @@ func TestEverythingIsThereWithoutScript(t *testing.T) {
 	}
 	words("/", "web", "130 machines", "1 failed")
 	words("/machines", "web-abcde-00000", "Page 1 of 2")
-	words("/machines/plain/web-abcde-00001", "The provider reports", "Timeline", "Conditions")
+	words("/machines/plain/web-abcde-00001", "The provider reports", "History", "Conditions")
 	words("/deployments/plain/web", "Revisions", "web-abcde")
 	words("/zones", "sim-1b")
 	words("/ownership", "web-abcde-00003")

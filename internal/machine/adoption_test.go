@@ -59,7 +59,8 @@ func of(id string) func(*v1beta1.Machine) {
 // untagged puts a running instance at the cloud that somebody else made an hour ago, without tags.
 func (w *world) untagged(id, nodeName string) {
 	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeName, Type: "large",
-		Zone: "r-2", LaunchTime: w.clock.Now().Add(-time.Hour)})
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.1.1"}},
+		Zone:      "r-2", LaunchTime: w.clock.Now().Add(-time.Hour)})
 }
 
 func (w *world) instance(id string) *fakecloud.Instance {

@@ -120,7 +120,9 @@ func TestAnAgentUpgradesAVersionInPlace(t *testing.T) {
 // A machine whose QEMU is gone is replaced, and nothing of it is left.
 func TestAMachineWhoseQEMUWasKilledIsReplaced(t *testing.T) {
 	onlyFull(t)
-	v := start(t, stack.Options{})
+	// A fleet of one machine is broken as a whole, which by default is no reason to replace it.
+	v := start(t, stack.Options{ManagerArgs: []string{"--health-timeout=1m", "--health-max-unhealthy=1",
+		"--health-meltdown-threshold=100"}})
 	v.Apply()
 	before := v.RunningAre(1, examples.SmallClass)[0]
 	begun := time.Now()

@@ -260,7 +260,7 @@ func (m *traced) deletionIsTraced() {
 // Rule: traces-cost-no-write.
 func TestTracesCostNoWrite(t *testing.T) {
 	const machines = 30
-	m := start(t, stack.Options{ProviderArgs: shortLease, ManagerArgs: shortLease, ClusterApproves: true})
+	m := start(t, stack.Options{ClusterApproves: true})
 	m.quick()
 	token := m.sharedToken()
 	m.fleet(0, func(o client.Object) {

@@ -82,12 +82,12 @@ e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hy
 	$(if $(FULL),$(GOTESTSUM) -- -tags openstack -vet=off -count=1 -timeout 30m ./hack/openstack)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout $(if $(FULL),120m,20m) ./providers/openstack/e2e
 
-# Machines boot one at a time: each takes a processor.
+# Machines boot one at a time, since each takes a processor; the suite beside them waits for most of its time.
 .PHONY: e2e-vm
 e2e-vm: controlplane build guest ## Boot real machines by libvirt and QEMU, with a real kubelet; needs Debian 12 and root; FULL=1 runs all of it
 	$(if $(FULL),hack/controlplane/build.sh node v1.36.4)
 	$(if $(FULL),$(GOTESTSUM) -- -tags libvirt -vet=off -count=1 -timeout 10m ./hack/libvirt)
-	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),120m,40m) ./providers/libvirt/vm ./providers/libvirt/e2e
+	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),120m,40m) ./providers/libvirt/vm ./providers/libvirt/e2e
 
 # A module of its own, as that which drives the browser is needed for nothing else.
 UITEST = cd test/ui && GOWORK=off $(GO) test -tags e2e -vet=off -count=1 -timeout 10m

@@ -368,7 +368,8 @@ func TestUpdates(t *testing.T) {
 		want provider.UpdateOutcome
 	}{
 		"nothing": {o.class.Spec, provider.UpdateDone}, "zone": {sample.Spec("zone", "rack-2"), provider.UpdateDone},
-		"memory": {sample.Spec("memoryMiB", 256), provider.UpdateNeedsReplacement},
+		"memory":  {sample.Spec("memoryMiB", 256), provider.UpdateNeedsDrain},
+		"network": {sample.Spec("networks", []any{map[string]any{"user": true}}), provider.UpdateNeedsReplacement},
 	} {
 		class := provider.Class{Spec: c.spec, Credentials: o.class.Credentials}
 		result, err := o.driver.Update(t.Context(), provider.UpdateRequest{Machine: o.machine, Class: class, ClusterID: cluster,

@@ -43,7 +43,8 @@ func TestTheDriverConforms(t *testing.T) {
 	strange, strangeKey := h.StrangerCertificate()
 	conformance.Run(t, conformance.Config{
 		New: func() (provider.Driver, error) {
-			return driver.New(driver.Options{Wrap: c.faults.Wrap, CreateSettle: 20 * time.Second})
+			return driver.New(driver.Options{Wrap: c.faults.Wrap, CreateSettle: 20 * time.Second,
+				ShutdownGrace: 3 * time.Second}) // its guests do not shut down
 		},
 		Class:     provider.Class{Spec: sample.Spec(), Credentials: credentials(h, nil)},
 		OtherSpec: sample.Spec("vcpus", 2, "memoryMiB", 192),

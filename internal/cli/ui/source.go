@@ -28,7 +28,7 @@ type Source interface {
 	WhyDeployment(ctx context.Context, key types.NamespacedName) (why.View, error)
 	// Events returns the events about a machine. unread says why there are none, if nobody may read them.
 	Events(ctx context.Context, m *v1beta1.Machine) (events []why.Event, unread string)
-	// Timeline shows where the time of a machine went. The events are those of Events; unread says that there could be more.
+	// Timeline shows where the time of a machine went. The events are those of Events; unread says that they lack some.
 	Timeline(ctx context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline
 	// Orphans are the instances without a machine that the providers have reported.
 	Orphans(ctx context.Context) (fleet.Orphans, error)

@@ -37,8 +37,8 @@ type Event struct {
 	Reporter string
 }
 
-// History returns what happened to a machine, newest first, out of the machine, its events and the recent failures of its
-// deployment.
+// History returns what happened to a machine, newest first, out of the machine, its events and the recent failures of
+// its deployment.
 func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	var t []Moment
 	add := func(at time.Time, source, what, detail string, trouble bool) {

@@ -1,5 +1,5 @@
-// Package backend runs the libvirt provider on a real libvirt with QEMU on this machine, for its demo and its tests. Its
-// machines are virtual machines that boot a disk image of hack/guest and get their kubelet by user data.
+// Package backend runs the libvirt provider on a real libvirt with QEMU on this machine, for its demo and its tests.
+// Its machines are virtual machines that boot a disk image of hack/guest and get their kubelet by user data.
 package backend
 
 import (
@@ -134,8 +134,8 @@ func (l *Libvirt) Expose(server string) (string, error) {
 	return passing.Address(), nil
 }
 
-// Adapt implements stack.Adapter: the example's machines get user data for this run's kubelets, and are emulated where the
-// processor cannot run them.
+// Adapt implements stack.Adapter: the example's machines get user data for this run's kubelets, and are emulated where
+// the processor cannot run them.
 func (l *Libvirt) Adapt(o client.Object) error {
 	switch o := o.(type) {
 	case *corev1.Secret:

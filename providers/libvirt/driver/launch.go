@@ -156,7 +156,8 @@ func (l *launch) prepare(ctx context.Context) (string, error) {
 		return "", err
 	}
 	m := metadata{
-		Attempt: l.attempt, Spec: specHash(l.spec), VCPUs: l.spec.VCPUs, MemoryMiB: l.spec.MemoryMiB, Version: l.req.Version, Created: now(), Zone: l.spec.Zone,
+		Attempt: l.attempt, Spec: specHash(l.spec), VCPUs: l.spec.VCPUs, MemoryMiB: l.spec.MemoryMiB,
+		Version: l.req.Version, Created: now(), Zone: l.spec.Zone,
 		Type: typeOf(l.spec), Addresses: l.spec.AddressSource,
 	}
 	l.own.identify(&m)

@@ -20,8 +20,8 @@ func resized(m metadata, spec machine.Spec) bool {
 
 // resize gives a domain whose node is drained other sizes: its processors and its memory are those of its next start.
 // What has been done is in the metadata, so that another process goes on with it.
-func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec, grace time.Duration) (provider.UpdateOutcome,
-	error) {
+func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
+	grace time.Duration) (provider.UpdateOutcome, error) {
 	attempted := "resize domain " + providerID(d.UUID)
 	active, err := h.DomainIsActive(d.Domain)
 	if err != nil {

@@ -54,7 +54,8 @@ func TestAMachineBootsJoinsRunsAPodAndGoes(t *testing.T) {
 		return drained != nil && drained.Reason == v1beta1.ReasonBlockedByDisruptionBudget &&
 			strings.Contains(drained.Message, "web")
 	})
-	if err := v.Target.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil || !web.DeletionTimestamp.IsZero() {
+	err := v.Target.Get(t.Context(), client.ObjectKeyFromObject(web), web)
+	if err != nil || !web.DeletionTimestamp.IsZero() {
 		t.Fatalf("the pod is going although the budget allows no disruption: %v", err)
 	}
 

@@ -128,6 +128,7 @@ func TestADeletionIsATrace(t *testing.T) {
 // Rules: traces-explain-the-time.
 func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
 	w, spans := traced(t)
+	w.cloud.Shutdown = 20 * time.Second // The deletion begins by the API server's clock, which runs on.
 	m := w.born("m")
 	w.reconcile("m")
 	w.delete("m")

@@ -263,3 +263,21 @@ const (
 	// ReasonTooManyUnhealthy surfaces when more than spec.maxUnhealthy of the selected machines are unhealthy.
 	ReasonTooManyUnhealthy = "TooManyUnhealthy"
 )
+
+// Conditions of a MachineDisruptionBudget.
+const (
+	// ConditionValid is False while the budget cannot be understood. Such a budget allows nothing.
+	ConditionValid = "Valid"
+)
+
+// Reasons of Valid, beside InvalidSelector.
+const (
+	// ReasonBudgetUnderstood surfaces when the budget can be understood.
+	ReasonBudgetUnderstood = "BudgetUnderstood"
+
+	// ReasonInvalidWindow surfaces when a window has a schedule, time zone or duration that cannot be understood.
+	ReasonInvalidWindow = "InvalidWindow"
+
+	// ReasonInvalidMaxDisrupted surfaces when maxDisrupted is neither a number nor a percentage.
+	ReasonInvalidMaxDisrupted = "InvalidMaxDisrupted"
+)

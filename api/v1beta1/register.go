@@ -40,6 +40,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&MachineSet{}, &MachineSetList{},
 		&MachineDeployment{}, &MachineDeploymentList{},
 		&MachineHealthCheck{}, &MachineHealthCheckList{},
+		&MachineDisruptionBudget{}, &MachineDisruptionBudgetList{},
 		&Provider{}, &ProviderList{},
 		&Migration{}, &MigrationList{},
 	)

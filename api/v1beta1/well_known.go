@@ -85,6 +85,15 @@ const (
 	// AnnotationRemediate asks for remediation of a Machine, whatever its health.
 	AnnotationRemediate = "machinist.dev/remediate"
 
+	// AnnotationDoNotDisrupt exempts a Machine from every voluntary disruption (DisruptionReasons), by presence or, with a
+	// time (RFC 3339) as its value, until then. A scale-down takes it last, and a deletion by people is not stopped. A
+	// value that is no time exempts the Machine without end.
+	AnnotationDoNotDisrupt = "machinist.dev/do-not-disrupt"
+
+	// AnnotationReplace asks for another machine in the stead of a Machine: it is made first, and the Machine goes when it
+	// is available.
+	AnnotationReplace = "machinist.dev/replace"
+
 	// AnnotationRetry tries at once what the provider refused or failed at: the creation or the update of the instance
 	// of a Machine. Every new value is one try; without it the provider is asked when the next try is due.
 	AnnotationRetry = "machinist.dev/retry"

@@ -4,10 +4,13 @@
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments/status;machinesets/status,verbs=patch
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinesets,verbs=create;delete
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=machinist.dev,resources=machineclasses;machinehealthchecks,verbs=list;watch
+// +kubebuilder:rbac:groups=machinist.dev,resources=machineclasses;machinehealthchecks;machinedisruptionbudgets,verbs=list;watch
 //
 // The decision of health checks: one condition of a Machine, and the check's own status.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines/status;machinehealthchecks/status,verbs=patch
+//
+// How much of each budget is used.
+// +kubebuilder:rbac:groups=machinist.dev,resources=machinedisruptionbudgets/status,verbs=patch
 //
 // A set blocks the deletion of its owner until it is gone, which takes this where owner references are enforced.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments/finalizers;machinesets/finalizers,verbs=update

@@ -1,0 +1,169 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// DisruptionReason says why a machine is taken out of service although nobody asked for fewer machines.
+// +kubebuilder:validation:Enum=Remediation;Replace;Rollout;InPlaceUpdate;Expiry
+type DisruptionReason string
+
+// Voluntary disruption has these reasons. A scale-down, a deletion by people and a machine whose instance is gone are
+// none: they ask no budget.
+const (
+	// DisruptionRemediation replaces a machine that failed or that a health check found unhealthy.
+	DisruptionRemediation DisruptionReason = "Remediation"
+	// DisruptionReplace replaces a machine because of AnnotationReplace.
+	DisruptionReplace DisruptionReason = "Replace"
+	// DisruptionRollout replaces a machine of an old revision.
+	DisruptionRollout DisruptionReason = "Rollout"
+	// DisruptionInPlaceUpdate changes a machine of an old revision in place.
+	DisruptionInPlaceUpdate DisruptionReason = "InPlaceUpdate"
+	// DisruptionExpiry replaces a machine that is older than expireAfter.
+	DisruptionExpiry DisruptionReason = "Expiry"
+)
+
+// DisruptionReasons are all reasons. Where room is short, the first goes first.
+var DisruptionReasons = []DisruptionReason{DisruptionRemediation, DisruptionReplace, DisruptionRollout,
+	DisruptionInPlaceUpdate, DisruptionExpiry}
+
+// MachineDisruptionBudgetSpec says how many machines may be disrupted at a time, for which reasons, and when.
+type MachineDisruptionBudgetSpec struct {
+	// selector finds the Machines of the namespace that this budget is about, all of them if it is empty.
+	// +required
+	Selector metav1.LabelSelector `json:"selector"`
+
+	// maxDisrupted is how many of the selected machines may be disrupted at a time: a number, or a percentage of those
+	// that there are, rounded down and at least 1 unless it is 0. 0 allows no disruption.
+	// +required
+	MaxDisrupted intstr.IntOrString `json:"maxDisrupted"`
+
+	// reasons are those that have to ask this budget. Empty stands for all of them. Whatever else disrupts a machine is
+	// counted too.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=5
+	Reasons []DisruptionReason `json:"reasons,omitempty"`
+
+	// windows are times that come again. Without any the budget always holds.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Windows []DisruptionWindow `json:"windows,omitempty"`
+
+	// apply says whether the budget holds while a window is open (Inside) or while none is (Outside). Defaults to Inside.
+	// +optional
+	// +kubebuilder:default=Inside
+	Apply DisruptionApply `json:"apply,omitempty"`
+}
+
+// DisruptionApply says when a budget with windows holds.
+// +kubebuilder:validation:Enum=Inside;Outside
+type DisruptionApply string
+
+const (
+	// ApplyInside has the budget hold while a window is open.
+	ApplyInside DisruptionApply = "Inside"
+	// ApplyOutside has the budget hold while no window is open.
+	ApplyOutside DisruptionApply = "Outside"
+)
+
+// DisruptionWindow is a time that comes again.
+type DisruptionWindow struct {
+	// schedule is when the window opens, as the five fields of cron: minute, hour, day of the month, month, day of the
+	// week. A time that a change to daylight saving skips is left out on that day; one that comes twice counts once.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Schedule string `json:"schedule"`
+
+	// timeZone of the schedule, a name of the IANA database such as Europe/Berlin. Defaults to UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// duration is how long the window stays open, by the clock on a wall or not: from 1m to 168h. Windows may overlap.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h"
+	Duration metav1.Duration `json:"duration"`
+}
+
+// MachineDisruptionBudgetStatus is how much of a budget is used. It is for people: no decision depends on it.
+type MachineDisruptionBudgetStatus struct {
+	// observedGeneration is the generation of the budget that the status is of.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// selected is the number of machines that the budget selects.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Selected int32 `json:"selected"`
+
+	// disrupted is how many of them are disrupted.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Disrupted int32 `json:"disrupted"`
+
+	// allowed is how many may be disrupted at a time now. Unset while the budget does not hold.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Allowed *int32 `json:"allowed,omitempty"`
+
+	// nextChange is when a window opens or closes so that the budget holds or no longer does. Unset without windows.
+	// +optional
+	NextChange *metav1.Time `json:"nextChange,omitempty"`
+
+	// conditions of the budget: Valid.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachineDisruptionBudget says how many machines may be disrupted at a time, for which reasons, and when. A machine is
+// disrupted for one of its reasons only if every budget that selects the machine and holds has room.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=machinedisruptionbudgets,scope=Namespaced,shortName=mdb,categories=machinist
+// +kubebuilder:printcolumn:name="Max-Disrupted",type=string,JSONPath=`.spec.maxDisrupted`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.selected`
+// +kubebuilder:printcolumn:name="Disrupted",type=integer,JSONPath=`.status.disrupted`
+// +kubebuilder:printcolumn:name="Allowed",type=integer,JSONPath=`.status.allowed`
+// +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reasons",type=string,priority=1,JSONPath=`.spec.reasons`
+// +kubebuilder:printcolumn:name="Next-Change",type=string,priority=1,JSONPath=`.status.nextChange`
+type MachineDisruptionBudget struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how many machines may be disrupted at a time.
+	// +required
+	Spec MachineDisruptionBudgetSpec `json:"spec"`
+
+	// status is how much of that is used.
+	// +optional
+	Status MachineDisruptionBudgetStatus `json:"status,omitempty"`
+}
+
+// GetConditions returns the conditions of the budget.
+func (b *MachineDisruptionBudget) GetConditions() []metav1.Condition { return b.Status.Conditions }
+
+// SetConditions replaces the conditions of the budget.
+func (b *MachineDisruptionBudget) SetConditions(conditions []metav1.Condition) {
+	b.Status.Conditions = conditions
+}
+
+// MachineDisruptionBudgetList is a list of MachineDisruptionBudgets.
+//
+// +kubebuilder:object:root=true
+type MachineDisruptionBudgetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineDisruptionBudget `json:"items"`
+}

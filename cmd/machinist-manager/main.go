@@ -19,6 +19,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/autoscaling"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment"
@@ -28,6 +29,7 @@ import (
 	"machinist.dev/machinist/internal/safety/overshoot"
 	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/wiring"
 )
 
 func main() {
@@ -106,6 +108,7 @@ func options(log logr.Logger) operator.Options {
 			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
 			{Object: &v1beta1.MachineHealthCheck{}},
+			{Object: &v1beta1.MachineDisruptionBudget{}},
 		},
 		TargetKinds: []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}},
 		Logger:      log,
@@ -128,11 +131,13 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	if err != nil {
 		return err
 	}
+	ledger := disruption.New(disruption.Options{Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+		CacheVersion: wiring.CacheVersion(mgr, &v1beta1.Machine{})})
 	sets := machineset.New(machineset.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
 		Stopped:    func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
-		Remediated: healthMetrics.Replaced, Metrics: setMetrics, Tracer: tracer,
+		Remediated: healthMetrics.Replaced, Metrics: setMetrics, Ledger: ledger, Tracer: tracer,
 	})
 	if err := sets.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine set controller: %w", err)
@@ -144,7 +149,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	deployments := machinedeployment.New(machinedeployment.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
-		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics, Tracer: tracer,
+		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics, Ledger: ledger, Tracer: tracer,
 	})
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)

@@ -1,0 +1,2 @@
+// Package disruption limits how many machines are disrupted at a time, by the MachineDisruptionBudgets.
+package disruption

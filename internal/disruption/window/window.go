@@ -21,7 +21,7 @@ const (
 	// horizon is how far ahead a set is followed that stays open, in seconds.
 	horizon = 400 * secondsOfDay
 	// maxSteps is how often a set that stays open is followed to where one of its windows ends.
-	maxSteps = 20_000
+	maxSteps = 5_000
 )
 
 // Window is a time that comes again.
@@ -86,23 +86,23 @@ func loadZone(name string) (*time.Location, error) {
 
 // Open reports whether one of the windows is open at a time.
 func (s Set) Open(t time.Time) bool {
-	_, open := s.covered(t.Unix())
+	_, open := s.covered(t.Unix(), &period{})
 	return open
 }
 
 // NextChange returns when the set opens or closes next after a time. It returns false for a set that does neither:
 // it has no windows, or one always opens before the others close. A set that stays open is followed for 400 days, and
-// for 20,000 of its windows.
+// for 5,000 of its windows.
 func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	if len(s) == 0 {
 		return time.Time{}, false
 	}
-	at := t.Unix()
-	end, open := s.covered(at)
+	at, p := t.Unix(), &period{}
+	end, open := s.covered(at, p)
 	if !open {
 		next, found := int64(0), false
 		for i := range s {
-			if opens, ok := s[i].next(at + 1); ok && (!found || opens < next) {
+			if opens, ok := s[i].next(at+1, p); ok && (!found || opens < next) {
 				next, found = opens, true
 			}
 		}
@@ -112,7 +112,7 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 		if end > at+horizon {
 			break
 		}
-		further, open := s.covered(end)
+		further, open := s.covered(end, p)
 		if !open {
 			return time.Unix(end, 0).UTC(), true
 		}
@@ -122,9 +122,9 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 }
 
 // covered reports whether the set is open at a time, and until when it stays so at least.
-func (s Set) covered(at int64) (until int64, open bool) {
+func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	for i := range s {
-		if end, ok := s[i].covered(at); ok {
+		if end, ok := s[i].covered(at, p); ok {
 			until, open = max(until, end), true
 		}
 	}
@@ -133,13 +133,13 @@ func (s Set) covered(at int64) (until int64, open bool) {
 
 // covered reports whether the window is open at a time, and until when it stays so at least. What follows on the same
 // day is taken in where that is cheap, because a schedule may have a time in each minute.
-func (w *Window) covered(at int64) (until int64, open bool) {
-	opened, ok := w.previous(at, at-w.duration+1)
+func (w *Window) covered(at int64, p *period) (until int64, open bool) {
+	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {
 		return 0, false
 	}
 	if w.coversDay {
-		p := periodOf(w.zone, opened)
+		p.move(w.zone, opened)
 		wall := opened + p.offset
 		midnight := (quotient(wall, secondsOfDay) + 1) * secondsOfDay
 		if last, ok := w.schedule.previous(midnight-1, wall); ok && last-p.offset < p.end {

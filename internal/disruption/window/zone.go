@@ -5,21 +5,26 @@ import (
 	"time"
 )
 
-// period is a time in which a zone has one offset. Its end and its beginning may lie within the time that has that
-// offset.
+// period is a time in which a zone has one offset, or a part of it.
 type period struct {
+	zone               *time.Location
 	begin, end, offset int64
 }
 
-// periodOf returns the period of a zone that has a time.
-func periodOf(zone *time.Location, at int64) period {
+// move makes it the period of a zone that has a time. It costs nothing if it is that already: the library parses the
+// rule of a zone for each time that is later than its tables.
+func (p *period) move(zone *time.Location, at int64) {
+	if p.zone == zone && p.begin <= at && at < p.end {
+		return
+	}
+	*p = period{zone: zone, begin: math.MinInt64 / 2, end: math.MaxInt64 / 2}
 	if zone == time.UTC {
-		return period{begin: math.MinInt64 / 2, end: math.MaxInt64 / 2}
+		return
 	}
 	t := time.Unix(at, 0).In(zone)
 	_, offset := t.Zone()
+	p.offset = int64(offset)
 	begin, end := t.ZoneBounds()
-	p := period{begin: math.MinInt64 / 2, end: math.MaxInt64 / 2, offset: int64(offset)}
 	if !begin.IsZero() {
 		p.begin = begin.Unix()
 	}
@@ -31,23 +36,23 @@ func periodOf(zone *time.Location, at int64) period {
 	if p.end <= at {
 		p.end = at + secondsOfDay
 	}
-	return p
 }
 
 // next returns the first time at which the window opens, not before the one given.
-func (w *Window) next(from int64) (int64, bool) {
+func (w *Window) next(from int64, p *period) (int64, bool) {
 	for at := from; at <= from+farthest; {
-		p := periodOf(w.zone, at)
-		end := min(p.end, from+farthest+1)
-		if wall, ok := w.schedule.next(at+p.offset, end+p.offset); ok {
-			return wall - p.offset, true
+		p.move(w.zone, at)
+		end, offset := min(p.end, from+farthest+1), p.offset
+		if wall, ok := w.schedule.next(at+offset, end+offset); ok {
+			return wall - offset, true
 		}
 		if end < p.end {
 			break
 		}
 		// The clock jumps ahead: what it skips counts as the moment after.
-		if after := periodOf(w.zone, end).offset; after > p.offset {
-			if _, ok := w.schedule.next(end+p.offset, end+after); ok {
+		p.move(w.zone, end)
+		if p.offset > offset {
+			if _, ok := w.schedule.next(end+offset, end+p.offset); ok {
 				return end, true
 			}
 		}
@@ -57,18 +62,19 @@ func (w *Window) next(from int64) (int64, bool) {
 }
 
 // previous returns the last time at which the window opened, from a beginning on and until a time.
-func (w *Window) previous(until, begin int64) (int64, bool) {
+func (w *Window) previous(until, begin int64, p *period) (int64, bool) {
 	for at := until; at >= begin; {
-		p := periodOf(w.zone, at)
-		start := max(p.begin, begin)
-		if wall, ok := w.schedule.previous(at+p.offset, start+p.offset); ok {
-			return wall - p.offset, true
+		p.move(w.zone, at)
+		start, offset := max(p.begin, begin), p.offset
+		if wall, ok := w.schedule.previous(at+offset, start+offset); ok {
+			return wall - offset, true
 		}
 		if start > p.begin {
 			break
 		}
-		if before := periodOf(w.zone, start-1).offset; before < p.offset {
-			if _, ok := w.schedule.next(start+before, start+p.offset); ok {
+		p.move(w.zone, start-1)
+		if p.offset < offset {
+			if _, ok := w.schedule.next(start+p.offset, start+offset); ok {
 				return start, true
 			}
 		}

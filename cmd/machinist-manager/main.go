@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	_ "time/tzdata" // The windows of disruption budgets have time zones, and an image may have none.
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -106,6 +107,7 @@ func options(log logr.Logger) operator.Options {
 			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
 			{Object: &v1beta1.MachineHealthCheck{}},
+			{Object: &v1beta1.MachineDisruptionBudget{}},
 		},
 		TargetKinds: []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}},
 		Logger:      log,
@@ -167,6 +169,9 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	}
 	groups := autoscaling.New(autoscaling.Options{Client: control.Client})
 	if err := groups.Wiring().Add(mgr, nil); err != nil {
+		return err
+	}
+	if err := addBudgets(op); err != nil {
 		return err
 	}
 	return addHealth(op, s, healthMetrics)

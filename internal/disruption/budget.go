@@ -2,7 +2,6 @@ package disruption
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,10 +34,7 @@ type Budget struct {
 func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	parsed := &Budget{
 		NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Name},
-		selector:       labels.Everything(), reasons: slices.Clone(b.Spec.Reasons),
-	}
-	if selector, err := metav1.LabelSelectorAsSelector(&b.Spec.Selector); err == nil {
-		parsed.selector = selector
+		selector:       Selector(b), reasons: slices.Clone(b.Spec.Reasons),
 	}
 	if err := validation.Budget(b).ToAggregate(); err != nil {
 		return parsed, err
@@ -47,6 +43,15 @@ func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	parsed.windows, _ = window.Parse(validation.BudgetWindows, b.Spec.Windows)
 	parsed.outside = b.Spec.Apply == v1beta1.ApplyOutside
 	return parsed, nil
+}
+
+// Selector returns what selects the machines that a budget is about, also if the rest of it cannot be understood.
+func Selector(b *v1beta1.MachineDisruptionBudget) labels.Selector {
+	selector, err := metav1.LabelSelectorAsSelector(&b.Spec.Selector)
+	if err != nil {
+		return labels.Everything()
+	}
+	return selector
 }
 
 // Selects reports whether the budget is about a machine of its namespace with these labels.
@@ -77,68 +82,4 @@ func (b *Budget) Allowed(selected int) int {
 		return b.limit
 	}
 	return max(1, selected*b.limit/100)
-}
-
-// Parsed keeps the budgets that were parsed: that costs far more than to evaluate one. The zero value is ready to use.
-type Parsed struct {
-	mu       sync.Mutex
-	byUID    map[types.UID]*parsed
-	sequence uint64
-}
-
-// parsed is a budget of one generation.
-type parsed struct {
-	generation int64
-	budget     *Budget
-	err        error
-	// used is the sequence of the last call of All that used it.
-	used uint64
-}
-
-// Get returns what Parse does for a budget.
-func (p *Parsed) Get(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	entry := p.get(b)
-	return entry.budget, entry.err
-}
-
-// All returns the budgets, those with an error too, and forgets all others.
-func (p *Parsed) All(budgets []v1beta1.MachineDisruptionBudget) []*Budget {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sequence++
-	all := make([]*Budget, 0, len(budgets))
-	for i := range budgets {
-		all = append(all, p.get(&budgets[i]).budget)
-	}
-	for uid, entry := range p.byUID {
-		if entry.used != p.sequence {
-			delete(p.byUID, uid)
-		}
-	}
-	return all
-}
-
-// Forget drops a budget that is gone.
-func (p *Parsed) Forget(uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.byUID, uid)
-}
-
-func (p *Parsed) get(b *v1beta1.MachineDisruptionBudget) *parsed {
-	entry := p.byUID[b.UID]
-	if entry == nil || entry.generation != b.Generation || b.UID == "" {
-		budget, err := Parse(b)
-		entry = &parsed{generation: b.Generation, budget: budget, err: err}
-		if b.UID != "" {
-			if p.byUID == nil {
-				p.byUID = map[types.UID]*parsed{}
-			}
-			p.byUID[b.UID] = entry
-		}
-	}
-	entry.used = p.sequence
-	return entry
 }

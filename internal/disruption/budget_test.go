@@ -176,35 +176,3 @@ func TestAnEmptySelectorSelectsEveryMachine(t *testing.T) {
 		t.Errorf("it is %v, want %v", b.NamespacedName, want)
 	}
 }
-
-func TestBudgetsAreParsedOncePerGeneration(t *testing.T) {
-	one, other := budgetOf(nil), budgetOf(nil)
-	one.UID, one.Generation, other.UID, other.Generation = "1", 1, "2", 1
-	p := &Parsed{}
-	first := p.All([]v1beta1.MachineDisruptionBudget{*one, *other})
-	again := p.All([]v1beta1.MachineDisruptionBudget{*one})
-	if len(first) != 2 || first[0] != again[0] {
-		t.Error("a budget was parsed again")
-	}
-	if got, _ := p.Get(other); got == first[1] {
-		t.Error("a budget that was not among all is remembered")
-	}
-	one.Generation, one.Spec.MaxDisrupted = 2, intstr.FromString("many")
-	if got, err := p.Get(one); err == nil || got == first[0] {
-		t.Error("a new generation was not parsed")
-	}
-	if _, err := p.Get(one); err == nil {
-		t.Error("the error is not remembered")
-	}
-	p.Forget("1")
-	p.All(nil)
-	if len(p.byUID) != 0 {
-		t.Errorf("%d are remembered for ever", len(p.byUID))
-	}
-	unsaved := budgetOf(nil)
-	p.Get(unsaved)
-	unsaved.Spec.MaxDisrupted = intstr.FromInt32(5)
-	if got, _ := p.Get(unsaved); got.Allowed(1) != 5 {
-		t.Error("a budget without a UID is taken for another")
-	}
-}

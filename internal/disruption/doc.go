@@ -1,2 +1,0 @@
-// Package disruption limits how many machines are disrupted at a time, by the MachineDisruptionBudgets.
-package disruption

@@ -72,7 +72,8 @@ const (
 // DisruptionWindow is a time that comes again.
 type DisruptionWindow struct {
 	// schedule is when the window opens, as the five fields of cron: minute, hour, day of the month, month, day of the
-	// week. A time that a change to daylight saving skips is left out on that day; one that comes twice counts once.
+	// week; or @hourly, @daily, @weekly, @monthly or @yearly. Where a change to daylight saving skips the time, the window
+	// opens at the change. Where the time comes twice, the window opens twice.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -83,7 +84,8 @@ type DisruptionWindow struct {
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// duration is how long the window stays open, by the clock on a wall or not: from 1m to 168h. Windows may overlap.
+	// duration is how long the window stays open, in elapsed time: from 1m to 168h. A change to daylight saving makes it
+	// neither longer nor shorter. Windows may overlap.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h"
 	Duration metav1.Duration `json:"duration"`

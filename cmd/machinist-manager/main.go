@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	_ "time/tzdata" // The windows of disruption budgets have time zones, and an image may have none.
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -172,6 +173,9 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	}
 	groups := autoscaling.New(autoscaling.Options{Client: control.Client})
 	if err := groups.Wiring().Add(mgr, nil); err != nil {
+		return err
+	}
+	if err := addBudgets(op); err != nil {
 		return err
 	}
 	return addHealth(op, s, healthMetrics)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/disruption/report"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/installer"
 	"machinist.dev/machinist/internal/machine"
@@ -97,8 +98,9 @@ func managerMetrics(r prometheus.Registerer) error {
 	_, deployments := machinedeployment.NewMetrics(r, nil)
 	_, sets := machineset.NewMetrics(r, nil)
 	_, health := healthcheck.NewMetrics(r, nil)
+	_, budgets := report.NewMetrics(r, nil, nil, clock.RealClock{})
 	_, spans := tracing.NewMetrics(r)
-	return errors.Join(deployments, sets, health, spans)
+	return errors.Join(deployments, sets, health, budgets, spans)
 }
 
 func operatorMetrics(r prometheus.Registerer) error {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -23,12 +24,14 @@ type Core struct {
 	decoder admission.Decoder
 	// cache has the classes, sets and deployments; live is the API server itself. What cannot be read is not judged.
 	cache, live client.Reader
+	clock       clock.PassiveClock
 }
 
 // NewCore returns the handler of the core's webhook. The scheme knows the core's kinds. cache is read for each
 // request, live only where cache does not have the class that an object names: one that was made a moment before.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
-	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live}
+	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live,
+		clock: clock.RealClock{}}
 }
 
 // Handle judges one request.
@@ -48,6 +51,10 @@ func (c *Core) Handle(ctx context.Context, r admission.Request) admission.Respon
 		})
 	case "MachineHealthCheck":
 		return judge(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return HealthCheck(h) })
+	case "MachineDisruptionBudget":
+		return judge(c.decoder, r, func(b *v1beta1.MachineDisruptionBudget, _ bool) Result {
+			return Budget(b, c.clock.Now())
+		})
 	case "MachineClass":
 		return judge(c.decoder, r, func(m *v1beta1.MachineClass, _ bool) Result { return Class(m) })
 	}

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -165,6 +166,8 @@ func TestEveryKindIsJudged(t *testing.T) {
 		"MachineSet": set, "MachineDeployment": deployment,
 		"MachineHealthCheck": &v1beta1.MachineHealthCheck{Spec: v1beta1.MachineHealthCheckSpec{
 			UnhealthyNodeConditions: []v1beta1.UnhealthyNodeCondition{{Type: "not ready", Status: "True"}}}},
+		"MachineDisruptionBudget": &v1beta1.MachineDisruptionBudget{Spec: v1beta1.MachineDisruptionBudgetSpec{
+			MaxDisrupted: intstr.FromString("many")}},
 		"MachineClass": &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Capacity: &v1beta1.ClassCapacity{Zone: "a,b"}}},
 	} {
 		if answer := core.Handle(t.Context(), request(t, kind, object, nil)); answer.Allowed {

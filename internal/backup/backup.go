@@ -38,12 +38,13 @@ type Fleet struct {
 }
 
 // kinds are what a backup has, in the order in which it is made again: what a Machine needs comes before it, and who
-// would make a Machine that is missing comes after all that exist.
+// would make a Machine that is missing comes after all that exist. A budget comes before those that it limits.
 func kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Secret"),
 		v1beta1.GroupVersion.WithKind("MachineClass"),
 		v1beta1.GroupVersion.WithKind("Machine"),
+		v1beta1.GroupVersion.WithKind("MachineDisruptionBudget"),
 		v1beta1.GroupVersion.WithKind("MachineSet"),
 		v1beta1.GroupVersion.WithKind("MachineDeployment"),
 		v1beta1.GroupVersion.WithKind("MachineHealthCheck"),

@@ -34,6 +34,7 @@ var (
 	}}
 	Class = Kind{Most: 16, Own: []string{v1beta1.ConditionReady, v1beta1.ConditionDeleting,
 		v1beta1.ConditionOrphanRemovalBlocked}}
+	Budget      = Kind{Most: 16, Own: []string{v1beta1.ConditionValid}}
 	HealthCheck = Kind{Most: 16, Own: []string{v1beta1.ConditionRemediationAllowed}}
 )
 

@@ -26,7 +26,8 @@ func TestOthersConditionsLeaveSpaceForAllOfOurOwn(t *testing.T) {
 	for i := range 40 {
 		others = append(others, fmt.Sprintf("example.com/%d", i))
 	}
-	for name, k := range map[string]Kind{"Machine": Machine, "Fleet": Fleet, "Class": Class, "HealthCheck": HealthCheck} {
+	for name, k := range map[string]Kind{"Machine": Machine, "Fleet": Fleet, "Class": Class, "HealthCheck": HealthCheck,
+		"Budget": Budget} {
 		before := named(slices.Concat(others, k.Own)...)
 		after := k.Apply(slices.Clone(before))
 		if len(after) != k.Most || after[0].Type != others[0] || after[len(after)-1].Type != k.Own[len(k.Own)-1] {
@@ -41,7 +42,7 @@ func TestOthersConditionsLeaveSpaceForAllOfOurOwn(t *testing.T) {
 
 // A condition that is missing in the lists could be dropped as another's.
 func TestEveryConditionOfTheAPIIsListed(t *testing.T) {
-	listed := slices.Concat(Machine.Own, Fleet.Own, Class.Own, HealthCheck.Own)
+	listed := slices.Concat(Machine.Own, Fleet.Own, Class.Own, HealthCheck.Own, Budget.Own)
 	for _, file := range []string{"conditions.go", "machine_conditions.go"} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), "../../api/v1beta1/"+file, nil, 0)
 		if err != nil {

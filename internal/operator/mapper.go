@@ -19,16 +19,17 @@ import (
 func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 	ours, core := v1beta1.GroupVersion, corev1.SchemeGroupVersion
 	return map[schema.GroupVersionKind]meta.RESTScope{
-		ours.WithKind("MachineClass"):       meta.RESTScopeNamespace,
-		ours.WithKind("Machine"):            meta.RESTScopeNamespace,
-		ours.WithKind("MachineSet"):         meta.RESTScopeNamespace,
-		ours.WithKind("MachineDeployment"):  meta.RESTScopeNamespace,
-		ours.WithKind("MachineHealthCheck"): meta.RESTScopeNamespace,
-		ours.WithKind("Migration"):          meta.RESTScopeNamespace,
-		core.WithKind("Secret"):             meta.RESTScopeNamespace,
-		core.WithKind("ConfigMap"):          meta.RESTScopeNamespace,
-		core.WithKind("Namespace"):          meta.RESTScopeRoot,
-		core.WithKind("Node"):               meta.RESTScopeRoot,
+		ours.WithKind("MachineClass"):            meta.RESTScopeNamespace,
+		ours.WithKind("Machine"):                 meta.RESTScopeNamespace,
+		ours.WithKind("MachineSet"):              meta.RESTScopeNamespace,
+		ours.WithKind("MachineDeployment"):       meta.RESTScopeNamespace,
+		ours.WithKind("MachineHealthCheck"):      meta.RESTScopeNamespace,
+		ours.WithKind("MachineDisruptionBudget"): meta.RESTScopeNamespace,
+		ours.WithKind("Migration"):               meta.RESTScopeNamespace,
+		core.WithKind("Secret"):                  meta.RESTScopeNamespace,
+		core.WithKind("ConfigMap"):               meta.RESTScopeNamespace,
+		core.WithKind("Namespace"):               meta.RESTScopeRoot,
+		core.WithKind("Node"):                    meta.RESTScopeRoot,
 
 		ours.WithKind("Provider"): meta.RESTScopeRoot,
 

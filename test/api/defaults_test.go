@@ -188,6 +188,8 @@ func TestColumns(t *testing.T) {
 			"Paused", "Revision", "Class", "Version", "Progressing"},
 		"machinehealthchecks": {"Name", "Expected", "Healthy", "Max-Unhealthy", "Allowed", "Age", "|",
 			"Remediation", "Reason"},
+		"machinedisruptionbudgets": {"Name", "Max-Disrupted", "Selected", "Disrupted", "Allowed", "Valid", "Age", "|",
+			"Reasons", "Next-Change"},
 		"providers": {"Name", "Type", "Version", "Available", "Progressing", "Degraded", "Age", "|", "Process",
 			"Desired", "Reason"},
 	} {

@@ -29,7 +29,7 @@ func TestShortNamesAndCategory(t *testing.T) {
 	}
 	for plural, short := range map[string]string{
 		"machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
-		"machinehealthchecks": "mhc", "providers": "mp",
+		"machinehealthchecks": "mhc", "machinedisruptionbudgets": "mdb", "providers": "mp",
 	} {
 		r := found[plural]
 		if !slices.Contains(r.ShortNames, short) || !slices.Contains(r.Categories, "machinist") || r.Namespaced == (plural == "providers") {

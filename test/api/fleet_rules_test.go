@@ -74,4 +74,22 @@ func TestHealthCheck(t *testing.T) {
 	})
 }
 
+func TestDisruptionBudget(t *testing.T) {
+	spec := func(field string, value any) []change { return []change{{"spec/" + field, value}} }
+	window := func(duration string) []change {
+		return spec("windows", []any{map[string]any{"schedule": "0 22 * * 1-5", "timeZone": "Europe/Berlin",
+			"duration": duration}})
+	}
+	judge(t, []legal{
+		{"with an empty selector", budget, spec("selector", map[string]any{})},
+		{"no disruption", budget, spec("maxDisrupted", 0)},
+		{"2^31-1", budget, spec("maxDisrupted", math.MaxInt32)},
+		{"in percent", budget, spec("maxDisrupted", "100%")},
+		{"every reason", budget, spec("reasons", []any{"Remediation", "Replace", "Rollout", "InPlaceUpdate", "Expiry"})},
+		{"the shortest window", budget, window("1m")},
+		{"the longest window", budget, window("168h")},
+		{"outside of windows", budget, append(window("8h"), spec("apply", "Outside")...)},
+	})
+}
+
 func labels(key, value string) map[string]any { return manifests.MatchLabels(key, value) }

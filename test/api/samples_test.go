@@ -20,6 +20,7 @@ const (
 	set           = manifests.Set
 	deployment    = manifests.Deployment
 	healthCheck   = manifests.HealthCheck
+	budget        = manifests.Budget
 )
 
 // parse reads a sample and puts it into a namespace.

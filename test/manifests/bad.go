@@ -57,7 +57,7 @@ func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
 // All returns the table.
 func All() []Bad {
 	all := slices.Concat(names(), machines(), inline(), durations(), nodes(), classes(), deployments(), times(),
-		healthChecks(), updates(), providers())
+		healthChecks(), budgets(), updates(), providers())
 	for kind, sample := range fleets {
 		all = append(all, fleet(kind, sample)...)
 	}

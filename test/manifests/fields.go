@@ -14,7 +14,7 @@ import (
 func wrongTypes() []Bad {
 	samples := map[string]string{
 		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment,
-		"MachineHealthCheck": HealthCheck, "Provider": Provider, "Migration": Migration,
+		"MachineHealthCheck": HealthCheck, "MachineDisruptionBudget": Budget, "Provider": Provider, "Migration": Migration,
 	}
 	var all []Bad
 	for _, crd := range rendered.CRDs() {

@@ -19,6 +19,7 @@ func names() []Bad {
 	}{
 		{"Machine", Machine, "63", 64}, {"MachineSet", Set, "57", 58}, {"MachineDeployment", Deployment, "47", 48},
 		{"MachineClass", Class, "253", 254}, {"MachineHealthCheck", HealthCheck, "253", 254},
+		{"MachineDisruptionBudget", Budget, "253", 254},
 		{"Provider", Provider, "63", 64}, {"Migration", Migration, "40", 41},
 	} {
 		all = append(all, table(BySchema, kind.kind, kind.sample,

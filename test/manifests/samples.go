@@ -67,6 +67,14 @@ spec:
   unhealthyNodeConditions:
     - {type: Ready, status: Unknown, timeout: 5m}
 `
+	Budget = `
+apiVersion: machinist.dev/v1beta1
+kind: MachineDisruptionBudget
+metadata: {name: budget}
+spec:
+  selector: {matchLabels: {pool: a}}
+  maxDisrupted: 1
+`
 	Provider = `
 apiVersion: machinist.dev/v1beta1
 kind: Provider
@@ -86,7 +94,7 @@ spec:
 
 // Samples returns the smallest valid object of each kind and form, in the order in which to create them.
 func Samples() []string {
-	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Provider, Migration}
+	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Budget, Provider, Migration}
 }
 
 // Changes are parts of an object in another state, by their paths. The parts of a path are separated by slashes; a

@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/disruption/report"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
@@ -39,6 +40,8 @@ const (
 	Approval
 	// NodeGroups tells an autoscaler what the Nodes of an empty deployment offer. It is not one of AllControllers.
 	NodeGroups
+	// BudgetReports keep the status of disruption budgets. They are not among AllControllers: nothing depends on them.
+	BudgetReports
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
 )
@@ -67,6 +70,7 @@ type optionalReconcilers struct {
 	orphanDrains *drain.Controller
 	approval     *approval.Reconciler
 	groups       *autoscaling.Reconciler
+	budgets      *report.Reconciler
 }
 
 // probe is when a process checks a cluster, and how.
@@ -210,6 +214,11 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 		}
 		p.groups = successor(autoscaling.New(autoscaling.Options{Client: control, Clock: p.clock}), origin.groups)
 		tables = append(tables, p.groups.Wiring())
+	}
+	if w.safety.optionalReconcilers.has(BudgetReports) {
+		p.budgets = successor(report.New(report.Options{Client: control, Clock: p.clock, Recorder: recorder{p}}),
+			origin.budgets)
+		tables = append(tables, p.budgets.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(Overshoot) {
 		p.overshoot = successor(overshoot.New(overshoot.Options{

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,6 +92,16 @@ func check(namespace, name string, status corev1.ConditionStatus) *v1beta1.Machi
 		}}
 }
 
+func budget(namespace, name string, maxDisrupted int32, schedules ...string) *v1beta1.MachineDisruptionBudget {
+	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.FromInt32(maxDisrupted)}}
+	for _, schedule := range schedules {
+		b.Spec.Windows = append(b.Spec.Windows, v1beta1.DisruptionWindow{Schedule: schedule, TimeZone: "Europe/Berlin",
+			Duration: metav1.Duration{Duration: time.Hour}})
+	}
+	return b
+}
+
 // What the webhooks refuse and warn of, as a client sees it.
 //
 // Rules: manager-webhook-refuses, provider-webhook-refuses, unwise-is-warned.
@@ -152,6 +163,9 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 		"a check": {object: check(ns, "new", corev1.ConditionFalse)},
 		"a check of what is healthy": {object: check(ns, "new", corev1.ConditionTrue),
 			refused: "spec.unhealthyNodeConditions[0].status"},
+		"a budget":               {object: budget(ns, "new", 0, "0 22 * * *")},
+		"a budget that is never": {object: budget(ns, "new", 0, "0 22 * * *", "0 0 30 2 *"), refused: "spec.windows[1].schedule"},
+		"a budget that blocks":   {object: budget(ns, "new", 0), warned: "spec.maxDisrupted"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newListener(t)

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"fmt"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"machinist.dev/machinist/internal/disruption/report"
+	"machinist.dev/machinist/internal/operator"
+)
+
+// addBudgets adds what reports how far disruption budgets are used.
+func addBudgets(op *operator.Operator) error {
+	control := op.Control()
+	counts, err := report.NewMetrics(metrics.Registry, control.Cache, nil, clock.RealClock{})
+	if err != nil {
+		return err
+	}
+	reporter := report.New(report.Options{
+		Client: control.Client, Clock: clock.RealClock{}, Metrics: counts,
+		Recorder: op.Manager().GetEventRecorder("machinist-disruption"),
+	})
+	if err := reporter.Wiring().Add(op.Manager(), nil); err != nil {
+		return fmt.Errorf("add the report of disruption budgets: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package disruption
+
+import (
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// budgetOf returns a budget of a namespace that selects by a label, after a change.
+func budgetOf(change func(*v1beta1.MachineDisruptionBudgetSpec)) *v1beta1.MachineDisruptionBudget {
+	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "b"},
+		Spec: v1beta1.MachineDisruptionBudgetSpec{
+			Selector:     metav1.LabelSelector{MatchLabels: map[string]string{"pool": "db"}},
+			MaxDisrupted: intstr.FromInt32(2),
+		}}
+	if change != nil {
+		change(&b.Spec)
+	}
+	return b
+}
+
+func nightly() []v1beta1.DisruptionWindow {
+	return []v1beta1.DisruptionWindow{{Schedule: "0 22 * * *", TimeZone: "Europe/Berlin",
+		Duration: metav1.Duration{Duration: 8 * time.Hour}}}
+}
+
+// Rule: budget-allows-number-or-percentage.
+func TestAllowedOfWhatABudgetSelects(t *testing.T) {
+	for _, test := range []struct {
+		written           string
+		selected, allowed int
+	}{
+		{"0", 100, 0}, {"1", 0, 1}, {"1", 100, 1}, {"7", 3, 7}, {"2147483647", 5, 2147483647},
+		{"0%", 100, 0}, {"1%", 0, 1}, {"1%", 99, 1}, {"1%", 100, 1}, {"1%", 199, 1}, {"1%", 200, 2},
+		{"10%", 9, 1}, {"10%", 19, 1}, {"10%", 20, 2}, {"33%", 10, 3}, {"50%", 3, 1}, {"99%", 100, 99}, {"100%", 7, 7},
+		{"100%", 2_000_000, 2_000_000},
+	} {
+		b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.MaxDisrupted = intstr.Parse(test.written)
+		}))
+		if got := b.Allowed(test.selected); got != test.allowed || err != nil {
+			t.Errorf("%s of %d is %d (%v), want %d", test.written, test.selected, got, err, test.allowed)
+		}
+	}
+}
+
+// Rule: budget-asked-for-its-reasons.
+func TestReasonsThatHaveToAsk(t *testing.T) {
+	every, err := Parse(budgetOf(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) {
+		s.Reasons = []v1beta1.DisruptionReason{v1beta1.DisruptionRollout, v1beta1.DisruptionExpiry}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range v1beta1.DisruptionReasons {
+		if !every.Asks(reason) {
+			t.Errorf("a budget without reasons does not have %s ask", reason)
+		}
+		if want := reason == v1beta1.DisruptionRollout || reason == v1beta1.DisruptionExpiry; some.Asks(reason) != want {
+			t.Errorf("a budget for Rollout and Expiry has %s ask: %t", reason, !want)
+		}
+	}
+}
+
+// Rule: budget-in-force-by-windows.
+func TestWhenABudgetIsInForce(t *testing.T) {
+	night, day := time.Date(2026, 5, 5, 22, 0, 0, 0, time.UTC), time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		windows     []v1beta1.DisruptionWindow
+		apply       v1beta1.DisruptionApply
+		night, day  bool
+		afterNight  string
+		noChangeEnd bool
+	}{
+		"without windows":                 {night: true, day: true, noChangeEnd: true},
+		"without windows, inside":         {apply: v1beta1.ApplyInside, night: true, day: true, noChangeEnd: true},
+		"at night":                        {windows: nightly(), night: true, afterNight: "2026-05-06T04:00:00Z"},
+		"at night, inside":                {windows: nightly(), apply: v1beta1.ApplyInside, night: true, afterNight: "2026-05-06T04:00:00Z"},
+		"outside of the night, so by day": {windows: nightly(), apply: v1beta1.ApplyOutside, day: true, afterNight: "2026-05-06T04:00:00Z"},
+	} {
+		b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.Windows, s.Apply = test.windows, test.apply
+		}))
+		if err != nil || b.InForce(night) != test.night || b.InForce(day) != test.day {
+			t.Errorf("%s: in force at night %t, by day %t, %v", name, b.InForce(night), b.InForce(day), err)
+		}
+		next, found := b.NextChange(night)
+		if found == test.noChangeEnd || found && next.Format(time.RFC3339) != test.afterNight {
+			t.Errorf("%s: changes next at %v (%t)", name, next, found)
+		}
+	}
+}
+
+// A budget that cannot be understood allows nothing, to the machines it is about. It harms no others.
+//
+// Rule: bad-budget-allows-nothing.
+func TestABudgetThatCannotBeUnderstoodAllowsNothing(t *testing.T) {
+	database, web := map[string]string{"pool": "db"}, map[string]string{"pool": "web"}
+	for name, test := range map[string]struct {
+		change func(*v1beta1.MachineDisruptionBudgetSpec)
+		wanted string
+		all    bool
+	}{
+		"selector": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Has"}}
+		}, "spec.selector: Invalid value", true},
+		"maxDisrupted": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.MaxDisrupted = intstr.FromString("many")
+		}, "spec.maxDisrupted: Invalid value: \"many\"", false},
+		"a number below zero": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.MaxDisrupted = intstr.FromInt32(-1)
+		}, "spec.maxDisrupted: Invalid value: \"-1\"", false},
+		"a number as a text": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.MaxDisrupted = intstr.FromString("3")
+		}, "spec.maxDisrupted: Invalid value: \"3\"", false},
+		"more than all": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.MaxDisrupted = intstr.FromString("101%")
+		}, "spec.maxDisrupted: Invalid value: \"101%\"", false},
+		"less than none": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.MaxDisrupted = intstr.FromString("-5%")
+		}, "spec.maxDisrupted: Invalid value: \"-5%\"", false},
+		"a window": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.Windows = append(nightly(), v1beta1.DisruptionWindow{Schedule: "0 0 30 2 *",
+				Duration: metav1.Duration{Duration: time.Hour}})
+		}, "spec.windows[1].schedule: Invalid value: \"0 0 30 2 *\": never comes", false},
+		"nothing to be outside of": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.Apply = v1beta1.ApplyOutside
+		}, "spec.windows: Required value", false},
+		"apply": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+			s.Windows, s.Apply = nightly(), "Around"
+		}, "spec.apply: Unsupported value: \"Around\"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) {
+				s.MaxDisrupted, s.Reasons = intstr.FromString("50%"), []v1beta1.DisruptionReason{v1beta1.DisruptionRollout}
+				test.change(s)
+			}))
+			if err == nil || !strings.HasPrefix(err.Error(), test.wanted) {
+				t.Errorf("%v, want %s", err, test.wanted)
+			}
+			for hour := range 24 {
+				if at := time.Date(2026, 5, 5, hour, 0, 0, 0, time.UTC); !b.InForce(at) {
+					t.Errorf("not in force at %v", at)
+				}
+			}
+			if _, found := b.NextChange(time.Unix(1e9, 0)); found || b.Allowed(100) != 0 {
+				t.Errorf("allows %d, changes: %t", b.Allowed(100), found)
+			}
+			if !b.Selects(database) || b.Selects(web) != test.all {
+				t.Errorf("selects its own: %t, others: %t", b.Selects(database), b.Selects(web))
+			}
+			if !b.Asks(v1beta1.DisruptionRollout) || b.Asks(v1beta1.DisruptionExpiry) {
+				t.Error("the reasons are not those written")
+			}
+		})
+	}
+}
+
+func TestAnEmptySelectorSelectsEveryMachine(t *testing.T) {
+	b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) { s.Selector = metav1.LabelSelector{} }))
+	if err != nil || !b.Selects(nil) || !b.Selects(map[string]string{"pool": "web"}) {
+		t.Errorf("selects nothing, %v", err)
+	}
+	if want := (types.NamespacedName{Namespace: "fleet", Name: "b"}); b.NamespacedName != want {
+		t.Errorf("it is %v, want %v", b.NamespacedName, want)
+	}
+}

@@ -1,0 +1,150 @@
+package window
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Bounds of the duration of a window.
+const (
+	MinDuration = time.Minute
+	MaxDuration = 7 * 24 * time.Hour
+)
+
+const (
+	// farthest is how far ahead a schedule may come next, in seconds: 29 February is up to eight years away.
+	farthest = 9 * secondsOfYear
+	// horizon is how far ahead a set is followed that stays open, in seconds.
+	horizon = 400 * secondsOfDay
+	// maxSteps is how often a set that stays open is followed to where one of its windows ends.
+	maxSteps = 5_000
+)
+
+// Window is a time that comes again.
+type Window struct {
+	schedule schedule
+	zone     *time.Location
+	// duration in seconds.
+	duration int64
+	// coversDay is whether the window stays open from any of its times to the last one of that day.
+	coversDay bool
+}
+
+// Set is windows that are open while one of them is.
+type Set []Window
+
+// Parse returns the windows at a path, and an error for each field of them that cannot be understood. It returns the
+// windows that can be.
+func Parse(path *field.Path, windows []v1beta1.DisruptionWindow) (Set, field.ErrorList) {
+	var errs field.ErrorList
+	var set Set
+	for i := range windows {
+		w, wrong := parse(path.Index(i), &windows[i])
+		if errs = append(errs, wrong...); len(wrong) == 0 {
+			set = append(set, w)
+		}
+	}
+	return set, errs
+}
+
+func parse(path *field.Path, in *v1beta1.DisruptionWindow) (Window, field.ErrorList) {
+	var errs field.ErrorList
+	s, err := parseSchedule(in.Schedule)
+	if err != nil {
+		errs = append(errs, field.Invalid(path.Child("schedule"), in.Schedule, err.Error()))
+	}
+	zone, err := loadZone(in.TimeZone)
+	if err != nil {
+		errs = append(errs, field.Invalid(path.Child("timeZone"), in.TimeZone,
+			"must be a name of the IANA time zone database, such as Europe/Berlin: "+err.Error()))
+	}
+	switch d := in.Duration.Duration; {
+	case d < MinDuration || d > MaxDuration:
+		errs = append(errs, field.Invalid(path.Child("duration"), d.String(), "must be from 1m to 168h"))
+	case d%time.Second != 0:
+		errs = append(errs, field.Invalid(path.Child("duration"), d.String(), "must be whole seconds"))
+	}
+	if len(errs) > 0 {
+		return Window{}, errs
+	}
+	w := Window{schedule: s, zone: zone, duration: int64(in.Duration.Duration / time.Second)}
+	w.coversDay = int64(s.longestPause())*60 <= w.duration
+	return w, nil
+}
+
+// loadZone returns the zone of a name. The library also knows Local, a different zone on each computer.
+func loadZone(name string) (*time.Location, error) {
+	if name == "Local" {
+		return nil, errors.New("unknown time zone Local")
+	}
+	return time.LoadLocation(name)
+}
+
+// Open reports whether one of the windows is open at a time.
+func (s Set) Open(t time.Time) bool {
+	_, open := s.covered(t.Unix(), &period{})
+	return open
+}
+
+// NextChange returns when the set opens or closes next after a time. It returns false for a set that does neither:
+// it has no windows, or one always opens before the others close. A set that stays open is followed for 400 days, and
+// for 5,000 of its windows.
+func (s Set) NextChange(t time.Time) (time.Time, bool) {
+	if len(s) == 0 {
+		return time.Time{}, false
+	}
+	at, p := t.Unix(), &period{}
+	end, open := s.covered(at, p)
+	if !open {
+		next, found := int64(0), false
+		for i := range s {
+			if opens, ok := s[i].next(at+1, p); ok && (!found || opens < next) {
+				next, found = opens, true
+			}
+		}
+		return time.Unix(next, 0).UTC(), found
+	}
+	for range maxSteps {
+		if end > at+horizon {
+			break
+		}
+		further, open := s.covered(end, p)
+		if !open {
+			return time.Unix(end, 0).UTC(), true
+		}
+		end = further
+	}
+	return time.Time{}, false
+}
+
+// covered reports whether the set is open at a time, and until when it stays so at least.
+func (s Set) covered(at int64, p *period) (until int64, open bool) {
+	for i := range s {
+		if end, ok := s[i].covered(at, p); ok {
+			until, open = max(until, end), true
+		}
+	}
+	return until, open
+}
+
+// covered reports whether the window is open at a time, and until when it stays so at least. What follows on the same
+// day is taken in where that is cheap, because a schedule may have a time in each minute.
+func (w *Window) covered(at int64, p *period) (until int64, open bool) {
+	opened, ok := w.previous(at, at-w.duration+1, p)
+	if !ok {
+		return 0, false
+	}
+	if w.coversDay {
+		p.move(w.zone, opened)
+		wall := opened + p.offset
+		midnight := (quotient(wall, secondsOfDay) + 1) * secondsOfDay
+		if last, ok := w.schedule.previous(midnight-1, wall); ok && last-p.offset < p.end {
+			opened = last - p.offset
+		}
+	}
+	return opened + w.duration, true
+}

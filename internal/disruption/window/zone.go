@@ -1,0 +1,84 @@
+package window
+
+import (
+	"math"
+	"time"
+)
+
+// period is a time in which a zone has one offset, or a part of it.
+type period struct {
+	zone               *time.Location
+	begin, end, offset int64
+}
+
+// move makes it the period of a zone that has a time. It costs nothing if it is that already: the library parses the
+// rule of a zone for each time that is later than its tables.
+func (p *period) move(zone *time.Location, at int64) {
+	if p.zone == zone && p.begin <= at && at < p.end {
+		return
+	}
+	*p = period{zone: zone, begin: math.MinInt64 / 2, end: math.MaxInt64 / 2}
+	if zone == time.UTC {
+		return
+	}
+	t := time.Unix(at, 0).In(zone)
+	_, offset := t.Zone()
+	p.offset = int64(offset)
+	begin, end := t.ZoneBounds()
+	if !begin.IsZero() {
+		p.begin = begin.Unix()
+	}
+	if !end.IsZero() {
+		p.end = end.Unix()
+	}
+	// Where a zone goes by a rule, the library ends a period with the 365th day of the year: too early in a leap year.
+	// No rule changes an offset around New Year.
+	if p.end <= at {
+		p.end = at + secondsOfDay
+	}
+}
+
+// next returns the first time at which the window opens, not before the one given.
+func (w *Window) next(from int64, p *period) (int64, bool) {
+	for at := from; at <= from+farthest; {
+		p.move(w.zone, at)
+		end, offset := min(p.end, from+farthest+1), p.offset
+		if wall, ok := w.schedule.next(at+offset, end+offset); ok {
+			return wall - offset, true
+		}
+		if end < p.end {
+			break
+		}
+		// The clock jumps ahead: what it skips counts as the moment after.
+		p.move(w.zone, end)
+		if p.offset > offset {
+			if _, ok := w.schedule.next(end+offset, end+p.offset); ok {
+				return end, true
+			}
+		}
+		at = end
+	}
+	return 0, false
+}
+
+// previous returns the last time at which the window opened, from a beginning on and until a time.
+func (w *Window) previous(until, begin int64, p *period) (int64, bool) {
+	for at := until; at >= begin; {
+		p.move(w.zone, at)
+		start, offset := max(p.begin, begin), p.offset
+		if wall, ok := w.schedule.previous(at+offset, start+offset); ok {
+			return wall - offset, true
+		}
+		if start > p.begin {
+			break
+		}
+		p.move(w.zone, start-1)
+		if p.offset < offset {
+			if _, ok := w.schedule.next(start+p.offset, start+offset); ok {
+				return start, true
+			}
+		}
+		at = start - 1
+	}
+	return 0, false
+}

@@ -43,6 +43,9 @@ type Options struct {
 // and who waits.
 type Ledger struct {
 	Options
+	// granting is locked from the count of a Grant to its record. No other lock is held while it reads from the API server,
+	// so that nobody who only wants to know something waits for that.
+	granting   sync.Mutex
 	mu         sync.Mutex
 	namespaces map[string]*record
 	parsed     map[types.UID]parsed
@@ -97,12 +100,13 @@ func (l *Ledger) Check(ctx context.Context, asker types.NamespacedName, candidat
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, err := l.view(ctx, asker.Namespace, l.cached)
+	budgets, machines, err := l.count(ctx, asker.Namespace, l.cached)
 	if err != nil {
 		return nil, nil, err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.view(asker.Namespace, budgets, machines)
 	may, denied = v.Ask(l.sinceAsked(asker, candidates), l.others(asker.Namespace, asker, v))
 	return may, denied, nil
 }
@@ -174,12 +178,15 @@ func (l *Ledger) Grant(ctx context.Context, asker types.NamespacedName, candidat
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, err := l.view(ctx, asker.Namespace, l.confirmed)
+	l.granting.Lock()
+	defer l.granting.Unlock()
+	budgets, machines, err := l.count(ctx, asker.Namespace, l.confirmed)
 	if err != nil {
 		return nil, err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.view(asker.Namespace, budgets, machines)
 	granted, _ := v.Ask(l.sinceAsked(asker, candidates), l.others(asker.Namespace, asker, v))
 	r := l.record(asker.Namespace)
 	for _, c := range granted {
@@ -229,27 +236,53 @@ func (l *Ledger) list(ctx context.Context, namespace string) ([]*v1beta1.Machine
 	}), nil
 }
 
-// view counts the machines of a namespace that a function returns, if there are budgets.
-func (l *Ledger) view(ctx context.Context, namespace string,
-	machinesOf func(context.Context, string) ([]*v1beta1.Machine, error)) (*View, error) {
-	listed, err := l.list(ctx, namespace)
-	if err != nil {
-		return nil, err
+// counted are the machines of a namespace. pending were granted when they were about to be read: such a write may be
+// settled since, and still be missing in them.
+type counted struct {
+	machines []*v1beta1.Machine
+	pending  map[types.UID]bool
+}
+
+// count reads the budgets of a namespace and, if there are any, its machines. A budget that came meanwhile is among
+// them.
+func (l *Ledger) count(ctx context.Context, namespace string,
+	machinesOf func(context.Context, string) ([]*v1beta1.Machine, error)) (budgets []*v1beta1.MachineDisruptionBudget,
+	of counted, err error) {
+	if budgets, err = l.list(ctx, namespace); err != nil || len(budgets) == 0 {
+		return nil, counted{}, err
 	}
-	now := l.Clock.Now()
-	if len(listed) == 0 {
-		return NewView(nil, nil, nil, now), nil
+	of.pending = l.pending(namespace)
+	if of.machines, err = machinesOf(ctx, namespace); err != nil {
+		return nil, counted{}, err
 	}
+	budgets, err = l.list(ctx, namespace)
+	return budgets, of, err
+}
+
+// pending returns the machines whose grants are yet to be settled, and will be.
+func (l *Ledger) pending(namespace string) map[types.UID]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pending := map[types.UID]bool{}
+	for uid, unknown := range l.record(namespace).granted {
+		if !unknown {
+			pending[uid] = true
+		}
+	}
+	return pending
+}
+
+// view returns how far these budgets are used.
+func (l *Ledger) view(namespace string, listed []*v1beta1.MachineDisruptionBudget, of counted) *View {
 	budgets := make([]*Budget, len(listed))
 	for i, b := range listed {
 		budgets[i] = l.parse(b)
 	}
-	machines, err := machinesOf(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
 	granted := l.record(namespace).granted
-	return NewView(budgets, machines, func(uid types.UID) bool { _, is := granted[uid]; return is }, now), nil
+	return NewView(budgets, of.machines, func(uid types.UID) bool {
+		_, is := granted[uid]
+		return is || of.pending[uid]
+	}, l.Clock.Now())
 }
 
 // cached returns the machines of a namespace as the cache has them.
@@ -303,23 +336,33 @@ func (l *Ledger) others(namespace string, asker types.NamespacedName, v *View) (
 // confirmed returns the machines of a namespace from the cache if that may be trusted, or else from a live list. What
 // other processes granted and wrote, or this one with an unknown outcome, is then counted.
 func (l *Ledger) confirmed(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
-	r, version := l.record(namespace), ""
+	version := ""
 	if l.CacheVersion != nil {
 		version = l.CacheVersion()
 	}
-	if r.cache.Trusts(version) {
+	l.mu.Lock()
+	r := l.record(namespace)
+	trusts, began := r.cache.Trusts(version), r.cache.Mark()
+	var unknown []types.UID
+	for uid, is := range r.granted {
+		if is {
+			unknown = append(unknown, uid)
+		}
+	}
+	l.mu.Unlock()
+	if trusts {
 		return l.cached(ctx, namespace)
 	}
-	began, list := r.cache.Mark(), &v1beta1.MachineList{}
+	list := &v1beta1.MachineList{}
 	machines, err := index.Shared[v1beta1.Machine](ctx, l.Live, list, client.InNamespace(namespace))
 	if err != nil {
 		return nil, fmt.Errorf("list the machines that budgets select live: %w", err)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	r.cache.Relisted(began, list.ResourceVersion)
-	for uid, unknown := range r.granted {
-		if unknown {
-			delete(r.granted, uid)
-		}
+	for _, uid := range unknown {
+		delete(r.granted, uid)
 	}
 	return machines, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // Disruptions is machines that are replaced or changed although nobody asked for fewer, under budgets.
@@ -71,10 +72,10 @@ func pausing(r *rand.Rand) []Action {
 	}
 	if r.IntN(2) == 0 {
 		return slices.Concat([]Action{setBudget(paused()), roll("b").after(5 * time.Second)}, change,
-			[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaledTo(0))})
+			[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)})
 	}
 	return slices.Concat([]Action{roll("b"), setBudget(paused()).after(some(r, 40*time.Second))}, change,
-		[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaledTo(1))})
+		[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)})
 }
 
 // inWindows is a rollout that may go on only inside, or outside, of windows of a few minutes.
@@ -120,7 +121,7 @@ func updatingPaused(r *rand.Rand) []Action {
 	return []Action{upgrade("v1.36.4"), setBudget(paused()).once("machines are to be handed over", func(w *World) bool {
 		return upgraded(w) || slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")),
 			func(o client.Object) bool { return o.GetAnnotations()[v1beta1.AnnotationMoveTo] != "" })
-	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaledTo(0))}
+	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)}
 }
 
 // budget is a budget as people write it.
@@ -173,20 +174,22 @@ func (d Action) once(what string, is func(*World) bool) Action {
 	return d
 }
 
-// scaledTo reports whether the deployment has the machines that it asks for, or so many more at most, all of them
-// running.
-func scaledTo(more int) func(*World) bool {
-	return func(w *World) bool {
-		fleets, _ := w.fleets()
-		live := 0
-		for _, m := range w.machines() {
-			if m.Status.Phase != v1beta1.MachineRunning || !m.DeletionTimestamp.IsZero() {
-				return false
-			}
-			live++
+// scaled reports whether the deployment has the machines that it asks for, all of them running, and beyond that only
+// those that a rollout has made first.
+func scaled(w *World) bool {
+	fleets, _ := w.fleets()
+	f, live, surge := fleets[0], 0, 0
+	for _, m := range w.machines() {
+		if m.Status.Phase != v1beta1.MachineRunning || !m.DeletionTimestamp.IsZero() {
+			return false
 		}
-		return live >= fleets[0].wanted && live <= fleets[0].wanted+more
+		live++
+		if m.Spec.ClassRef.Name == f.template.Spec.ClassRef.Name && m.Spec.Version == f.template.Spec.Version {
+			surge++
+		}
 	}
+	most := invariants.BoundsOfDeployment(f.deployment).Most
+	return live >= f.wanted && live <= min(f.wanted+surge, most)
 }
 
 // called gives a deployment another name.

@@ -208,7 +208,7 @@ func (v *View) denied(c Candidate, u *use) *Denial {
 	}
 	h.Why = h.Brief()
 	if !h.Closed {
-		h.Why += fmt.Sprintf(": %d of %s are disrupted, at most %d may be", u.disrupted,
+		h.Why += fmt.Sprintf(": %d of %s disrupted, at most %d allowed", u.disrupted,
 			wording.Count(u.selected, "machine"), u.allowed)
 	}
 	return h

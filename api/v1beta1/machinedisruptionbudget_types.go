@@ -52,7 +52,7 @@ type MachineDisruptionBudgetSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Windows []DisruptionWindow `json:"windows,omitempty"`
 
-	// apply says whether the budget holds while a window is open (Inside) or while none is (Outside). Defaults to Inside.
+	// apply says whether the budget holds while a window is open (Inside) or while no window is (Outside). Defaults to Inside.
 	// +optional
 	// +kubebuilder:default=Inside
 	Apply DisruptionApply `json:"apply,omitempty"`

@@ -3,7 +3,6 @@ package disruption
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/freshness"
-	"machinist.dev/machinist/internal/index"
 )
 
 // forgetWaiting is how long after it last asked somebody still counts as waiting. Who waits asks at least every
@@ -48,15 +46,17 @@ type Ledger struct {
 	granting   sync.Mutex
 	mu         sync.Mutex
 	namespaces map[string]*record
-	parsed     map[types.UID]parsed
 }
 
 // record is what is remembered of a namespace.
 type record struct {
-	cache freshness.Tracker
+	// cache says whether the cache of machines may be trusted, budgets that of budgets.
+	cache, budgets freshness.Tracker
 	// granted are machines whose disruption is not written yet. It is true for those of which nobody knows whether it was.
 	granted map[types.UID]bool
 	waiting map[types.NamespacedName]*waiting
+	// parsed are the budgets as they were last understood.
+	parsed map[types.UID]parsed
 }
 
 // waiting are the candidates of somebody that were denied back.
@@ -76,11 +76,11 @@ func New(o Options) *Ledger {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Ledger{Options: o, namespaces: map[string]*record{}, parsed: map[types.UID]parsed{}}
+	return &Ledger{Options: o, namespaces: map[string]*record{}}
 }
 
-// Concerns reports whether any of the machines, all of one namespace, may be denied back: there are budgets, or one is
-// exempt.
+// Concerns reports whether any of the machines, all of one namespace, may be denied back: there are budgets, or may be,
+// or one is exempt.
 func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1beta1.Machine) (bool, error) {
 	if l == nil {
 		return false, nil
@@ -90,7 +90,10 @@ func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1b
 			return true, nil
 		}
 	}
-	budgets, err := l.list(ctx, namespace)
+	if trusts, _ := l.trustsBudgets(namespace); !trusts {
+		return true, nil
+	}
+	budgets, err := l.readBudgets(ctx, namespace)
 	return len(budgets) > 0, err
 }
 
@@ -224,86 +227,6 @@ func (l *Ledger) record(namespace string) *record {
 	return r
 }
 
-// list returns the budgets of a namespace from the cache, not to be changed.
-func (l *Ledger) list(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
-	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, l.Client, &v1beta1.MachineDisruptionBudgetList{},
-		client.InNamespace(namespace))
-	if err != nil {
-		return nil, fmt.Errorf("list disruption budgets: %w", err)
-	}
-	return slices.DeleteFunc(budgets, func(b *v1beta1.MachineDisruptionBudget) bool {
-		return !b.DeletionTimestamp.IsZero()
-	}), nil
-}
-
-// counted are the machines of a namespace. pending were granted when they were about to be read: such a write may be
-// settled since, and still be missing in them.
-type counted struct {
-	machines []*v1beta1.Machine
-	pending  map[types.UID]bool
-}
-
-// count reads the budgets of a namespace and, if there are any, its machines. A budget that came meanwhile is among
-// them.
-func (l *Ledger) count(ctx context.Context, namespace string,
-	machinesOf func(context.Context, string) ([]*v1beta1.Machine, error)) (budgets []*v1beta1.MachineDisruptionBudget,
-	of counted, err error) {
-	if budgets, err = l.list(ctx, namespace); err != nil || len(budgets) == 0 {
-		return nil, counted{}, err
-	}
-	of.pending = l.pending(namespace)
-	if of.machines, err = machinesOf(ctx, namespace); err != nil {
-		return nil, counted{}, err
-	}
-	budgets, err = l.list(ctx, namespace)
-	return budgets, of, err
-}
-
-// pending returns the machines whose grants are yet to be settled, and will be.
-func (l *Ledger) pending(namespace string) map[types.UID]bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	pending := map[types.UID]bool{}
-	for uid, unknown := range l.record(namespace).granted {
-		if !unknown {
-			pending[uid] = true
-		}
-	}
-	return pending
-}
-
-// view returns how far these budgets are used.
-func (l *Ledger) view(namespace string, listed []*v1beta1.MachineDisruptionBudget, of counted) *View {
-	budgets := make([]*Budget, len(listed))
-	for i, b := range listed {
-		budgets[i] = l.parse(b)
-	}
-	granted := l.record(namespace).granted
-	return NewView(budgets, of.machines, func(uid types.UID) bool {
-		_, is := granted[uid]
-		return is || of.pending[uid]
-	}, l.Clock.Now())
-}
-
-// cached returns the machines of a namespace as the cache has them.
-func (l *Ledger) cached(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, l.Client, &v1beta1.MachineList{}, client.InNamespace(namespace))
-	if err != nil {
-		return nil, fmt.Errorf("list the machines that budgets select: %w", err)
-	}
-	return machines, nil
-}
-
-// parse returns a budget as it is understood. What it needs for that is done once for each generation.
-func (l *Ledger) parse(b *v1beta1.MachineDisruptionBudget) *Budget {
-	if known, ok := l.parsed[b.UID]; ok && known.generation == b.Generation {
-		return known.budget
-	}
-	budget, _ := Parse(b) // One that cannot be understood allows nothing; its condition says why.
-	l.parsed[b.UID] = parsed{b.Generation, budget}
-	return budget
-}
-
 // others returns the candidates of others that still wait, as the view has their machines.
 func (l *Ledger) others(namespace string, asker types.NamespacedName, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
@@ -331,38 +254,4 @@ func (l *Ledger) others(namespace string, asker types.NamespacedName, v *View) (
 		}
 	}
 	return others
-}
-
-// confirmed returns the machines of a namespace from the cache if that may be trusted, or else from a live list. What
-// other processes granted and wrote, or this one with an unknown outcome, is then counted.
-func (l *Ledger) confirmed(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
-	version := ""
-	if l.CacheVersion != nil {
-		version = l.CacheVersion()
-	}
-	l.mu.Lock()
-	r := l.record(namespace)
-	trusts, began := r.cache.Trusts(version), r.cache.Mark()
-	var unknown []types.UID
-	for uid, is := range r.granted {
-		if is {
-			unknown = append(unknown, uid)
-		}
-	}
-	l.mu.Unlock()
-	if trusts {
-		return l.cached(ctx, namespace)
-	}
-	list := &v1beta1.MachineList{}
-	machines, err := index.Shared[v1beta1.Machine](ctx, l.Live, list, client.InNamespace(namespace))
-	if err != nil {
-		return nil, fmt.Errorf("list the machines that budgets select live: %w", err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r.cache.Relisted(began, list.ResourceVersion)
-	for _, uid := range unknown {
-		delete(r.granted, uid)
-	}
-	return machines, nil
 }

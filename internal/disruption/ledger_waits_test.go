@@ -12,15 +12,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// lists is a cluster with a budget and some machines, that calls something before it lists machines.
-type lists struct {
+// slowLists is a cluster with a budget and some machines, that calls something before it slowLists machines.
+type slowLists struct {
 	client.Reader
 	budget   v1beta1.MachineDisruptionBudget
 	machines []v1beta1.Machine
 	before   func()
 }
 
-func (l *lists) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (l *slowLists) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch into := list.(type) {
 	case *v1beta1.MachineDisruptionBudgetList:
 		into.Items = []v1beta1.MachineDisruptionBudget{l.budget}
@@ -46,10 +46,11 @@ func serving(names ...string) (machines []v1beta1.Machine) {
 // While a grant is counted by a live list, which may take long, nobody else waits for that; and what is settled in the
 // meantime, and is not in the list yet, still counts.
 func TestACountFromTheAPIServerHoldsNobodyUp(t *testing.T) {
-	cluster := &lists{machines: serving("a", "b")}
-	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace", UID: "1"}}
+	cluster := &slowLists{machines: serving("a", "b")}
+	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace", UID: "1",
+		ResourceVersion: "1"}}
 	cluster.budget.Spec.MaxDisrupted = intstr.FromInt32(1)
-	live := &lists{machines: cluster.machines}
+	live := &slowLists{budget: cluster.budget, machines: cluster.machines}
 	l := New(Options{Client: cluster, Live: live})
 	a, b := &cluster.machines[0], &cluster.machines[1]
 	asker := types.NamespacedName{Namespace: "fleet", Name: "web"}

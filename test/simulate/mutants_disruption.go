@@ -10,12 +10,12 @@ func disruptionMutants() []mutant {
 		{
 			name: "grant-not-reserved", file: "internal/disruption/ledger.go",
 			from: "		r.granted[c.Machine.UID] = false\n", to: "		_ = r.granted[c.Machine.UID]\n",
-			scenario: "budgets-overlap", finds: "budget: ", planned: true,
+			scenario: "budgets-overlap", finds: "budget: ", last: 2, plan: "200:lost",
 		},
 		{
 			name: "ambiguous-grant-forgotten", file: "internal/disruption/ledger.go",
 			from: "	if freshness.Ambiguous(err) {", to: "	if freshness.Ambiguous(err) && l == nil {",
-			scenario: "budgets-overlap", finds: "budget: ", planned: true,
+			scenario: "budgets-overlap", finds: "budget: ", last: 2, plan: "200:lost",
 		},
 		{
 			name: "first-grant-from-the-cache", file: "internal/disruption/count.go",

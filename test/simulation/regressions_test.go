@@ -135,6 +135,12 @@ var regressions = []struct {
 		"a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn-in-place", 7019654, "", "",
 		"a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
+	{"fleet-paused", 8, "", "",
+		"a set of an old revision took the machines beyond replicas for a surge, so that a scale-down waited for a budget"},
+	{"budget-in-place", 1, "", "",
+		"while a budget denied an update in place, a deployment gave its growth to a set that makes no machines"},
+	{"budget-of-the-broken", 60, "", "",
+		"a process whose cache began with an old list of budgets disrupted machines of a fleet that was paused"},
 }
 
 // What failed once does not fail again.

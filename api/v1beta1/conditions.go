@@ -246,6 +246,10 @@ const (
 	// ReasonWaitingForSelection surfaces when strategy InPlace, orchestration Manual, waits for someone to choose
 	// machines.
 	ReasonWaitingForSelection = "WaitingForSelection"
+
+	// ReasonWaitingForDisruptionBudget surfaces when MachineDisruptionBudgets, or the annotation do-not-disrupt, allow no
+	// machine of an old revision to be disrupted now.
+	ReasonWaitingForDisruptionBudget = "WaitingForDisruptionBudget"
 )
 
 // Conditions of a MachineHealthCheck.

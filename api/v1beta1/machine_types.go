@@ -75,6 +75,14 @@ type MachineSpec struct {
 	// +kubebuilder:default={}
 	Timeouts MachineTimeouts `json:"timeouts,omitzero"`
 
+	// expireAfter is how old a machine may become: its MachineSet replaces it when it is between nine and ten tenths as
+	// old, another share for each machine, so that machines that were made together do not go together. The other one is
+	// made first where there may be more machines. MachineDisruptionBudgets are asked with the reason Expiry. A Machine
+	// without a set never expires. Unset, no machine does. A change is no reason for a rollout.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
+	ExpireAfter *metav1.Duration `json:"expireAfter,omitempty"`
+
 	// lifecycleHooks hold up the deletion of the machine until their owners remove them.
 	// +optional
 	LifecycleHooks LifecycleHooks `json:"lifecycleHooks,omitzero"`

@@ -1105,6 +1105,11 @@ func (in *MachineSpec) DeepCopyInto(out *MachineSpec) {
 	}
 	in.Node.DeepCopyInto(&out.Node)
 	in.Timeouts.DeepCopyInto(&out.Timeouts)
+	if in.ExpireAfter != nil {
+		in, out := &in.ExpireAfter, &out.ExpireAfter
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	in.LifecycleHooks.DeepCopyInto(&out.LifecycleHooks)
 }
 

@@ -6,6 +6,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/disruption/report"
 	"machinist.dev/machinist/internal/operator"
 )
@@ -13,12 +14,12 @@ import (
 // addBudgets adds what reports how far disruption budgets are used.
 func addBudgets(op *operator.Operator) error {
 	control := op.Control()
-	counts, err := report.NewMetrics(metrics.Registry, control.Cache, nil, clock.RealClock{})
+	counts, err := report.NewMetrics(metrics.Registry, control.Cache, disruption.Of, clock.RealClock{})
 	if err != nil {
 		return err
 	}
 	reporter := report.New(report.Options{
-		Client: control.Client, Clock: clock.RealClock{}, Metrics: counts,
+		Client: control.Client, Clock: clock.RealClock{}, Metrics: counts, Disrupted: disruption.Of,
 		Recorder: op.Manager().GetEventRecorder("machinist-disruption"),
 	})
 	if err := reporter.Wiring().Add(op.Manager(), nil); err != nil {

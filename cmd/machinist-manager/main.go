@@ -20,6 +20,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/autoscaling"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment"
@@ -29,6 +30,7 @@ import (
 	"machinist.dev/machinist/internal/safety/overshoot"
 	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/wiring"
 )
 
 func main() {
@@ -130,11 +132,13 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	if err != nil {
 		return err
 	}
+	ledger := disruption.New(disruption.Options{Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+		CacheVersion: wiring.CacheVersion(mgr, &v1beta1.Machine{})})
 	sets := machineset.New(machineset.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
 		Stopped:    func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
-		Remediated: healthMetrics.Replaced, Metrics: setMetrics, Tracer: tracer,
+		Remediated: healthMetrics.Replaced, Metrics: setMetrics, Ledger: ledger, Tracer: tracer,
 	})
 	if err := sets.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine set controller: %w", err)
@@ -146,7 +150,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	deployments := machinedeployment.New(machinedeployment.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
-		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics, Tracer: tracer,
+		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics, Ledger: ledger, Tracer: tracer,
 	})
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)

@@ -13,9 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/wiring"
 )
@@ -49,6 +51,8 @@ type Options struct {
 	// Stopped returns why this process must neither add nor replace machines now, as reason and message of the condition
 	// Frozen. An empty reason means that it may. Default: it always may.
 	Stopped func() (reason, message string)
+	// Ledger says what may be disrupted; nil allows all.
+	Ledger *disruption.Ledger
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Tracer reports traces; nil where they are off.
@@ -88,10 +92,14 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: r.ownWrites.Filter(deploymentChanged())},
 		Watches: []wiring.Watch{
 			wiring.SpecChangesFirst(&v1beta1.MachineDeployment{}),
+			{Object: &v1beta1.MachineDisruptionBudget{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfBudget),
+				Predicate: predicate.GenerationChangedPredicate{}},
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet),
 				Predicate: setChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine),
 				Predicate: machineChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.waitingDeployments),
+				Predicate: disruption.Ended()},
 		},
 	}
 }

@@ -36,6 +36,9 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 		if unhealthy(m) {
 			counted.Unhealthy++
 		}
+		if machinestate.Exchanged(m) {
+			counted.Exchanged++
+		}
 		if handover.Selected(m) {
 			counted.Selected++
 			if !handover.Settled(m) {

@@ -11,6 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/conditionlimit"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/rollout/bounds"
 	"machinist.dev/machinist/internal/validation"
@@ -46,6 +47,8 @@ type view struct {
 	freeze, freezeMessage string
 	// replaced are the machines of the wanted revision that failed to launch, in a row, and are gone.
 	replaced []v1beta1.FailedMachine
+	// denied are the machines that budgets hold back.
+	denied []disruption.Denial
 	// recent are the last failures, newest first, also of machines that are gone.
 	recent []v1beta1.FailedMachine
 	// noSuccessorReason says why the set of the wanted revision cannot be created yet.
@@ -96,7 +99,11 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	v := p.observe(sets, machines, limits)
+	if err := p.readDisruption(ctx, v); err != nil {
+		return err
+	}
 	v.plan = MakePlan(v.state)
+	v.plan.Waiting = v.waitingFor(v.plan.Waiting)
 	if v.noSuccessorReason != "" {
 		v.plan.Waiting = v.noSuccessorReason
 	}

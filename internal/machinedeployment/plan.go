@@ -29,6 +29,8 @@ type State struct {
 	Paused, Frozen bool
 	// Failing says that the newest revision does not launch.
 	Failing bool
+	// DisruptionDenied says what allows no machine at all to be disrupted, empty if nothing does. Then no rollout begins.
+	DisruptionDenied string
 	// Sets of the deployment, the oldest revision first.
 	Sets []Set
 	// Current is the index in Sets of the set that has the wanted template; -1 if there is none.
@@ -59,6 +61,9 @@ type Set struct {
 	// Selected counts the live machines that people have selected for an update in place, and SelectedIdle those of them
 	// that are not Ready or not up to date.
 	Selected, SelectedIdle int32
+	// Denied counts the live machines that budgets hold back now, and Exchanged those that must be exchanged for others
+	// and are not denied back.
+	Denied, Exchanged int32
 	// Spare counts the machines that are not available and that the set deletes before any available one.
 	Spare int32
 
@@ -105,6 +110,8 @@ func MakePlan(s State) Plan {
 			sizedFor = s.SizedFor // the growth is made up for after the freeze
 		}
 		waiting = d.whyNotRolling()
+	case d.exchanges():
+		waiting = d.exchange()
 	case s.Strategy == v1beta1.StrategyRecreate:
 		waiting = d.recreate()
 	case s.Strategy == v1beta1.StrategyOnDelete:
@@ -135,7 +142,7 @@ func (s State) sizedForStill() int32 {
 // rolls reports whether machines of one revision may be replaced by those of another.
 func (s State) rolls() bool {
 	stopped := s.Failing && (s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace())
-	return !s.Paused && !s.Frozen && !stopped && s.Current >= 0
+	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.Current >= 0
 }
 
 // old reports whether set i is of another revision than the wanted one.
@@ -159,9 +166,11 @@ func (d *draft) whyNotRolling() string {
 	case d.Frozen:
 		return "the deployment is frozen: no machine is added or exchanged"
 	case outdated == 0 && d.Current >= 0:
-		return ""
+		return d.DisruptionDenied
 	case d.Paused:
 		return fmt.Sprintf("rollouts are paused, with %s of an old revision", wording.Count(outdated, "machine"))
+	case d.DisruptionDenied != "":
+		return fmt.Sprintf("%s, with %s of an old revision", d.DisruptionDenied, wording.Count(outdated, "machine"))
 	case d.Failing:
 		return fmt.Sprintf("the newest revision fails, and nothing is done about %s of an old revision",
 			wording.Count(outdated, "machine"))

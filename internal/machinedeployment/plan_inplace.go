@@ -71,6 +71,10 @@ func (d *draft) finishHandOver() (waiting string) {
 			set.Moves = 0
 			d.setToLive(i, "not selected any more")
 			waiting = fmt.Sprintf("set %s to observe that it hands over no more machines", set.Name)
+		case set.Denied >= set.Live:
+			set.Moves = 0
+			d.setToLive(i, "denied back by budgets")
+			waiting = fmt.Sprintf("set %s to observe that it hands over no more machines", set.Name)
 		default:
 			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", wording.Count(left, "machine"), set.Name,
 				d.Sets[to].Name)
@@ -225,13 +229,15 @@ func (d *draft) mayMove(from int) (n int32, blockedBy string) {
 	return n, ""
 }
 
-// movable returns how many machines of an old set people allow to be handed over, and how many of them are not Ready
+// movable returns how many machines of an old set people and budgets allow to be handed over, and how many of them are not Ready
 // or not up to date: these go first.
 func (d *draft) movable(s Set) (all, idle int32) {
+	all, idle = s.Live, s.Live-s.Ready+s.Updating
 	if d.Manual {
-		return s.Selected, s.SelectedIdle
+		all, idle = s.Selected, s.SelectedIdle
 	}
-	return s.Live, s.Live - s.Ready + s.Updating
+	all = min(all, s.Live-s.Denied)
+	return all, min(idle, all)
 }
 
 // source returns the old set to hand machines over from: one that has idle machines, or else the present source, or

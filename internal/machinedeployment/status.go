@@ -199,6 +199,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 		r.forPeople = v1beta1.ReasonWaitingForDeletion
 	case v.plan.ForPeople:
 		r.forPeople = v1beta1.ReasonWaitingForSelection
+	case v.state.DisruptionDenied != "":
+		r.forPeople = v1beta1.ReasonWaitingForDisruptionBudget
 	}
 	if v.state.Current >= 0 {
 		r.set = v.state.Sets[v.state.Current].Name

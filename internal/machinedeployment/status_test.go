@@ -83,7 +83,7 @@ func TestStatusCounts(t *testing.T) {
 	}
 	for _, kind := range []string{v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure} {
 		if meta.FindStatusCondition(status.Conditions, kind) != nil {
-			t.Errorf("the condition %s is there although it never held", kind)
+			t.Errorf("the condition %s is there although it never denied", kind)
 		}
 	}
 }

@@ -71,6 +71,22 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
+// deploymentsOfBudget returns the deployments of a budget's namespace.
+func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Object) []reconcile.Request {
+	var deployments v1beta1.MachineDeploymentList
+	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot list the deployments that may wait for a budget", "budget",
+			client.ObjectKeyFromObject(object))
+		return nil
+	}
+	requests := make([]reconcile.Request, len(deployments.Items))
+	for i := range deployments.Items {
+		requests[i] = reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&deployments.Items[i])}
+	}
+	return requests
+}
+
 // deploymentChanged drops changes of the status only, which the controller writes itself.
 func deploymentChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},

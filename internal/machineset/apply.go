@@ -38,9 +38,9 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 		p.release(ctx, plan.Release),
 		p.update(ctx, plan.Update),
 		p.adopt(ctx, plan.Adopt),
-		p.handOver(ctx, plan.HandOver),
-		p.scaleDown(ctx, plan.Delete, plan.Chosen),
-		p.remediate(ctx, plan.Remediate),
+		p.handOver(ctx, plan),
+		p.scaleDown(ctx, plan),
+		p.remediate(ctx, plan),
 	)
 	switch {
 	case err != nil && onlyConflicts(err):
@@ -143,8 +143,8 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 
 // scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is
 // deleted only if it has not changed since; otherwise the next round decides again.
-func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen bool) (err error) {
-	victims = victims[:min(len(victims), maxBatch)]
+func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
+	victims := plan.Delete[:min(len(plan.Delete), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
 		if p.state.Availability.Elsewhere > 0 { // other sets may be about to delete because of the same count
 			p.shared.shrinking.Lock()
@@ -154,14 +154,18 @@ func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen
 			return err
 		}
 	}
+	if victims, err = p.grant(ctx, plan, victims); err != nil {
+		return err
+	}
 	availability := p.state.Availability
 	deleted, err := p.each("delete", victims, func(m *v1beta1.Machine) (bool, error) {
 		preconditions := client.Preconditions{UID: &m.UID}
-		if chosen || availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
+		if plan.Chosen || availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
 			preconditions.ResourceVersion = &m.ResourceVersion
 		}
 		began := p.traceBegins()
 		err := p.Client.Delete(ctx, reference(m), preconditions)
+		p.Ledger.Settle(m, err)
 		p.traceDeleted(m, began, reasonScaleDown, err)
 		return true, err
 	})
@@ -174,7 +178,8 @@ func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen
 }
 
 // remediate deletes machines in order to replace them, each after a live read that confirms the reason.
-func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) error {
+func (p *pass) remediate(ctx context.Context, plan Plan) error {
+	candidates := plan.Remediate
 	if len(candidates) == 0 {
 		return nil
 	}
@@ -185,8 +190,13 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 	}
 	lost, broken := splitLost(candidates)
 	free := max(0, p.state.MaxInFlight-p.state.InFlight)
-	tried := slices.Concat(lost[:min(len(lost), maxBatch)], broken[:min(len(broken), free)])
-	deleted, err := p.each("replace", tried, func(cached *v1beta1.Machine) (bool, error) {
+	tried, err := p.grant(ctx, plan, slices.Concat(lost[:min(len(lost), maxBatch)], broken[:min(len(broken), free)]))
+	if err != nil {
+		return err
+	}
+	deleted, err := p.each("replace", tried, func(cached *v1beta1.Machine) (done bool, err error) {
+		var wrote error
+		defer func() { p.Ledger.Settle(cached, wrote) }()
 		m := &v1beta1.Machine{}
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
@@ -197,10 +207,10 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 			return false, nil
 		}
 		began := p.traceBegins()
-		err := p.Client.Delete(ctx, reference(m),
+		wrote = p.Client.Delete(ctx, reference(m),
 			client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
-		p.traceDeleted(m, began, remediationReason(m), err)
-		return true, err
+		p.traceDeleted(m, began, remediationReason(m), wrote)
+		return true, wrote
 	})
 	if p.Remediated != nil {
 		for _, m := range deleted {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/wiring"
@@ -68,6 +69,8 @@ type Options struct {
 	Remediated func(reason string)
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Ledger is asked before machines are disrupted; nil allows all.
+	Ledger *disruption.Ledger
 	// Tracer reports traces; nil where they are off.
 	Tracer *tracing.Tracer
 }
@@ -107,6 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	switch {
 	case errors.Is(err, errGone):
 		r.shared.forget(req.NamespacedName)
+		r.Ledger.Waits(req.NamespacedName, nil)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -187,6 +191,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		}
 		plan = Decide(p.state)
 	}
+	p.Ledger.Waits(p.key, plan.Denied)
 	var wait time.Duration
 	plan.Update, wait = p.known.dueUpdates(plan.Update, p.state.Now)
 	p.requeueIn(wait)
@@ -199,6 +204,9 @@ func (p *pass) count(ctx context.Context) error {
 		return err
 	}
 	if err := p.readCapacity(ctx); err != nil {
+		return err
+	}
+	if err := p.readDisruption(ctx); err != nil {
 		return err
 	}
 	return p.readAvailability(ctx)

@@ -36,7 +36,12 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 		return
 	}
 	t := templateOf(s.Receiver)
-	for _, m := range handOverOrder(active)[:n] {
+	may, denied := p.ask(s, handOverOrder(active), func(*v1beta1.Machine) v1beta1.DisruptionReason {
+		return v1beta1.DisruptionInPlaceUpdate
+	})
+	may = may[:min(n, len(may))]
+	p.deny(denied[:min(len(denied), n-len(may))])
+	for _, m := range may {
 		p.HandOver = append(p.HandOver, Update{From: m, To: t.receive(m, s.Set)})
 	}
 }
@@ -107,7 +112,8 @@ func (p *pass) readPartner(ctx context.Context) error {
 
 // handOver hands machines over, each by one patch that fails on a conflict. It first reads the receiving set live,
 // because the garbage collector would delete a machine whose set is gone.
-func (p *pass) handOver(ctx context.Context, updates []Update) error {
+func (p *pass) handOver(ctx context.Context, plan Plan) error {
+	updates := plan.HandOver
 	if len(updates) == 0 {
 		return nil
 	}
@@ -129,8 +135,14 @@ func (p *pass) handOver(ctx context.Context, updates []Update) error {
 		machines = append(machines, u.From)
 		become[u.From] = u.To
 	}
+	machines, err := p.grant(ctx, plan, machines)
+	if err != nil {
+		return err
+	}
 	handed, err := p.each("hand over", machines, func(m *v1beta1.Machine) (bool, error) {
-		return true, p.Client.Patch(ctx, become[m], locked(m))
+		err := p.Client.Patch(ctx, become[m], locked(m))
+		p.Ledger.Settle(m, err)
+		return true, err
 	})
 	p.done.handedOver = append(p.done.handedOver, handed...)
 	if err != nil && !onlyConflicts(err) {

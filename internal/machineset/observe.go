@@ -173,6 +173,7 @@ func (p *pass) readOwner(ctx context.Context) error {
 	p.deployment = nil
 	owner := metav1.GetControllerOf(p.state.Set)
 	if owner == nil || owner.Kind != "MachineDeployment" {
+		p.state.Alone, p.state.Exchanges = owner == nil, 1
 		return nil
 	}
 	d := &v1beta1.MachineDeployment{}
@@ -186,6 +187,9 @@ func (p *pass) readOwner(ctx context.Context) error {
 	p.deployment = d
 	p.state.MaxInFlight = remediationLimit(d.Spec.Remediation, d.ReplicasOrDefault())
 	p.state.Surge = surgeOf(d)
+	if limits, err := bounds.Of(d); err == nil && !d.Spec.Paused {
+		p.state.Exchanges = int(limits.MaxSurge + limits.MaxUnavailable)
+	}
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package machineset
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/preservation"
 )
@@ -31,9 +31,9 @@ func remediable(m *v1beta1.Machine) bool {
 		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
 }
 
-// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first:
-// these were never available, or for the shortest time. Machines that recovered since are candidates only after wait,
-// which is zero if there are none.
+// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, the most surely
+// and the longest broken first. Machines that recovered since are candidates only after wait, which is zero if there are
+// none.
 func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine,
 	wait time.Duration) {
 	for _, m := range machines {
@@ -48,10 +48,60 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 		}
 		candidates = append(candidates, m)
 	}
-	slices.SortFunc(candidates, func(a, b *v1beta1.Machine) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(candidates, disruption.CompareBroken)
 	return candidates, wait
+}
+
+// remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within
+// maxInFlight and the budgets. While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable
+// machines only stop creation: they must not keep other failed machines from being replaced.
+func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
+	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
+	if wait > 0 {
+		p.waitFor(wait)
+	}
+	if len(candidates) == 0 {
+		return
+	}
+	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+		p.requeueFrozen(s)
+		return
+	}
+	// A set that may not create leaves the replacement to its deployment.
+	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
+		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
+			return
+		}
+		if wait := s.NextCreation.Sub(s.Now); wait > 0 {
+			p.waitFor(wait)
+			return
+		}
+	}
+	lost, others := splitLost(candidates)
+	for _, m := range lost {
+		wait := s.NextLost.Sub(s.Now)
+		switch {
+		case machinestate.Vanished(m) && s.MaxInFlight <= 0:
+		case machinestate.Vanished(m) && wait > 0 && slices.Contains(s.LostReplacements, m.Name):
+			p.BackingOff = true
+			p.waitFor(wait)
+		default:
+			p.Remediate = append(p.Remediate, m)
+		}
+	}
+	if len(others) == 0 || s.MaxInFlight <= s.InFlight {
+		return
+	}
+	if wait := s.NextRemediation.Sub(s.Now); wait > 0 {
+		p.BackingOff = true
+		p.waitFor(wait)
+		return
+	}
+	may, denied := p.ask(s, others, func(*v1beta1.Machine) v1beta1.DisruptionReason { return v1beta1.DisruptionRemediation })
+	free := s.MaxInFlight - s.InFlight
+	may = may[:min(len(may), free)]
+	p.deny(denied[:min(len(denied), free-len(may))])
+	p.Remediate = append(p.Remediate, may...)
 }
 
 // instanceLost reports whether the machine's instance is gone, or the cloud is about to remove it: then replacing it

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/validation"
@@ -44,12 +45,16 @@ type State struct {
 	// set or to another one of its deployment.
 	Orphans   []*v1beta1.Machine
 	Preserved int
+	// Alone says that the set has no deployment. Exchanges is how many machines may be exchanged for others at a time.
+	Alone     bool
+	Exchanges int
 	// Surge is how many machines the set's deployment may have above its replicas.
 	Surge int
 	// OverCapacity is by how many the set's replicas exceed what replicas + maxSurge of its deployment leave to it.
 	OverCapacity int
 	// Availability limits the deletion of available machines.
 	Availability Availability
+	Disruption
 	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
 	// are, over all sets of the deployment.
 	MaxInFlight, InFlight int
@@ -88,6 +93,8 @@ type Plan struct {
 	Chosen          bool
 	// Remediate are machines to be deleted in order to replace them.
 	Remediate []*v1beta1.Machine
+	// Denied are machines that budgets hold back.
+	Denied []disruption.Denial
 	// Create is how many machines to make.
 	Create int
 
@@ -104,6 +111,11 @@ type Plan struct {
 	Postponed bool
 	// Wait is when to plan again without an event; zero is never.
 	Wait time.Duration
+
+	// asked are the machines that budgets allow to disrupt, to be asked for once more right before.
+	asked map[types.UID]disruption.Candidate
+	// expiring are the machines to be marked as too old.
+	expiring map[types.UID]bool
 }
 
 // Update is a machine as it is and as desired.
@@ -163,12 +175,14 @@ func Decide(s State) Plan {
 	case surplus > 0 && handover.Receives(s.Set):
 		// The surplus was handed over, and the deployment has not counted it yet.
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
+	case p.exchange(s, active, surplus):
 	case surplus > 0:
 		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
 		staying := withoutDueForPreservation(active)
 		surplus = max(0, len(staying)-replicas)
-		p.Delete, p.Blocked = s.Availability.split(s, machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(),
-			s.Set.Generation), surplus)
+		order := machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
+		p.Delete, p.Blocked = s.Availability.split(s, exemptLast(order, s.Now), surplus)
+		p.hold(s)
 		p.Chosen = surplus < len(staying)
 		if len(p.Blocked) > 0 {
 			p.waitFor(availabilityPoll)
@@ -180,7 +194,9 @@ func Decide(s State) Plan {
 		p.create(s, missing)
 		p.remediate(s, active)
 	}
+	p.expire(s, active)
 	p.update(s, members)
+	p.waitForWindows(s.Now)
 	if has(s.Set.Labels, v1beta1.LabelFreeze) {
 		p.Frozen = s.frozen()
 	}
@@ -285,55 +301,6 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, capacity)
 }
 
-// remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within the
-// budget. While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable
-// machines only stop creation: they must not keep other failed machines from being replaced.
-func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
-	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
-	if wait > 0 {
-		p.waitFor(wait)
-	}
-	if len(candidates) == 0 {
-		return
-	}
-	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
-		p.requeueFrozen(s)
-		return
-	}
-	// A set that may not create leaves the replacement to its deployment.
-	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
-		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
-			return
-		}
-		if wait := s.NextCreation.Sub(s.Now); wait > 0 {
-			p.waitFor(wait)
-			return
-		}
-	}
-	lost, others := splitLost(candidates)
-	for _, m := range lost {
-		wait := s.NextLost.Sub(s.Now)
-		switch {
-		case machinestate.Vanished(m) && s.MaxInFlight <= 0:
-		case machinestate.Vanished(m) && wait > 0 && slices.Contains(s.LostReplacements, m.Name):
-			p.BackingOff = true
-			p.waitFor(wait)
-		default:
-			p.Remediate = append(p.Remediate, m)
-		}
-	}
-	free := min(len(others), s.MaxInFlight-s.InFlight)
-	if free <= 0 {
-		return
-	}
-	if wait := s.NextRemediation.Sub(s.Now); wait > 0 {
-		p.BackingOff = true
-		p.waitFor(wait)
-		return
-	}
-	p.Remediate = append(p.Remediate, others[:free]...)
-}
-
 // requeueFrozen asks for another plan if the process is stopped. A change of the freeze label comes as an event.
 func (p *Plan) requeueFrozen(s State) {
 	if s.Stopped.Reason != "" {
@@ -383,7 +350,7 @@ func (s State) rejectedConfiguration() Reason {
 // propagated in place, or have a stale delete annotation of an autoscaler.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
-	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
+	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked)+len(p.Denied) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
 	leaving := make(map[types.UID]bool)
 	for _, m := range slices.Concat(p.Delete, p.Remediate) {
 		leaving[m.UID] = true
@@ -392,7 +359,7 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 		leaving[u.From.UID] = true
 	}
 	for _, m := range members {
-		to := t.propagate(m)
+		to := p.markExpired(s, m, t.propagate(m))
 		in, marked := deleteAnnotationExpiresIn(m, s.Now)
 		if to == nil && !marked {
 			continue // The common case.

@@ -109,12 +109,16 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	case p.BackingOff:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff,
 			"Failed machines are not replaced yet, because their replacements failed too.")
+	case missing == 0 && len(p.Denied) > 0:
+		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, deniedMessage(p.Denied))
 	default:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, "")
 	}
 	switch {
 	case len(p.Blocked) > 0:
 		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, s.Availability.message(p.Blocked))
+	case missing < 0 && len(p.Denied) > 0:
+		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, deniedMessage(p.Denied))
 	case missing < 0 || deleting > 0:
 		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, "")
 	default:

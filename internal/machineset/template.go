@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
@@ -148,6 +149,7 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	if !sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) {
 		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
 	}
+	changed.Spec.ExpireAfter = t.spec.ExpireAfter
 	return changed
 }
 
@@ -159,7 +161,7 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		containsTaints(m.Spec.Node.StartupTaints, t.spec.Node.StartupTaints) &&
 		sameHooks(m.Spec.LifecycleHooks.PreDrain, t.spec.LifecycleHooks.PreDrain) &&
 		sameHooks(m.Spec.LifecycleHooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate) &&
-		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts)
+		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) && ptr.Equal(m.Spec.ExpireAfter, t.spec.ExpireAfter)
 }
 
 // sameLists reports whether a merge patch from one machine to the other changes no list: it would replace a list as a
@@ -226,7 +228,8 @@ func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
 // sameInPlace compares what a set propagates to machines in place.
 func sameInPlace(a, b *v1beta1.MachineSpec) bool {
 	return equality.Semantic.DeepEqual(a.Node, b.Node) &&
-		equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
+		equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts) &&
+		ptr.Equal(a.ExpireAfter, b.ExpireAfter)
 }
 
 // sameInstanceSpec reports whether both would make the same instance.

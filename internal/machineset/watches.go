@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/preservation"
@@ -64,6 +65,11 @@ func (r *Reconciler) Wiring() wiring.Controller {
 			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), Predicate: machineChanged()},
 			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment),
 				Predicate: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.MachineDisruptionBudget{}, Keys: handler.EnqueueRequestsFromMapFunc(r.waitingSets),
+				Predicate: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.Machine{}, Keys: queueing.After(r.waitingSets, func(reconcile.Request) time.Duration {
+				return waitingSpacing
+			}), Predicate: disruption.Ended()},
 		},
 	}
 }

@@ -132,6 +132,12 @@ func MarkedForDeletion(m *v1beta1.Machine) bool {
 	return marked
 }
 
+// Exchanged reports whether another machine is to take the place of this one, by AnnotationReplace.
+func Exchanged(m *v1beta1.Machine) bool {
+	_, exchanged := m.Annotations[v1beta1.AnnotationReplace]
+	return exchanged
+}
+
 // AvailableIn returns how long from now a machine that stays Ready will be available; zero or less if it is already. It
 // is false for a machine that is not Ready.
 func AvailableIn(m *v1beta1.Machine, minReadySeconds int32, now time.Time) (time.Duration, bool) {

@@ -12,6 +12,7 @@ import (
 type Precedence struct {
 	// Most important first.
 	unmarked   bool
+	unexchanged       bool // not Exchanged
 	healthy    bool // not ToBeReplaced
 	launched   bool
 	untroubled bool // not Unhealthy
@@ -23,6 +24,7 @@ type Precedence struct {
 func PrecedenceOf(m *v1beta1.Machine) Precedence {
 	return Precedence{
 		unmarked:   !MarkedForDeletion(m),
+		unexchanged:       !Exchanged(m),
 		healthy:    !ToBeReplaced(m),
 		launched:   m.Spec.ProviderID != "",
 		untroubled: m.Status.Phase != v1beta1.MachineUnhealthy,
@@ -35,6 +37,7 @@ func PrecedenceOf(m *v1beta1.Machine) Precedence {
 func (p Precedence) Compare(other Precedence) int {
 	return cmp.Or(
 		FalseFirst(p.unmarked, other.unmarked),
+		FalseFirst(p.unexchanged, other.unexchanged),
 		FalseFirst(p.healthy, other.healthy),
 		FalseFirst(p.launched, other.launched),
 		FalseFirst(p.untroubled, other.untroubled),
@@ -50,12 +53,14 @@ func (p Precedence) Coarse() Precedence {
 	switch {
 	case !p.unmarked:
 		return Precedence{}
-	case !p.healthy:
+	case !p.unexchanged:
 		return Precedence{unmarked: true}
+	case !p.healthy:
+		return Precedence{unmarked: true, unexchanged: true}
 	case !p.launched:
-		return Precedence{unmarked: true, healthy: true}
+		return Precedence{unmarked: true, unexchanged: true, healthy: true}
 	case !p.untroubled:
-		return Precedence{unmarked: true, healthy: true, launched: true}
+		return Precedence{unmarked: true, unexchanged: true, healthy: true, launched: true}
 	}
 	return p
 }

@@ -145,14 +145,16 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	}
 
 	custom := map[string]shape{
-		"Machine":                 of(func(l *v1beta1.MachineList) *[]v1beta1.Machine { return &l.Items }),
-		"MachineClass":            of(func(l *v1beta1.MachineClassList) *[]v1beta1.MachineClass { return &l.Items }),
-		"MachineDeployment":       of(func(l *v1beta1.MachineDeploymentList) *[]v1beta1.MachineDeployment { return &l.Items }),
-		"MachineHealthCheck":      of(func(l *v1beta1.MachineHealthCheckList) *[]v1beta1.MachineHealthCheck { return &l.Items }),
-		"MachineDisruptionBudget": of(func(l *v1beta1.MachineDisruptionBudgetList) *[]v1beta1.MachineDisruptionBudget { return &l.Items }),
-		"Migration":               of(func(l *v1beta1.MigrationList) *[]v1beta1.Migration { return &l.Items }),
-		"Provider":                of(func(l *v1beta1.ProviderList) *[]v1beta1.Provider { return &l.Items }),
-		"MachineSet":              of(func(l *v1beta1.MachineSetList) *[]v1beta1.MachineSet { return &l.Items }),
+		"Machine":            of(func(l *v1beta1.MachineList) *[]v1beta1.Machine { return &l.Items }),
+		"MachineClass":       of(func(l *v1beta1.MachineClassList) *[]v1beta1.MachineClass { return &l.Items }),
+		"MachineDeployment":  of(func(l *v1beta1.MachineDeploymentList) *[]v1beta1.MachineDeployment { return &l.Items }),
+		"MachineHealthCheck": of(func(l *v1beta1.MachineHealthCheckList) *[]v1beta1.MachineHealthCheck { return &l.Items }),
+		"MachineDisruptionBudget": of(func(l *v1beta1.MachineDisruptionBudgetList) *[]v1beta1.MachineDisruptionBudget {
+			return &l.Items
+		}),
+		"Migration":  of(func(l *v1beta1.MigrationList) *[]v1beta1.Migration { return &l.Items }),
+		"Provider":   of(func(l *v1beta1.ProviderList) *[]v1beta1.Provider { return &l.Items }),
+		"MachineSet": of(func(l *v1beta1.MachineSetList) *[]v1beta1.MachineSet { return &l.Items }),
 	}
 	for _, crd := range manifests.CRDs() {
 		shape, ok := custom[crd.Spec.Names.Kind]

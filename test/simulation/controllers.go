@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/disruption/report"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/machine"
@@ -182,9 +183,6 @@ func (r Controllers) managerKinds() (control, target []operator.Kind) {
 	if r.has(Health) {
 		control = append(control, operator.Kind{Object: &v1beta1.MachineHealthCheck{}})
 	}
-	if r.has(BudgetReports) {
-		control = append(control, operator.Kind{Object: &v1beta1.MachineDisruptionBudget{}})
-	}
 	if r.has(Health | OutdatedTaints) {
 		target = append(target, operator.Kind{Object: &corev1.Node{}, Transform: operator.TransformNode})
 	}
@@ -219,7 +217,7 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 		tables = append(tables, p.groups.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(BudgetReports) {
-		p.budgets = successor(report.New(report.Options{Client: control, Clock: p.clock, Recorder: recorder{p}}),
+		p.budgets = successor(report.New(report.Options{Disrupted: disruption.Of, Client: control, Clock: p.clock, Recorder: recorder{p}}),
 			origin.budgets)
 		tables = append(tables, p.budgets.Wiring())
 	}

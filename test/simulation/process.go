@@ -17,6 +17,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
@@ -53,6 +54,7 @@ type Process struct {
 	controllers     []*controller
 
 	// The reconcilers, with their memory; those of other processes are nil.
+	ledger      *disruption.Ledger
 	sets        *machineset.Reconciler
 	deployments *machinedeployment.Reconciler
 	machines    *machine.Reconciler
@@ -190,7 +192,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	ctx := context.Background()
 	err := p.cached([]operator.Kind{
 		{Object: &v1beta1.MachineDeployment{}}, {Object: &v1beta1.MachineSet{}}, {Object: &v1beta1.Machine{}},
-		{Object: &v1beta1.MachineClass{}},
+		{Object: &v1beta1.MachineClass{}}, {Object: &v1beta1.MachineDisruptionBudget{}},
 	}, p.control, wiring.Control)
 	if err != nil {
 		return nil, err
@@ -210,10 +212,12 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 		return nil, err
 	}
 	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
+	p.ledger = successor(disruption.New(disruption.Options{Client: c, Live: live, Clock: p.clock,
+		CacheVersion: machines.version}), origin.ledger)
 	p.sets = successor(machineset.New(machineset.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
-		MachineCacheVersion: machines.version,
-		Stopped:             func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
+		MachineCacheVersion: machines.version, Ledger: p.ledger,
+		Stopped: func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
 		Run: func(n int, f func(int)) {
 			for i := range n {
 				f(i)
@@ -226,7 +230,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	}), origin.sets)
 	p.deployments = successor(machinedeployment.New(machinedeployment.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version,
-		Stopped: p.stopped,
+		Stopped: p.stopped, Ledger: p.ledger,
 	}), origin.deployments)
 	more, err := p.optionalManagerControllers(origin)
 	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err

@@ -1,0 +1,26 @@
+package disruption
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Ended lets through the events of machines that are no longer disrupted: who waits for room may have it now.
+func Ended() predicate.Predicate {
+	disrupted := func(o client.Object) bool {
+		m, ok := o.(*v1beta1.Machine)
+		if !ok {
+			return false
+		}
+		_, is := Of(m)
+		return is
+	}
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return disrupted(e.ObjectOld) && !disrupted(e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return disrupted(e.Object) },
+	}
+}

@@ -1,0 +1,118 @@
+package machinedeployment
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/machinestate"
+)
+
+// readDisruption finds out which machines budgets hold back: those of old revisions, and those of the wanted one that
+// must be exchanged. The sets ask again before they touch a machine. The deployment asks so that it begins nothing
+// that could not go on, and can say what it waits for.
+func (p *pass) readDisruption(ctx context.Context, v *view) error {
+	candidates := v.candidates()
+	asker := p.asker()
+	if len(candidates) == 0 {
+		p.Ledger.Waits(asker, nil)
+		return nil
+	}
+	machines := make([]*v1beta1.Machine, len(candidates))
+	for i, c := range candidates {
+		machines[i] = c.Machine
+	}
+	concerned, err := p.Ledger.Concerns(ctx, p.deployment.Namespace, machines)
+	if err != nil || !concerned {
+		return err
+	}
+	may, denied, err := p.Ledger.Check(ctx, asker, candidates)
+	if err != nil {
+		return err
+	}
+	if v.state.updatesInPlace() {
+		p.Ledger.Waits(asker, denied[:min(len(denied), int(v.bounds.MaxUnavailable))])
+	}
+	if len(denied) == 0 {
+		return nil
+	}
+	v.denied = denied
+	p.requeueIn(disruption.DeniedPoll)
+	closed := len(may) == 0
+	for _, h := range denied {
+		closed = closed && h.Closed
+		if in := h.Until.Sub(p.now); !h.Until.IsZero() && in > 0 {
+			p.requeueIn(in)
+		}
+		v.holdBack(h.Machine)
+	}
+	if closed {
+		v.state.DisruptionDenied = denied[0].Brief()
+	}
+	return nil
+}
+
+// askerPrefix tells deployments from sets of the same name where they ask the ledger.
+const askerPrefix = "MachineDeployment/"
+
+func (p *pass) asker() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.deployment.Namespace, Name: askerPrefix + p.deployment.Name}
+}
+
+// waitingDeployments returns the deployments of a machine's namespace that wait for room in a budget.
+func (r *Reconciler) waitingDeployments(_ context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, asker := range r.Ledger.Waiting(o.GetNamespace()) {
+		if name, is := strings.CutPrefix(asker.Name, askerPrefix); is {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: asker.Namespace,
+				Name: name}})
+		}
+	}
+	return requests
+}
+
+// candidates are the machines that the deployment may want to disrupt.
+func (v *view) candidates() (candidates []disruption.Candidate) {
+	for i, set := range v.sets {
+		for _, m := range v.machines[set.UID] {
+			switch {
+			case !machinestate.Live(m):
+			case i != v.current && v.state.updatesInPlace():
+				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionInPlaceUpdate})
+			case machinestate.Exchanged(m):
+				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: disruption.ReasonOfExchange(m)})
+			case i != v.current:
+				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRollout})
+			}
+		}
+	}
+	return candidates
+}
+
+// holdBack counts a machine that budgets hold back.
+func (v *view) holdBack(m *v1beta1.Machine) {
+	for i, set := range v.sets {
+		for _, of := range v.machines[set.UID] {
+			if of.UID == m.UID {
+				v.state.Sets[i].Denied++
+				if machinestate.Exchanged(m) {
+					v.state.Sets[i].Exchanged--
+				}
+				return
+			}
+		}
+	}
+}
+
+// waitingFor adds what budgets hold back to what a rollout waits for.
+func (v *view) waitingFor(waiting string) string {
+	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
+		return waiting
+	}
+	return waiting + "; " + v.denied[0].Brief()
+}

@@ -45,7 +45,6 @@ type Ledger struct {
 	Options
 	mu         sync.Mutex
 	namespaces map[string]*record
-	parsed     map[types.UID]parsed
 }
 
 // record is what is remembered of a namespace.
@@ -54,6 +53,8 @@ type record struct {
 	// granted are machines whose disruption is not written yet. It is true for those of which nobody knows whether it was.
 	granted map[types.UID]bool
 	waiting map[types.NamespacedName]*waiting
+	// parsed are the budgets as they were last understood.
+	parsed map[types.UID]parsed
 }
 
 // waiting are the candidates of somebody that were denied back.
@@ -73,7 +74,7 @@ func New(o Options) *Ledger {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Ledger{Options: o, namespaces: map[string]*record{}, parsed: map[types.UID]parsed{}}
+	return &Ledger{Options: o, namespaces: map[string]*record{}}
 }
 
 // Concerns reports whether any of the machines, all of one namespace, may be denied back: there are budgets, or one is
@@ -240,16 +241,13 @@ func (l *Ledger) view(ctx context.Context, namespace string,
 	if len(listed) == 0 {
 		return NewView(nil, nil, nil, now), nil
 	}
-	budgets := make([]*Budget, len(listed))
-	for i, b := range listed {
-		budgets[i] = l.parse(b)
-	}
+	r := l.record(namespace)
+	budgets := r.understood(listed)
 	machines, err := machinesOf(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	granted := l.record(namespace).granted
-	return NewView(budgets, machines, func(uid types.UID) bool { _, is := granted[uid]; return is }, now), nil
+	return NewView(budgets, machines, func(uid types.UID) bool { _, is := r.granted[uid]; return is }, now), nil
 }
 
 // cached returns the machines of a namespace as the cache has them.
@@ -261,14 +259,19 @@ func (l *Ledger) cached(ctx context.Context, namespace string) ([]*v1beta1.Machi
 	return machines, nil
 }
 
-// parse returns a budget as it is understood. What it needs for that is done once for each generation.
-func (l *Ledger) parse(b *v1beta1.MachineDisruptionBudget) *Budget {
-	if known, ok := l.parsed[b.UID]; ok && known.generation == b.Generation {
-		return known.budget
+// understood returns the budgets as they are understood. What that takes is done once for each generation.
+func (r *record) understood(listed []*v1beta1.MachineDisruptionBudget) []*Budget {
+	budgets, now := make([]*Budget, len(listed)), make(map[types.UID]parsed, len(listed))
+	for i, b := range listed {
+		known, ok := r.parsed[b.UID]
+		if !ok || known.generation != b.Generation {
+			budget, _ := Parse(b) // One that cannot be understood allows nothing; its condition says why.
+			known = parsed{b.Generation, budget}
+		}
+		now[b.UID], budgets[i] = known, known.budget
 	}
-	budget, _ := Parse(b) // One that cannot be understood allows nothing; its condition says why.
-	l.parsed[b.UID] = parsed{b.Generation, budget}
-	return budget
+	r.parsed = now
+	return budgets
 }
 
 // others returns the candidates of others that still wait, as the view has their machines.

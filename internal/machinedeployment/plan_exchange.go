@@ -25,6 +25,8 @@ func (d *draft) exchange() (waiting string) {
 	current := &d.Sets[d.Current]
 	leaving := pendingDeletions(*current)
 	switch {
+	case d.MaxSurge+d.MaxUnavailable == 0:
+		return fmt.Sprintf("someone has to delete %s that must be exchanged", wording.Count(current.Exchanged, "machine"))
 	case leaving > 0:
 		return fmt.Sprintf("%s to be deleted, to be exchanged", wording.Count(leaving, "machine"))
 	case current.Replicas < d.Replicas:
@@ -47,8 +49,6 @@ func (d *draft) exchange() (waiting string) {
 		if d.shrink(d.Current, d.Replicas-min(current.Exchanged, d.mayDelete()), "exchanged") > 0 {
 			return ""
 		}
-	default:
-		return fmt.Sprintf("someone has to delete %s that must be exchanged", wording.Count(current.Exchanged, "machine"))
 	}
 	return fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before a machine is exchanged",
 		d.sum(guaranteedAvailable), d.minAvailable(), d.Replicas, d.MaxUnavailable)

@@ -207,6 +207,11 @@ func (p Plan) String() string {
 	list("update", updates)
 	list("delete", p.Delete)
 	list("keep", p.Blocked)
+	var denied []*v1beta1.Machine
+	for _, d := range p.Denied {
+		denied = append(denied, d.Machine)
+	}
+	list("deny", denied)
 	list("replace", p.Remediate)
 	if p.Create > 0 {
 		parts = append(parts, fmt.Sprintf("create %d", p.Create))

@@ -1,0 +1,159 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// lists answers lists of one namespace, with a resource version.
+type lists struct {
+	client.Reader
+	version  int
+	machines []*v1beta1.Machine
+	budgets  []*v1beta1.MachineDisruptionBudget
+	asked    int // lists of machines
+}
+
+func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	into.SetResourceVersion(strconv.Itoa(l.version))
+	switch into := into.(type) {
+	case *v1beta1.MachineList:
+		l.asked++
+		for _, m := range l.machines {
+			into.Items = append(into.Items, *m.DeepCopy())
+		}
+	case *v1beta1.MachineDisruptionBudgetList:
+		for _, b := range l.budgets {
+			into.Items = append(into.Items, *b)
+		}
+	}
+	return nil
+}
+
+// bench is a ledger whose cache and API server a test decides on.
+type bench struct {
+	*Ledger
+	cache, server *lists
+	clock         *clocktesting.FakePassiveClock
+}
+
+// ledgerFor returns a ledger with one budget for all of the machines, which its cache has too.
+func ledgerFor(limit int32, machines ...*v1beta1.Machine) *bench {
+	all := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "all", UID: "all"},
+		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.FromInt32(limit)}}
+	b := &bench{cache: &lists{version: 10, machines: machines, budgets: []*v1beta1.MachineDisruptionBudget{all}},
+		server: &lists{version: 10, machines: machines}, clock: clocktesting.NewFakePassiveClock(noon)}
+	b.Ledger = New(Options{Client: b.cache, Live: b.server, Clock: b.clock,
+		CacheVersion: func() string { return strconv.Itoa(b.cache.version) }})
+	return b
+}
+
+func asker(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "fleet", Name: name}
+}
+
+func (b *bench) grant(t *testing.T, who string, cs ...Candidate) string {
+	t.Helper()
+	granted, err := b.Grant(t.Context(), asker(who), cs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return namesOf(granted)
+}
+
+// Rule: disruptions-are-counted-exactly. What was granted counts until it is written, and if nobody knows whether it
+// was, until a live list tells.
+func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
+	ms := several(3, "m", "a")
+	b := ledgerFor(1, ms...)
+	ask := func(i int) Candidate { return Candidate{Machine: ms[i], Reason: v1beta1.DisruptionRollout} }
+	if got := b.grant(t, "one", ask(0)); got != "m0" {
+		t.Fatalf("granted %q", got)
+	}
+	if got := b.grant(t, "two", ask(1)); got != "" {
+		t.Errorf("granted %q besides", got)
+	}
+	b.Settle(ms[0], errors.New("conflict"))
+	if got := b.grant(t, "two", ask(1)); got != "m1" {
+		t.Errorf("granted %q after a write that failed", got)
+	}
+	b.Settle(ms[1], context.DeadlineExceeded)
+	lists := b.server.asked
+	// The API server has deleted it, and the cache does not know.
+	b.server.machines = slices.Clone(ms)
+	b.server.machines[1], b.server.version = machine("m1", "a", leaving), 12
+	if got := b.grant(t, "one", ask(0)); got != "" || b.server.asked != lists+1 {
+		t.Errorf("granted %q after %d live lists, with a write of unknown outcome", got, b.server.asked-lists)
+	}
+	b.cache.machines, b.cache.version = b.server.machines, 12
+	if got := b.grant(t, "one", ask(0)); got != "" || b.server.asked != lists+1 {
+		t.Errorf("granted %q after %d live lists, when the cache has caught up", got, b.server.asked-lists)
+	}
+}
+
+// Rule: disruptions-are-counted-exactly. A process that starts does not know what the one before it did.
+func TestTheFirstGrantCountsALiveList(t *testing.T) {
+	ms := several(2, "m", "a")
+	b := ledgerFor(1, ms...)
+	b.server.machines, b.server.version = []*v1beta1.Machine{ms[0], machine("m1", "a", leaving)}, 11
+	if got := b.grant(t, "one", Candidate{Machine: ms[0], Reason: v1beta1.DisruptionRollout}); got != "" {
+		t.Errorf("granted %q from a late cache", got)
+	}
+	if b.server.asked != 1 {
+		t.Errorf("%d live lists", b.server.asked)
+	}
+}
+
+// Rule: no-budget-no-cost.
+func TestWithoutABudgetNothingIsRead(t *testing.T) {
+	ms := several(2, "m", "a")
+	b := ledgerFor(1, ms...)
+	b.cache.budgets = nil
+	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "m0 m1" {
+		t.Errorf("granted %q", got)
+	}
+	if n := b.server.asked + b.cache.asked; n > 0 {
+		t.Errorf("%d lists of machines", n)
+	}
+	concerned, err := b.Concerns(t.Context(), "fleet", ms)
+	if concerned || err != nil {
+		t.Errorf("budgets concern machines (%v)", err)
+	}
+}
+
+// Rule: urgent-disruption-first. Whoever waits for room keeps its place until it no longer asks.
+func TestWhoWaitsHasItsTurn(t *testing.T) {
+	broken, old := machine("broken", "a", failed(v1beta1.FailureCreateError)), machine("old", "a")
+	b := ledgerFor(1, broken, old, machine("leaving", "a", leaving))
+	repair := Candidate{Machine: broken, Reason: v1beta1.DisruptionRemediation}
+	rollout := Candidate{Machine: old, Reason: v1beta1.DisruptionRollout}
+	_, denied, err := b.Check(t.Context(), asker("broken"), []Candidate{repair})
+	if err != nil || len(denied) != 1 {
+		t.Fatalf("%+v %v", denied, err)
+	}
+	b.Waits(asker("broken"), denied)
+	b.cache.machines = b.cache.machines[:2]
+	b.server.machines = b.cache.machines
+	if got := b.grant(t, "old", rollout); got != "" {
+		t.Errorf("granted %q before what is more urgent", got)
+	}
+	if got := b.Waiting("fleet"); !slices.Equal(got, []types.NamespacedName{asker("broken")}) {
+		t.Errorf("waiting: %v", got)
+	}
+	b.clock.SetTime(noon.Add(forgetWaiting + time.Second))
+	if got := b.grant(t, "old", rollout); got != "old" {
+		t.Errorf("granted %q although nobody else asks any more", got)
+	}
+}

@@ -1,0 +1,247 @@
+package disruption
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+var noon = time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC)
+
+// machine returns a machine of a pool with a Node, made an hour ago, after changes.
+func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, UID: types.UID(name),
+		Labels: map[string]string{"pool": pool}, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))},
+		Status: v1beta1.MachineStatus{NodeRef: &v1beta1.NodeRef{Name: name}}}
+	for _, change := range changes {
+		change(m)
+	}
+	return m
+}
+
+func leaving(m *v1beta1.Machine) { at := metav1.NewTime(noon); m.DeletionTimestamp = &at }
+
+func nodeless(m *v1beta1.Machine) { m.Status.NodeRef = nil }
+
+func annotated(key, value string) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, value) }
+}
+
+func condition(kind string, status metav1.ConditionStatus, ago time.Duration) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) {
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test",
+			LastTransitionTime: metav1.NewTime(noon.Add(-ago)), ObservedGeneration: m.Generation})
+	}
+}
+
+func failed(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) {
+		m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, reason
+	}
+}
+
+// Rule: what-counts-as-disrupted.
+func TestWhatIsDisrupted(t *testing.T) {
+	for name, test := range map[string]struct {
+		machine *v1beta1.Machine
+		want    v1beta1.DisruptionReason // empty: it is not
+	}{
+		"one that serves":               {machine("m", "a"), ""},
+		"one that leaves":               {machine("m", "a", leaving), v1beta1.DisruptionRollout},
+		"one without a Node that does":  {machine("m", "a", leaving, nodeless), ""},
+		"one that an autoscaler chose":  {machine("m", "a", leaving, annotated(v1beta1.AnnotationDeleteMachine, "")), ""},
+		"one whose instance vanished":   {machine("m", "a", leaving, failed(v1beta1.FailureInstanceVanished)), ""},
+		"one that failed and leaves":    {machine("m", "a", leaving, failed(v1beta1.FailureCreateError)), v1beta1.DisruptionRemediation},
+		"one that failed and stays":     {machine("m", "a", failed(v1beta1.FailureCreateError)), ""},
+		"one that is exchanged":         {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, "")), v1beta1.DisruptionReplace},
+		"one that is too old":           {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, Expired)), v1beta1.DisruptionExpiry},
+		"one that will be exchanged":    {machine("m", "a", annotated(v1beta1.AnnotationReplace, "")), ""},
+		"one that is up to date":        {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, 0)), ""},
+		"one that is changed in place":  {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, 0)), v1beta1.DisruptionInPlaceUpdate},
+		"one whose change is not begun": {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, 0), func(m *v1beta1.Machine) { m.Generation = 2 }), v1beta1.DisruptionInPlaceUpdate},
+		"one whose change was refused and that serves": {machine("m", "a", condition(v1beta1.ConditionReady, metav1.ConditionTrue, 0),
+			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, 0), func(m *v1beta1.Machine) {
+				m.Status.Conditions[1].Reason = v1beta1.ReasonUnsupportedChange
+			}), ""},
+	} {
+		got, is := Of(test.machine)
+		if got != test.want || is != (test.want != "") {
+			t.Errorf("%s: %q %t, want %q", name, got, is, test.want)
+		}
+	}
+}
+
+// budget returns a budget of a pool, or of all machines, for reasons, or for all.
+func budget(t *testing.T, name, pool, limit string, reasons ...v1beta1.DisruptionReason) *Budget {
+	t.Helper()
+	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name},
+		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.Parse(limit), Reasons: reasons}}
+	if pool != "" {
+		b.Spec.Selector.MatchLabels = map[string]string{"pool": pool}
+	}
+	parsed, err := Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func candidates(reason v1beta1.DisruptionReason, machines ...*v1beta1.Machine) (cs []Candidate) {
+	for _, m := range machines {
+		cs = append(cs, Candidate{Machine: m, Reason: reason})
+	}
+	return cs
+}
+
+// several returns n machines of a pool.
+func several(n int, prefix, pool string, changes ...func(*v1beta1.Machine)) (machines []*v1beta1.Machine) {
+	for i := range n {
+		machines = append(machines, machine(fmt.Sprint(prefix, i), pool, changes...))
+	}
+	return machines
+}
+
+func namesOf(cs []Candidate) string {
+	names := make([]string, len(cs))
+	for i, c := range cs {
+		names[i] = c.Machine.Name
+	}
+	return strings.Join(names, " ")
+}
+
+// Rules: every-budget-must-have-room, budgets-count-all-disruption, exempt-from-disruption.
+func TestWhatBudgetsGrant(t *testing.T) {
+	const rollout, remediation = v1beta1.DisruptionRollout, v1beta1.DisruptionRemediation
+	ten := several(10, "m", "a")
+	for name, test := range map[string]struct {
+		budgets  []*Budget
+		machines []*v1beta1.Machine
+		ask      []Candidate
+		others   []Candidate
+		granted  string
+		why      string // of the first that is denied
+	}{
+		"without a budget": {nil, ten, candidates(rollout, ten[:3]...), nil, "m0 m1 m2", ""},
+		"room for two": {[]*Budget{budget(t, "two", "", "2")}, ten, candidates(rollout, ten[:3]...), nil, "m0 m1",
+			"MachineDisruptionBudget two has no room (Rollout): 2 of 10 machines disrupted, at most 2 allowed"},
+		"a percentage": {[]*Budget{budget(t, "p", "", "15%")}, ten, candidates(rollout, ten[:3]...), nil, "m0",
+			"MachineDisruptionBudget p has no room (Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
+		"none": {[]*Budget{budget(t, "stop", "", "0")}, ten, candidates(rollout, ten[:1]...), nil, "",
+			"MachineDisruptionBudget stop allows no disruption (Rollout)"},
+		"for another reason": {[]*Budget{budget(t, "stop", "", "0", rollout)}, ten, candidates(remediation, ten[0]), nil,
+			"m0", ""},
+		"of another pool": {[]*Budget{budget(t, "stop", "b", "0")}, ten, candidates(rollout, ten[0]), nil, "m0", ""},
+		"what leaves counts, whatever for": {[]*Budget{budget(t, "two", "", "2", rollout)},
+			append(several(1, "x", "a", leaving), ten...), candidates(rollout, ten[:3]...), nil, "m0",
+			"MachineDisruptionBudget two has no room (Rollout): 2 of 11 machines disrupted, at most 2 allowed"},
+		"every budget counts": {[]*Budget{budget(t, "wide", "", "5"), budget(t, "a", "a", "1")},
+			append(several(2, "n", "b"), ten...), candidates(rollout, append(ten[:2:2], several(2, "n", "b")...)...), nil,
+			"m0 n0 n1", "MachineDisruptionBudget a has no room (Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
+		"what one budget denies takes no room of another": {[]*Budget{budget(t, "stop", "b", "0"), budget(t, "one", "", "1")},
+			append(several(2, "n", "b"), ten...), candidates(rollout, append(several(2, "n", "b"), ten[0])...), nil, "m0",
+			"MachineDisruptionBudget stop allows no disruption (Rollout)"},
+		"one without a Node needs no room": {[]*Budget{budget(t, "stop", "", "0")}, several(1, "x", "a", nodeless),
+			candidates(rollout, several(1, "x", "a", nodeless)...), nil, "x0", ""},
+		"nor one that is disrupted": {[]*Budget{budget(t, "stop", "", "0")}, several(1, "x", "a", leaving),
+			candidates(rollout, several(1, "x", "a", leaving)...), nil, "x0", ""},
+		"an exempt one": {nil, ten, candidates(rollout, machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, ""))), nil,
+			"", "machine x has the annotation machinist.dev/do-not-disrupt"},
+		"exempt until later": {nil, ten, candidates(rollout,
+			machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, "2026-05-05T13:00:00Z"))), nil, "",
+			"machine x has the annotation machinist.dev/do-not-disrupt until 2026-05-05T13:00:00Z"},
+		"exempt until now": {nil, ten, candidates(rollout,
+			machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, "2026-05-05T12:00:00Z"))), nil, "x", ""},
+		"exempt until nobody knows": {nil, ten, candidates(rollout,
+			machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, "tomorrow"))), nil, "",
+			"machine x has the annotation machinist.dev/do-not-disrupt"},
+		"a more urgent one of somebody else": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(rollout, ten[0]),
+			candidates(remediation, ten[1]), "", "MachineDisruptionBudget one has no room (Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
+		"a less urgent one of somebody else": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(remediation, ten[0]),
+			candidates(rollout, ten[1]), "m0", ""},
+		"somebody else wants the same machine": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(rollout, ten[0]),
+			candidates(remediation, ten[0]), "m0", ""},
+		"somebody else waits for too long": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(remediation, ten[0]),
+			[]Candidate{{Machine: ten[1], Reason: v1beta1.DisruptionExpiry, asked: noon.Add(-patience)}}, "",
+			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
+		"the longest broken first": {[]*Budget{budget(t, "one", "", "1")}, ten,
+			candidates(remediation, machine("a", "a", condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, time.Minute)),
+				machine("b", "a", condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, time.Hour))), nil, "b",
+			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
+		"one that surely is broken before": {[]*Budget{budget(t, "one", "", "1")}, ten,
+			candidates(remediation, machine("a", "a", condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, time.Hour)),
+				machine("b", "a", condition(v1beta1.ConditionReady, metav1.ConditionFalse, time.Minute),
+					failed(v1beta1.FailureCreateError))), nil, "b",
+			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
+		"the oldest first": {[]*Budget{budget(t, "one", "", "1")}, ten,
+			candidates(v1beta1.DisruptionExpiry, ten[0], machine("old", "a", func(m *v1beta1.Machine) {
+				m.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
+			})), nil, "old",
+			"MachineDisruptionBudget one has no room (Expiry): 1 of 10 machines disrupted, at most 1 allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := NewView(test.budgets, test.machines, nil, noon)
+			granted, denied := v.Ask(test.ask, test.others)
+			if got := namesOf(granted); got != test.granted {
+				t.Errorf("granted %q, want %q", got, test.granted)
+			}
+			why := ""
+			if len(denied) > 0 {
+				why = denied[0].Why
+			}
+			if why != test.why || len(granted)+len(denied) != len(test.ask) {
+				t.Errorf("of %d, %d are denied: %q, want %q", len(test.ask), len(denied), why, test.why)
+			}
+		})
+	}
+}
+
+// Rule: budget-says-when-it-changes.
+func TestADenialSaysUntilWhen(t *testing.T) {
+	b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) {
+		s.Selector, s.MaxDisrupted = metav1.LabelSelector{}, intstr.FromInt32(0)
+		s.Windows, s.Apply = nightly(), v1beta1.ApplyOutside
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machine("m", "a")
+	_, denied := NewView([]*Budget{b}, []*v1beta1.Machine{m}, nil, noon).Ask(candidates(v1beta1.DisruptionRollout, m), nil)
+	const want = "MachineDisruptionBudget b allows no disruption (Rollout), until 2026-05-05T20:00:00Z"
+	if len(denied) != 1 || denied[0].Why != want || denied[0].Brief() != want || !denied[0].Closed {
+		t.Errorf("%+v, want %q", denied, want)
+	}
+	granted, _ := NewView([]*Budget{b}, []*v1beta1.Machine{m}, nil, denied[0].Until).Ask(
+		candidates(v1beta1.DisruptionRollout, m), nil)
+	if len(granted) != 1 {
+		t.Error("it does not open at that time")
+	}
+}
+
+// What one budget has to count, ten thousand others must not count again for each machine.
+func BenchmarkTenThousandBudgets(b *testing.B) {
+	machines := several(1000, "m", "a")
+	budgets := make([]*Budget, 10_000)
+	for i := range budgets {
+		parsed, err := Parse(&v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("b", i)},
+			Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.Parse("10%"),
+				Selector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": fmt.Sprint("p", i)}}}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		budgets[i] = parsed
+	}
+	ask := candidates(v1beta1.DisruptionRollout, machines[:10]...)
+	b.ReportAllocs()
+	for b.Loop() {
+		if granted, _ := NewView(budgets, machines, nil, noon).Ask(ask, nil); len(granted) != len(ask) {
+			b.Fatal(len(granted))
+		}
+	}
+}

@@ -78,6 +78,9 @@ func (r *Reconciler) waitingDeployments(_ context.Context, o client.Object) []re
 
 // candidates are the machines that the deployment may want to disrupt.
 func (v *view) candidates() (candidates []disruption.Candidate) {
+	if v.state.Strategy == v1beta1.StrategyOnDelete {
+		return nil // People delete the machines, and are not stopped.
+	}
 	for i, set := range v.sets {
 		for _, m := range v.machines[set.UID] {
 			switch {

@@ -140,16 +140,17 @@ func (p *pass) readRollout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	live := countLive(s.Machines)
+	live, newer := countLive(s.Machines), 0
 	for _, sibling := range siblings {
-		if sibling.DeletionTimestamp.IsZero() && revisionOf(sibling) > revisionOf(s.Set) {
-			s.Outdated = true
-		}
 		machines, err := p.cachedMachines(ctx, sibling)
 		if err != nil {
 			return err
 		}
 		live += countLive(machines)
+		if sibling.DeletionTimestamp.IsZero() && revisionOf(sibling) > revisionOf(s.Set) {
+			s.Outdated = true
+			newer += countLive(machines)
+		}
 	}
 	replicas := max(0, d.ReplicasOrDefault())
 	limits, err := bounds.Of(d)
@@ -157,6 +158,9 @@ func (p *pass) readRollout(ctx context.Context) error {
 		return nil
 	}
 	surge := int(limits.MaxSurge)
+	if s.Outdated {
+		surge = min(surge, newer) // What a rollout makes first is of a newer revision.
+	}
 	if replicas == 0 {
 		surge = 0
 	}

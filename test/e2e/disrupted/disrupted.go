@@ -110,9 +110,14 @@ func (b Budget) Use(at Begin) (selected, disrupted int) {
 	return selected, disrupted
 }
 
+// Applies reports whether a write has to keep to the budget.
+func (b Budget) Applies(at Begin) bool {
+	return (b.Selects == nil || b.Selects(at.Machine.Labels)) && (b.Holds == nil || b.Holds(at))
+}
+
 // Check returns an error if a write disrupted more machines than the budget allowed.
 func (b Budget) Check(at Begin) error {
-	if b.Selects != nil && !b.Selects(at.Machine.Labels) || b.Holds != nil && !b.Holds(at) {
+	if !b.Applies(at) {
 		return nil
 	}
 	selected, disrupted := b.Use(at)

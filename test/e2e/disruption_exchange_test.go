@@ -29,7 +29,7 @@ import (
 // goes by itself afterwards.
 func TestDisruptionExchange(t *testing.T) {
 	t.Parallel()
-	m := startForDisruption(t)
+	m, _ := startForDisruption(t)
 	record := m.recordDisruptions()
 	sizes := map[string]int{"aged": 2, "asked": 3, "alone": 2}
 	m.pool("aged", 2, func(d *v1beta1.MachineDeployment) {
@@ -97,7 +97,7 @@ func TestDisruptionExchange(t *testing.T) {
 // was never understood, because it came past admission: when somebody corrects it, its pool goes on as well.
 func TestDisruptionBudgetsThatEndOrCannotBeRead(t *testing.T) {
 	t.Parallel()
-	m := startForDisruption(t)
+	m, _ := startForDisruption(t)
 	record := m.recordDisruptions()
 	for _, pool := range []string{"freed", "unread", "beside"} {
 		m.pool(pool, 3, surge(3))

@@ -23,7 +23,7 @@ import (
 func TestDisruptionPause(t *testing.T) {
 	t.Parallel()
 	const rolling, limit = 12, 2
-	m := startForDisruption(t)
+	m, processes := startForDisruption(t)
 	record := m.recordDisruptions()
 	log, err := auditlog.Open(m.Control.AuditLog())
 	if err != nil {
@@ -41,8 +41,8 @@ func TestDisruptionPause(t *testing.T) {
 	pause := m.budget(disruption.PauseBudget, "", intstr.FromInt32(0))
 	pause = m.awaitBudget(pause.Name, "a pause that the manager has seen", isValid)
 	visible := firstStatus(t, log, pause.Name)
-	m.crash(m.Manager)
-	m.crash(m.Provider)
+	processes.crash(m.Manager)
+	processes.crash(m.Provider)
 
 	t.Log("people have more machines, others, and fewer; one is launched anew")
 	m.scaleOf("other", 5)
@@ -53,7 +53,7 @@ func TestDisruptionPause(t *testing.T) {
 		return !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == gone.UID })
 	})
 	m.poolIs("other", 5, examples.SmallClass)
-	m.crash(m.Manager)
+	processes.crash(m.Manager)
 	m.scaleOf("other", 2)
 	m.poolIs("other", 2, examples.SmallClass)
 	outdated := 0

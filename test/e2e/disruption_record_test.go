@@ -21,7 +21,6 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/test/chaos/history"
 	"machinist.dev/machinist/test/e2e/disrupted"
 	"machinist.dev/machinist/test/env"
@@ -213,18 +212,4 @@ func (m *machinist) poolsAre(patience time.Duration, n int, class string, names 
 		}), describe(l.Items)
 	}, client.InNamespace(namespace))
 	return of
-}
-
-// crash ends the manager or the provider by SIGKILL and has another process take over.
-func (m *machinist) crash(p *process.Process) {
-	m.t.Helper()
-	if err := p.Kill(); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := m.AwaitLeader(context.Background(), p); err != nil {
-		m.t.Fatal(err)
-	}
 }

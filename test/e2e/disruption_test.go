@@ -21,14 +21,15 @@ import (
 
 // startForDisruption brings up a Machinist whose processes can be killed often, with the classes of the example, at a
 // cloud where it takes a moment to remove an instance.
-func startForDisruption(t *testing.T) *machinist {
+func startForDisruption(t *testing.T) (*machinist, *supervised) {
 	t.Helper()
-	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: shortLease})
+	m := start(t, stack.Options{ManagerArgs: killedLease, ProviderArgs: killedLease})
+	s := m.supervise(m.Manager, m.Provider)
 	m.quick()
 	moment := simcloud.Duration(time.Second)
 	m.settings(simcloud.SettingsPatch{ShutdownTime: &moment, RebootTime: &moment})
 	m.fleet(0, nil)
-	return m
+	return m, s
 }
 
 // Three deployments roll at once, one of them in place, under two budgets that overlap and a third one that begins to
@@ -38,7 +39,7 @@ func startForDisruption(t *testing.T) *machinist {
 func TestDisruptionStaysWithinBudgets(t *testing.T) {
 	t.Parallel()
 	const each, surplus = 12, 4
-	m := startForDisruption(t)
+	m, processes := startForDisruption(t)
 	record := m.recordDisruptions()
 	pools := []string{"one", "many", "in-place"}
 	m.pool("one", each, surge(surplus))
@@ -74,9 +75,9 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 			begun := len(record.soFar())
 			return begun >= n || !time.Now().Before(opens), fmt.Sprint(begun)
 		})
-		m.crash(m.Manager)
+		processes.crash(m.Manager)
 		if kill == 1 {
-			m.crash(m.Provider)
+			processes.crash(m.Provider)
 		}
 	}
 	m.awaitBudget("window", "the budget whose window is open", func(b *v1beta1.MachineDisruptionBudget) bool {
@@ -84,7 +85,7 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 	})
 	t.Logf("the window is open, with %d disruptions begun; what holds them up is lifted", len(record.soFar()))
 	m.liftBudget("held")
-	m.crash(m.Manager)
+	processes.crash(m.Manager)
 	m.poolsAre(4*time.Minute, 3*each, examples.LargeClass, pools...)
 
 	begins := record.upTo(m.budget("end", "none", intstr.FromInt32(0)))

@@ -136,7 +136,7 @@ func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
 		}
 		if i == 0 {
 			// Another process counts on.
-			m.crash(m.Manager)
+			m.restartManager()
 		}
 		fleet, victim = after, after[at]
 	}
@@ -299,4 +299,18 @@ func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last reported) {
 		return !last.at.IsZero(), strings.Join(all, " ")
 	})
 	return last
+}
+
+// restartManager has another process take over.
+func (m *machinist) restartManager() {
+	m.t.Helper()
+	if err := m.Manager.Kill(); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.Manager.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.AwaitLeader(context.Background(), m.Manager); err != nil {
+		m.t.Fatal(err)
+	}
 }

@@ -321,7 +321,7 @@ func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
 
 	if _, err := p.admin.PatchSettings(t.Context(),
 		simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{Reregister: ptr.To(true),
-			OmitProviderID: ptr.To(true)}}); err != nil {
+			NoCloudController: ptr.To(true)}}); err != nil {
 		t.Fatal(err)
 	}
 	p.befall(inst.ID, simcloud.FaultSilent)

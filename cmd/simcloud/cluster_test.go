@@ -23,7 +23,8 @@ func TestAnInstanceBecomesANode(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	inst := p.create("joins", c.userData(token))
-	node := c.wantReady(t, "joins", corev1.ConditionTrue)
+	c.wantReady(t, "joins", corev1.ConditionTrue)
+	node := c.wantAdopted(t, "joins")
 
 	if node.Spec.ProviderID != inst.ProviderID {
 		t.Errorf("providerID is %q, want %q", node.Spec.ProviderID, inst.ProviderID)
@@ -314,8 +315,7 @@ func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
 	}
 	p.befall(inst.ID, simcloud.FaultSilent)
 	p.befall(inst.ID, simcloud.FaultRecovers)
-	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.UID == node.UID ||
-		again.Spec.ProviderID != inst.ProviderID {
+	if again := c.wantAdopted(t, "erased"); again.UID == node.UID || again.Spec.ProviderID != inst.ProviderID {
 		t.Errorf("node: %+v", again)
 	}
 

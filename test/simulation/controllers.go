@@ -39,6 +39,9 @@ const (
 	Approval
 	// NodeGroups tells an autoscaler what the Nodes of an empty deployment offer. It is not one of AllControllers.
 	NodeGroups
+	// CloudController is the cloud's: kubelets register without a provider ID, and it sets the ID at some time after that.
+	// It is not one of AllControllers.
+	CloudController
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
 )

@@ -146,10 +146,12 @@ type HostSettings struct {
 	// Reregister makes the machine create its Node again when someone deleted
 	// it. Real kubelets do so only when restarted. Default: false.
 	Reregister bool `json:"reregister"`
-	// NoCloudController leaves Nodes without spec.providerID and without the
-	// labels of instance type, region and zone: kubelets set neither, and there
-	// is no cloud controller manager that does. By default there is one, and
-	// Nodes get both a moment after they registered.
+	// CloudDelay is from the Node's registration to what a cloud controller
+	// manager writes on it: spec.providerID and the labels of instance type,
+	// region and zone, which kubelets do not know. Default: 500ms.
+	CloudDelay Duration `json:"cloudDelay"`
+	// NoCloudController leaves Nodes without spec.providerID and without these
+	// labels, as where no cloud controller manager runs. Default: false.
 	NoCloudController bool `json:"noCloudController"`
 	// OmitEvents leaves out the events of kubelets, which are six for each Node
 	// and three for each container that starts. Default: false.
@@ -175,6 +177,7 @@ type HostSettingsPatch struct {
 	PodStopTime       *Duration `json:"podStopTime,omitempty"`
 	NodeReadyDelay    *Duration `json:"nodeReadyDelay,omitempty"`
 	Reregister        *bool     `json:"reregister,omitempty"`
+	CloudDelay        *Duration `json:"cloudDelay,omitempty"`
 	NoCloudController *bool     `json:"noCloudController,omitempty"`
 	OmitEvents        *bool     `json:"omitEvents,omitempty"`
 }

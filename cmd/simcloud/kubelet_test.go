@@ -99,24 +99,24 @@ func TestWhatIsReportedOfAPod(t *testing.T) {
 	pods := c.kube.CoreV1().Pods("default")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	changes, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=told"})
+	changes, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=reported"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer changes.Stop()
-	pod := c.pod("told", "reports", simcloud.AnnotationStopAfter, "500ms")
+	pod := c.pod("reported", "reports", simcloud.AnnotationStopAfter, "500ms")
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var shown []string
 	for event := range changes.ResultChan() {
 		pod := event.Object.(*corev1.Pod)
 		said := fmt.Sprintf("%s observed=%d sandbox=%s", phaseOf(pod), pod.Status.ObservedGeneration, sandboxOf(pod))
-		if len(told) == 0 || told[len(told)-1] != said {
-			told = append(told, said)
+		if len(shown) == 0 || shown[len(shown)-1] != said {
+			shown = append(shown, said)
 		}
 		if said == "Running ready observed=1 sandbox=True" {
-			if err := pods.Delete(t.Context(), "told", metav1.DeleteOptions{}); err != nil {
+			if err := pods.Delete(t.Context(), "reported", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -129,10 +129,10 @@ func TestWhatIsReportedOfAPod(t *testing.T) {
 		"Running ready observed=1 sandbox=True", "Running ready observed=2 sandbox=True",
 		"Succeeded observed=2 sandbox=False",
 	}
-	if !slices.Equal(told, want) {
-		t.Errorf("got  %s\nwant %s", strings.Join(told, "; "), strings.Join(want, "; "))
+	if !slices.Equal(shown, want) {
+		t.Errorf("got  %s\nwant %s", strings.Join(shown, "; "), strings.Join(want, "; "))
 	}
-	c.wantEvents(t, "default", "told", "Pulling", "Pulled", "Created", "Started", "Killing")
+	c.wantEvents(t, "default", "reported", "Pulling", "Pulled", "Created", "Started", "Killing")
 	eventually(t, func() error {
 		node, err := c.node(t, "reports")
 		if err == nil && len(node.Status.Images) != 1 {

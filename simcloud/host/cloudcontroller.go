@@ -4,16 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// cloudDelay is how long after the registration a cloud controller manager has
-// written on the Node.
-const cloudDelay = 500 * time.Millisecond
 
 // adoptNode writes on the Node what a cloud controller manager does, and no
 // kubelet: the provider ID, where nobody else has, and the labels of instance

@@ -77,9 +77,9 @@ type occurrence struct {
 	container, kind, reason, message string
 }
 
-// tell records what happened to a pod. The first container with an image brings
+// recordOccurred records what happened to a pod. The first container with an image brings
 // it to the machine.
-func (m *machine) tell(p *pod) {
+func (m *machine) recordOccurred(p *pod) {
 	for _, o := range p.occurred {
 		about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.namespace, Name: p.name, UID: p.uid}
 		if o.container != "" {

@@ -90,7 +90,7 @@ func (m *machine) schedule(p *pulse) {
 	}
 	p.nextCheck = m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))
 	if !m.spec.Settings.NoCloudController {
-		p.adoptAt = m.registered.Add(cloudDelay)
+		p.adoptAt = m.registered.Add(time.Duration(m.spec.Settings.CloudDelay))
 	}
 }
 

@@ -127,13 +127,13 @@ func TestWhatAKubeletRecords(t *testing.T) {
 		{16 * time.Second, "p Pulled, p Created, p Started"},
 	} {
 		p.advance(dawn.Add(step.after), settings)
-		m.tell(p)
+		m.recordOccurred(p)
 		if got := m.recorded(); got != step.want {
 			t.Errorf("after %s: %q, want %q", step.after, got, step.want)
 		}
 	}
 	_ = p.update(deleted(from, 17*time.Second, time.Minute), dawn.Add(17*time.Second), settings)
-	m.tell(p)
+	m.recordOccurred(p)
 	event := <-m.events
 	if event.Reason != "Killing" || event.Message != "Stopping container c" || event.Namespace != "n" ||
 		event.InvolvedObject.FieldPath != "spec.containers{c}" || event.InvolvedObject.UID != "u" ||
@@ -168,7 +168,7 @@ func TestEventsNeverKeepAMachineWaiting(t *testing.T) {
 	}
 }
 
-// A pod whose sandbox is there says so before its containers run, and its readiness has not changed since.
+// A pod reports its sandbox before its containers run, and its readiness has not changed since.
 func TestWhenConditionsChanged(t *testing.T) {
 	p, _ := newPod(bound(corev1.RestartPolicyAlways), dawn, settings)
 	at := func(kind corev1.PodConditionType) string {

@@ -200,7 +200,7 @@ func (h *hypervisor) undefine(d *domain) error {
 	const all = libvirt.DomainUndefineManagedSave | libvirt.DomainUndefineSnapshotsMetadata
 	err := h.DomainUndefineFlags(d.Domain, all|libvirt.DomainUndefineCheckpointsMetadata|libvirt.DomainUndefineNvram)
 	if codeOf(err) == libvirt.ErrInvalidArg && has(err, "unsupported flags") {
-		// A driver of libvirt that has no checkpoints, nor variables of UEFI, does not know the flags: "test:///default", say.
+		// A driver of libvirt without checkpoints and variables of UEFI does not know the flags, such as "test:///default".
 		err = h.DomainUndefineFlags(d.Domain, all)
 	}
 	return err

@@ -108,16 +108,23 @@ func (m *machine) beat(ctx context.Context, p *pulse) error {
 		}
 		p.nextRenewal = now.Add(m.interval())
 	}
-	now := m.clock.Now()
-	if !p.adoptAt.IsZero() && !now.Before(p.adoptAt) {
-		if err := m.adoptNode(ctx); err != nil {
+	if now := m.clock.Now(); !now.Before(p.nextCheck) {
+		if err := m.check(ctx, p, now); err != nil {
 			return err
 		}
-		p.adoptAt = time.Time{}
 	}
-	if now.Before(p.nextCheck) {
+	if p.adoptAt.IsZero() || m.clock.Now().Before(p.adoptAt) {
 		return nil
 	}
+	if err := m.adoptNode(ctx); err != nil {
+		return err
+	}
+	p.adoptAt = time.Time{}
+	return nil
+}
+
+// check holds the Node against the machine.
+func (m *machine) check(ctx context.Context, p *pulse, now time.Time) error {
 	report := now.Sub(p.reported) >= m.boot.statusReport
 	node, err := m.syncNode(ctx, report)
 	if err != nil {

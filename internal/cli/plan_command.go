@@ -103,6 +103,13 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 		if fleet.Sets, fleet.Machines, err = c.ownedBy(ctx, before); err != nil {
 			return nil, err
 		}
+		var unread string
+		if fleet.Disruptions, unread, err = c.disruptions(ctx, before.Namespace, fleet.Now); err != nil {
+			return nil, err
+		}
+		if unread != "" {
+			fleet.Unread = append(fleet.Unread, unread)
+		}
 	}
 	if ref := after.Spec.Template.Spec.ClassRef; ref != nil {
 		if fleet.Class, _ = c.classKnown(ctx, doc.namespace, ref.Name); fleet.Class == preview.ClassMissing &&

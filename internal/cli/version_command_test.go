@@ -74,5 +74,5 @@ func TestVersionReportsTheReleaseOfAKind(t *testing.T) {
 	}
 	set(`"v7.7.7"`)
 	t.Cleanup(func() { set("null") })
-	execute(t, "version").succeeds(t).prints(t, "MachineHealthCheck   v7.7.7")
+	execute(t, "version").succeeds(t).prints(t, "MachineHealthCheck        v7.7.7")
 }

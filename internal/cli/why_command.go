@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"machinist.dev/machinist/internal/cli/inventory"
 	"machinist.dev/machinist/internal/cli/migrate"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/wording"
 )
@@ -197,6 +199,7 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 		}
 	}
 	f.Now = a.clock.Now()
+	f.Denied = a.denied(ctx, m, f.Now)
 	view := why.View{Now: f.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
 		Findings: why.Explain(f), Unread: a.unread}
 	if f.Deployment != nil {
@@ -208,6 +211,34 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 		view.Node = m.Status.NodeRef.Name
 	}
 	return view
+}
+
+// denied returns what does not let a machine be replaced that must be, nil if nothing does.
+func (a *asker) denied(ctx context.Context, m *v1beta1.Machine, now time.Time) *disruption.Denial {
+	candidate := disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRemediation}
+	switch {
+	case !machinestate.Live(m):
+		return nil
+	case machinestate.ToBeReplaced(m):
+	case machinestate.Exchanged(m):
+		candidate.Reason = disruption.ReasonOfExchange(m)
+	default:
+		return nil
+	}
+	v, unread, err := a.disruptions(ctx, m.Namespace, now)
+	if err != nil {
+		unread = "Disruption budgets could not be read, so nothing is said of them: " + err.Error()
+	}
+	if unread != "" {
+		a.unread = append(a.unread, unread)
+	}
+	if v == nil {
+		return nil
+	}
+	if _, denied := v.Ask([]disruption.Candidate{candidate}, nil); len(denied) > 0 {
+		return &denied[0]
+	}
+	return nil
 }
 
 // ownersOf reads the set and the deployment that have the machine, as far as there are any.

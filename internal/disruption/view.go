@@ -201,6 +201,39 @@ func (v *View) take(c Candidate) *Denial {
 	return nil
 }
 
+// Use is how far a budget is used.
+type Use struct {
+	// Budget is its name.
+	Budget string
+	// Selected is how many machines it selects, Disrupted how many of them are disrupted, Allowed how many may be.
+	Selected, Disrupted, Allowed int
+	// Until is when a window changes that; zero if none does.
+	Until time.Time
+}
+
+// Uses returns the budgets in force that any of the candidates has to ask, by name.
+func (v *View) Uses(candidates []Candidate) (uses []Use) {
+	for _, u := range v.uses {
+		if !u.InForce(v.now) || !slices.ContainsFunc(candidates, func(c Candidate) bool {
+			return u.Asks(c.Reason) && u.Selects(c.Machine.Labels)
+		}) {
+			continue
+		}
+		v.count(u)
+		until, _ := u.NextChange(v.now)
+		uses = append(uses, Use{u.Name, u.selected, u.disrupted, u.allowed, until})
+	}
+	slices.SortFunc(uses, func(a, b Use) int { return cmp.Compare(a.Budget, b.Budget) })
+	return uses
+}
+
+// String says in words how far the budget is used.
+func (u Use) String() string {
+	text := fmt.Sprintf("MachineDisruptionBudget %s: %d of %s disrupted, at most %d allowed", u.Budget, u.Disrupted,
+		wording.Count(u.Selected, "machine"), u.Allowed)
+	return text + until(u.Until)
+}
+
 func (v *View) denied(c Candidate, u *use) *Denial {
 	h := &Denial{Candidate: c, Budget: u.Name, Closed: u.allowed == 0}
 	if at, changes := u.NextChange(v.now); changes {

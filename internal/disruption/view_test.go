@@ -117,7 +117,7 @@ func namesOf(cs []Candidate) string {
 }
 
 // Rules: every-budget-must-have-room, budgets-count-all-disruption, exempt-from-disruption.
-func TestRoomIsDivided(t *testing.T) {
+func TestWhatBudgetsGrant(t *testing.T) {
 	const rollout, remediation = v1beta1.DisruptionRollout, v1beta1.DisruptionRemediation
 	ten := several(10, "m", "a")
 	for name, test := range map[string]struct {

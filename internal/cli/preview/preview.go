@@ -14,6 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/change"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machinestate"
 )
@@ -27,6 +28,10 @@ type Fleet struct {
 	// Sets are the deployment's own, Machines those of the sets.
 	Sets     []*v1beta1.MachineSet
 	Machines []*v1beta1.Machine
+	// Disruptions are how far the budgets of the namespace are used, nil if that is not known.
+	Disruptions *disruption.View
+	// Unread says what could not be read, each in a sentence.
+	Unread []string
 	// Class says what is known of the class that After names.
 	Class ClassKnown
 	Now   time.Time
@@ -66,6 +71,7 @@ func Make(f Fleet) (*Plan, error) {
 		}
 	}
 	p.block(f)
+	p.Notes = append(p.Notes, f.Unread...)
 	w := newSimulation(f)
 	if f.Before != nil && meta.IsStatusConditionTrue(f.Before.Status.Conditions, v1beta1.ConditionFrozen) {
 		p.frozen(f.Before)
@@ -75,6 +81,7 @@ func Make(f Fleet) (*Plan, error) {
 		return nil, err
 	}
 	p.sumUp(f, w)
+	p.budgets(f)
 	return p, nil
 }
 
@@ -203,6 +210,38 @@ func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 	return map[string]string{}
 }
 
+// budgets says which disruption budgets the rollout has to ask, and names as blockers those that let no machine go now.
+func (p *Plan) budgets(f Fleet) {
+	if f.Disruptions == nil {
+		return
+	}
+	var candidates []disruption.Candidate
+	for _, m := range f.Machines {
+		switch {
+		case slices.Contains(p.Machines.Updated, m.Name):
+			candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionInPlaceUpdate})
+		case slices.Contains(p.Machines.Deleted, m.Name) && f.After.ReplicasOrDefault() > 0:
+			candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRollout})
+		}
+	}
+	for _, use := range f.Disruptions.Uses(candidates) {
+		if use.Allowed > 0 {
+			p.Notes = append(p.Notes, use.String()+".")
+			continue
+		}
+		p.hinder("DisruptionBudget", "", use.String()+".")
+	}
+	for _, c := range candidates {
+		if until, exempt := disruption.ExemptUntil(c.Machine, f.Now); exempt {
+			text := fmt.Sprintf("Machine %s has the annotation %s", c.Machine.Name, v1beta1.AnnotationDoNotDisrupt)
+			if !until.IsZero() {
+				text += " until " + until.UTC().Format(time.RFC3339)
+			}
+			p.hinder("DoNotDisrupt", "", text+": the rollout waits for it.")
+		}
+	}
+}
+
 // sumUp says what became of each machine there was, and how far the numbers went.
 func (p *Plan) sumUp(f Fleet, w *simulation) {
 	p.Peak, p.Least = int32(len(f.Machines)), int32(0)
@@ -320,7 +359,7 @@ func (p *Plan) notes(f Fleet) (notes []string) {
 		}
 	}
 	if len(p.Machines.Deleted) > 0 {
-		notes = append(notes, "Drains, disruption budgets, quotas and the cloud's pace are not previewed.")
+		notes = append(notes, "Drains and their PodDisruptionBudgets, quotas and the cloud's pace are not previewed.")
 	}
 	return notes
 }

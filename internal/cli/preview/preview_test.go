@@ -17,6 +17,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/disruption"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")
@@ -101,6 +102,22 @@ func all(changes ...func(*v1beta1.MachineDeployment)) func(*v1beta1.MachineDeplo
 	}
 }
 
+// budgeted returns the fleet under two budgets, with an exempt machine.
+func budgeted(f Fleet) Fleet {
+	f.Machines[1].Annotations = map[string]string{v1beta1.AnnotationDoNotDisrupt: "2026-03-02T00:00:00Z"}
+	var budgets []*disruption.Budget
+	for name, limit := range map[string]string{"fleet": "40%", "stop": "0"} {
+		b, err := disruption.Parse(&v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.Parse(limit)}})
+		if err != nil {
+			panic(err)
+		}
+		budgets = append(budgets, b)
+	}
+	f.Disruptions = disruption.NewView(budgets, f.Machines, nil, f.Now)
+	return f
+}
+
 func TestPlans(t *testing.T) {
 	fresh := fleet(3)
 	fresh.Before, fresh.Sets, fresh.Machines = nil, nil, nil
@@ -126,6 +143,7 @@ func TestPlans(t *testing.T) {
 		"new":                 fresh,
 		"nothing":             fleet(3).with(func(*v1beta1.MachineDeployment) {}),
 		"rolling":             fleet(3).with(newVersion),
+		"budgets":             budgeted(fleet(5).with(newVersion)),
 		"rolling-unavailable": fleet(5).with(all(newVersion, rolling(0, 2))),
 		"rolling-many":        fleet(40).with(newVersion),
 		"rolling-scaled-up":   fleet(3).with(all(newVersion, replicas(5))),

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 )
 
 // Facts are what was read about a machine. What could not be read is absent, and reported in Unread.
@@ -19,6 +20,8 @@ type Facts struct {
 	ClassMissing bool
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
+	// Denied is what does not let the machine be replaced although it must be, nil if nothing does.
+	Denied *disruption.Denial
 	// Provider is the process that serves the machine.
 	Provider Process
 	// Unread says what could not be read, and why, each in a sentence.

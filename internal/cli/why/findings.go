@@ -102,6 +102,24 @@ func (e *explanation) repair(first *metav1.Condition) {
 	}
 }
 
+// denied adds which budget does not let the machine be replaced, or that it is exempt.
+func (e *explanation) denied() {
+	d := e.Denied
+	if d == nil {
+		return
+	}
+	f := Finding{
+		About: "machinedisruptionbudget/" + d.Budget, Reason: DisruptionDenied, What: "It is not replaced yet: " + d.Why + ".",
+		Ends: "It goes on when the budget has room, or the window changes.", Until: at(d.Until),
+		Do: "Wait, raise maxDisrupted of the budget, or delete the machine: kubectl delete ma NAME",
+	}
+	if d.Budget == "" {
+		f.About, f.Ends = e.about, "It goes on when the annotation is gone, or its time is past."
+		f.Do = "kubectl annotate ma NAME " + v1beta1.AnnotationDoNotDisrupt + "-"
+	}
+	e.add(f)
+}
+
 // replacesNone reports whether an owner replaces no failed or unhealthy machines.
 func replacesNone(r v1beta1.MachineRemediation) bool {
 	limit := r.MaxInFlightOrDefault()

@@ -26,6 +26,7 @@ func Explain(f Facts) []Finding {
 	e.secondary(blocking)
 	e.class(blocking)
 	e.repair(blocking)
+	e.denied()
 	e.others()
 	return e.findings
 }

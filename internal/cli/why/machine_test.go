@@ -9,6 +9,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/disruption"
 )
 
 func frozenSet(reason, message string) *v1beta1.MachineSet {
@@ -82,6 +83,12 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		},
 		"no-lease": {Machine: machine(starting, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }),
 			Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
+		"budget": {Machine: machine(unhealthy, yes(v1beta1.ConditionRemediationRequested, v1beta1.ReasonBuiltInPolicy,
+			"The node does not report.", time.Minute)), Denied: &disruption.Denial{Budget: "nights",
+			Until: now.Add(8 * time.Hour), Why: "MachineDisruptionBudget nights allows no disruption (Remediation)"}},
+		"do-not-disrupt": {Machine: machine(annotated(v1beta1.AnnotationReplace, "")),
+			Denied: &disruption.Denial{Closed: true,
+				Why: "machine web-1 has the annotation machinist.dev/do-not-disrupt"}},
 		"paused": {Machine: machine(annotated(v1beta1.AnnotationPaused, ""),
 			yes(v1beta1.ConditionPaused, v1beta1.ReasonPausedByAnnotation, "", time.Minute))},
 		"queue": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonPending,

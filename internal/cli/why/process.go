@@ -97,6 +97,8 @@ const (
 	NoOwner = "NoOwner"
 	// NoBudget is that of a machine whose deployment replaces none.
 	NoBudget = "NoBudget"
+	// DisruptionDenied is that of a machine that a disruption budget, or an annotation on it, does not let be replaced.
+	DisruptionDenied = "DisruptionDenied"
 	// RemediationSkipped is that of a machine that is exempt from remediation.
 	RemediationSkipped = "RemediationSkipped"
 )

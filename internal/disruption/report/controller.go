@@ -46,7 +46,7 @@ type Options struct {
 	// Recorder records events on budgets. It may be nil.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Disrupted is how machines count. It must depend on nothing but the machine. Default: none is disrupted.
+	// Disrupted is how machines count. It must depend on nothing but the machine. Default: no machine is disrupted.
 	Disrupted Disrupted
 	// Metrics may be nil.
 	Metrics *Metrics

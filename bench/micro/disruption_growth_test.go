@@ -11,6 +11,8 @@ import (
 )
 
 // A pass over a fleet that is settled allocates no more than one that knows of no budgets.
+//
+// Rule: no-budget-no-cost.
 func TestAPassWithoutABudgetCostsNoMore(t *testing.T) {
 	none := func(cached, clock.PassiveClock) *disruption.Ledger { return nil }
 	for i, k := range asking(ledgerOf) {

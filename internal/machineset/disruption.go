@@ -112,6 +112,9 @@ func exemptLast(machines []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
+	if !s.mayDisrupt() {
+		return nil
+	}
 	concerned, err := p.Ledger.Concerns(ctx, p.key.Namespace, s.Machines)
 	if err != nil || !concerned {
 		return err
@@ -130,6 +133,14 @@ func (p *pass) readDisruption(ctx context.Context) error {
 		return nil
 	}
 	return p.readRollout(ctx)
+}
+
+// mayDisrupt reports whether a plan may ask budgets about a machine at all: a set that is settled reads none.
+func (s *State) mayDisrupt() bool {
+	return s.Set.Spec.Template.Spec.ExpireAfter != nil || countLive(s.Machines) > int(s.Set.ReplicasOrDefault()) ||
+		slices.ContainsFunc(s.Machines, func(m *v1beta1.Machine) bool {
+			return machinestate.Live(m) && (machinestate.ToBeReplaced(m) || machinestate.Exchanged(m))
+		})
 }
 
 // readRollout finds out whether the set is outdated, and how many of the deployment's machines are more than a rollout

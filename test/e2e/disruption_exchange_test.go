@@ -27,6 +27,8 @@ import (
 // Machines that are too old, and those for which people ask, are exchanged for others: the other one serves first, and
 // the drain of the old one waits for its pods. A machine that must not be disrupted until a time stays until then, and
 // goes by itself afterwards.
+//
+// Rules: exchange-makes-the-other-first, expired-machines-are-exchanged, exempt-from-disruption.
 func TestDisruptionExchange(t *testing.T) {
 	t.Parallel()
 	m, _ := startForDisruption(t)
@@ -58,7 +60,7 @@ func TestDisruptionExchange(t *testing.T) {
 	m.annotate(asked[1].Name, v1beta1.AnnotationReplace, "")
 	m.liftBudget("web")
 	m.await("the end of the drained machine", func(machines []v1beta1.Machine) bool { return !has(machines, asked[0].Name) })
-	m.saysOf("asked", asked[1].Name+" has the annotation "+v1beta1.AnnotationDoNotDisrupt+" until "+until.Format(time.RFC3339))
+	m.awaitReport("asked", asked[1].Name+" has the annotation "+v1beta1.AnnotationDoNotDisrupt+" until "+until.Format(time.RFC3339))
 	m.exchanged("asked", 3, asked[1])
 
 	t.Log("machines that are too old")
@@ -67,8 +69,8 @@ func TestDisruptionExchange(t *testing.T) {
 	})
 	m.patchDeployment("aged", `{"spec":{"template":{"spec":{"expireAfter":null}}}}`)
 
-	kept := m.poolIs("asked", 3, examples.SmallClass)
-	if !has(kept, asked[2].Name) {
+	left := m.poolIs("asked", 3, examples.SmallClass)
+	if !has(left, asked[2].Name) {
 		t.Errorf("machine %s was exchanged although nobody asked for that", asked[2].Name)
 	}
 	for _, b := range record.upTo(m.budget("end", "none", intstr.FromInt32(0))) {
@@ -95,6 +97,8 @@ func TestDisruptionExchange(t *testing.T) {
 
 // Two pools are held by budgets that allow nothing, and a third one rolls beside them. One budget is deleted, and one
 // was never understood, because it came past admission: when somebody corrects it, its pool goes on as well.
+//
+// Rules: bad-budget-allows-nothing, budget-status, denied-rollout-does-not-begin.
 func TestDisruptionBudgetsThatEndOrCannotBeRead(t *testing.T) {
 	t.Parallel()
 	m, _ := startForDisruption(t)
@@ -130,7 +134,7 @@ func TestDisruptionBudgetsThatEndOrCannotBeRead(t *testing.T) {
 	t.Log("one pool rolls, one waits for a budget that is used up, and one for one that cannot be read")
 	m.poolIs("beside", 3, examples.LargeClass)
 	m.await("a drain that is held up", func(machines []v1beta1.Machine) bool { return blockedDrains(machines) == 1 })
-	m.saysOf("unread", "MachineDisruptionBudget unread allows no disruption")
+	m.awaitReport("unread", "MachineDisruptionBudget unread allows no disruption")
 	for _, b := range record.soFar() {
 		if b.Machine.Labels["pool"] == "unread" {
 			t.Errorf("machine %s was disrupted although its budget cannot be read", b.Machine.Name)
@@ -155,9 +159,9 @@ func TestDisruptionBudgetsThatEndOrCannotBeRead(t *testing.T) {
 
 	within(t, record.upTo(m.budget("end", "none", intstr.FromInt32(0))),
 		disrupted.Budget{Name: "freed", Selects: ofPool("freed"), Allowed: atMost(1),
-			Holds: func(b disrupted.Begin) bool { return b.Revision < deleted }},
+			InForce: func(b disrupted.Begin) bool { return b.Revision < deleted }},
 		disrupted.Budget{Name: "unread", Selects: ofPool("unread"), Allowed: atMost(0),
-			Holds: func(b disrupted.Begin) bool { return b.Revision < corrected }},
+			InForce: func(b disrupted.Begin) bool { return b.Revision < corrected }},
 		disrupted.Budget{Name: "unread, corrected", Selects: ofPool("unread"), Allowed: atMost(3)},
 	)
 	m.noTwins()
@@ -185,8 +189,8 @@ func (m *machinist) exchanged(pool string, n int, machine v1beta1.Machine) {
 	m.poolIs(pool, n, examples.SmallClass)
 }
 
-// saysOf waits until a condition of a deployment, or what its rollout waits for, says something.
-func (m *machinist) saysOf(deployment, text string) {
+// awaitReport waits until a condition of a deployment, or what its rollout waits for, says something.
+func (m *machinist) awaitReport(deployment, text string) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineDeploymentList{}, fmt.Sprintf("deployment %s says %q", deployment, text),
 		func(l *v1beta1.MachineDeploymentList) (bool, string) {

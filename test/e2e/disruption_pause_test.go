@@ -20,6 +20,8 @@ import (
 // A pause in the middle of a rollout stops it within a second of its visibility, whatever dies. People scale up and
 // down and delete machines meanwhile, and machines are launched. After the pause the rollout goes on within the other
 // budget.
+//
+// Rules: fleet-pause, scale-down-asks-no-budget, disruptions-are-counted-exactly.
 func TestDisruptionPause(t *testing.T) {
 	t.Parallel()
 	const rolling, limit = 12, 2

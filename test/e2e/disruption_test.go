@@ -36,6 +36,9 @@ func startForDisruption(t *testing.T) (*machinist, *supervised) {
 // allow nothing in the middle, by the clock, for a minute. The processes are killed at any moment. After each write
 // that disrupts a machine, at most as many are disrupted as each budget allows. In the end everything is rolled out,
 // each machine disrupted once.
+//
+// Rules: disruption-asks-budgets, every-budget-must-have-room, disruptions-are-counted-exactly,
+// budget-allows-number-or-percentage, budget-in-force-by-windows.
 func TestDisruptionStaysWithinBudgets(t *testing.T) {
 	t.Parallel()
 	const each, surplus = 12, 4
@@ -50,13 +53,13 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 	})
 	m.poolsAre(2*time.Minute, 3*each, examples.SmallClass, pools...)
 	// Half of each pool cannot be drained for now, so that the rollout is not over when the window opens.
-	var held []string
+	var blocked []string
 	for _, pool := range pools {
 		for _, machine := range m.poolIs(pool, each, examples.SmallClass)[:each/2] {
-			held = append(held, machine.Status.NodeRef.Name)
+			blocked = append(blocked, machine.Status.NodeRef.Name)
 		}
 	}
-	m.protectedPods("held", held...)
+	m.protectedPods("blocked", blocked...)
 
 	opens := nextMinute(time.Now().Add(25 * time.Second))
 	closes := opens.Add(time.Minute)
@@ -83,8 +86,8 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 	m.awaitBudget("window", "the budget whose window is open", func(b *v1beta1.MachineDisruptionBudget) bool {
 		return b.Status.Allowed != nil
 	})
-	t.Logf("the window is open, with %d disruptions begun; what holds them up is lifted", len(record.soFar()))
-	m.liftBudget("held")
+	t.Logf("the window is open, with %d disruptions begun; what blocks drains is lifted", len(record.soFar()))
+	m.liftBudget("blocked")
 	processes.crash(m.Manager)
 	m.poolsAre(4*time.Minute, 3*each, examples.LargeClass, pools...)
 
@@ -92,7 +95,7 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 	within(t, begins,
 		disrupted.Budget{Name: "fifth", Allowed: func(selected int) int { return max(1, selected/5) }},
 		disrupted.Budget{Name: "one", Selects: ofPool("one"), Allowed: atMost(1)},
-		disrupted.Budget{Name: "window", Allowed: atMost(0), Holds: func(b disrupted.Begin) bool {
+		disrupted.Budget{Name: "window", Allowed: atMost(0), InForce: func(b disrupted.Begin) bool {
 			// What was decided in the second before may be written in the one after.
 			return b.At.After(opens.Add(time.Second)) && b.At.Before(closes)
 		}},

@@ -92,8 +92,8 @@ type Budget struct {
 	Selects func(map[string]string) bool
 	// Allowed returns how many of a number of selected machines may be disrupted at a time.
 	Allowed func(selected int) int
-	// Holds reports whether the budget holds for a write. Nil stands for always.
-	Holds func(Begin) bool
+	// InForce reports whether the budget is in force for a write. Nil stands for always.
+	InForce func(Begin) bool
 }
 
 // Use returns how many machines the budget selected right after a write, and how many of them were disrupted.
@@ -112,7 +112,7 @@ func (b Budget) Use(at Begin) (selected, disrupted int) {
 
 // Applies reports whether a write has to keep to the budget.
 func (b Budget) Applies(at Begin) bool {
-	return (b.Selects == nil || b.Selects(at.Machine.Labels)) && (b.Holds == nil || b.Holds(at))
+	return (b.Selects == nil || b.Selects(at.Machine.Labels)) && (b.InForce == nil || b.InForce(at))
 }
 
 // Check returns an error if a write disrupted more machines than the budget allowed.

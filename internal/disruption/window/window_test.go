@@ -47,6 +47,9 @@ func TestWindowsOpenAndClose(t *testing.T) {
 			[]string{"2028-02-29T00:00:00Z", "2028-03-01T00:00:00Z", "2032-02-29T00:00:00Z"}},
 		"on leap days, of which a century has one fewer": {windows{of("0 0 29 2 *", "", "24h")}, "2096-03-01T00:00:00Z", false,
 			[]string{"2104-02-29T00:00:00Z"}},
+		// The library knows such years by a rule only, by which a year ends with its 365th day.
+		"on the last day of a leap year": {windows{of("0 22 * * 1", "Europe/Berlin", "8h")}, "2044-12-31T12:00:00Z", false,
+			[]string{"2045-01-02T21:00:00Z", "2045-01-03T05:00:00Z"}},
 		"on a day of the month or of the week": {windows{of("0 0 13 * 5", "", "1h")}, "2026-05-09T00:00:00Z", false,
 			[]string{"2026-05-13T00:00:00Z", "2026-05-13T01:00:00Z", "2026-05-15T00:00:00Z"}},
 		"by a descriptor": {windows{of("@weekly", "Europe/Berlin", "1h")}, "2026-05-05T00:00:00Z", false,

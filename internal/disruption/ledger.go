@@ -3,7 +3,7 @@ package disruption
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +14,6 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/freshness"
-	"machinist.dev/machinist/internal/index"
 )
 
 // forgetWaiting is how long after it last asked somebody still counts as waiting. Who waits asks at least every
@@ -43,13 +42,17 @@ type Options struct {
 // and who waits.
 type Ledger struct {
 	Options
+	// granting is locked from the count of a Grant to its record. No other lock is held while it reads from the API server,
+	// so that nobody who only wants to know something waits for that.
+	granting   sync.Mutex
 	mu         sync.Mutex
 	namespaces map[string]*record
 }
 
 // record is what is remembered of a namespace.
 type record struct {
-	cache freshness.Tracker
+	// cache says whether the cache of machines may be trusted, budgets that of budgets.
+	cache, budgets freshness.Tracker
 	// granted are machines whose disruption is not written yet. It is true for those of which nobody knows whether it was.
 	granted map[types.UID]bool
 	waiting map[types.NamespacedName]*waiting
@@ -57,7 +60,7 @@ type record struct {
 	parsed map[types.UID]parsed
 }
 
-// waiting are the candidates of somebody that were denied back.
+// waiting are the candidates of somebody that were denied.
 type waiting struct {
 	lastAsked  time.Time
 	candidates []Candidate
@@ -77,8 +80,8 @@ func New(o Options) *Ledger {
 	return &Ledger{Options: o, namespaces: map[string]*record{}}
 }
 
-// Concerns reports whether any of the machines, all of one namespace, may be denied back: there are budgets, or one is
-// exempt.
+// Concerns reports whether any of the machines, all of one namespace, may be denied: there are budgets, or may be,
+// or one is exempt.
 func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1beta1.Machine) (bool, error) {
 	if l == nil {
 		return false, nil
@@ -88,7 +91,10 @@ func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1b
 			return true, nil
 		}
 	}
-	budgets, err := l.list(ctx, namespace)
+	if trusts, _ := l.trustsBudgets(namespace); !trusts {
+		return true, nil
+	}
+	budgets, err := l.readBudgets(ctx, namespace)
 	return len(budgets) > 0, err
 }
 
@@ -98,12 +104,13 @@ func (l *Ledger) Check(ctx context.Context, asker types.NamespacedName, candidat
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, err := l.view(ctx, asker.Namespace, l.cached)
+	budgets, machines, err := l.count(ctx, asker.Namespace, l.cached)
 	if err != nil {
 		return nil, nil, err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.view(asker.Namespace, budgets, machines)
 	may, denied = v.Ask(l.sinceAsked(asker, candidates), l.others(asker.Namespace, asker, v))
 	return may, denied, nil
 }
@@ -123,8 +130,8 @@ func (l *Ledger) Waits(asker types.NamespacedName, denied []Denial) {
 	}
 	now := l.Clock.Now()
 	candidates := make([]Candidate, len(denied))
-	for i, h := range denied {
-		candidates[i] = h.Candidate
+	for i, d := range denied {
+		candidates[i] = d.Candidate
 	}
 	candidates = l.sinceAsked(asker, candidates)
 	for i := range candidates {
@@ -160,12 +167,14 @@ func (l *Ledger) Waiting(namespace string) (askers []types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.namespaces[namespace]; r != nil {
-		for asker := range r.waiting {
-			askers = append(askers, asker)
-		}
+		askers = r.askers()
 	}
-	slices.SortFunc(askers, func(a, b types.NamespacedName) int { return cmp.Compare(a.Name, b.Name) })
 	return askers
+}
+
+// askers returns who waits, by name.
+func (r *record) askers() []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b types.NamespacedName) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Grant returns which of the candidates, all of one namespace, may be disrupted, and takes their room. The caller must
@@ -175,12 +184,15 @@ func (l *Ledger) Grant(ctx context.Context, asker types.NamespacedName, candidat
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, err := l.view(ctx, asker.Namespace, l.confirmed)
+	l.granting.Lock()
+	defer l.granting.Unlock()
+	budgets, machines, err := l.count(ctx, asker.Namespace, l.confirmed)
 	if err != nil {
 		return nil, err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.view(asker.Namespace, budgets, machines)
 	granted, _ := v.Ask(l.sinceAsked(asker, candidates), l.others(asker.Namespace, asker, v))
 	r := l.record(asker.Namespace)
 	for _, c := range granted {
@@ -218,62 +230,6 @@ func (l *Ledger) record(namespace string) *record {
 	return r
 }
 
-// list returns the budgets of a namespace from the cache, not to be changed.
-func (l *Ledger) list(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
-	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, l.Client, &v1beta1.MachineDisruptionBudgetList{},
-		client.InNamespace(namespace))
-	if err != nil {
-		return nil, fmt.Errorf("list disruption budgets: %w", err)
-	}
-	return slices.DeleteFunc(budgets, func(b *v1beta1.MachineDisruptionBudget) bool {
-		return !b.DeletionTimestamp.IsZero()
-	}), nil
-}
-
-// view counts the machines of a namespace that a function returns, if there are budgets.
-func (l *Ledger) view(ctx context.Context, namespace string,
-	machinesOf func(context.Context, string) ([]*v1beta1.Machine, error)) (*View, error) {
-	listed, err := l.list(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	now := l.Clock.Now()
-	if len(listed) == 0 {
-		return NewView(nil, nil, nil, now), nil
-	}
-	r := l.record(namespace)
-	budgets := r.understood(listed)
-	machines, err := machinesOf(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	return NewView(budgets, machines, func(uid types.UID) bool { _, is := r.granted[uid]; return is }, now), nil
-}
-
-// cached returns the machines of a namespace as the cache has them.
-func (l *Ledger) cached(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, l.Client, &v1beta1.MachineList{}, client.InNamespace(namespace))
-	if err != nil {
-		return nil, fmt.Errorf("list the machines that budgets select: %w", err)
-	}
-	return machines, nil
-}
-
-// understood returns the budgets as they are understood. What that takes is done once for each generation.
-func (r *record) understood(listed []*v1beta1.MachineDisruptionBudget) []*Budget {
-	budgets, now := make([]*Budget, len(listed)), make(map[types.UID]parsed, len(listed))
-	for i, b := range listed {
-		known, ok := r.parsed[b.UID]
-		if !ok || known.generation != b.Generation {
-			budget, _ := Parse(b) // One that cannot be understood allows nothing; its condition says why.
-			known = parsed{b.Generation, budget}
-		}
-		now[b.UID], budgets[i] = known, known.budget
-	}
-	r.parsed = now
-	return budgets
-}
-
 // others returns the candidates of others that still wait, as the view has their machines.
 func (l *Ledger) others(namespace string, asker types.NamespacedName, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
@@ -285,7 +241,8 @@ func (l *Ledger) others(namespace string, asker types.NamespacedName, v *View) (
 	for _, m := range v.machines {
 		machines[m.UID] = m
 	}
-	for who, w := range r.waiting {
+	for _, who := range r.askers() {
+		w := r.waiting[who]
 		if waited := now.Sub(w.lastAsked); waited > forgetWaiting || waited < 0 {
 			delete(r.waiting, who)
 			continue
@@ -301,28 +258,4 @@ func (l *Ledger) others(namespace string, asker types.NamespacedName, v *View) (
 		}
 	}
 	return others
-}
-
-// confirmed returns the machines of a namespace from the cache if that may be trusted, or else from a live list. What
-// other processes granted and wrote, or this one with an unknown outcome, is then counted.
-func (l *Ledger) confirmed(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
-	r, version := l.record(namespace), ""
-	if l.CacheVersion != nil {
-		version = l.CacheVersion()
-	}
-	if r.cache.Trusts(version) {
-		return l.cached(ctx, namespace)
-	}
-	began, list := r.cache.Mark(), &v1beta1.MachineList{}
-	machines, err := index.Shared[v1beta1.Machine](ctx, l.Live, list, client.InNamespace(namespace))
-	if err != nil {
-		return nil, fmt.Errorf("list the machines that budgets select live: %w", err)
-	}
-	r.cache.Relisted(began, list.ResourceVersion)
-	for uid, unknown := range r.granted {
-		if unknown {
-			delete(r.granted, uid)
-		}
-	}
-	return machines, nil
 }

@@ -51,10 +51,11 @@ type bench struct {
 
 // ledgerFor returns a ledger with one budget for all of the machines, which its cache has too.
 func ledgerFor(limit int32, machines ...*v1beta1.Machine) *bench {
-	all := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "all", UID: "all"},
+	all := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "all", UID: "all", ResourceVersion: "1"},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.FromInt32(limit)}}
 	b := &bench{cache: &lists{version: 10, machines: machines, budgets: []*v1beta1.MachineDisruptionBudget{all}},
-		server: &lists{version: 10, machines: machines}, clock: clocktesting.NewFakePassiveClock(noon)}
+		server: &lists{version: 10, machines: machines, budgets: []*v1beta1.MachineDisruptionBudget{all}},
+		clock:  clocktesting.NewFakePassiveClock(noon)}
 	b.Ledger = New(Options{Client: b.cache, Live: b.server, Clock: b.clock,
 		CacheVersion: func() string { return strconv.Itoa(b.cache.version) }})
 	return b
@@ -116,11 +117,11 @@ func TestTheFirstGrantCountsALiveList(t *testing.T) {
 	}
 }
 
-// Rule: no-budget-no-cost.
+// Rule: no-budget-no-cost. That there is no budget is read from the API server once: a cache that begins may lack one.
 func TestWithoutABudgetNothingIsRead(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
-	b.cache.budgets = nil
+	b.cache.budgets, b.server.budgets = nil, nil
 	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "m0 m1" {
 		t.Errorf("granted %q", got)
 	}
@@ -130,6 +131,27 @@ func TestWithoutABudgetNothingIsRead(t *testing.T) {
 	concerned, err := b.Concerns(t.Context(), "fleet", ms)
 	if concerned || err != nil {
 		t.Errorf("budgets concern machines (%v)", err)
+	}
+}
+
+// A process whose cache begins with an old list of budgets stops where the process before it had to stop.
+func TestANewProcessKnowsEachBudget(t *testing.T) {
+	ms := several(2, "m", "a")
+	b := ledgerFor(0, ms...)
+	b.cache.budgets = nil
+	if concerned, err := b.Concerns(t.Context(), "fleet", ms); !concerned || err != nil {
+		t.Errorf("no budget concerns machines before the budgets were read (%v)", err)
+	}
+	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "" {
+		t.Errorf("granted %q by an old list of budgets", got)
+	}
+	b.cache.budgets = b.server.budgets
+	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "" {
+		t.Errorf("granted %q", got)
+	}
+	b.cache.budgets = nil // From now on the cache is trusted: people have deleted the budget.
+	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "m0 m1" {
+		t.Errorf("granted %q after the budget was deleted", got)
 	}
 }
 

@@ -104,6 +104,12 @@ func MakePlan(s State) Plan {
 		sizedFor, waiting = s.sizedForStill(), d.finishHandOver()
 	case d.countReceived():
 		sizedFor = s.sizedForStill()
+	case s.deniedInPlace():
+		// As in a rollout: old sets make no machines.
+		d.giveUpLost()
+		sizedFor += d.resize(shrinkOnly)
+		d.growBesideOld()
+		waiting = d.whyNotRolling()
 	case !s.rolls():
 		sizedFor += d.resize(growInProportion)
 		if s.Frozen && s.SizedFor != Unknown && s.SizedFor < s.Replicas {

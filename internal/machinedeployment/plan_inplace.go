@@ -140,17 +140,22 @@ func (d *draft) giveUpLost() {
 	}
 }
 
+// growBesideOld has the set of the wanted revision make the machines that are missing beside those of old ones, and
+// returns how many these are.
+func (d *draft) growBesideOld() (oldReplicas int32) {
+	for i, set := range d.Sets {
+		if d.old(i) {
+			oldReplicas += set.Replicas
+		}
+	}
+	d.grow(d.Current, d.Replicas-oldReplicas, "new revision")
+	return oldReplicas
+}
+
 // inPlace plans the next step of a rollout that hands machines over to the wanted revision, where they are updated. It
 // returns what the rollout waits for.
 func (d *draft) inPlace() string {
-	var oldReplicas int32
-	for i, set := range d.Sets {
-		if !d.old(i) {
-			continue
-		}
-		oldReplicas += set.Replicas
-	}
-	d.grow(d.Current, d.Replicas-oldReplicas, "new revision")
+	oldReplicas := d.growBesideOld()
 	current := &d.Sets[d.Current]
 	from := d.source()
 	switch leaving := d.sum(pendingDeletions); {
@@ -255,6 +260,13 @@ func (d *draft) source() int {
 		}
 	}
 	return best
+}
+
+// deniedInPlace reports whether budgets, and nothing else, keep old machines from being updated in place.
+func (s State) deniedInPlace() bool {
+	allowed := s
+	allowed.DisruptionDenied = ""
+	return s.updatesInPlace() && !s.rolls() && allowed.rolls()
 }
 
 // updatesInPlace reports whether old machines are updated in place.

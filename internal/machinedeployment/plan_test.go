@@ -152,3 +152,37 @@ func TestShare(t *testing.T) {
 		}
 	}
 }
+
+// While budgets allow no machine to be updated in place, the fleet follows replicas all the same: old sets make no
+// machines, so that those that are added, or take the place of lost ones, are of the wanted revision.
+func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
+	set := func(name string, replicas, live int32) Set {
+		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: live, Available: live}
+	}
+	for name, test := range map[string]struct {
+		replicas   int32
+		old        Set
+		wanted     Set
+		toOld, toB int32
+	}{
+		"more":                  {4, set("a", 3, 3), set("b", 0, 0), 3, 1},
+		"more, later":           {5, set("a", 2, 2), set("b", 1, 1), 2, 3},
+		"fewer":                 {2, set("a", 3, 3), set("b", 0, 0), 2, 0},
+		"one is lost":           {3, set("a", 3, 2), set("b", 0, 0), 2, 0},
+		"its set has seen that": {3, set("a", 2, 2), set("b", 0, 0), 2, 1},
+		"no change":             {3, set("a", 3, 3), set("b", 0, 0), 3, 0},
+	} {
+		plan := MakePlan(State{Strategy: v1beta1.StrategyInPlace, Replicas: test.replicas, Bounds: Bounds{MaxUnavailable: 1},
+			SizedFor: 3, DisruptionDenied: "MachineDisruptionBudget pause allows no disruption",
+			Sets: []Set{test.old, test.wanted}, Current: 1})
+		to := []int32{test.old.Replicas, test.wanted.Replicas}
+		for _, scale := range plan.Scales {
+			to[scale.Set] = scale.To
+		}
+		if to[0] != test.toOld || to[1] != test.toB || plan.Roles[0] != (Role{}) ||
+			!strings.Contains(plan.Waiting, "allows no disruption") {
+			t.Errorf("%s: replicas become %v with roles %v, waiting %q; want %d and %d", name, to, plan.Roles, plan.Waiting,
+				test.toOld, test.toB)
+		}
+	}
+}

@@ -74,11 +74,11 @@ func (p *Plan) hold(s State) {
 	})
 	denied = denied[min(s.ScaleDown, len(denied)):]
 	p.deny(denied)
-	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return isDenied(denied, m) })
-}
-
-func isDenied(denied []disruption.Denial, m *v1beta1.Machine) bool {
-	return slices.ContainsFunc(denied, func(h disruption.Denial) bool { return h.Machine.UID == m.UID })
+	stays := make(map[types.UID]bool, len(denied))
+	for _, d := range denied {
+		stays[d.Machine.UID] = true
+	}
+	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
 }
 
 // deny records machines that budgets hold back, and when to ask again.
@@ -91,8 +91,8 @@ func (p *Plan) deny(denied []disruption.Denial) {
 
 // waitForWindows asks for another plan when a budget that holds machines back may change by itself.
 func (p *Plan) waitForWindows(now time.Time) {
-	for _, h := range p.Denied {
-		if in := h.Until.Sub(now); !h.Until.IsZero() && in > 0 {
+	for _, d := range p.Denied {
+		if in := d.Until.Sub(now); !d.Until.IsZero() && in > 0 {
 			p.waitFor(in)
 		}
 	}
@@ -108,7 +108,7 @@ func exemptLast(machines []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
 	return machines
 }
 
-// readDisruption finds out whether machines of the set may be denied back.
+// readDisruption finds out whether machines of the set may be denied.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
@@ -140,16 +140,17 @@ func (p *pass) readRollout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	live := countLive(s.Machines)
+	live, newer := countLive(s.Machines), 0
 	for _, sibling := range siblings {
-		if sibling.DeletionTimestamp.IsZero() && revisionOf(sibling) > revisionOf(s.Set) {
-			s.Outdated = true
-		}
 		machines, err := p.cachedMachines(ctx, sibling)
 		if err != nil {
 			return err
 		}
 		live += countLive(machines)
+		if sibling.DeletionTimestamp.IsZero() && revisionOf(sibling) > revisionOf(s.Set) {
+			s.Outdated = true
+			newer += countLive(machines)
+		}
 	}
 	replicas := max(0, d.ReplicasOrDefault())
 	limits, err := bounds.Of(d)
@@ -157,6 +158,9 @@ func (p *pass) readRollout(ctx context.Context) error {
 		return nil
 	}
 	surge := int(limits.MaxSurge)
+	if s.Outdated {
+		surge = min(surge, newer) // What a rollout makes first is of a newer revision.
+	}
 	if replicas == 0 {
 		surge = 0
 	}

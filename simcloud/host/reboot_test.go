@@ -49,8 +49,8 @@ func TestABootRestartsThePods(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"service":       {bound(corev1.RestartPolicyAlways), "1m0s Pending ContainerCreating restarts=1; 1m1s Running ready restarts=1"},
-		"job":           {bound(corev1.RestartPolicyOnFailure), "1m0s Pending ContainerCreating restarts=1; 1m1s Running ready restarts=1"},
+		"service":       {bound(corev1.RestartPolicyAlways), "1m0s Pending ContainerCreating restarts=1; 1m0.5s Pending ContainerCreating prepared restarts=1; 1m1s Running ready restarts=1"},
+		"job":           {bound(corev1.RestartPolicyOnFailure), "1m0s Pending ContainerCreating restarts=1; 1m0.5s Pending ContainerCreating prepared restarts=1; 1m1s Running ready restarts=1"},
 		"job that ends": {bound(corev1.RestartPolicyNever), "1m0s Failed exit=1"},
 		"ended before":  {bound(corev1.RestartPolicyNever, "complete-after", "1s"), ""},
 	} {

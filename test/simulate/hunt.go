@@ -49,7 +49,8 @@ func detectAll(ctx context.Context, match string, every int, kind bool) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants())
+	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants(),
+		disruptionMutants())
 	var stale []error
 	for _, m := range all {
 		if _, err := m.plant(); err != nil {

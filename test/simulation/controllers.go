@@ -43,6 +43,9 @@ const (
 	NodeGroups
 	// BudgetReports keep the status of disruption budgets. They are not among AllControllers: nothing depends on them.
 	BudgetReports
+	// CloudController is the cloud's: kubelets register without a provider ID, and it sets the ID at some time after that.
+	// It is not one of AllControllers.
+	CloudController
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
 )

@@ -62,7 +62,7 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 		fault = w.faults.Of(w, e)
 	}
 	if fault != NoFault {
-		w.disturbed, w.stepsAtFault = w.clock.at, w.steps
+		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 		w.logf("%s: %s", e, fault)
 		p.strike(fault, e)
 		if p.dead {

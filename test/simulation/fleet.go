@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/test/invariants"
 )
 
 const (
@@ -51,9 +48,14 @@ func fleet(replicas int32, class string, change ...func(*v1beta1.MachineDeployme
 
 // edit changes the deployment as a person does.
 func edit(name string, change func(*v1beta1.MachineDeployment)) Action {
+	return editNamed(deployment, name, change)
+}
+
+// editNamed changes the deployment of a name.
+func editNamed(which, name string, change func(*v1beta1.MachineDeployment)) Action {
 	return Action{Name: name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		d := &v1beta1.MachineDeployment{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: which}, d); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		before := d.DeepCopy()
@@ -175,134 +177,4 @@ func (d Action) onceThereIs(n int, kind string) Action {
 		return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind))) >= n
 	}
 	return d
-}
-
-// Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and
-// number in a status; "" if nothing is.
-func Settled(w *World) string {
-	if w.legacy != nil {
-		return w.legacy.missing()
-	}
-	missing := append(w.autoscaler.missing(), w.unsettledPods()...)
-	missing = append(missing, w.safetyMissing()...)
-	missing = append(missing, w.unsettledNamespaces()...)
-	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
-	kind := func(name string) schema.GroupVersionKind { return v1beta1.GroupVersion.WithKind(name) }
-	sets, machines := w.control.Snapshot(kind("MachineSet")), w.control.Snapshot(kind("Machine"))
-	wanted, class, anyRevision := 0, "", false
-	var d *v1beta1.MachineDeployment
-	for _, o := range w.control.Snapshot(kind("MachineDeployment")) {
-		d = o.(*v1beta1.MachineDeployment)
-		wanted, class = invariants.Replicas(d.Spec.Replicas), d.Spec.Template.Spec.ClassRef.Name
-		anyRevision = d.Spec.Strategy.Type == v1beta1.StrategyOnDelete
-	}
-	if d == nil && len(sets) > 0 {
-		report("%d sets are left", len(sets))
-	}
-	if n := preservedCount(machines); n > 0 {
-		report("%d machines are preserved", n)
-	}
-	machines, untagged := byHand(w, machines, report)
-	for _, o := range machines {
-		m := o.(*v1beta1.Machine)
-		hand := metav1.GetControllerOfNoCopy(m) == nil
-		switch {
-		case !m.DeletionTimestamp.IsZero():
-			report("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
-		case m.Status.Phase != v1beta1.MachineRunning:
-			report("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
-		case !upToDate(m):
-			report("machine %s is not up to date: %s", m.Name, conditionsOf(m.Status.Conditions))
-		case w.wrongVersion(m) != "":
-			report("machine %s runs %s, not %s", m.Name, w.wrongVersion(m), m.Spec.Version)
-		case anyRevision || hand:
-		case m.Spec.ClassRef.Name != class || m.Spec.Version != d.Spec.Template.Spec.Version:
-			report("machine %s is of class %s, not %s, version %q", m.Name, m.Spec.ClassRef.Name, class, m.Spec.Version)
-		}
-		if d != nil && !hand && m.Labels["tier"] != d.Spec.Template.ObjectMeta.Labels["tier"] {
-			report("machine %s has the label %q", m.Name, m.Labels["tier"])
-		}
-		if n := len(w.cloud.of(m.UID)); n != 1 {
-			report("machine %s has %d instances", m.Name, n)
-		}
-		switch node := w.node(nodeNameOf(m)); {
-		case node == nil:
-			report("machine %s has no node", m.Name)
-		case m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID:
-			report("machine %s is not paired with its node", m.Name)
-		case len(node.Spec.Taints) > 0 || node.Spec.Unschedulable:
-			report("node %s cannot be used: %v", node.Name, node.Spec.Taints)
-		}
-	}
-	if n := len(machines) - adopters(machines); n != wanted {
-		report("there are %d machines, not %d", n, wanted)
-	}
-	all := wanted + adopters(machines) + untagged
-	if n := len(w.cloud.instances) + len(w.cloud.late); n != all+w.strangersLeft() {
-		report("there are %d instances, not %d", n, all+w.strangersLeft())
-	}
-	if n := len(w.target.Snapshot(nodeKind)) - w.leftNodes(); n != all {
-		report("there are %d nodes, not %d", n, all)
-	}
-	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) - w.leftTokens(); n != 0 {
-		report("%d bootstrap tokens are left", n)
-	}
-	if d == nil || anyRevision {
-		return strings.Join(missing, "; ")
-	}
-	for _, o := range sets {
-		missing = append(missing, setMissing(o.(*v1beta1.MachineSet), &d.Spec.Template.Spec, wanted)...)
-	}
-	missing = append(missing, deploymentMissing(d, wanted)...)
-	return strings.Join(missing, "; ")
-}
-
-// upToDate reports whether a machine's instance is what its spec asks for, as far as the machine says.
-func upToDate(m *v1beta1.Machine) bool {
-	c := findCondition(m, v1beta1.ConditionUpToDate)
-	return c == nil || c.Status == metav1.ConditionTrue && c.ObservedGeneration == m.Generation
-}
-
-func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted int) (missing []string) {
-	n := 0
-	if own := &set.Spec.Template.Spec; own.ClassRef.Name == template.ClassRef.Name && own.Version == template.Version {
-		n = wanted
-	}
-	if got := invariants.Replicas(set.Spec.Replicas); got != n {
-		missing = append(missing, fmt.Sprintf("set %s asks for %d, not %d", set.Name, got, n))
-	}
-	s := set.Status
-	if s.ObservedGeneration != set.Generation {
-		missing = append(missing, fmt.Sprintf("set %s: observedGeneration %d of %d", set.Name, s.ObservedGeneration,
-			set.Generation))
-	}
-	for _, got := range []int32{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas} {
-		if int(got) != n {
-			missing = append(missing, fmt.Sprintf("the status of set %s is %d/%d/%d/%d, not %d", set.Name, s.Replicas,
-				s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas, n))
-			break
-		}
-	}
-	return missing
-}
-
-func deploymentMissing(d *v1beta1.MachineDeployment, wanted int) (missing []string) {
-	s := d.Status
-	if s.ObservedGeneration != d.Generation {
-		missing = append(missing, fmt.Sprintf("deployment: observedGeneration %d of %d", s.ObservedGeneration, d.Generation))
-	}
-	if !slices.Equal([]int32{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas},
-		[]int32{int32(wanted), int32(wanted), int32(wanted), int32(wanted), 0}) {
-		missing = append(missing, fmt.Sprintf("the status of the deployment is %d/%d/%d/%d/%d, not %d", s.Replicas,
-			s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, wanted))
-	}
-	return missing
-}
-
-func conditionsOf(conditions []metav1.Condition) string {
-	var out []string
-	for _, c := range conditions {
-		out = append(out, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Reason))
-	}
-	return strings.Join(out, ", ")
 }

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,8 @@ type oracle struct {
 	// cordoned is when providers cordoned Nodes.
 	cordoned    map[uid]time.Time
 	deployments map[uid]*invariants.Owner
+	// owed is how many machines of a deployment, or of a set without one, may go because people want fewer.
+	owed map[uid]int
 	// surplus are the machines that a former leader made: they may be one too many, until the leader sees them.
 	surplus map[uid]bool
 	err     error
@@ -59,6 +62,7 @@ type version struct {
 func (o *oracle) begin(w *World) {
 	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{},
 		instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{},
+		owed: map[uid]int{},
 		sets: map[uid]*invariants.Owner{}, deployments: map[uid]*invariants.Owner{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
@@ -125,6 +129,7 @@ func (o *oracle) control(c apiserver.Change) {
 			o.mayBeGone(m)
 			if known && before.DeletionTimestamp.IsZero() {
 				o.mayDelete(c, before)
+				o.mayTakeOut(c, before)
 				o.mayEndKeeping(c, before)
 			}
 			delete(o.machines, m.UID)
@@ -138,14 +143,17 @@ func (o *oracle) control(c apiserver.Change) {
 			o.mayCreate(c, m)
 		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
 			o.mayDelete(c, before)
+			o.mayTakeOut(c, before)
 			o.mayEndKeeping(c, before)
 		case known:
 			o.mayHandOver(c, before, m)
+			o.mayUpdate(c, before, m)
 			o.mayCallUpToDate(c, m)
 			o.mayCallVanished(before, m)
 			o.mayBeFailed(before, m)
 		}
 	}
+	o.followScaleDown(c)
 	if c.Type != watch.Deleted {
 		o.take(c.Revision, c.New)
 		if n := len(o.history[c.New.GetUID()]); n > 0 {
@@ -221,7 +229,7 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	}
 	set := o.sets[owner.UID]
 	seen := o.seen()
-	if most, _ := set.Within(seen["MachineSet"]); o.live(owner.UID) > most {
+	if most, _ := set.Within(seen["MachineSet"]); o.live(owner.UID) > most+o.exchanging(owner.UID) {
 		o.breach("I3", "%s made machine %s: set %s now has %d of at most %d", c.Actor, m.Name, owner.Name,
 			o.live(owner.UID), most)
 	}
@@ -239,6 +247,18 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 		o.breach("I3", "%s made machine %s of set %s: the deployment now has %d of at most %d", c.Actor, m.Name, owner.Name,
 			live, most)
 	}
+}
+
+// exchanging is how many machines a set without a deployment may have beyond its replicas: one, to exchange another.
+func (o *oracle) exchanging(set uid) int {
+	if o.sets[set].Controller != "" {
+		return 0
+	}
+	return min(1, o.count(set, func(m uid) bool {
+		return slices.ContainsFunc(o.believed(m), func(v *v1beta1.Machine) bool {
+			return v != nil && annotated(v, v1beta1.AnnotationReplace)
+		})
+	}))
 }
 
 // mayDelete is the second half of I3. What became unavailable by itself since the decision could be known counts as

@@ -38,8 +38,12 @@ func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 	if s.Base != nil {
 		w.script = []Action{create(s.Base)}
 	}
+	w.script = append(w.script, s.Begin...)
 	if err := w.Run(Settled); err != nil {
 		return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
+	}
+	if err := w.runFor(s.Age); err != nil {
+		return nil, fmt.Errorf("let the fleet of scenario %s become old: %w", s.Name, err)
 	}
 	return &Prepared{Scenario: s, base: w}, nil
 }

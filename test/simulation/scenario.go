@@ -3,6 +3,7 @@ package simulation
 import (
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -16,6 +17,9 @@ type Scenario struct {
 	Group Group
 	// Base is the deployment that runs before; nil for none.
 	Base *v1beta1.MachineDeployment
+	// Begin is what else people did before; nil is nothing. Age is how old the fleet is, beyond the time that it needed.
+	Begin []Action
+	Age   time.Duration
 	// Old is a system whose fleet is taken over; nil for none.
 	Old *OldSystem
 	// Apps is what runs on its nodes; none where that does not matter.
@@ -47,7 +51,7 @@ const (
 
 // Groups are all that there are.
 func Groups() []Group {
-	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations}
+	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations, Disruptions}
 }
 
 // Scenarios are all that there are.
@@ -90,7 +94,8 @@ func Scenarios() []Scenario {
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
-	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios())
+	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
+		disruptionScenarios())
 }
 
 // churn is what a few impatient people do to a deployment, while instances break.

@@ -52,7 +52,7 @@ func (w *World) snapshot() (*World, error) {
 func (o *oracle) clone(w *World) oracle {
 	f := *o
 	f.world, f.machines, f.knew, f.surplus = w, maps.Clone(o.machines), maps.Clone(o.knew), maps.Clone(o.surplus)
-	f.cordoned = maps.Clone(o.cordoned)
+	f.cordoned, f.owed = maps.Clone(o.cordoned), maps.Clone(o.owed)
 	f.history, f.instructions = make(map[uid][]version, len(o.history)), make(map[uid][]instruction, len(o.instructions))
 	for id, versions := range o.history {
 		f.history[id] = slices.Clone(versions)

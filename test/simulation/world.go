@@ -63,6 +63,8 @@ type World struct {
 	stepsAtFault, stepsWhenSettled int
 	// lastAction is when a person last did something.
 	lastAction time.Time
+	// lastFault is when an effect last had a fault.
+	lastFault time.Time
 	// behind is for how long caches have been late.
 	behind time.Duration
 	// disturbed is when somebody outside last did something, or something last failed.

@@ -1,0 +1,293 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/test/invariants"
+)
+
+// Disruptions is machines that are replaced or changed although nobody asked for fewer, under budgets.
+const Disruptions Group = "disruption"
+
+// oldAge is how old machines are that must expire, expireAfter at what age they do at the latest. Those that replace
+// them are young for as long as a run takes.
+const (
+	oldAge      = 25 * time.Hour
+	expireAfter = 24 * time.Hour
+)
+
+func disruptionScenarios() []Scenario {
+	pace := setBudget(budget("pace", "1"))
+	inPlace := fleet(3, "a", ofType(v1beta1.StrategyInPlace), ofVersion(firstVersion))
+	return []Scenario{
+		{Name: "budgets-overlap", Group: Disruptions, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{
+			create(fleet(2, "a", called("api"), strategy(1, 1))), create(fleet(1, "a", called("jobs"), strategy(1, 0))),
+			setBudget(budget("all", "2")), setBudget(budget("front", "30%", about("web", "api"))),
+		}, Script: overlapping},
+		{Name: "fleet-paused", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{pace},
+			Script: pausing},
+		{Name: "budget-windows", Group: Disruptions, Base: fleet(2, "a", strategy(1, 1)),
+			Begin: []Action{setBudget(budget("always", "2"))}, Script: inWindows},
+		{Name: "budget-of-the-broken", Group: Disruptions, Controllers: Health, Base: fleet(6, "a", replacedAtOnce),
+			Begin: []Action{pace, check("100%")}, Age: oldAge, Script: breaking},
+		{Name: "exchange", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)),
+			Begin: []Action{pace, setBudget(budget("others", "0", forReasons(v1beta1.DisruptionRollout)))}, Age: oldAge, Script: exchanging(deployment)},
+		{Name: "exchange-without-surge", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(0, 1)),
+			Begin: []Action{pace}, Age: oldAge, Script: exchanging(deployment)},
+		{Name: "exchange-in-a-set", Group: Disruptions, Variants: 2, Begin: []Action{createSet("solo", 2, "a"), pace},
+			Age: oldAge, Script: exchanging("solo")},
+		{Name: "budget-in-place", Group: Disruptions, Variants: 2, Base: inPlace, Begin: []Action{pace},
+			Script: updatingPaused},
+	}
+}
+
+// overlapping is a rollout of three deployments at once, under two budgets that both are about some of the machines. One
+// budget shrinks, and one goes, in the middle of it.
+func overlapping(r *rand.Rand) []Action {
+	actions := []Action{rollNamed(deployment, "b"), rollNamed("api", "b"), rollNamed("jobs", "b"),
+		setBudget(budget("all", "1")).after(some(r, 40*time.Second)), dropBudget("front").after(some(r, time.Minute))}
+	if r.IntN(2) == 0 {
+		slices.Reverse(actions[3:])
+	}
+	return actions
+}
+
+// pausing is a fleet that is paused before a rollout has done anything, or in the middle of it. People scale it and
+// delete machines all the same, and go on when that is done.
+func pausing(r *rand.Rand) []Action {
+	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(3)).after(some(r, 20*time.Second))}
+	if r.IntN(2) == 0 {
+		change = change[:1]
+	}
+	if r.IntN(2) == 0 {
+		return slices.Concat([]Action{setBudget(paused()), roll("b").after(5 * time.Second)}, change,
+			[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)})
+	}
+	return slices.Concat([]Action{roll("b"), setBudget(paused()).after(some(r, 40*time.Second))}, change,
+		[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)})
+}
+
+// inWindows is a rollout that may go on only inside, or outside, of windows of a few minutes.
+func inWindows(r *rand.Rand) []Action {
+	apply := []v1beta1.DisruptionApply{v1beta1.ApplyInside, v1beta1.ApplyOutside}[r.IntN(2)]
+	closed := budget("closed", "0", func(b *v1beta1.MachineDisruptionBudget) {
+		b.Spec.Apply = apply
+		b.Spec.Windows = []v1beta1.DisruptionWindow{{Schedule: "*/4 * * * *",
+			Duration: metav1.Duration{Duration: 2 * time.Minute}}}
+	})
+	return []Action{setBudget(closed), roll("b").after(some(r, 4*time.Minute))}
+}
+
+// breaking is a fleet half of which is unhealthy while it is paused. Meanwhile the rest is outdated or too old as well, or
+// one of the machines must not be disrupted. Most of the unhealthy machines recover by themselves.
+func breaking(r *rand.Rand) []Action {
+	actions := []Action{setBudget(paused())}
+	for range 3 {
+		actions = append(actions, silence(r.IntN(6)).after(some(r, 20*time.Second)))
+	}
+	more := []Action{roll("b"), expire(deployment), replace(r.IntN(6)), exempt(r.IntN(6), 13*time.Minute)}
+	r.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
+	return append(actions, more[0].after(some(r, healthTimeout)), more[1],
+		revive(1).after(healthTimeout+some(r, time.Minute)),
+		dropBudget(disruption.PauseBudget).after(longBroken+some(r, 2*time.Minute)))
+}
+
+// exchanging is machines that must be replaced because of their age, because people ask for it or both. One of them
+// must not be for a while.
+func exchanging(of string) func(*rand.Rand) []Action {
+	return func(r *rand.Rand) []Action {
+		actions := []Action{exempt(r.IntN(2), 4*time.Minute)}
+		if r.IntN(2) == 0 {
+			actions = append(actions, replace(r.IntN(2)))
+		}
+		return append(actions, expire(of).after(some(r, 20*time.Second)))
+	}
+}
+
+// updatingPaused is an update in place that is paused right after a set was ordered to hand machines over, and goes on
+// when the fleet was scaled.
+func updatingPaused(r *rand.Rand) []Action {
+	return []Action{upgrade("v1.36.4"), setBudget(paused()).once("machines are to be handed over", func(w *World) bool {
+		return upgraded(w) || slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")),
+			func(o client.Object) bool { return o.GetAnnotations()[v1beta1.AnnotationMoveTo] != "" })
+	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)}
+}
+
+// budget is a budget as people write it.
+func budget(name, most string, change ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineDisruptionBudget {
+	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	b.Spec.MaxDisrupted = intstr.Parse(most)
+	for _, f := range change {
+		f(b)
+	}
+	return b
+}
+
+// paused is the budget that stops every voluntary disruption.
+func paused() *v1beta1.MachineDisruptionBudget { return budget(disruption.PauseBudget, "0") }
+
+// about has a budget be about the machines of some deployments.
+func about(apps ...string) func(*v1beta1.MachineDisruptionBudget) {
+	return func(b *v1beta1.MachineDisruptionBudget) {
+		b.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app",
+			Operator: metav1.LabelSelectorOpIn, Values: apps}}
+	}
+}
+
+// forReasons has only these reasons ask a budget.
+func forReasons(reasons ...v1beta1.DisruptionReason) func(*v1beta1.MachineDisruptionBudget) {
+	return func(b *v1beta1.MachineDisruptionBudget) { b.Spec.Reasons = reasons }
+}
+
+// setBudget makes a budget, or changes the one of that name to be like it.
+func setBudget(b *v1beta1.MachineDisruptionBudget) Action {
+	return Action{Name: fmt.Sprintf("budget %s allows %s", b.Name, b.Spec.MaxDisrupted.String()),
+		Do: func(ctx context.Context, _ *World, c client.Client) error {
+			found := &v1beta1.MachineDisruptionBudget{}
+			if err := c.Get(ctx, client.ObjectKeyFromObject(b), found); err != nil {
+				if client.IgnoreNotFound(err) != nil {
+					return err
+				}
+				return c.Create(ctx, b.DeepCopy())
+			}
+			found.Spec = *b.Spec.DeepCopy()
+			return c.Update(ctx, found)
+		}}
+}
+
+func dropBudget(name string) Action {
+	return Action{Name: "drop budget " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
+		return client.IgnoreNotFound(c.Delete(ctx, budget(name, "0")))
+	}}
+}
+
+// once lets an action wait for something.
+func (d Action) once(what string, is func(*World) bool) Action {
+	d.Name += " once " + what
+	d.After = is
+	return d
+}
+
+// scaled reports whether the deployment has the machines that it asks for, all of them running, and beyond that only
+// those that a rollout has made first.
+func scaled(w *World) bool {
+	fleets, _ := w.fleets()
+	f, live, surge := fleets[0], 0, 0
+	for _, m := range w.machines() {
+		if m.Status.Phase != v1beta1.MachineRunning || !m.DeletionTimestamp.IsZero() {
+			return false
+		}
+		live++
+		if m.Spec.ClassRef.Name == f.template.Spec.ClassRef.Name && m.Spec.Version == f.template.Spec.Version {
+			surge++
+		}
+	}
+	most := invariants.BoundsOfDeployment(f.deployment).Most
+	return live >= f.wanted && live <= min(f.wanted+surge, most)
+}
+
+// called gives a deployment another name.
+func called(name string) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) {
+		d.Name = name
+		d.Spec.Selector.MatchLabels = map[string]string{"app": name}
+		d.Spec.Template.ObjectMeta.Labels = map[string]string{"app": name}
+	}
+}
+
+// replacedAtOnce lets a deployment replace all broken machines at a time.
+func replacedAtOnce(d *v1beta1.MachineDeployment) {
+	all := intstr.FromString("100%")
+	d.Spec.Remediation.MaxInFlight = &all
+}
+
+func rollNamed(name, class string) Action {
+	return editNamed(name, fmt.Sprintf("roll %s to class %s", name, class), func(d *v1beta1.MachineDeployment) {
+		d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class}
+	})
+}
+
+// createSet makes a set without a deployment.
+func createSet(name string, replicas int32, class string) Action {
+	return Action{Name: "create set " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
+		d := fleet(replicas, class, called(name))
+		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		set.Spec.Replicas, set.Spec.Selector, set.Spec.Template = d.Spec.Replicas, d.Spec.Selector, d.Spec.Template
+		return c.Create(ctx, set)
+	}}
+}
+
+// expire has the old machines of a deployment or a set expire.
+func expire(name string) Action {
+	after := &metav1.Duration{Duration: expireAfter}
+	return Action{Name: fmt.Sprintf("machines of %s expire after %s", name, expireAfter),
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			set := &v1beta1.MachineSet{}
+			if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, set); err == nil {
+				before := set.DeepCopy()
+				set.Spec.Template.Spec.ExpireAfter = after
+				return c.Patch(ctx, set, client.MergeFrom(before))
+			}
+			return editNamed(name, "", func(d *v1beta1.MachineDeployment) {
+				d.Spec.Template.Spec.ExpireAfter = after
+			}).Do(ctx, w, c)
+		}}
+}
+
+// replace asks for another machine in the stead of one, whichever is the i-th then.
+func replace(i int) Action {
+	return annotateOne("replace a machine", i, v1beta1.AnnotationReplace, func(*World) string { return "" })
+}
+
+// exempt keeps one of the machines from being disrupted for a time.
+func exempt(i int, d time.Duration) Action {
+	return annotateOne(fmt.Sprintf("do not disrupt a machine for %s", d), i, v1beta1.AnnotationDoNotDisrupt,
+		func(w *World) string { return w.clock.at.Add(d).UTC().Format(time.RFC3339) })
+}
+
+func annotateOne(name string, i int, key string, value func(*World) string) Action {
+	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
+		machines := w.machines()
+		if len(machines) == 0 {
+			return nil
+		}
+		m := machines[i%len(machines)]
+		w.logf("it is %s", m.Name)
+		changed := m.DeepCopy()
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, key, value(w))
+		return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(m)))
+	}}
+}
+
+// disruptionMissing says which machines are yet to be replaced, and who still waits to do so.
+func (w *World) disruptionMissing(fleets []*askedFleet) (missing []string) {
+	for _, m := range w.machines() {
+		f := fleetOf(fleets, metav1.GetControllerOfNoCopy(m))
+		if annotated(m, v1beta1.AnnotationReplace) {
+			missing = append(missing, fmt.Sprintf("machine %s must be replaced", m.Name))
+		}
+		if f != nil && f.template.Spec.ExpireAfter != nil &&
+			w.clock.Since(m.CreationTimestamp.Time) > f.template.Spec.ExpireAfter.Duration {
+			missing = append(missing, fmt.Sprintf("machine %s is too old", m.Name))
+		}
+	}
+	for _, p := range w.processes {
+		if p.ledger == nil || p.dead || p.former {
+			continue
+		}
+		for _, who := range p.ledger.Waiting(namespace) {
+			missing = append(missing, fmt.Sprintf("%s waits for a disruption budget", who))
+		}
+	}
+	return missing
+}

@@ -1,0 +1,250 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption/window"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// The rules of disruption budgets: each write of the manager by which a machine goes out of service is judged for every
+// budget that it had to ask. The machines are counted as the API server has them, and only what the manager could not
+// know by then is left out: what others did, and it had not seen when its pass began.
+
+// mayTakeOut judges that the manager deletes a machine.
+func (o *oracle) mayTakeOut(c apiserver.Change, m *v1beta1.Machine) {
+	if c.Actor != Manager || metav1.GetControllerOfNoCopy(m) == nil {
+		return
+	}
+	if reasons := o.reasonsToDelete(m); len(reasons) > 0 {
+		o.mayDisrupt(c, m, reasons)
+	}
+}
+
+// mayUpdate judges that the manager hands a machine over to another set, and so has its instance changed in place.
+func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
+	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
+	if c.Actor == Manager && from != nil && to != nil && from.UID != to.UID && o.sets[from.UID] != nil {
+		o.mayDisrupt(c, before, []v1beta1.DisruptionReason{v1beta1.DisruptionInPlaceUpdate})
+	}
+}
+
+// mayDisrupt judges that a machine goes out of service for one of some reasons; which one it is cannot always be told.
+func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
+	versions := o.believed(m.UID)
+	if slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return v == nil || !serves(v) || isDisrupted(v) }) {
+		return // Nobody has to ask for it.
+	}
+	from, to := o.judgedTime()
+	if !slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return !exemptUntil(v, to) }) {
+		o.breach("exempt", "%s disrupted machine %s (%v), which must not be disrupted", c.Actor, m.Name, reasons)
+	}
+	budgets := believedVersions[*v1beta1.MachineDisruptionBudget](o, "MachineDisruptionBudget")
+	for _, versionsOf := range budgets {
+		over := ""
+		for _, b := range versionsOf {
+			if over = ""; b == nil || !b.DeletionTimestamp.IsZero() {
+				break
+			}
+			if !o.holds(b, versions, reasons, from, to) {
+				break
+			}
+			used, most := o.used(b, m.UID)
+			if used == most {
+				o.mayGoFirst(c, m, b, reasons, len(budgets))
+			}
+			if used <= most {
+				break
+			}
+			over = fmt.Sprintf("%s disrupted machine %s (%v): budget %s allows %d, now it is %d", c.Actor, m.Name, reasons,
+				b.Name, most, used)
+		}
+		if over != "" {
+			o.breach("budget", "%s", over)
+		}
+	}
+}
+
+// judgedTime returns the times between which the decision fell that is carried out now, by the clock of its process.
+func (o *oracle) judgedTime() (from, to time.Time) {
+	from, to = o.world.clock.at, o.world.clock.at
+	f := o.world.top()
+	if f == nil {
+		return from, to
+	}
+	behind := f.controller.process.clock.behind
+	from, to = f.began.Add(-behind), to.Add(-behind)
+	if behind > 0 {
+		to = to.Add(setBack) // It may have been set back only in the middle of the pass.
+	}
+	return from, to
+}
+
+// holds reports whether a budget is about a machine, in force all the time, and has to be asked whichever the reason
+// is.
+func (o *oracle) holds(b *v1beta1.MachineDisruptionBudget, machine []*v1beta1.Machine,
+	reasons []v1beta1.DisruptionReason, from, to time.Time) bool {
+	for _, m := range machine {
+		if !o.selects(b, m) {
+			return false
+		}
+	}
+	for _, reason := range reasons {
+		if len(b.Spec.Reasons) > 0 && !slices.Contains(b.Spec.Reasons, reason) {
+			return false
+		}
+	}
+	windows, errs := window.Parse(field.NewPath("spec", "windows"), b.Spec.Windows)
+	if len(errs) > 0 || len(windows) == 0 {
+		return true
+	}
+	change, changes := windows.NextChange(from)
+	return windows.Open(from) != (b.Spec.Apply == v1beta1.ApplyOutside) && (!changes || change.After(to))
+}
+
+func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&b.Spec.Selector)
+	if err != nil {
+		o.broken(fmt.Errorf("selector of budget %s: %w", b.Name, err))
+		return false
+	}
+	return m.Namespace == b.Namespace && selector.Matches(labels.Set(m.Labels))
+}
+
+// used returns how many of the machines that a budget selects are out of service once one more is, and how many may be.
+func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most int) {
+	used = 1
+	selected := 0
+	for id := range o.history {
+		surely, maybe := true, false
+		for _, v := range o.believed(id) {
+			selects := v != nil && o.selects(b, v)
+			surely, maybe = surely && selects, maybe || selects
+		}
+		if maybe {
+			selected++
+		}
+		if surely && id != more && o.knownDisrupted(id) {
+			used++
+		}
+	}
+	limit := b.Spec.MaxDisrupted
+	if limit.Type == intstr.Int {
+		return used, limit.IntValue()
+	}
+	percent := 0
+	if _, err := fmt.Sscanf(limit.StrVal, "%d%%", &percent); err != nil {
+		o.broken(fmt.Errorf("maxDisrupted of budget %s: %w", b.Name, err))
+	}
+	if percent == 0 {
+		return used, 0
+	}
+	return used, max(1, selected*percent/100)
+}
+
+// knownDisrupted reports whether a machine is out of service, and the manager itself did that or has seen it.
+func (o *oracle) knownDisrupted(id uid) bool {
+	versions := o.history[id]
+	i := len(versions)
+	for i > 0 && versions[i-1].machine != nil && isDisrupted(versions[i-1].machine) {
+		i--
+	}
+	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seen()["Machine"])
+}
+
+// serves reports whether pods may run on a machine.
+func serves(m *v1beta1.Machine) bool {
+	return m.Status.NodeRef != nil &&
+		!(m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason == v1beta1.FailureInstanceVanished)
+}
+
+// isDisrupted reports whether a machine that serves is going, though not by an autoscaler's choice, or its instance
+// is not what its spec asks for.
+func isDisrupted(m *v1beta1.Machine) bool {
+	if !serves(m) {
+		return false
+	}
+	if !m.DeletionTimestamp.IsZero() {
+		return !annotated(m, v1beta1.AnnotationDeleteMachine)
+	}
+	c := findCondition(m, v1beta1.ConditionUpToDate)
+	if c == nil || c.Status == metav1.ConditionTrue && c.ObservedGeneration >= m.Generation {
+		return false
+	}
+	rejected := c.Status == metav1.ConditionFalse && c.ObservedGeneration >= m.Generation && slices.Contains(
+		[]string{v1beta1.ReasonUnsupportedChange, v1beta1.ReasonUpdateError, v1beta1.ReasonUpdateTimeout}, c.Reason)
+	return !rejected || !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
+}
+
+func annotated(m *v1beta1.Machine, key string) bool {
+	_, has := m.Annotations[key]
+	return has
+}
+
+// exemptUntil reports whether people have exempted a machine until after a time.
+func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
+	value, exempt := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
+	until, err := time.Parse(time.RFC3339, value)
+	return exempt && (err != nil || at.Before(until))
+}
+
+// believed returns the versions of a machine that the manager may go by: the one that it had seen, and later ones; nil
+// stands for none.
+func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
+	known, versions, from := o.seen()["Machine"], o.history[id], 0
+	for i, v := range versions {
+		if v.revision <= known {
+			from = i
+		}
+	}
+	if len(versions) == 0 || versions[0].revision > known {
+		out = append(out, nil)
+	}
+	for _, v := range versions[from:] {
+		out = append(out, v.machine)
+	}
+	return out
+}
+
+// believedVersions returns the same for all objects of a kind.
+func believedVersions[T interface {
+	comparable
+	client.Object
+}](o *oracle, kind string) (out [][]T) {
+	var none T
+	var order []uid
+	by := map[uid][]T{}
+	add := func(id uid, version T) {
+		if by[id] == nil {
+			order = append(order, id)
+		}
+		by[id] = append(by[id], version)
+	}
+	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
+		add(object.GetUID(), object.(T))
+	}
+	for _, c := range o.world.control.Changes(o.seen()[kind]) {
+		if c.GVK.Kind != kind {
+			continue
+		}
+		if len(by[c.New.GetUID()]) == 0 {
+			add(c.New.GetUID(), none) // It is gone.
+		}
+		before, _ := c.Old.(T)
+		add(c.New.GetUID(), before)
+	}
+	for _, id := range order {
+		out = append(out, by[id])
+	}
+	return out
+}

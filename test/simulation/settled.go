@@ -1,0 +1,197 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/invariants"
+)
+
+// Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and
+// number in a status; "" if nothing is.
+func Settled(w *World) string {
+	if w.legacy != nil {
+		return w.legacy.missing()
+	}
+	missing := append(w.autoscaler.missing(), w.unsettledPods()...)
+	missing = append(missing, w.safetyMissing()...)
+	missing = append(missing, w.unsettledNamespaces()...)
+	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	kind := func(name string) schema.GroupVersionKind { return v1beta1.GroupVersion.WithKind(name) }
+	machines := w.control.Snapshot(kind("Machine"))
+	fleets, left := w.fleets()
+	if left > 0 {
+		report("%d sets are left", left)
+	}
+	wanted := 0
+	for _, f := range fleets {
+		wanted += f.wanted
+	}
+	if n := preservedCount(machines); n > 0 {
+		report("%d machines are preserved", n)
+	}
+	machines, untagged := byHand(w, machines, report)
+	for _, o := range machines {
+		m := o.(*v1beta1.Machine)
+		owner := metav1.GetControllerOfNoCopy(m)
+		f := fleetOf(fleets, owner)
+		switch {
+		case !m.DeletionTimestamp.IsZero():
+			report("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
+		case m.Status.Phase != v1beta1.MachineRunning:
+			report("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
+		case !upToDate(m):
+			report("machine %s is not up to date: %s", m.Name, conditionsOf(m.Status.Conditions))
+		case w.wrongVersion(m) != "":
+			report("machine %s runs %s, not %s", m.Name, w.wrongVersion(m), m.Spec.Version)
+		case owner == nil:
+		case f == nil:
+			report("machine %s is of set %s, which nobody wants", m.Name, owner.Name)
+		case f.anyRevision:
+		case m.Spec.ClassRef.Name != f.template.Spec.ClassRef.Name || m.Spec.Version != f.template.Spec.Version:
+			report("machine %s is of class %s, not %s, version %q", m.Name, m.Spec.ClassRef.Name,
+				f.template.Spec.ClassRef.Name, m.Spec.Version)
+		}
+		if f != nil && m.Labels["tier"] != f.template.ObjectMeta.Labels["tier"] {
+			report("machine %s has the label %q", m.Name, m.Labels["tier"])
+		}
+		if n := len(w.cloud.of(m.UID)); n != 1 {
+			report("machine %s has %d instances", m.Name, n)
+		}
+		switch node := w.node(nodeNameOf(m)); {
+		case node == nil:
+			report("machine %s has no node", m.Name)
+		case m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID:
+			report("machine %s is not paired with its node", m.Name)
+		case len(node.Spec.Taints) > 0 || node.Spec.Unschedulable:
+			report("node %s cannot be used: %v", node.Name, node.Spec.Taints)
+		}
+	}
+	if n := len(machines) - adopters(machines); n != wanted {
+		report("there are %d machines, not %d", n, wanted)
+	}
+	all := wanted + adopters(machines) + untagged
+	if n := len(w.cloud.instances) + len(w.cloud.late); n != all+w.strangersLeft() {
+		report("there are %d instances, not %d", n, all+w.strangersLeft())
+	}
+	if n := len(w.target.Snapshot(nodeKind)) - w.leftNodes(); n != all {
+		report("there are %d nodes, not %d", n, all)
+	}
+	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) - w.leftTokens(); n != 0 {
+		report("%d bootstrap tokens are left", n)
+	}
+	for _, f := range fleets {
+		if f.anyRevision {
+			continue
+		}
+		for _, set := range f.sets {
+			missing = append(missing, setMissing(set, &f.template.Spec, f.wanted)...)
+		}
+		if f.deployment != nil {
+			missing = append(missing, deploymentMissing(f.deployment, f.wanted)...)
+		}
+	}
+	return strings.Join(append(missing, w.disruptionMissing(fleets)...), "; ")
+}
+
+// askedFleet is what a deployment, or a set without one, asks for.
+type askedFleet struct {
+	deployment *v1beta1.MachineDeployment
+	sets       []*v1beta1.MachineSet
+	wanted     int
+	template   *v1beta1.MachineTemplateSpec
+	// anyRevision says that people choose when its machines get the template's revision.
+	anyRevision bool
+}
+
+// fleets returns what is asked for, and how many sets are left of deployments that are gone.
+func (w *World) fleets() (fleets []*askedFleet, left int) {
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		d := o.(*v1beta1.MachineDeployment)
+		fleets = append(fleets, &askedFleet{deployment: d, wanted: invariants.Replicas(d.Spec.Replicas),
+			template: &d.Spec.Template, anyRevision: d.Spec.Strategy.Type == v1beta1.StrategyOnDelete})
+	}
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
+		set, owner := o.(*v1beta1.MachineSet), metav1.GetControllerOfNoCopy(o)
+		if owner == nil {
+			fleets = append(fleets, &askedFleet{sets: []*v1beta1.MachineSet{set},
+				wanted: invariants.Replicas(set.Spec.Replicas), template: &set.Spec.Template})
+			continue
+		}
+		i := slices.IndexFunc(fleets, func(f *askedFleet) bool {
+			return f.deployment != nil && f.deployment.UID == owner.UID
+		})
+		if i < 0 {
+			left++
+			continue
+		}
+		fleets[i].sets = append(fleets[i].sets, set)
+	}
+	return fleets, left
+}
+
+// fleetOf returns the fleet of an owner of machines, nil if nobody asks for it.
+func fleetOf(fleets []*askedFleet, owner *metav1.OwnerReference) *askedFleet {
+	for _, f := range fleets {
+		if owner != nil && slices.ContainsFunc(f.sets, func(s *v1beta1.MachineSet) bool { return s.UID == owner.UID }) {
+			return f
+		}
+	}
+	return nil
+}
+
+// upToDate reports whether a machine's instance is what its spec asks for, as far as the machine says.
+func upToDate(m *v1beta1.Machine) bool {
+	c := findCondition(m, v1beta1.ConditionUpToDate)
+	return c == nil || c.Status == metav1.ConditionTrue && c.ObservedGeneration == m.Generation
+}
+
+func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted int) (missing []string) {
+	n := 0
+	if own := &set.Spec.Template.Spec; own.ClassRef.Name == template.ClassRef.Name && own.Version == template.Version {
+		n = wanted
+	}
+	if got := invariants.Replicas(set.Spec.Replicas); got != n {
+		missing = append(missing, fmt.Sprintf("set %s asks for %d, not %d", set.Name, got, n))
+	}
+	s := set.Status
+	if s.ObservedGeneration != set.Generation {
+		missing = append(missing, fmt.Sprintf("set %s: observedGeneration %d of %d", set.Name, s.ObservedGeneration,
+			set.Generation))
+	}
+	for _, got := range []int32{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas} {
+		if int(got) != n {
+			missing = append(missing, fmt.Sprintf("the status of set %s is %d/%d/%d/%d, not %d", set.Name, s.Replicas,
+				s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas, n))
+			break
+		}
+	}
+	return missing
+}
+
+func deploymentMissing(d *v1beta1.MachineDeployment, wanted int) (missing []string) {
+	s := d.Status
+	if s.ObservedGeneration != d.Generation {
+		missing = append(missing, fmt.Sprintf("deployment: observedGeneration %d of %d", s.ObservedGeneration, d.Generation))
+	}
+	if !slices.Equal([]int32{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas},
+		[]int32{int32(wanted), int32(wanted), int32(wanted), int32(wanted), 0}) {
+		missing = append(missing, fmt.Sprintf("the status of the deployment is %d/%d/%d/%d/%d, not %d", s.Replicas,
+			s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, wanted))
+	}
+	return missing
+}
+
+func conditionsOf(conditions []metav1.Condition) string {
+	var out []string
+	for _, c := range conditions {
+		out = append(out, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Reason))
+	}
+	return strings.Join(out, ", ")
+}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	_ "time/tzdata" // Windows of disruption budgets have time zones, which not every system knows.
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -53,7 +52,8 @@ func TestAFleetIsPausedAndResumed(t *testing.T) {
 		t.Errorf("annotations %v", b.Annotations)
 	}
 	run("pause", "--fleet").succeeds(t).prints(t, "already paused (paused at ", " by "+by+": the network[2J is repaired)")
-	run("status").succeeds(t).prints(t, "DISRUPTION BUDGET", disruption.PauseBudget, "by "+by+": the network[2J is repaired")
+	run("status").succeeds(t).prints(t, "DISRUPTION BUDGET", disruption.PauseBudget,
+		"by "+by+": the network[2J is repaired")
 
 	b.Spec.MaxDisrupted = intstr.FromInt32(5)
 	if err := p.api.Update(t.Context(), b); err != nil {
@@ -111,10 +111,12 @@ func TestAllFleetsArePausedAsFarAsPossible(t *testing.T) {
 	if namespaces(done) != "b resumed, " || err != nil {
 		t.Errorf("resumed %v, %v", done, err)
 	}
-	if done, err = c.pause(t.Context(), pauseFlags{all: true}); namespaces(done) != "a already paused, b paused, " || err == nil {
+	done, err = c.pause(t.Context(), pauseFlags{all: true})
+	if namespaces(done) != "a already paused, b paused, " || err == nil {
 		t.Errorf("paused %v, %v", done, err)
 	}
-	if done, err = c.resume(t.Context(), pauseFlags{all: true}); namespaces(done) != "a resumed, b resumed, " || err != nil {
+	done, err = c.resume(t.Context(), pauseFlags{all: true})
+	if namespaces(done) != "a resumed, b resumed, " || err != nil {
 		t.Errorf("resumed %v, %v", done, err)
 	}
 	if _, err = c.resume(t.Context(), pauseFlags{all: true}); err == nil || err.Error() != "no fleet is paused in any namespace" {
@@ -128,9 +130,8 @@ func TestAMachineIsMarkedForReplacement(t *testing.T) {
 	set := p.fleet()
 	m := p.machine("web-1-x", set)
 	p.machine("alone", nil)
-	leaving := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "leaving", Finalizers: []string{"test.machinist.dev/hold"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineSet", Name: set.Name,
-			UID: set.UID, Controller: ptr.To(true)}}}, Spec: spec()}
+	leaving := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "leaving",
+		Finalizers: []string{"test.machinist.dev/hold"}, OwnerReferences: m.OwnerReferences}, Spec: spec()}
 	p.create(leaving)
 	if err := p.api.Delete(t.Context(), leaving); err != nil {
 		t.Fatal(err)

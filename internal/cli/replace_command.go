@@ -33,9 +33,9 @@ func replaceCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replace (TYPE NAME | TYPE/NAME)",
 		Short: "Replace one machine by a new one, which is made first",
-		Long: `Replace one machine by a new one: set the annotation ` + v1beta1.AnnotationReplace + `. The set makes another machine,
-waits until that is available, and then drains and deletes this one. Disruption budgets are asked, so it may take a while:
-machinist why machine/NAME says what it waits for.`,
+		Long: `Replace one machine by a new one: set the annotation ` + v1beta1.AnnotationReplace + `. Its set makes
+another machine, waits until that is available, and then drains and deletes this one. Disruption budgets are
+asked, so it may take a while: machinist why machine/NAME says what it waits for.`,
 		Example: `  machinist replace machine/web-abc12-x7k2p
 
   # Not after all

@@ -107,7 +107,11 @@ func (p *pod) containerStatus(c container) corev1.ContainerStatus {
 		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: creating}
 	case running, ready:
 		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.runningAt)}
-		if p.restarts > 0 && !p.exitedAt.IsZero() {
+		switch {
+		case p.restarts == 0 || p.exitedAt.IsZero():
+		case p.cut && p.restart == corev1.RestartPolicyAlways: // It has forgotten that they ran.
+			out.LastTerminationState.Waiting = &corev1.ContainerStateWaiting{}
+		default:
 			out.LastTerminationState.Terminated = exit(p.ranBefore, code, why)
 		}
 	case backoff:

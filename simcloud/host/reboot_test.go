@@ -67,8 +67,9 @@ func TestABootRestartsThePods(t *testing.T) {
 			if got := strings.Join(play(t, second, now, 2*time.Minute), "; "); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
-			if last := second.status("10.0.0.1").ContainerStatuses[0].LastTerminationState.Terminated; second.restarts > 0 &&
-				(last == nil || last.ExitCode != 255 || last.Reason != "Unknown") {
+			last := second.status("10.0.0.1").ContainerStatuses[0].LastTerminationState
+			if knows := last.Terminated != nil; knows != (name == "job") || knows && (last.Terminated.ExitCode != 255 ||
+				last.Terminated.Reason != "Unknown") {
 				t.Errorf("the run before ended as %+v", last)
 			}
 		})

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 
@@ -25,9 +26,13 @@ func (m *machine) adoptNode(ctx context.Context) error {
 	if maps.Equal(node.Labels, next.Labels) && node.Spec.ProviderID == next.Spec.ProviderID {
 		return nil
 	}
-	patch, err := difference(node, next)
+	// Labels of others may have changed meanwhile.
+	maps.DeleteFunc(next.Labels, func(key, value string) bool { return node.Labels[key] == value })
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": next.Labels}, "spec": map[string]any{"providerID": next.Spec.ProviderID},
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("cloud controller: encode the change: %w", err)
 	}
 	if _, err := m.conn.core.Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{FieldManager: "cloud-controller-manager"}); err != nil {

@@ -70,6 +70,9 @@ type pod struct {
 	moved bool
 	// lost means that the pod was deleted before its containers ran.
 	lost bool
+	// cut means that the machine went off while the containers ran for the last
+	// time, rebooted that they have not been started again since.
+	cut, rebooted bool
 	// occurred is what has happened since the events were last taken.
 	occurred []occurrence
 
@@ -205,15 +208,15 @@ func (p *pod) reboot(now time.Time) {
 	if !p.runs() {
 		return
 	}
+	p.cut, p.exitedAt = true, now
 	if p.restart == corev1.RestartPolicyNever {
 		p.enter(failed, now)
-		p.exitedAt = now
 		return
 	}
 	p.enter(starting, now)
+	p.rebooted = true
 	p.occurred = append(p.occurred, occurrence{"", corev1.EventTypeNormal, "SandboxChanged",
 		"Pod sandbox changed, it will be killed and re-created."})
-	p.restarts++
 	p.moved = !p.hostNetwork
 	if p.moved {
 		p.ip = ""
@@ -281,13 +284,14 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 		}
 		ran := p.runs()
 		if ran && to != ready {
-			p.exitedAt = at
+			p.exitedAt, p.cut = at, false
 		}
 		switch to {
 		case running:
-			if p.stage == backoff {
+			if p.stage == backoff || p.rebooted {
 				p.restarts++
 			}
+			p.rebooted = false
 			p.ranBefore, p.runningAt = p.runningAt, at
 			p.occur(corev1.EventTypeNormal, pulled, "")
 			p.occur(corev1.EventTypeNormal, "Created", "Container created")

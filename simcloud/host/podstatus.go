@@ -31,6 +31,9 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	switch p.stage {
 	case starting, prepared:
 		status.Phase, reason = corev1.PodPending, "ContainersNotReady"
+		if p.showsEnd() {
+			status.Phase = corev1.PodRunning
+		}
 	case running, backoff:
 		reason = "ContainersNotReady"
 	case succeeded:
@@ -71,6 +74,10 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	return status
 }
 
+// showsEnd shows whether a pod that starts anew after a boot still shows how its
+// containers ended: one that restarts always has forgotten it.
+func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
+
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {
 	out := corev1.ContainerStatus{
 		Name: c.name, Image: c.image, ImageID: "simulated://" + c.image,
@@ -88,12 +95,23 @@ func (p *pod) containerStatus(c container) corev1.ContainerStatus {
 	if p.script.crashAfter >= 0 && (p.script.completeAfter < 0 || p.script.crashAfter <= p.script.completeAfter) {
 		code, why = 1, "Error"
 	}
+	if p.cut {
+		code, why = 255, "Unknown"
+	}
 	switch p.stage {
 	case starting, prepared:
+		if p.showsEnd() {
+			out.State.Terminated = exit(p.runningAt, code, why)
+			break
+		}
 		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: creating}
 	case running, ready:
 		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.runningAt)}
-		if p.restarts > 0 && !p.exitedAt.IsZero() {
+		switch {
+		case p.restarts == 0 || p.exitedAt.IsZero():
+		case p.cut && p.restart == corev1.RestartPolicyAlways: // It has forgotten that they ran.
+			out.LastTerminationState.Waiting = &corev1.ContainerStateWaiting{}
+		default:
 			out.LastTerminationState.Terminated = exit(p.ranBefore, code, why)
 		}
 	case backoff:
@@ -101,6 +119,9 @@ func (p *pod) containerStatus(c container) corev1.ContainerStatus {
 		out.LastTerminationState.Terminated = exit(p.runningAt, code, why)
 	case failed:
 		out.State.Terminated = exit(p.runningAt, 1, "Error")
+		if p.cut {
+			out.State.Terminated = exit(p.runningAt, code, why)
+		}
 		if p.lost {
 			out.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 				Message: "The container could not be located when the pod was terminated"}

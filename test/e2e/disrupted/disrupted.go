@@ -54,8 +54,8 @@ func Begins(changes []history.Change) (begins []Begin, err error) {
 		if before != nil && Is(before) || !Is(m) {
 			continue
 		}
-		all := slices.SortedFunc(maps.Values(machines), func(a, b *v1beta1.Machine) int { return strings.Compare(a.Name, b.Name) })
-		begins = append(begins, Begin{Machine: m, At: written(m), Revision: c.Revision, All: all})
+		begins = append(begins, Begin{Machine: m, At: written(m), Revision: c.Revision,
+			All: slices.Collect(maps.Values(machines))})
 	}
 	return begins, nil
 }

@@ -117,11 +117,12 @@ func TestWhatABudgetDoesNotAllowIsFound(t *testing.T) {
 		budget  Budget
 		exceeds []string
 	}{
-		"one of all":       {Budget{Allowed: one}, []string{"2 of 4", "3 of 4", "2 of 2"}},
-		"one of a pool":    {Budget{Selects: poolA, Allowed: one}, []string{"2 of 2"}},
-		"half":             {Budget{Allowed: func(n int) int { return n / 2 }}, []string{"3 of 4", "2 of 2"}},
-		"all":              {Budget{Allowed: func(n int) int { return n }}, nil},
-		"none, at another": {Budget{Allowed: func(int) int { return 0 }, InForce: func(b Begin) bool { return b.Revision < 6 }}, []string{"1 of 4"}},
+		"one of all":    {Budget{Allowed: one}, []string{"2 of 4", "3 of 4", "2 of 2"}},
+		"one of a pool": {Budget{Selects: poolA, Allowed: one}, []string{"2 of 2"}},
+		"half":          {Budget{Allowed: func(n int) int { return n / 2 }}, []string{"3 of 4", "2 of 2"}},
+		"all":           {Budget{Allowed: func(n int) int { return n }}, nil},
+		"none, for some time": {Budget{Allowed: func(int) int { return 0 },
+			InForce: func(b Begin) bool { return b.Revision < 6 }}, []string{"1 of 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var found []string

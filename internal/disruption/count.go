@@ -38,9 +38,9 @@ func (l *Ledger) count(ctx context.Context, namespace string,
 	return budgets, of, err
 }
 
-// readBudgets returns the budgets of a namespace, not to be changed. A process that begins reads them from the API server
-// once: its cache may begin with a list that is older than what the process before it knew, without a budget that people
-// made to stop everything.
+// readBudgets returns the budgets of a namespace, not to be changed. A process that begins reads them from the API
+// server once: its cache may begin with a list that is older than what the process before it knew, without a budget
+// that people made to stop everything.
 func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	trusts, began := l.trustsBudgets(namespace)
 	cached, err := listBudgets(ctx, l.Client, namespace)
@@ -68,7 +68,8 @@ func (l *Ledger) trustsBudgets(namespace string) (bool, freshness.Mark) {
 }
 
 // listBudgets returns the budgets of a namespace as a client has them, not to be changed.
-func listBudgets(ctx context.Context, from client.Reader, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
+func listBudgets(ctx context.Context, from client.Reader,
+	namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, from, &v1beta1.MachineDisruptionBudgetList{},
 		client.InNamespace(namespace))
 	if err != nil {
@@ -78,7 +79,9 @@ func listBudgets(ctx context.Context, from client.Reader, namespace string) ([]*
 }
 
 func withoutDeleted(budgets []*v1beta1.MachineDisruptionBudget) []*v1beta1.MachineDisruptionBudget {
-	return slices.DeleteFunc(budgets, func(b *v1beta1.MachineDisruptionBudget) bool { return !b.DeletionTimestamp.IsZero() })
+	return slices.DeleteFunc(budgets, func(b *v1beta1.MachineDisruptionBudget) bool {
+		return !b.DeletionTimestamp.IsZero()
+	})
 }
 
 // pending returns the machines whose grants are yet to be settled, and will be.

@@ -42,8 +42,8 @@ type Options struct {
 // and who waits.
 type Ledger struct {
 	Options
-	// granting is locked from the count of a Grant to its record. No other lock is held while it reads from the API server,
-	// so that nobody who only wants to know something waits for that.
+	// granting is locked from the count of a Grant to its record. No other lock is held while it reads from the API
+	// server, so that nobody who only wants to know something waits for that.
 	granting   sync.Mutex
 	mu         sync.Mutex
 	namespaces map[string]*record

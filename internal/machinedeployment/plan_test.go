@@ -153,7 +153,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// While budgets allow no machine to be updated in place, the fleet follows replicas all the same: old sets make no
+// While budgets allow no machine to be updated in place, the fleet still follows replicas: old sets make no
 // machines, so that those that are added, or take the place of lost ones, are of the wanted revision.
 func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
 	set := func(name string, replicas, live int32) Set {

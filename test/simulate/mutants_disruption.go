@@ -25,7 +25,7 @@ func disruptionMutants() []mutant {
 		{
 			name: "budgets-from-a-late-list", file: "internal/disruption/count.go",
 			from: "	return t.Confirmed(), t.Mark()", to: "	return true, t.Mark()",
-			scenario: "fleet-paused", finds: "budget: ",
+			scenario: "budget-of-the-broken", finds: "budget: ",
 		},
 		{
 			name: "budget-counted-over-the-own-set", file: "internal/disruption/view.go",

@@ -41,7 +41,8 @@ func disruptionScenarios() []Scenario {
 		{Name: "budget-of-the-broken", Group: Disruptions, Controllers: Health, Base: fleet(6, "a", replacedAtOnce),
 			Begin: []Action{pace, check("100%")}, Age: oldAge, Script: breaking},
 		{Name: "exchange", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)),
-			Begin: []Action{pace, setBudget(budget("others", "0", forReasons(v1beta1.DisruptionRollout)))}, Age: oldAge, Script: exchanging(deployment)},
+			Begin: []Action{pace, setBudget(budget("others", "0", forReasons(v1beta1.DisruptionRollout)))},
+			Age:   oldAge, Script: exchanging(deployment)},
 		{Name: "exchange-without-surge", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(0, 1)),
 			Begin: []Action{pace}, Age: oldAge, Script: exchanging(deployment)},
 		{Name: "exchange-in-a-set", Group: Disruptions, Variants: 2, Begin: []Action{createSet("solo", 2, "a"), pace},
@@ -51,8 +52,8 @@ func disruptionScenarios() []Scenario {
 	}
 }
 
-// overlapping is a rollout of three deployments at once, under two budgets that both are about some of the machines. One
-// budget shrinks, and one goes, in the middle of it.
+// overlapping is a rollout of three deployments at once, under two budgets that both are about some of the machines.
+// One budget shrinks, and one goes, in the middle of it.
 func overlapping(r *rand.Rand) []Action {
 	actions := []Action{rollNamed(deployment, "b"), rollNamed("api", "b"), rollNamed("jobs", "b"),
 		setBudget(budget("all", "1")).after(some(r, 40*time.Second)), dropBudget("front").after(some(r, time.Minute))}
@@ -63,7 +64,7 @@ func overlapping(r *rand.Rand) []Action {
 }
 
 // pausing is a fleet that is paused before a rollout has done anything, or in the middle of it. People scale it and
-// delete machines all the same, and go on when that is done.
+// delete machines meanwhile, and go on when that is done.
 func pausing(r *rand.Rand) []Action {
 	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(3)).after(some(r, 20*time.Second))}
 	if r.IntN(2) == 0 {
@@ -88,8 +89,8 @@ func inWindows(r *rand.Rand) []Action {
 	return []Action{setBudget(closed), roll("b").after(some(r, 4*time.Minute))}
 }
 
-// breaking is a fleet half of which is unhealthy while it is paused. Meanwhile the rest is outdated or too old as well, or
-// one of the machines must not be disrupted. Most of the unhealthy machines recover by themselves.
+// breaking is a fleet half of which is unhealthy while it is paused. Meanwhile the rest is outdated or too old as well,
+// or one of the machines must not be disrupted. Most of the unhealthy machines recover by themselves.
 func breaking(r *rand.Rand) []Action {
 	actions := []Action{setBudget(paused())}
 	for range 3 {
@@ -117,7 +118,7 @@ func exchanging(of string) func(*rand.Rand) []Action {
 // updatingPaused is an update in place that is paused right after a set was ordered to hand machines over, and goes on
 // when the fleet was scaled.
 func updatingPaused(r *rand.Rand) []Action {
-	return []Action{upgrade("v1.36.4"), setBudget(paused()).once("machines are to be handed over", func(w *World) bool {
+	return []Action{upgrade("v1.36.4"), setBudget(paused()).once("a set has an order", func(w *World) bool {
 		return upgraded(w) || slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")),
 			func(o client.Object) bool { return o.GetAnnotations()[v1beta1.AnnotationMoveTo] != "" })
 	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)}

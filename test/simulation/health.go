@@ -77,9 +77,10 @@ func silence(i int) Action {
 func revive(but int) Action {
 	return Action{Name: fmt.Sprintf("kubelets report again, but for %d", but),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
+			left := but // Copies of the world do it, too.
 			for _, in := range w.cloud.instances {
-				if in.hung && but > 0 {
-					but--
+				if in.hung && left > 0 {
+					left--
 				} else {
 					in.hung = false
 				}

@@ -39,7 +39,8 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	}
 }
 
-// mayDisrupt judges that a machine goes out of service for one of some reasons; which one it is cannot always be told.
+// mayDisrupt judges that a machine goes out of service for one of some reasons. The oracle cannot always find out for
+// which one.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
 	versions := o.believed(m.UID)
 	if slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return v == nil || !serves(v) || isDisrupted(v) }) {
@@ -56,7 +57,7 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 			if over = ""; b == nil || !b.DeletionTimestamp.IsZero() {
 				break
 			}
-			if !o.holds(b, versions, reasons, from, to) {
+			if !o.mustBeAsked(b, versions, reasons, from, to) {
 				break
 			}
 			used, most := o.used(b, m.UID)
@@ -90,9 +91,9 @@ func (o *oracle) judgedTime() (from, to time.Time) {
 	return from, to
 }
 
-// holds reports whether a budget is about a machine, in force all the time, and has to be asked whichever the reason
-// is.
-func (o *oracle) holds(b *v1beta1.MachineDisruptionBudget, machine []*v1beta1.Machine,
+// mustBeAsked reports whether a budget is about a machine, in force all the time, and has to be asked whichever the
+// reason is.
+func (o *oracle) mustBeAsked(b *v1beta1.MachineDisruptionBudget, machine []*v1beta1.Machine,
 	reasons []v1beta1.DisruptionReason, from, to time.Time) bool {
 	for _, m := range machine {
 		if !o.selects(b, m) {

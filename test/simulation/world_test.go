@@ -75,6 +75,7 @@ func TestACloneContinuesLikeItsOrigin(t *testing.T) {
 				}
 				again.script = append(again.script, w.script...)
 				w.random, w.path, w.steps, w.effects = again.random, 0, 0, 0
+				w.disturbed, w.lastAction = w.clock.at, w.clock.at // As those of a clone.
 				var origin, copied strings.Builder
 				w.story = func(line string) { origin.WriteString(line + "\n") }
 				clone.story = func(line string) { copied.WriteString(line + "\n") }

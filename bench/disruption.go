@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,7 +96,8 @@ func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
 				return err
 			}
 			one := disruptionRoll{Name: roll.name}
-			if err := b.phase(ctx, &one.phase, roll.name, b.n, func() error { return b.fleet.rollTo(ctx, roll.to) }); err != nil {
+			change := func() error { return b.fleet.rollTo(ctx, roll.to) }
+			if err := b.phase(ctx, &one.phase, roll.name, b.n, change); err != nil {
 				return err
 			}
 			one.withoutBudgetStatus(b.n)
@@ -141,8 +141,8 @@ func (f fleet) budget(ctx context.Context, limits []string) error {
 func (r *disruptionResult) table(out io.Writer) {
 	fmt.Fprintf(out, "\n%d machines, budgets of %s\n", r.Machines, strings.Join(r.Budgets, ", "))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w,
-		"\tseconds\treads/machine\twrites/machine\tevents/machine\tconflicts/machine\tbudget status writes\tCPU s\tmanager CPU s\t")
+	fmt.Fprintln(w, "\tseconds\treads/machine\twrites/machine\tevents/machine\tconflicts/machine\tbudget status writes"+
+		"\tCPU s\tmanager CPU s\t")
 	for _, p := range r.Rolls {
 		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t\n", p.Name, p.Seconds, p.ReadsPerMachine,
 			p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.BudgetStatusWrites, p.CPUSeconds,
@@ -151,8 +151,8 @@ func (r *disruptionResult) table(out io.Writer) {
 	_ = w.Flush()
 	first := r.Rolls[0]
 	for _, p := range r.Rolls[1:] {
-		fmt.Fprintf(out, "%s: %+.2f reads and %+.2f writes for each disruption; status of budgets: %.1f writes for each in %s\n",
+		fmt.Fprintf(out, "%s: %+.2f reads and %+.2f writes for each disruption; %.1f writes of the status of each budget\n",
 			p.Name, p.ReadsPerMachine-first.ReadsPerMachine, p.WritesPerMachine-first.WritesPerMachine,
-			float64(p.BudgetStatusWrites)/float64(len(r.Budgets)), time.Duration(p.Seconds*float64(time.Second)).Round(time.Second))
+			float64(p.BudgetStatusWrites)/float64(len(r.Budgets)))
 	}
 }

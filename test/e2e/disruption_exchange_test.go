@@ -59,8 +59,9 @@ func TestDisruptionExchange(t *testing.T) {
 	m.annotate(asked[1].Name, v1beta1.AnnotationDoNotDisrupt, until.Format(time.RFC3339))
 	m.annotate(asked[1].Name, v1beta1.AnnotationReplace, "")
 	m.liftBudget("web")
-	m.await("the end of the drained machine", func(machines []v1beta1.Machine) bool { return !has(machines, asked[0].Name) })
-	m.awaitReport("asked", asked[1].Name+" has the annotation "+v1beta1.AnnotationDoNotDisrupt+" until "+until.Format(time.RFC3339))
+	m.gone(asked[0])
+	m.awaitReport("asked", fmt.Sprintf("%s has the annotation %s until %s", asked[1].Name, v1beta1.AnnotationDoNotDisrupt,
+		until.Format(time.RFC3339)))
 	m.exchanged("asked", 3, asked[1])
 
 	t.Log("machines that are too old")
@@ -182,10 +183,18 @@ func (m *machinist) annotate(machine, key, value string) {
 	m.change(machine, func(machine *v1beta1.Machine) { metav1.SetMetaDataAnnotation(&machine.ObjectMeta, key, value) })
 }
 
+// gone waits until a machine is.
+func (m *machinist) gone(machine v1beta1.Machine) {
+	m.t.Helper()
+	m.await("the end of machine "+machine.Name, func(machines []v1beta1.Machine) bool {
+		return !has(machines, machine.Name)
+	})
+}
+
 // exchanged waits until a machine of a pool is gone, and the pool is complete without it.
 func (m *machinist) exchanged(pool string, n int, machine v1beta1.Machine) {
 	m.t.Helper()
-	m.await("the end of machine "+machine.Name, func(machines []v1beta1.Machine) bool { return !has(machines, machine.Name) })
+	m.gone(machine)
 	m.poolIs(pool, n, examples.SmallClass)
 }
 

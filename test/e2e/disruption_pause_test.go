@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/controlplane/auditlog"
 	"machinist.dev/machinist/internal/disruption"
@@ -49,11 +48,8 @@ func TestDisruptionPause(t *testing.T) {
 	t.Log("people have more machines, others, and fewer; one is launched anew")
 	m.scaleOf("other", 5)
 	m.poolIs("other", 5, examples.SmallClass)
-	gone := others[0]
-	m.delete(gone.Name)
-	m.await("another machine in the stead of the deleted one", func(machines []v1beta1.Machine) bool {
-		return !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == gone.UID })
-	})
+	m.delete(others[0].Name)
+	m.gone(others[0])
 	m.poolIs("other", 5, examples.SmallClass)
 	processes.crash(m.Manager)
 	m.scaleOf("other", 2)
@@ -92,8 +88,8 @@ func TestDisruptionPause(t *testing.T) {
 	}
 	t.Logf("%d disruptions began before the pause and %d after it", before, after)
 	if outdated == 0 || after != outdated || before+after != rolling {
-		t.Errorf("%d disruptions began before the pause and %d after it, of %d machines that were outdated at its end", before,
-			after, outdated)
+		t.Errorf("%d disruptions began before the pause and %d after it, of %d machines that were outdated at its end",
+			before, after, outdated)
 	}
 	m.noTwins()
 	for _, pool := range []string{"rolling", "other"} {
@@ -119,7 +115,8 @@ func firstStatus(t *testing.T, log *auditlog.Log, budget string) time.Time {
 func deletionsByManager(t *testing.T, log *auditlog.Log) map[string]time.Time {
 	t.Helper()
 	at := map[string]time.Time{}
-	for _, r := range successes(t, log, func(r auditlog.Request) bool { return r.Resource == "machines" && r.Verb == "delete" }) {
+	deletes := func(r auditlog.Request) bool { return r.Resource == "machines" && r.Verb == "delete" }
+	for _, r := range successes(t, log, deletes) {
 		at[r.Name] = r.Received
 	}
 	return at

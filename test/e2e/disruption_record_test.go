@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -26,12 +27,13 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// disruptions records every revision of Machinist's objects from the beginning on, as etcd has them.
+// disruptions records what every revision of Machinist's objects tells of disruption, from the beginning on, as etcd
+// has them.
 type disruptions struct {
 	m  *machinist
 	mu sync.Mutex
-	// changes are in the order of the database; revision is that of the last one.
-	changes  []history.Change
+	// history goes up to revision.
+	history  disrupted.History
 	revision int64
 	err      error
 }
@@ -44,11 +46,12 @@ func (m *machinist) recordDisruptions() *disruptions {
 		err := history.Follow(ctx, filepath.Join(m.Control.Dir(), "etcd.sock:0"), disrupted.Ours, 1, func(c history.Change) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.changes, r.revision = append(r.changes, c), c.Revision
+			r.err = errors.Join(r.err, r.history.Add(c))
+			r.revision = c.Revision
 		})
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.err = err
+		r.err = errors.Join(r.err, err)
 	})
 	m.t.Cleanup(func() { stop(); ended.Wait() })
 	return r
@@ -58,16 +61,11 @@ func (m *machinist) recordDisruptions() *disruptions {
 func (r *disruptions) soFar() []disrupted.Begin {
 	r.m.t.Helper()
 	r.mu.Lock()
-	changes, err := slices.Clone(r.changes), r.err
-	r.mu.Unlock()
-	if err != nil {
-		r.m.t.Fatal(err)
+	defer r.mu.Unlock()
+	if r.err != nil {
+		r.m.t.Fatal(r.err)
 	}
-	begins, err := disrupted.Begins(changes)
-	if err != nil {
-		r.m.t.Fatal(err)
-	}
-	return begins
+	return slices.Clone(r.history.Begins)
 }
 
 // upTo returns what was recorded when all that was written before an object of ours is.

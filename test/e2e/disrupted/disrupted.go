@@ -33,31 +33,37 @@ type Begin struct {
 	All []*v1beta1.Machine
 }
 
-// Begins returns all such writes among changes that are in the order of the database. Other objects than Machines are
-// left out.
-func Begins(changes []history.Change) (begins []Begin, err error) {
-	machines := map[string]*v1beta1.Machine{}
-	for _, c := range changes {
-		if !strings.HasPrefix(c.Key, Machines) {
-			continue
-		}
-		if c.Value == nil {
-			delete(machines, c.Key)
-			continue
-		}
-		m := &v1beta1.Machine{}
-		if err := json.Unmarshal(c.Value, m); err != nil {
-			return nil, fmt.Errorf("decode %s at revision %d: %w", c.Key, c.Revision, err)
-		}
-		before := machines[c.Key]
-		machines[c.Key] = m
-		if before != nil && Is(before) || !Is(m) {
-			continue
-		}
-		all := slices.SortedFunc(maps.Values(machines), func(a, b *v1beta1.Machine) int { return strings.Compare(a.Name, b.Name) })
-		begins = append(begins, Begin{Machine: m, At: written(m), Revision: c.Revision, All: all})
+// History follows the changes of a database, in their order. The zero History is before the first.
+type History struct {
+	// Begins are the writes that began a disruption, so far.
+	Begins []Begin
+
+	machines map[string]*v1beta1.Machine
+}
+
+// Add takes the next change. It leaves out objects other than Machines.
+func (h *History) Add(c history.Change) error {
+	if !strings.HasPrefix(c.Key, Machines) {
+		return nil
 	}
-	return begins, nil
+	if c.Value == nil {
+		delete(h.machines, c.Key)
+		return nil
+	}
+	m := &v1beta1.Machine{}
+	if err := json.Unmarshal(c.Value, m); err != nil {
+		return fmt.Errorf("decode %s at revision %d: %w", c.Key, c.Revision, err)
+	}
+	if h.machines == nil {
+		h.machines = map[string]*v1beta1.Machine{}
+	}
+	before := h.machines[c.Key]
+	h.machines[c.Key] = m
+	if (before == nil || !Is(before)) && Is(m) {
+		h.Begins = append(h.Begins, Begin{Machine: m, At: written(m), Revision: c.Revision,
+			All: slices.Collect(maps.Values(h.machines))})
+	}
+	return nil
 }
 
 // Is reports whether a machine is out of service, or about to be, although pods may run on it.

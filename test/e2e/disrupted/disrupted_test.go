@@ -41,6 +41,17 @@ func (s *tale) add(key string, value []byte) {
 	s.changes = append(s.changes, history.Change{Key: key, Revision: int64(len(s.changes) + 1), Value: value})
 }
 
+func (s *tale) begins() []Begin {
+	s.t.Helper()
+	var h History
+	for _, c := range s.changes {
+		if err := h.Add(c); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return h.Begins
+}
+
 func deleted(m *v1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: noon} }
 
 func large(m *v1beta1.Machine) {
@@ -72,10 +83,7 @@ func TestEachWriteThatBeginsADisruptionIsFoundOnce(t *testing.T) {
 	s.write("b-1", large, applied)
 	s.gone("a-1")
 	s.write("b-1", large, applied, deleted) // 13
-	begins, err := Begins(s.changes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	begins := s.begins()
 	type found struct {
 		machine  string
 		revision int64
@@ -91,7 +99,8 @@ func TestEachWriteThatBeginsADisruptionIsFoundOnce(t *testing.T) {
 		}
 	}
 	s.add(Machines+"default/broken", []byte("{"))
-	if _, err := Begins(s.changes); err == nil || !strings.Contains(err.Error(), "broken at revision 14") {
+	var h History
+	if err := h.Add(s.changes[13]); err == nil || !strings.Contains(err.Error(), "broken at revision 14") {
 		t.Errorf("what is no Machine is reported as %v", err)
 	}
 }
@@ -107,21 +116,19 @@ func TestWhatABudgetDoesNotAllowIsFound(t *testing.T) {
 	s.gone("a-1")
 	s.gone("b-1")
 	s.write("b-2", deleted)
-	begins, err := Begins(s.changes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	begins := s.begins()
 	one := func(int) int { return 1 }
 	poolA := func(labels map[string]string) bool { return labels["pool"] == "a" }
 	for name, test := range map[string]struct {
 		budget  Budget
 		exceeds []string
 	}{
-		"one of all":       {Budget{Allowed: one}, []string{"2 of 4", "3 of 4", "2 of 2"}},
-		"one of a pool":    {Budget{Selects: poolA, Allowed: one}, []string{"2 of 2"}},
-		"half":             {Budget{Allowed: func(n int) int { return n / 2 }}, []string{"3 of 4", "2 of 2"}},
-		"all":              {Budget{Allowed: func(n int) int { return n }}, nil},
-		"none, at another": {Budget{Allowed: func(int) int { return 0 }, InForce: func(b Begin) bool { return b.Revision < 6 }}, []string{"1 of 4"}},
+		"one of all":    {Budget{Allowed: one}, []string{"2 of 4", "3 of 4", "2 of 2"}},
+		"one of a pool": {Budget{Selects: poolA, Allowed: one}, []string{"2 of 2"}},
+		"half":          {Budget{Allowed: func(n int) int { return n / 2 }}, []string{"3 of 4", "2 of 2"}},
+		"all":           {Budget{Allowed: func(n int) int { return n }}, nil},
+		"none, for some time": {Budget{Allowed: func(int) int { return 0 },
+			InForce: func(b Begin) bool { return b.Revision < 6 }}, []string{"1 of 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var found []string

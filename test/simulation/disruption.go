@@ -38,8 +38,9 @@ func disruptionScenarios() []Scenario {
 			Script: pausing},
 		{Name: "budget-windows", Group: Disruptions, Base: fleet(2, "a", strategy(1, 1)),
 			Begin: []Action{setBudget(budget("always", "2"))}, Script: inWindows},
-		{Name: "budget-of-the-broken", Group: Disruptions, Controllers: Health, Base: fleet(6, "a", replacedAtOnce),
-			Begin: []Action{pace, check("100%")}, Age: oldAge, Script: breaking},
+		{Name: "budget-of-the-broken", Group: Disruptions, Controllers: Health, Base: fleet(4, "a", replacedAtOnce),
+			Begin: []Action{create(fleet(2, "a", called("api"), replacedAtOnce)), pace, checkOf("100%", deployment, "api")},
+			Age:   oldAge, Script: breaking},
 		{Name: "exchange", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)),
 			Begin: []Action{pace, setBudget(budget("others", "0", forReasons(v1beta1.DisruptionRollout)))},
 			Age:   oldAge, Script: exchanging(deployment)},
@@ -89,14 +90,15 @@ func inWindows(r *rand.Rand) []Action {
 	return []Action{setBudget(closed), roll("b").after(some(r, 4*time.Minute))}
 }
 
-// breaking is a fleet half of which is unhealthy while it is paused. Meanwhile the rest is outdated or too old as well,
-// or one of the machines must not be disrupted. Most of the unhealthy machines recover by themselves.
+// breaking is two deployments. Half of their machines are unhealthy while the fleet is paused. Meanwhile those of one of
+// them are outdated, those of the other one too old, or one must not be disrupted. Most of the unhealthy machines recover
+// by themselves.
 func breaking(r *rand.Rand) []Action {
 	actions := []Action{setBudget(paused())}
 	for range 3 {
 		actions = append(actions, silence(r.IntN(6)).after(some(r, 20*time.Second)))
 	}
-	more := []Action{roll("b"), expire(deployment), replace(r.IntN(6)), exempt(r.IntN(6), 13*time.Minute)}
+	more := []Action{rollNamed("api", "b"), expire(deployment), replace(r.IntN(6)), exempt(r.IntN(6), 13*time.Minute)}
 	r.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
 	return append(actions, more[0].after(some(r, healthTimeout)), more[1],
 		revive(1).after(healthTimeout+some(r, time.Minute)),

@@ -90,12 +90,16 @@ func revive(but int) Action {
 }
 
 // check makes a MachineHealthCheck that says what the built-in policy does, but how many may be unhealthy.
-func check(maxUnhealthy string) Action {
+func check(maxUnhealthy string) Action { return checkOf(maxUnhealthy, deployment) }
+
+// checkOf makes one for the machines of some deployments.
+func checkOf(maxUnhealthy string, apps ...string) Action {
 	return Action{Name: "make a health check with maxUnhealthy " + maxUnhealthy,
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
 			most := intstr.Parse(maxUnhealthy)
 			o := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "check"}}
-			o.Spec.Selector.MatchLabels = map[string]string{"app": "web"}
+			o.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app",
+				Operator: metav1.LabelSelectorOpIn, Values: apps}}
 			o.Spec.MaxUnhealthy = &most
 			for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {
 				o.Spec.UnhealthyNodeConditions = append(o.Spec.UnhealthyNodeConditions, v1beta1.UnhealthyNodeCondition{

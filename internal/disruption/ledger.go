@@ -174,7 +174,9 @@ func (l *Ledger) Waiting(namespace string) (askers []types.NamespacedName) {
 
 // askers returns who waits, by name.
 func (r *record) askers() []types.NamespacedName {
-	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b types.NamespacedName) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b types.NamespacedName) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 }
 
 // Grant returns which of the candidates, all of one namespace, may be disrupted, and takes their room. The caller must

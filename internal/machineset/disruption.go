@@ -210,10 +210,12 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 	}), nil
 }
 
-// deniedMessage says what holds machines back. It names one machine only: a message with a count would change with every
-// machine.
+// deniedMessage says what holds machines back. It names one machine only: a message with a count would change with
+// every machine.
 func deniedMessage(denied []disruption.Denial) string {
-	first := slices.MinFunc(denied, func(a, b disruption.Denial) int { return cmp.Compare(a.Machine.Name, b.Machine.Name) })
+	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
+		return cmp.Compare(a.Machine.Name, b.Machine.Name)
+	})
 	return fmt.Sprintf("Machine %s waits: %s.", first.Machine.Name, first.Brief())
 }
 

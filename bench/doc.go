@@ -6,8 +6,9 @@
 //	go run ./bench --machines 1000
 //	go run ./bench --scale 300,1000,3000,5000 --plot docs/performance.svg
 //	go run ./bench migration --machines 10000
+//	go run ./bench disruption --machines 1000
 //
-// The last one measures what it costs to take a fleet of another system over.
+// The last two measure what it costs to take a fleet of another system over, and what MachineDisruptionBudgets cost.
 //
 // It builds the two programs from the tree that it is run in; the control plane is that of hack/controlplane.
 package main

@@ -22,6 +22,8 @@ const (
 	deployment = "bench"
 	classOne   = "one"
 	classTwo   = "two"
+	classThree = "three"
+	classFour  = "four"
 )
 
 // fleet is the deployment that is measured, with all that it needs.
@@ -58,7 +60,7 @@ func (f fleet) create(ctx context.Context, surge string) error {
 	d.Spec.Template.Spec.Node.Labels = labels
 	objects := []client.Object{
 		secret("bench-credentials", "token", "0123456789abcdef"), secret("bench-user-data", "userData", userData),
-		class(classOne), class(classTwo), d,
+		class(classOne), class(classTwo), class(classThree), class(classFour), d,
 	}
 	for _, o := range objects {
 		if err := f.c.Create(ctx, o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {

@@ -36,29 +36,33 @@ type bench struct {
 }
 
 // measure makes everything, measures a fleet of n machines, and removes everything.
-func measure(ctx context.Context, o *options, bin string, n int) (r *result, err error) {
-	dir := o.dir
+func measure(ctx context.Context, o *options, bin string, n int) (*result, error) {
+	b, r := &bench{options: o, n: n}, &result{Machines: n, Pods: o.pods}
+	if err := b.with(ctx, bin, func() error { return b.phases(ctx, r) }); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// with starts everything, calls run, and removes everything.
+func (b *bench) with(ctx context.Context, bin string, run func() error) (err error) {
+	dir := b.dir
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "machinist-bench-"); err != nil {
-			return nil, fmt.Errorf("make a folder: %w", err)
+			return fmt.Errorf("make a folder: %w", err)
 		}
 		defer os.RemoveAll(dir)
 	} else {
-		dir = filepath.Join(dir, fmt.Sprint(n))
+		dir = filepath.Join(dir, fmt.Sprint(b.n))
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder: %w", err)
+		return fmt.Errorf("make the folder: %w", err)
 	}
-	b := &bench{options: o, n: n}
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err := b.start(ctx, bin, dir); err != nil {
-		return nil, err
+		return err
 	}
-	r = &result{Machines: n, Pods: o.pods}
-	if err := b.phases(ctx, r); err != nil {
-		return nil, errors.Join(err, b.hosts.err())
-	}
-	return r, b.hosts.err()
+	return errors.Join(run(), b.hosts.err())
 }
 
 func (b *bench) start(ctx context.Context, bin, dir string) error {

@@ -146,9 +146,16 @@ type HostSettings struct {
 	// Reregister makes the machine create its Node again when someone deleted
 	// it. Real kubelets do so only when restarted. Default: false.
 	Reregister bool `json:"reregister"`
-	// OmitProviderID registers Nodes without spec.providerID, as kubelets do
-	// where something else is to set it. Default: false.
-	OmitProviderID bool `json:"omitProviderID"`
+	// CloudDelay is from the Node's registration to what a cloud controller
+	// manager writes on it: spec.providerID and the labels of instance type,
+	// region and zone, which kubelets do not know. Default: 500ms.
+	CloudDelay Duration `json:"cloudDelay"`
+	// NoCloudController leaves Nodes without spec.providerID and without these
+	// labels, as where no cloud controller manager runs. Default: false.
+	NoCloudController bool `json:"noCloudController"`
+	// OmitEvents leaves out the events of kubelets, which are six for each Node
+	// and three for each container that starts. Default: false.
+	OmitEvents bool `json:"omitEvents"`
 }
 
 // SettingsPatch changes the settings that it names.
@@ -166,11 +173,13 @@ type SettingsPatch struct {
 
 // HostSettingsPatch changes the host settings that it names.
 type HostSettingsPatch struct {
-	PodStartTime   *Duration `json:"podStartTime,omitempty"`
-	PodStopTime    *Duration `json:"podStopTime,omitempty"`
-	NodeReadyDelay *Duration `json:"nodeReadyDelay,omitempty"`
-	Reregister     *bool     `json:"reregister,omitempty"`
-	OmitProviderID *bool     `json:"omitProviderID,omitempty"`
+	PodStartTime      *Duration `json:"podStartTime,omitempty"`
+	PodStopTime       *Duration `json:"podStopTime,omitempty"`
+	NodeReadyDelay    *Duration `json:"nodeReadyDelay,omitempty"`
+	Reregister        *bool     `json:"reregister,omitempty"`
+	CloudDelay        *Duration `json:"cloudDelay,omitempty"`
+	NoCloudController *bool     `json:"noCloudController,omitempty"`
+	OmitEvents        *bool     `json:"omitEvents,omitempty"`
 }
 
 // Quota is what an account may have in a region, terminated instances not

@@ -46,26 +46,27 @@ type MachineDisruptionBudgetSpec struct {
 	// +kubebuilder:validation:MaxItems=5
 	Reasons []DisruptionReason `json:"reasons,omitempty"`
 
-	// windows are times that come again. Without any the budget always holds.
+	// windows are times that come again. Without any the budget is always in force.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Windows []DisruptionWindow `json:"windows,omitempty"`
 
-	// apply says whether the budget holds while a window is open (Inside) or while no window is (Outside). Defaults to Inside.
+	// apply says whether the budget is in force while a window is open (Inside) or while all are closed (Outside).
+	// Defaults to Inside.
 	// +optional
 	// +kubebuilder:default=Inside
 	Apply DisruptionApply `json:"apply,omitempty"`
 }
 
-// DisruptionApply says when a budget with windows holds.
+// DisruptionApply says when a budget with windows is in force.
 // +kubebuilder:validation:Enum=Inside;Outside
 type DisruptionApply string
 
 const (
-	// ApplyInside has the budget hold while a window is open.
+	// ApplyInside has the budget in force while a window is open.
 	ApplyInside DisruptionApply = "Inside"
-	// ApplyOutside has the budget hold while no window is open.
+	// ApplyOutside has the budget in force while no window is open.
 	ApplyOutside DisruptionApply = "Outside"
 )
 
@@ -108,12 +109,13 @@ type MachineDisruptionBudgetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Disrupted int32 `json:"disrupted"`
 
-	// allowed is how many may be disrupted at a time now. Unset while the budget does not hold.
+	// allowed is how many may be disrupted at a time now. Unset while the budget is not in force.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Allowed *int32 `json:"allowed,omitempty"`
 
-	// nextChange is when a window opens or closes so that the budget holds or no longer does. Unset without windows.
+	// nextChange is when a window opens or closes, so that the budget comes into force or no longer is. Unset without
+	// windows.
 	// +optional
 	NextChange *metav1.Time `json:"nextChange,omitempty"`
 
@@ -126,7 +128,7 @@ type MachineDisruptionBudgetStatus struct {
 }
 
 // MachineDisruptionBudget says how many machines may be disrupted at a time, for which reasons, and when. A machine is
-// disrupted for one of its reasons only if every budget that selects the machine and holds has room.
+// disrupted for one of its reasons only if every budget that selects the machine and is in force has room.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

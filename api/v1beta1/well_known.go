@@ -94,6 +94,12 @@ const (
 	// is available.
 	AnnotationReplace = "machinist.dev/replace"
 
+	// AnnotationPauseReason on a MachineDisruptionBudget says why somebody paused a fleet, for people.
+	AnnotationPauseReason = "machinist.dev/pause-reason"
+
+	// AnnotationPausedBy on a MachineDisruptionBudget is the user who paused a fleet, for people.
+	AnnotationPausedBy = "machinist.dev/paused-by"
+
 	// AnnotationRetry tries at once what the provider refused or failed at: the creation or the update of the instance
 	// of a Machine. Every new value is one try; without it the provider is asked when the next try is due.
 	AnnotationRetry = "machinist.dev/retry"

@@ -106,7 +106,7 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 	s := scheme()
 	kinds := []client.Object{
 		&v1beta1.Machine{}, &v1beta1.MachineSet{}, &v1beta1.MachineDeployment{}, &v1beta1.MachineClass{},
-		&v1beta1.MachineHealthCheck{}, &corev1.Node{},
+		&v1beta1.MachineHealthCheck{}, &v1beta1.MachineDisruptionBudget{}, &corev1.Node{},
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1beta1.GroupVersion, corev1.SchemeGroupVersion})
 	byKind := map[schema.GroupVersionKind][]client.Object{}

@@ -23,7 +23,8 @@ func TestAnInstanceBecomesANode(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	inst := p.create("joins", c.userData(token))
-	node := c.wantReady(t, "joins", corev1.ConditionTrue)
+	c.wantReady(t, "joins", corev1.ConditionTrue)
+	node := c.wantAdopted(t, "joins")
 
 	if node.Spec.ProviderID != inst.ProviderID {
 		t.Errorf("providerID is %q, want %q", node.Spec.ProviderID, inst.ProviderID)
@@ -298,52 +299,6 @@ func TestNodesOutliveTheKilledProcess(t *testing.T) {
 	if got, err := p.client.GetInstance(t.Context(), inst.ID); err != nil || got.State != simcloud.StateRunning {
 		t.Errorf("instance: %+v %v", got, err)
 	}
-}
-
-// A kubelet registers when it starts, and not again.
-func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
-	c, p := startCluster(t), startProcess(t)
-	token, _ := c.token(t)
-	inst := p.create("erased", c.userData(token))
-	node := c.wantReady(t, "erased", corev1.ConditionTrue)
-	c.deleteNode(t, "erased")
-	// Its Lease goes with it; without either, the heartbeat has nowhere to go.
-	p.wantConsole(inst.ID, `heartbeat: HTTP 404 Not Found: nodes "erased" not found`)
-	if _, err := c.node(t, "erased"); !apierrors.IsNotFound(err) {
-		t.Errorf("node: %v", err)
-	}
-	p.befall(inst.ID, simcloud.FaultSilent)
-	p.befall(inst.ID, simcloud.FaultRecovers)
-	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.UID == node.UID ||
-		again.Spec.ProviderID != inst.ProviderID {
-		t.Errorf("node: %+v", again)
-	}
-
-	if _, err := p.admin.PatchSettings(t.Context(),
-		simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{Reregister: ptr.To(true),
-			OmitProviderID: ptr.To(true)}}); err != nil {
-		t.Fatal(err)
-	}
-	p.befall(inst.ID, simcloud.FaultSilent)
-	p.befall(inst.ID, simcloud.FaultRecovers)
-	p.wantConsole(inst.ID, "node erased was there already")
-	c.deleteNode(t, "erased")
-	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.Spec.ProviderID != "" {
-		t.Errorf("providerID is %q", again.Spec.ProviderID)
-	}
-}
-
-func (c *cluster) deleteNode(t testing.TB, name string) {
-	t.Helper()
-	if err := c.kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error {
-		if _, err := c.node(t, name); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("node %s: %v", name, err)
-		}
-		return nil
-	})
 }
 
 // What others write over a kubelet's own conditions does not last.

@@ -123,7 +123,12 @@ func (h *Hypervisor) Stop() error {
 
 // Virsh runs libvirt's own client against this hypervisor and returns its output.
 func (h *Hypervisor) Virsh(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "virsh", append([]string{"--connect", h.URI(), "--quiet"}, args...)...)
+	return h.VirshAt(ctx, h.URI(), args...)
+}
+
+// VirshAt is Virsh for another of libvirtd's drivers, such as that of SimulatedURI.
+func (h *Hypervisor) VirshAt(ctx context.Context, uri string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "virsh", append([]string{"--connect", uri, "--quiet"}, args...)...)
 	cmd.Env = environment()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

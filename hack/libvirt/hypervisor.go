@@ -125,6 +125,10 @@ func (h *Hypervisor) Socket() string { return filepath.Join(h.dir, "run", "libvi
 // URI names the hypervisor by its unix socket, for the driver "qemu:///system".
 func (h *Hypervisor) URI() string { return "qemu+unix:///system?socket=" + h.Socket() }
 
+// SimulatedURI names the hypervisor that libvirt simulates by its driver "test:///default", by the unix socket. Nothing
+// runs there, and it forgets all as soon as no connection to it is open.
+func (h *Hypervisor) SimulatedURI() string { return "test+unix:///default?socket=" + h.Socket() }
+
 // TCPAddress is where libvirtd takes connections without any authentication, on loopback.
 func (h *Hypervisor) TCPAddress() string { return fmt.Sprintf("127.0.0.1:%d", h.tcp) }
 

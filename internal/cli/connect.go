@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	_ "time/tzdata" // Windows of disruption budgets have time zones, which not every system knows.
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +46,7 @@ func scheme() *runtime.Scheme {
 	utilruntime.Must(corev1.AddToScheme(s))
 	utilruntime.Must(policyv1.AddToScheme(s))
 	utilruntime.Must(coordinationv1.AddToScheme(s))
+	utilruntime.Must(authenticationv1.AddToScheme(s))
 	utilruntime.Must(authorizationv1.AddToScheme(s))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	return s

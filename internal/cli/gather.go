@@ -32,6 +32,7 @@ type lists struct {
 	deployments v1beta1.MachineDeploymentList
 	checks      v1beta1.MachineHealthCheckList
 	classes     v1beta1.MachineClassList
+	budgets     v1beta1.MachineDisruptionBudgetList
 	secrets     []metav1.PartialObjectMetadata
 	unread      []string
 }
@@ -46,7 +47,8 @@ func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 	for _, more := range []struct {
 		what string
 		list client.ObjectList
-	}{{"deployments", &l.deployments}, {"sets", &l.sets}, {"health checks", &l.checks}, {"classes", &l.classes}} {
+	}{{"deployments", &l.deployments}, {"sets", &l.sets}, {"health checks", &l.checks}, {"classes", &l.classes},
+		{"disruption budgets", &l.budgets}} {
 		switch err := c.List(ctx, more.list, client.InNamespace(namespace)); {
 		case err == nil, meta.IsNoMatchError(err), isUnknownResource(err):
 		case apierrors.IsForbidden(err):
@@ -92,7 +94,7 @@ func (c *Cluster) readSecrets(ctx context.Context, l *lists) error {
 func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string) fleet.Facts {
 	f := fleet.Facts{
 		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items,
-		Checks: l.checks.Items, Classes: l.classes.Items, Secrets: l.secrets,
+		Checks: l.checks.Items, Classes: l.classes.Items, Budgets: l.budgets.Items, Secrets: l.secrets,
 		Processes: []why.Process{}, Unread: slices.Clone(l.unread),
 	}
 	var names []string

@@ -51,6 +51,7 @@ func watchedKinds() map[string]client.Object {
 	return map[string]client.Object{
 		"machines": &v1beta1.Machine{}, "machinesets": &v1beta1.MachineSet{}, "machinedeployments": &v1beta1.MachineDeployment{},
 		"machinehealthchecks": &v1beta1.MachineHealthCheck{}, "machineclasses": &v1beta1.MachineClass{},
+		"machinedisruptionbudgets": &v1beta1.MachineDisruptionBudget{},
 	}
 }
 

@@ -3,6 +3,7 @@ package disruption
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -59,7 +60,7 @@ type record struct {
 	parsed map[types.UID]parsed
 }
 
-// waiting are the candidates of somebody that were denied back.
+// waiting are the candidates of somebody that were denied.
 type waiting struct {
 	lastAsked  time.Time
 	candidates []Candidate
@@ -79,7 +80,7 @@ func New(o Options) *Ledger {
 	return &Ledger{Options: o, namespaces: map[string]*record{}}
 }
 
-// Concerns reports whether any of the machines, all of one namespace, may be denied back: there are budgets, or may be,
+// Concerns reports whether any of the machines, all of one namespace, may be denied: there are budgets, or may be,
 // or one is exempt.
 func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1beta1.Machine) (bool, error) {
 	if l == nil {
@@ -129,8 +130,8 @@ func (l *Ledger) Waits(asker types.NamespacedName, denied []Denial) {
 	}
 	now := l.Clock.Now()
 	candidates := make([]Candidate, len(denied))
-	for i, h := range denied {
-		candidates[i] = h.Candidate
+	for i, d := range denied {
+		candidates[i] = d.Candidate
 	}
 	candidates = l.sinceAsked(asker, candidates)
 	for i := range candidates {
@@ -166,12 +167,16 @@ func (l *Ledger) Waiting(namespace string) (askers []types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.namespaces[namespace]; r != nil {
-		for asker := range r.waiting {
-			askers = append(askers, asker)
-		}
+		askers = r.askers()
 	}
-	slices.SortFunc(askers, func(a, b types.NamespacedName) int { return cmp.Compare(a.Name, b.Name) })
 	return askers
+}
+
+// askers returns who waits, by name.
+func (r *record) askers() []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b types.NamespacedName) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 }
 
 // Grant returns which of the candidates, all of one namespace, may be disrupted, and takes their room. The caller must
@@ -238,7 +243,8 @@ func (l *Ledger) others(namespace string, asker types.NamespacedName, v *View) (
 	for _, m := range v.machines {
 		machines[m.UID] = m
 	}
-	for who, w := range r.waiting {
+	for _, who := range r.askers() {
+		w := r.waiting[who]
 		if waited := now.Sub(w.lastAsked); waited > forgetWaiting || waited < 0 {
 			delete(r.waiting, who)
 			continue

@@ -51,7 +51,8 @@ type bench struct {
 
 // ledgerFor returns a ledger with one budget for all of the machines, which its cache has too.
 func ledgerFor(limit int32, machines ...*v1beta1.Machine) *bench {
-	all := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "all", UID: "all", ResourceVersion: "1"},
+	all := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "all",
+		UID: "all", ResourceVersion: "1"},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.FromInt32(limit)}}
 	b := &bench{cache: &lists{version: 10, machines: machines, budgets: []*v1beta1.MachineDisruptionBudget{all}},
 		server: &lists{version: 10, machines: machines, budgets: []*v1beta1.MachineDisruptionBudget{all}},

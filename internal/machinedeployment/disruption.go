@@ -44,12 +44,17 @@ func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	v.denied = denied
 	p.requeueIn(disruption.DeniedPoll)
 	closed := len(may) == 0
-	for _, h := range denied {
-		closed = closed && h.Closed
-		if in := h.Until.Sub(p.now); !h.Until.IsZero() && in > 0 {
+	setOf := v.setOf()
+	for _, d := range denied {
+		closed = closed && d.Closed
+		if in := d.Until.Sub(p.now); !d.Until.IsZero() && in > 0 {
 			p.requeueIn(in)
 		}
-		v.holdBack(h.Machine)
+		counted := &v.state.Sets[setOf[d.Machine.UID]]
+		counted.Denied++
+		if machinestate.Exchanged(d.Machine) {
+			counted.Exchanged--
+		}
 	}
 	if closed {
 		v.state.DisruptionDenied = denied[0].Brief()
@@ -97,19 +102,15 @@ func (v *view) candidates() (candidates []disruption.Candidate) {
 	return candidates
 }
 
-// holdBack counts a machine that budgets hold back.
-func (v *view) holdBack(m *v1beta1.Machine) {
+// setOf returns the index of the set of each machine, by its UID.
+func (v *view) setOf() map[types.UID]int {
+	setOf := map[types.UID]int{}
 	for i, set := range v.sets {
-		for _, of := range v.machines[set.UID] {
-			if of.UID == m.UID {
-				v.state.Sets[i].Denied++
-				if machinestate.Exchanged(m) {
-					v.state.Sets[i].Exchanged--
-				}
-				return
-			}
+		for _, m := range v.machines[set.UID] {
+			setOf[m.UID] = i
 		}
 	}
+	return setOf
 }
 
 // waitingFor adds what budgets hold back to what a rollout waits for.

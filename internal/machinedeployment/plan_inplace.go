@@ -234,8 +234,8 @@ func (d *draft) mayMove(from int) (n int32, blockedBy string) {
 	return n, ""
 }
 
-// movable returns how many machines of an old set people and budgets allow to be handed over, and how many of them are not Ready
-// or not up to date: these go first.
+// movable returns how many machines of an old set people and budgets allow to be handed over, and how many of them are
+// not Ready or not up to date: these go first.
 func (d *draft) movable(s Set) (all, idle int32) {
 	all, idle = s.Live, s.Live-s.Ready+s.Updating
 	if d.Manual {

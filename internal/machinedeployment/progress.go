@@ -70,8 +70,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		// A change of replicas or an unhealthy machine is not a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.forPeople == v1beta1.ReasonWaitingForSelection, r.forPeople == v1beta1.ReasonWaitingForDisruptionBudget:
-		// The API has no time of the selection, or of the room, from which the deadline could run. The condition is Unknown meanwhile, so it
-		// has the time when it becomes True again.
+		// The API has no time of the selection, or of the room, from which the deadline could run. The condition is Unknown
+		// meanwhile, so it has the time when it becomes True again.
 		return is(metav1.ConditionUnknown, r.forPeople, sentence(name+" is the new revision", r.waiting)), true
 	case r.forPeople != "":
 		return is(metav1.ConditionTrue, r.forPeople, sentence(name+" is the new revision", r.waiting)), true

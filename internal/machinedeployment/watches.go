@@ -145,6 +145,8 @@ type machineFields struct {
 	refused                bool
 	marked, preserved      bool
 	priority               string
+	// exchange and exempt are the annotations by which people ask for another machine, or for this one to be left alone.
+	exchange, exempt annotation
 	// version is empty until the machine is Ready: its first version is reported with that, and needs no pass of its own.
 	version string
 }
@@ -165,6 +167,8 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 		marked:       machinestate.MarkedForDeletion(m),
 		preserved:    preservation.Preserved(m),
 		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],
+		exchange:     annotationOf(m, v1beta1.AnnotationReplace),
+		exempt:       annotationOf(m, v1beta1.AnnotationDoNotDisrupt),
 	}
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
 		g.ready, g.readySince = ready.Status, ready.LastTransitionTime.UTC()
@@ -173,6 +177,17 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 		}
 	}
 	return g
+}
+
+// annotation is whether an object has an annotation, and its value.
+type annotation struct {
+	set   bool
+	value string
+}
+
+func annotationOf(m *v1beta1.Machine, key string) (a annotation) {
+	a.value, a.set = m.Annotations[key]
+	return a
 }
 
 func controllerOf(object metav1.Object) types.UID {

@@ -48,6 +48,30 @@ func TestAVersionIsReportedOnceTheMachineIsReady(t *testing.T) {
 	}
 }
 
+// People ask for the exchange of a machine, or exempt it, by annotations whose value may be empty.
+func TestAnAnnotationAboutDisruptionTriggersThePassThatHeedsIt(t *testing.T) {
+	with := func(key, value string) *v1beta1.Machine {
+		return machine("a", 1, func(m *v1beta1.Machine) { m.Annotations = map[string]string{key: value} })
+	}
+	plain := machine("a", 1, func(*v1beta1.Machine) {})
+	for _, test := range []struct {
+		name    string
+		was, is *v1beta1.Machine
+		want    bool
+	}{
+		{"asked to be exchanged", plain, with(v1beta1.AnnotationReplace, ""), true},
+		{"exempt", plain, with(v1beta1.AnnotationDoNotDisrupt, ""), true},
+		{"no longer exempt", with(v1beta1.AnnotationDoNotDisrupt, ""), plain, true},
+		{"exempt until another time", with(v1beta1.AnnotationDoNotDisrupt, "2026-05-04T12:00:00Z"),
+			with(v1beta1.AnnotationDoNotDisrupt, "2026-05-04T13:00:00Z"), true},
+		{"another annotation", plain, with("example.com/note", ""), false},
+	} {
+		if got := machineChanged().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
+			t.Errorf("%s: a pass is triggered: %t", test.name, got)
+		}
+	}
+}
+
 func sameKind(object any) bool {
 	_, ok := object.(*v1beta1.MachineDeployment)
 	return ok

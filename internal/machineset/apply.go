@@ -160,7 +160,8 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	availability := p.state.Availability
 	deleted, err := p.each("delete", victims, func(m *v1beta1.Machine) (bool, error) {
 		preconditions := client.Preconditions{UID: &m.UID}
-		if plan.Chosen || availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
+		if plan.Chosen ||
+			availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
 			preconditions.ResourceVersion = &m.ResourceVersion
 		}
 		began := p.traceBegins()

@@ -74,11 +74,11 @@ func (p *Plan) hold(s State) {
 	})
 	denied = denied[min(s.ScaleDown, len(denied)):]
 	p.deny(denied)
-	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return isDenied(denied, m) })
-}
-
-func isDenied(denied []disruption.Denial, m *v1beta1.Machine) bool {
-	return slices.ContainsFunc(denied, func(h disruption.Denial) bool { return h.Machine.UID == m.UID })
+	stays := make(map[types.UID]bool, len(denied))
+	for _, d := range denied {
+		stays[d.Machine.UID] = true
+	}
+	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
 }
 
 // deny records machines that budgets hold back, and when to ask again.
@@ -91,8 +91,8 @@ func (p *Plan) deny(denied []disruption.Denial) {
 
 // waitForWindows asks for another plan when a budget that holds machines back may change by itself.
 func (p *Plan) waitForWindows(now time.Time) {
-	for _, h := range p.Denied {
-		if in := h.Until.Sub(now); !h.Until.IsZero() && in > 0 {
+	for _, d := range p.Denied {
+		if in := d.Until.Sub(now); !d.Until.IsZero() && in > 0 {
 			p.waitFor(in)
 		}
 	}
@@ -108,10 +108,13 @@ func exemptLast(machines []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
 	return machines
 }
 
-// readDisruption finds out whether machines of the set may be denied back.
+// readDisruption finds out whether machines of the set may be denied.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
+	if !s.mayDisrupt() {
+		return nil
+	}
 	concerned, err := p.Ledger.Concerns(ctx, p.key.Namespace, s.Machines)
 	if err != nil || !concerned {
 		return err
@@ -130,6 +133,14 @@ func (p *pass) readDisruption(ctx context.Context) error {
 		return nil
 	}
 	return p.readRollout(ctx)
+}
+
+// mayDisrupt reports whether a plan may ask budgets about a machine at all: a set that is settled reads none.
+func (s *State) mayDisrupt() bool {
+	return s.Set.Spec.Template.Spec.ExpireAfter != nil || countLive(s.Machines) > int(s.Set.ReplicasOrDefault()) ||
+		slices.ContainsFunc(s.Machines, func(m *v1beta1.Machine) bool {
+			return machinestate.Live(m) && (machinestate.ToBeReplaced(m) || machinestate.Exchanged(m))
+		})
 }
 
 // readRollout finds out whether the set is outdated, and how many of the deployment's machines are more than a rollout
@@ -199,10 +210,12 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 	}), nil
 }
 
-// deniedMessage says what holds machines back. It names one machine only: a message with a count would change with every
-// machine.
+// deniedMessage says what holds machines back. It names one machine only: a message with a count would change with
+// every machine.
 func deniedMessage(denied []disruption.Denial) string {
-	first := slices.MinFunc(denied, func(a, b disruption.Denial) int { return cmp.Compare(a.Machine.Name, b.Machine.Name) })
+	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
+		return cmp.Compare(a.Machine.Name, b.Machine.Name)
+	})
 	return fmt.Sprintf("Machine %s waits: %s.", first.Machine.Name, first.Brief())
 }
 

@@ -31,6 +31,9 @@ func under(t *testing.T, limit string, s State, change ...func(*State)) State {
 		t.Fatal(err)
 	}
 	s.Ask = func(cs []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
+		if !s.mayDisrupt() {
+			t.Errorf("budgets would not be read, and are asked about %s", cs[0].Machine.Name)
+		}
 		return disruption.NewView([]*disruption.Budget{b}, s.Machines, nil, s.Now).Ask(cs, nil)
 	}
 	for _, f := range change {

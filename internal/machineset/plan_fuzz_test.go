@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/machinestate"
 )
 
@@ -49,6 +50,12 @@ func newWorld(t *testing.T, seed int64) *world {
 	w.state.Set.Spec.MinReadySeconds = int32(r.Intn(2) * 30)
 	w.state.Set.Spec.DeletePolicy = []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest,
 		v1beta1.DeleteOldest}[r.Intn(3)]
+	w.state.Ask = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
+		if !w.state.mayDisrupt() {
+			t.Errorf("budgets would not be read, and are asked about %s", candidates[0].Machine.Name)
+		}
+		return candidates, nil
+	}
 	for range r.Intn(10) {
 		w.add()
 	}

@@ -32,8 +32,8 @@ func remediable(m *v1beta1.Machine) bool {
 }
 
 // remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, the most surely
-// and the longest broken first. Machines that recovered since are candidates only after wait, which is zero if there are
-// none.
+// and the longest broken first. Machines that recovered since are candidates only after wait, which is zero if
+// there are none.
 func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine,
 	wait time.Duration) {
 	for _, m := range machines {
@@ -53,8 +53,8 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 }
 
 // remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within
-// maxInFlight and the budgets. While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable
-// machines only stop creation: they must not keep other failed machines from being replaced.
+// maxInFlight and the budgets. While the API rejects new machines they stay: they may recover, and people can inspect
+// them. Unlaunchable machines only stop creation: they must not keep other failed machines from being replaced.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -97,7 +97,9 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 		p.waitFor(wait)
 		return
 	}
-	may, denied := p.ask(s, others, func(*v1beta1.Machine) v1beta1.DisruptionReason { return v1beta1.DisruptionRemediation })
+	may, denied := p.ask(s, others, func(*v1beta1.Machine) v1beta1.DisruptionReason {
+		return v1beta1.DisruptionRemediation
+	})
 	free := s.MaxInFlight - s.InFlight
 	may = may[:min(len(may), free)]
 	p.deny(denied[:min(len(denied), free-len(may))])

@@ -350,7 +350,8 @@ func (s State) rejectedConfiguration() Reason {
 // propagated in place, or have a stale delete annotation of an autoscaler.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
-	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked)+len(p.Denied) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
+	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked)+len(p.Denied) == 0 &&
+		!has(t.annotations, v1beta1.AnnotationDeleteMachine)
 	leaving := make(map[types.UID]bool)
 	for _, m := range slices.Concat(p.Delete, p.Remediate) {
 		leaving[m.UID] = true

@@ -11,8 +11,8 @@ import (
 )
 
 // DeletionOrder returns the machines in the order in which a set of that policy and generation deletes them when it
-// is scaled down: annotated for deletion, annotated to be replaced, due for replacement because of its health, not launched, unhealthy, lower delete-priority, not
-// Ready, and then by the delete policy.
+// is scaled down: annotated for deletion, annotated to be replaced, due for replacement because of its health, not
+// launched, unhealthy, lower delete-priority, not Ready, and then by the delete policy.
 func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) []*v1beta1.Machine {
 	ranks := make([]rank, 0, len(machines))
 	for _, m := range machines {

@@ -11,25 +11,25 @@ import (
 // first. The set's delete policy chooses between equal ones.
 type Precedence struct {
 	// Most important first.
-	unmarked   bool
-	unexchanged       bool // not Exchanged
-	healthy    bool // not ToBeReplaced
-	launched   bool
-	untroubled bool // not Unhealthy
-	priority   int
-	ready      bool
+	unmarked    bool
+	unexchanged bool // not Exchanged
+	healthy     bool // not ToBeReplaced
+	launched    bool
+	untroubled  bool // not Unhealthy
+	priority    int
+	ready       bool
 }
 
 // PrecedenceOf returns the precedence of a machine.
 func PrecedenceOf(m *v1beta1.Machine) Precedence {
 	return Precedence{
-		unmarked:   !MarkedForDeletion(m),
-		unexchanged:       !Exchanged(m),
-		healthy:    !ToBeReplaced(m),
-		launched:   m.Spec.ProviderID != "",
-		untroubled: m.Status.Phase != v1beta1.MachineUnhealthy,
-		priority:   deletePriority(m),
-		ready:      Ready(m),
+		unmarked:    !MarkedForDeletion(m),
+		unexchanged: !Exchanged(m),
+		healthy:     !ToBeReplaced(m),
+		launched:    m.Spec.ProviderID != "",
+		untroubled:  m.Status.Phase != v1beta1.MachineUnhealthy,
+		priority:    deletePriority(m),
+		ready:       Ready(m),
 	}
 }
 

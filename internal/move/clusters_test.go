@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -108,7 +109,9 @@ func (c *clusters) fleet() {
 		Selector: metav1.LabelSelector{MatchLabels: pool}, Template: template}}
 	check := &v1beta1.MachineHealthCheck{ObjectMeta: named("web"), Spec: v1beta1.MachineHealthCheckSpec{
 		Selector: metav1.LabelSelector{MatchLabels: pool}}}
-	for _, o := range []client.Object{secret, class, deployment, check} {
+	budget := &v1beta1.MachineDisruptionBudget{ObjectMeta: named("web"), Spec: v1beta1.MachineDisruptionBudgetSpec{
+		Selector: metav1.LabelSelector{MatchLabels: pool}, MaxDisrupted: intstr.FromInt32(1)}}
+	for _, o := range []client.Object{secret, class, deployment, check, budget} {
 		c.must(c.source.Create(c.Context(), o))
 	}
 	set.OwnerReferences = owned("MachineDeployment", deployment)
@@ -329,7 +332,7 @@ func (c *clusters) arrived() {
 		}
 	}
 	want := []string{"Secret/credentials", "MachineClass/small", "Machine/alone", "Machine/web-1-a", "Machine/web-1-b",
-		"MachineSet/web-1", "MachineDeployment/web", "MachineHealthCheck/web"}
+		"MachineDisruptionBudget/web", "MachineSet/web-1", "MachineDeployment/web", "MachineHealthCheck/web"}
 	if !slices.Equal(names, want) {
 		c.Errorf("the destination has %v, want %v", names, want)
 	}

@@ -162,7 +162,7 @@ func choose(all []*object, deployments []string, to string) *fleet {
 					needed[k] = true
 				}
 			}
-		case "MachineHealthCheck":
+		case "MachineHealthCheck", "MachineDisruptionBudget":
 			if selects(o, chosenLabels) || moving(o) == to {
 				take(o)
 			}
@@ -211,12 +211,13 @@ func machineLabels(o *object) labels.Set {
 	return set
 }
 
-// selects reports whether a health check is about machines with one of some sets of labels.
-func selects(check *object, sets []labels.Set) bool {
-	typed := &v1beta1.MachineHealthCheck{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(check.Object, typed) != nil {
+// selects reports whether a health check or a disruption budget is about machines with one of some sets of labels.
+func selects(o *object, sets []labels.Set) bool {
+	written, _, _ := unstructured.NestedMap(o.Object, "spec", "selector")
+	typed := &metav1.LabelSelector{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(written, typed) != nil {
 		return false
 	}
-	selector, err := metav1.LabelSelectorAsSelector(&typed.Spec.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(typed)
 	return err == nil && slices.ContainsFunc(sets, func(s labels.Set) bool { return selector.Matches(s) })
 }

@@ -166,8 +166,11 @@ func (m *Move) copyMachines(ctx context.Context) error {
 	return m.copy(ctx, "Machine")
 }
 
-// copyOwners makes at the destination what makes and replaces machines.
+// copyOwners makes at the destination what makes and replaces machines, and before that what limits it.
 func (m *Move) copyOwners(ctx context.Context) error {
+	if err := m.copy(ctx, "MachineDisruptionBudget"); err != nil {
+		return err // Owners replace machines: what limits that has to be there before them.
+	}
 	return m.copy(ctx, "MachineSet", "MachineDeployment", "MachineHealthCheck")
 }
 

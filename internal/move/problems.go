@@ -94,7 +94,7 @@ func (m *Move) collision(o, there *object) string {
 		if o.Object["spec"].(map[string]any)["providerID"] == there.Object["spec"].(map[string]any)["providerID"] {
 			return ""
 		}
-	case "Secret", "MachineClass", "MachineHealthCheck":
+	case "Secret", "MachineClass", "MachineHealthCheck", "MachineDisruptionBudget":
 		if equality.Semantic.DeepEqual(o.Object["spec"], there.Object["spec"]) &&
 			equality.Semantic.DeepEqual(o.Object["data"], there.Object["data"]) {
 			return ""

@@ -93,7 +93,7 @@ func notTakenOver(source, copied *v1beta1.Machine) (string, error) {
 
 // remove deletes at the source what the destination has. Owners go first, so that nothing makes a machine.
 func (m *Move) remove(ctx context.Context) error {
-	for _, kind := range []string{"MachineHealthCheck", "MachineDeployment", "MachineSet"} {
+	for _, kind := range []string{"MachineHealthCheck", "MachineDeployment", "MachineSet", "MachineDisruptionBudget"} {
 		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.delete(ctx, kind) }); err != nil {
 			return err
 		}

@@ -103,7 +103,7 @@ func Default() *Catalog {
 			ShutdownTime:      second,
 			TerminatedVisible: simcloud.Duration(10 * time.Minute),
 			TokenRetention:    simcloud.Duration(24 * time.Hour),
-			Host:              simcloud.HostSettings{PodStartTime: half, PodStopTime: half},
+			Host:              simcloud.HostSettings{PodStartTime: half, PodStopTime: half, CloudDelay: half},
 		},
 	}
 }
@@ -269,7 +269,7 @@ func ValidateSettings(s simcloud.Settings) error {
 		"semantics.addressHold": s.Semantics.AddressHold,
 		"semantics.quotaLag":    s.Semantics.QuotaLag, "semantics.stateReturns": s.Semantics.StateReturns,
 		"host.podStartTime": s.Host.PodStartTime, "host.podStopTime": s.Host.PodStopTime,
-		"host.nodeReadyDelay": s.Host.NodeReadyDelay,
+		"host.nodeReadyDelay": s.Host.NodeReadyDelay, "host.cloudDelay": s.Host.CloudDelay,
 	} {
 		if d < 0 || d > most {
 			return fmt.Errorf("%s: %s is not between 0 and ten years", name, d)

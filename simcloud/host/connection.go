@@ -13,6 +13,7 @@ import (
 	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	storageclient "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
@@ -35,6 +36,7 @@ type connection struct {
 	core         *coreclient.CoreV1Client
 	coordination *coordinationclient.CoordinationV1Client
 	certificates *certificatesclient.CertificatesV1Client
+	storage      *storageclient.StorageV1Client
 
 	transport *http.Transport
 	mu        sync.Mutex
@@ -86,6 +88,9 @@ func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (
 		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
 	}
 	if c.certificates, err = certificatesclient.NewForConfigAndClient(config, client); err != nil {
+		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
+	}
+	if c.storage, err = storageclient.NewForConfigAndClient(config, client); err != nil {
 		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
 	}
 	return c, nil

@@ -26,9 +26,9 @@
 //
 // Pods are directed by the annotations that package simcloud names.
 //
-// What it leaves out: the node certificate is not renewed before it ends, init
-// containers and probes are not played, and nobody listens on the addresses of
-// nodes and pods.
+// What a machine does as a kubelet does, and what it leaves out, is listed in
+// docs/simulated-cloud.md. What a cloud controller manager writes on Nodes is
+// written here as well, a moment after the registration.
 //
 // A machine costs a few goroutines and one connection, and keeps no more of a
 // pod than it needs to play it.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"weak"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -40,7 +41,8 @@ func (f *Fleet) Start(spec Spec, reporter Reporter) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	f.running[spec.ID] = stop
-	m := &machine{spec: spec, reporter: reporter, clock: f.clock, roots: &f.roots, disk: spec.Disk}
+	m := &machine{spec: spec, reporter: reporter, clock: f.clock, roots: &f.roots, disk: spec.Disk,
+		events: make(chan *corev1.Event, maxEvents)}
 	f.group.Go(func() {
 		defer stop()
 		m.run(ctx)

@@ -24,6 +24,7 @@ type pulse struct {
 	lease       *coordinationv1.Lease // as the server last returned it
 	nextRenewal time.Time
 	nextCheck   time.Time // of the Node
+	adoptAt     time.Time // by the cloud controller; zero when that is done
 	reported    time.Time // when the Node's heartbeat was last renewed
 	trouble     string    // what the last attempt failed of, as printed
 	backoff     wait.Backoff
@@ -34,14 +35,16 @@ type pulse struct {
 // nobody else hears of it.
 func (m *machine) heartbeat(ctx context.Context) {
 	// A Node registers as not Ready, and is updated as soon as it is.
-	p := &pulse{backoff: newBackoff(), reported: m.registered,
-		nextCheck: m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))}
+	p := &pulse{backoff: newBackoff(), reported: m.registered}
+	m.schedule(p)
 	for ctx.Err() == nil {
 		err := m.beat(ctx, p)
 		now := m.clock.Now()
 		next := p.nextRenewal
-		if p.nextCheck.Before(next) {
-			next = p.nextCheck
+		for _, other := range []time.Time{p.nextCheck, p.adoptAt} {
+			if !other.IsZero() && other.Before(next) {
+				next = other
+			}
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -55,10 +58,10 @@ func (m *machine) heartbeat(ctx context.Context) {
 		case apierrors.IsNotFound(err) && m.spec.Settings.Reregister:
 			m.printf("kubelet: node %s is gone; registers again", m.spec.Hostname)
 			p.lease = nil
-			if !m.retry(ctx, "register node", m.register) {
+			if !m.retry(ctx, "register node", registrationBackoff(), m.register) {
 				return
 			}
-			p.nextCheck = m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))
+			m.schedule(p)
 			// At once, but if it is something else that is not found, not in a
 			// busy loop.
 			next = now.Add(time.Second)
@@ -77,6 +80,20 @@ func (m *machine) heartbeat(ctx context.Context) {
 	}
 }
 
+// schedule plans what follows a registration. A kubelet tries to renew its
+// Lease before it has registered; the first Lease of a new Node comes with the
+// next try, an interval later.
+func (m *machine) schedule(p *pulse) {
+	p.nextRenewal = m.registered
+	if m.created {
+		p.nextRenewal = m.registered.Add(m.interval())
+	}
+	p.nextCheck = m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))
+	if !m.spec.Settings.NoCloudController {
+		p.adoptAt = m.registered.Add(time.Duration(m.spec.Settings.CloudDelay))
+	}
+}
+
 // interval is how often the Lease is renewed, with jitter to keep machines
 // apart.
 func (m *machine) interval() time.Duration {
@@ -91,10 +108,23 @@ func (m *machine) beat(ctx context.Context, p *pulse) error {
 		}
 		p.nextRenewal = now.Add(m.interval())
 	}
-	now := m.clock.Now()
-	if now.Before(p.nextCheck) {
+	if now := m.clock.Now(); !now.Before(p.nextCheck) {
+		if err := m.check(ctx, p, now); err != nil {
+			return err
+		}
+	}
+	if p.adoptAt.IsZero() || m.clock.Now().Before(p.adoptAt) {
 		return nil
 	}
+	if err := m.adoptNode(ctx); err != nil {
+		return err
+	}
+	p.adoptAt = time.Time{}
+	return nil
+}
+
+// check holds the Node against the machine.
+func (m *machine) check(ctx context.Context, p *pulse, now time.Time) error {
 	report := now.Sub(p.reported) >= m.boot.statusReport
 	node, err := m.syncNode(ctx, report)
 	if err != nil {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -32,10 +34,16 @@ type machine struct {
 	// settled means that the kubelet has registered and updates its status: only
 	// then can the Node be Ready.
 	settled bool
+	// created means that the last registration made the Node.
+	created bool
 	// rebooted means that the Node was that of a boot before this one.
 	rebooted bool
+	events   chan *corev1.Event
+	serial   atomic.Int64 // of the events
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// images are those on the machine.
+	images  map[string]bool
 	status  simcloud.HostStatus
 	nodeUID types.UID
 }
@@ -54,27 +62,30 @@ func (m *machine) run(ctx context.Context) {
 	m.boot, m.spec.UserData = boot, nil // it may be long and has served
 	m.printf("kubelet: version %s, node %s, API server %s", boot.version, m.spec.Hostname, boot.server)
 
-	if !m.retry(ctx, "get node certificate", m.identify) {
+	if !m.retry(ctx, "get node certificate", certificateBackoff(), m.identify) {
 		return
 	}
 	defer m.conn.close()
 	defer context.AfterFunc(ctx, m.conn.close)()
-	if !m.retry(ctx, "register node", m.register) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { m.sendEvents(ctx) })
+	m.nodeEvent(corev1.EventTypeNormal, "Starting", "Starting kubelet.")
+	if !m.retry(ctx, "register node", registrationBackoff(), m.register) {
 		return
 	}
-	var group sync.WaitGroup
+	m.registrationEvents()
 	group.Go(func() { m.heartbeat(ctx) })
 	group.Go(func() { m.playPods(ctx) })
 	if boot.serverTLS {
 		group.Go(func() { m.keepServingCertificate(ctx) })
 	}
-	group.Wait()
 }
 
 // retry tries until it succeeds, saying each time why it does not. It reports
 // false when the plug is pulled first.
-func (m *machine) retry(ctx context.Context, what string, try func(context.Context) error) bool {
-	backoff := newBackoff()
+func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
+	try func(context.Context) error) bool {
 	for ctx.Err() == nil {
 		err := try(ctx)
 		if err == nil {
@@ -95,6 +106,17 @@ func (m *machine) retry(ctx context.Context, what string, try func(context.Conte
 // machines apart that lost the same server.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: 30 * time.Second}
+}
+
+// certificateBackoff is how a kubelet asks again for a certificate: after 2, 4,
+// 8 and 16 seconds, then every 32.
+func certificateBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 20, Cap: 32 * time.Second}
+}
+
+// registrationBackoff is how a kubelet tries again to register its Node.
+func registrationBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 1 << 20, Cap: 7 * time.Second}
 }
 
 // pause waits, or less if the plug is pulled.

@@ -281,7 +281,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Labels["others"] != "1" || got.Labels["pool"] != "blue" ||
-		got.Labels[corev1.LabelInstanceTypeStable] != "small" ||
+		got.Labels[corev1.LabelInstanceTypeStable] != "gpu" ||
 		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable ||
 		len(got.Spec.Taints) != 0 {
 		t.Errorf("got %+v", got)

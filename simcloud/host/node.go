@@ -2,36 +2,19 @@ package host
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"machinist.dev/machinist/simcloud"
-)
-
-const (
-	maxPods     = 110
-	resourceGPU = corev1.ResourceName("nvidia.com/gpu")
-	// Kubelets keep these back by default, for when a node runs full.
-	evictionMemoryMiB      = 100
-	evictionStoragePercent = 10
-	kubeletPort            = 10250
-
-	labelBetaOS, labelBetaArch = "beta.kubernetes.io/os", "beta.kubernetes.io/arch"
-	// annotationAttach says that the controller attaches volumes, not the kubelet.
-	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 
 // register makes the machine's Node or, if there is one of its name, takes it
@@ -55,10 +38,13 @@ func (m *machine) register(ctx context.Context) error {
 		}
 		if boot := former.Status.NodeInfo.BootID; boot != "" && boot != wanted.Status.NodeInfo.BootID {
 			m.printf("kubelet: node %s has been rebooted", node.Name)
+			m.nodeEvent(corev1.EventTypeWarning, "Rebooted", "Node "+node.Name+" has been rebooted, boot id: "+
+				wanted.Status.NodeInfo.BootID)
 			m.mu.Lock()
 			m.rebooted = true
 			m.mu.Unlock()
 		}
+		m.created = false
 		m.printf("kubelet: node %s was there already", node.Name)
 		if node.Spec.ProviderID != "" && node.Spec.ProviderID != m.spec.ProviderID {
 			m.printf("kubelet: node %s says that it is %s", node.Name, node.Spec.ProviderID)
@@ -66,7 +52,11 @@ func (m *machine) register(ctx context.Context) error {
 	case err != nil:
 		return err
 	default:
+		m.created = true
 		m.printf("kubelet: registered node %s", node.Name)
+	}
+	if err := m.makeCSINode(call, node); err != nil {
+		return err
 	}
 	m.settled = true
 	m.mu.Lock()
@@ -97,13 +87,26 @@ func (m *machine) syncNode(ctx context.Context, report bool) (*corev1.Node, erro
 	if err != nil {
 		return nil, err
 	}
+	wasReady := isReady(node)
 	// The status endpoint takes labels too, and a kubelet needs it anyway.
 	node, err = m.conn.core.Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("update node: %w", err)
 	}
+	if isReady(node) && !wasReady {
+		m.nodeEvent(corev1.EventTypeNormal, "NodeReady", "Node "+node.Name+" status is now: NodeReady")
+	}
 	return node, nil
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 // updated gives an existing Node the labels and the status of a fresh one. The
@@ -117,11 +120,30 @@ func updated(existing, fresh *corev1.Node, report bool) *corev1.Node {
 	maps.Copy(next.Labels, fresh.Labels)
 	next.Status.Capacity, next.Status.Allocatable = fresh.Status.Capacity, fresh.Status.Allocatable
 	next.Status.Addresses, next.Status.NodeInfo = fresh.Status.Addresses, fresh.Status.NodeInfo
-	next.Status.DaemonEndpoints = fresh.Status.DaemonEndpoints
+	next.Status.DaemonEndpoints, next.Status.Images = fresh.Status.DaemonEndpoints, fresh.Status.Images
+	next.Status.RuntimeHandlers, next.Status.Features = fresh.Status.RuntimeHandlers, fresh.Status.Features
 	for _, condition := range fresh.Status.Conditions {
 		setCondition(&next.Status, condition, report)
 	}
 	return next
+}
+
+// migratedPlugins are the plugins in the kubelet whose volumes CSI drivers serve, of a kubelet of v1.36.
+const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder," +
+	"kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
+
+// makeCSINode makes the object for the CSI drivers of the Node. A kubelet is not ready before.
+func (m *machine) makeCSINode(ctx context.Context, node *corev1.Node) error {
+	_, err := m.conn.storage.CSINodes().Create(ctx, &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, Annotations: map[string]string{"storage.alpha.kubernetes.io/migrated-plugins": migratedPlugins},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create CSINode: %w", err)
+	}
+	return nil
 }
 
 // difference is the patch from one Node to the next.
@@ -157,94 +179,4 @@ func setCondition(status *corev1.NodeStatus, condition corev1.NodeCondition, rep
 		return
 	}
 	status.Conditions = append(status.Conditions, condition)
-}
-
-// ready shows whether the node is. It never is when it registers, and may take
-// a while after that.
-func (m *machine) ready(now time.Time) bool {
-	return m.settled && now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
-}
-
-// node is the machine as it registers.
-func (m *machine) node(now time.Time) *corev1.Node {
-	s, t := m.spec, m.spec.Type
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:              *resource.NewQuantity(int64(t.CPUs), resource.DecimalSI),
-		corev1.ResourceMemory:           *resource.NewQuantity(t.MemoryMiB<<20, resource.BinarySI),
-		corev1.ResourceEphemeralStorage: *resource.NewQuantity(t.EphemeralStorageGiB<<30, resource.BinarySI),
-		corev1.ResourcePods:             *resource.NewQuantity(maxPods, resource.DecimalSI),
-	}
-	if t.GPUs > 0 {
-		capacity[resourceGPU] = *resource.NewQuantity(int64(t.GPUs), resource.DecimalSI)
-	}
-	allocatable := maps.Clone(capacity)
-	allocatable[corev1.ResourceMemory] = *resource.NewQuantity(max(0, t.MemoryMiB-evictionMemoryMiB)<<20,
-		resource.BinarySI)
-	storage := t.EphemeralStorageGiB << 30 * (100 - evictionStoragePercent) / 100
-	allocatable[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(storage, resource.BinarySI)
-
-	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason,
-		message string) corev1.NodeCondition {
-		return corev1.NodeCondition{
-			Type: kind, Status: status, Reason: reason, Message: message,
-			LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
-		}
-	}
-	readiness := condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
-	if !m.ready(now) {
-		readiness = condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady",
-			"PLEG is not healthy: pleg has yet to be successful")
-	}
-	osImage := s.Image.OSImage
-	if osImage == "" {
-		osImage = s.Image.Name
-	}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Hostname, Labels: map[string]string{
-			corev1.LabelHostname:           s.Hostname,
-			corev1.LabelOSStable:           "linux",
-			corev1.LabelArchStable:         t.Architecture,
-			corev1.LabelInstanceTypeStable: t.Name,
-			corev1.LabelTopologyRegion:     s.Region,
-			corev1.LabelTopologyZone:       s.Zone,
-			labelBetaOS:                    "linux",
-			labelBetaArch:                  t.Architecture,
-		}, Annotations: map[string]string{annotationAttach: "true"}},
-		Spec: corev1.NodeSpec{Taints: m.boot.taints},
-		Status: corev1.NodeStatus{
-			Capacity:    capacity,
-			Allocatable: allocatable,
-			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: s.Address.String()},
-				{Type: corev1.NodeHostName, Address: s.Hostname},
-			},
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
-			NodeInfo: corev1.NodeSystemInfo{
-				MachineID: strings.ReplaceAll(identifier(s.ID), "-", ""), SystemUUID: identifier(s.ID), BootID: identifier(fmt.Sprint(s.ID, "/", s.Boots)),
-				KernelVersion: "6.12.0-simulated", OSImage: osImage, ContainerRuntimeVersion: "simulated://1.0.0",
-				KubeletVersion: m.boot.version, OperatingSystem: "linux", Architecture: t.Architecture,
-			},
-			Conditions: []corev1.NodeCondition{
-				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory",
-					"kubelet has sufficient memory available"),
-				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure",
-					"kubelet has no disk pressure"),
-				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID",
-					"kubelet has sufficient PID available"),
-				readiness,
-			},
-		},
-	}
-	maps.Copy(node.Labels, m.boot.labels)
-	if !s.Settings.OmitProviderID {
-		node.Spec.ProviderID = s.ProviderID
-	}
-	return node
-}
-
-// identifier makes something that looks like a UUID and always is the same.
-func identifier(of string) string {
-	sum := sha256.Sum256([]byte(of))
-	h := hex.EncodeToString(sum[:16])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/simcloud"
 )
@@ -24,7 +22,8 @@ const (
 type stage int
 
 const (
-	starting stage = iota // containers are being created
+	starting stage = iota // the sandbox is being made
+	prepared              // the sandbox is there, the containers are being created
 	running               // containers run, not ready
 	ready
 	backoff   // containers exited and will run again
@@ -58,6 +57,8 @@ type pod struct {
 
 	stage      stage
 	since      time.Time // when the stage began
+	sandboxAt  time.Time // when the sandbox was made, or went
+	readyAt    time.Time // when the pod became ready, or ceased to be
 	startTime  time.Time // when the machine first saw the pod
 	runningAt  time.Time // when the containers last started
 	ranBefore  time.Time // when the run before that started
@@ -67,6 +68,13 @@ type pod struct {
 	ip         string
 	// moved means that the API server knows an address that the pod had before.
 	moved bool
+	// lost means that the pod was deleted before its containers ran.
+	lost bool
+	// cut means that the machine went off while the containers ran for the last
+	// time, rebooted that they have not been started again since.
+	cut, rebooted bool
+	// occurred is what has happened since the events were last taken.
+	occurred []occurrence
 
 	// reported means that the API server knows the stage.
 	reported bool
@@ -81,12 +89,18 @@ type container struct{ name, image string }
 
 // update takes over what others changed.
 func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (complaint error) {
+	if from.Generation != p.generation && p.stage != succeeded && p.stage != failed {
+		p.reported = false // a kubelet acknowledges every change, a deletion too
+	}
 	p.generation = from.Generation
 	p.script, complaint = scriptOf(from.Annotations, s)
 	if from.DeletionTimestamp != nil {
 		p.stopBy = from.DeletionTimestamp.Time
 		if p.stoppingAt.IsZero() {
 			p.stoppingAt = now
+			if p.runs() {
+				p.occur(corev1.EventTypeNormal, "Killing", "Stopping container {}")
+			}
 		}
 	}
 	return complaint
@@ -97,7 +111,7 @@ func newPod(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (*pod, err
 	p := &pod{
 		namespace: from.Namespace, name: from.Name, uid: from.UID,
 		restart: from.Spec.RestartPolicy, hostNetwork: from.Spec.HostNetwork,
-		since: now, startTime: now,
+		since: now, sandboxAt: now, readyAt: now, startTime: now,
 	}
 	for _, c := range from.Spec.Containers {
 		p.containers = append(p.containers, container{c.Name, c.Image})
@@ -111,7 +125,7 @@ func (p *pod) resume(status corev1.PodStatus) {
 	if status.StartTime != nil {
 		p.startTime = status.StartTime.Time
 	}
-	p.ip = status.PodIP
+	p.ip, p.generation = status.PodIP, status.ObservedGeneration
 	for _, c := range status.ContainerStatuses {
 		p.restarts = max(p.restarts, c.RestartCount)
 	}
@@ -126,8 +140,20 @@ func (p *pod) resume(status corev1.PodStatus) {
 	if len(status.ContainerStatuses) == 0 {
 		return
 	}
+	sandbox := false
+	for _, c := range status.Conditions {
+		switch c.Type {
+		case corev1.PodReadyToStartContainers:
+			sandbox, p.sandboxAt = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+		case corev1.PodReady:
+			p.readyAt = c.LastTransitionTime.Time
+		}
+	}
 	for _, c := range status.ContainerStatuses {
 		if c.State.Running == nil {
+			if sandbox && c.State.Waiting != nil && c.State.Waiting.Reason == creating {
+				p.stage, p.since, p.reported = prepared, p.sandboxAt, true
+			}
 			return
 		}
 		p.runningAt = c.State.Running.StartedAt.Time
@@ -135,23 +161,62 @@ func (p *pod) resume(status corev1.PodStatus) {
 	p.stage, p.since, p.reported = running, p.runningAt, true
 	for _, c := range status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			p.stage, p.since = ready, c.LastTransitionTime.Time
+			p.stage, p.since = ready, p.readyAt
 		}
 	}
+}
+
+// enter goes to another stage, which is not reported yet.
+func (p *pod) enter(to stage, at time.Time) {
+	sandbox, wasReady := p.hasSandbox(), p.stage == ready
+	p.stage, p.since, p.reported = to, at, false
+	if p.hasSandbox() != sandbox {
+		p.sandboxAt = at
+	}
+	if (to == ready) != wasReady {
+		p.readyAt = at
+	}
+}
+
+// runs shows whether the containers do.
+func (p *pod) runs() bool { return p.stage == running || p.stage == ready }
+
+// hasSandbox shows whether the pod has its sandbox, in which containers start.
+func (p *pod) hasSandbox() bool { return p.stage == prepared || p.stage == backoff || p.runs() }
+
+// occur takes note of something about every container. The message may have a
+// place for its name.
+func (p *pod) occur(kind, reason, message string) {
+	for _, c := range p.containers {
+		p.occurred = append(p.occurred, occurrence{c.name, kind, reason, strings.ReplaceAll(message, "{}", c.name)})
+	}
+}
+
+// image is that of a container.
+func (p *pod) image(container string) string {
+	for _, c := range p.containers {
+		if c.name == container {
+			return c.image
+		}
+	}
+	return ""
 }
 
 // reboot is what the machine's boot means for a pod that ran before it: its
 // containers are gone, and it gets another address if they start again.
 func (p *pod) reboot(now time.Time) {
-	if p.stage != running && p.stage != ready {
+	if !p.runs() {
 		return
 	}
-	p.stage, p.since, p.reported = starting, now, false
+	p.cut, p.exitedAt = true, now
 	if p.restart == corev1.RestartPolicyNever {
-		p.stage, p.exitedAt = failed, now
+		p.enter(failed, now)
 		return
 	}
-	p.restarts++
+	p.enter(starting, now)
+	p.rebooted = true
+	p.occurred = append(p.occurred, occurrence{"", corev1.EventTypeNormal, "SandboxChanged",
+		"Pod sandbox changed, it will be killed and re-created."})
 	p.moved = !p.hostNetwork
 	if p.moved {
 		p.ip = ""
@@ -177,7 +242,9 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	}
 	switch p.stage {
 	case starting:
-		consider(p.since, time.Duration(s.PodStartTime), running)
+		consider(p.since, time.Duration(s.PodStartTime)/2, prepared)
+	case prepared:
+		consider(p.since, time.Duration(s.PodStartTime)-time.Duration(s.PodStartTime)/2, running)
 	case running, ready:
 		consider(p.runningAt, p.script.crashAfter, p.exit(failed))
 		consider(p.runningAt, p.script.completeAfter, p.exit(succeeded))
@@ -202,7 +269,7 @@ func (p *pod) exit(as stage) stage {
 // stopAfter is how long the pod takes to terminate: no longer than its grace
 // period, and no time at all if nothing of it runs.
 func (p *pod) stopAfter() time.Duration {
-	if p.stage != running && p.stage != ready {
+	if !p.runs() {
 		return 0
 	}
 	return max(0, min(p.script.stopAfter, p.stopBy.Sub(p.stoppingAt)))
@@ -215,26 +282,37 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 		if at.IsZero() || at.After(now) {
 			return
 		}
-		ran := p.stage == running || p.stage == ready
+		ran := p.runs()
 		if ran && to != ready {
-			p.exitedAt = at
+			p.exitedAt, p.cut = at, false
 		}
 		switch to {
 		case running:
-			if p.stage == backoff {
+			if p.stage == backoff || p.rebooted {
 				p.restarts++
 			}
+			p.rebooted = false
 			p.ranBefore, p.runningAt = p.runningAt, at
+			p.occur(corev1.EventTypeNormal, pulled, "")
+			p.occur(corev1.EventTypeNormal, "Created", "Container created")
+			p.occur(corev1.EventTypeNormal, "Started", "Container started")
+		case backoff:
+			p.occur(corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container {} in pod "+p.name+"_"+
+				p.namespace+"("+string(p.uid)+")")
 		case stopped:
 			p.over = true
-			if !ran {
-				// What never ran, or ended before, has nothing new to say.
-				p.reported = p.reported || p.stage == starting || p.stage == backoff
+			switch {
+			case ran:
+				to = succeeded
+			case p.stage == starting, p.stage == prepared:
+				to, p.lost = failed, true
+			default:
+				// What ended before has nothing new to say.
+				p.reported = p.reported || p.stage == backoff
 				continue
 			}
-			to = succeeded
 		}
-		p.stage, p.since, p.reported = to, at, false
+		p.enter(to, at)
 	}
 }
 
@@ -249,97 +327,6 @@ func (p *pod) due(s simcloud.HostSettings) time.Time {
 	}
 	at, _ := p.next(s)
 	return at
-}
-
-func (p *pod) status(hostIP string) *corev1.PodStatus {
-	status := &corev1.PodStatus{
-		ObservedGeneration: p.generation,
-		Phase:              corev1.PodRunning,
-		HostIP:             hostIP,
-		HostIPs:            []corev1.HostIP{{IP: hostIP}},
-		StartTime:          ptr.To(metav1.NewTime(p.startTime)),
-	}
-	// Only where containers can start there is an address.
-	if p.ip != "" && (p.stage != starting || p.hostNetwork) {
-		status.PodIP, status.PodIPs = p.ip, []corev1.PodIP{{IP: p.ip}}
-	}
-	reason := ""
-	switch p.stage {
-	case starting:
-		status.Phase, reason = corev1.PodPending, "ContainersNotReady"
-	case running, backoff:
-		reason = "ContainersNotReady"
-	case succeeded:
-		status.Phase, reason = corev1.PodSucceeded, "PodCompleted"
-	case failed:
-		status.Phase, reason = corev1.PodFailed, "PodFailed"
-	}
-	var names []string
-	for _, c := range p.containers {
-		names = append(names, c.name)
-	}
-	condition := func(kind corev1.PodConditionType, keeps bool, reason string) {
-		c := corev1.PodCondition{
-			Type: kind, Status: corev1.ConditionFalse, Reason: reason,
-			ObservedGeneration: p.generation, LastTransitionTime: metav1.NewTime(p.since),
-		}
-		switch {
-		case keeps:
-			c.Status, c.Reason = corev1.ConditionTrue, ""
-		case reason == "ContainersNotReady":
-			c.Message = fmt.Sprintf("containers with unready status: [%s]", strings.Join(names, " "))
-		}
-		status.Conditions = append(status.Conditions, c)
-	}
-	condition(corev1.PodReadyToStartContainers, p.stage == running || p.stage == ready || p.stage == backoff, "")
-	condition(corev1.PodInitialized, true, "")
-	initialized := &status.Conditions[1]
-	initialized.LastTransitionTime = metav1.NewTime(p.startTime)
-	if p.stage == succeeded {
-		initialized.Reason = reason
-	}
-	condition(corev1.PodReady, p.stage == ready, reason)
-	condition(corev1.ContainersReady, p.stage == ready, reason)
-	for _, c := range p.containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, p.containerStatus(c))
-	}
-	return status
-}
-
-func (p *pod) containerStatus(c container) corev1.ContainerStatus {
-	out := corev1.ContainerStatus{
-		Name: c.name, Image: c.image, ImageID: "simulated://" + c.image,
-		RestartCount: p.restarts, Ready: p.stage == ready,
-		Started: ptr.To(p.stage == running || p.stage == ready),
-	}
-	exit := func(started time.Time, code int32, reason string) *corev1.ContainerStateTerminated {
-		return &corev1.ContainerStateTerminated{
-			ExitCode: code, Reason: reason,
-			StartedAt: metav1.NewTime(started), FinishedAt: metav1.NewTime(p.exitedAt),
-		}
-	}
-	// How the last run ended is how this one would, too.
-	code, why := int32(0), "Completed"
-	if p.script.crashAfter >= 0 && (p.script.completeAfter < 0 || p.script.crashAfter <= p.script.completeAfter) {
-		code, why = 1, "Error"
-	}
-	switch p.stage {
-	case starting:
-		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	case running, ready:
-		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.runningAt)}
-		if p.restarts > 0 && !p.exitedAt.IsZero() {
-			out.LastTerminationState.Terminated = exit(p.ranBefore, code, why)
-		}
-	case backoff:
-		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
-		out.LastTerminationState.Terminated = exit(p.runningAt, code, why)
-	case failed:
-		out.State.Terminated = exit(p.runningAt, 1, "Error")
-	case succeeded:
-		out.State.Terminated = exit(p.runningAt, 0, "Completed")
-	}
-	return out
 }
 
 // scriptOf reads a pod's annotations. One that cannot be read counts as not

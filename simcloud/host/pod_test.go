@@ -34,6 +34,7 @@ func bound(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 // deleted is the pod after somebody asked for its deletion.
 func deleted(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Pod {
 	p = p.DeepCopy()
+	p.Generation++
 	stamp := metav1.NewTime(dawn.Add(at + grace))
 	p.DeletionTimestamp = &stamp
 	return p
@@ -53,6 +54,10 @@ func where(p *pod) string {
 	for _, condition := range s.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
 			words = append(words, "ready")
+		}
+		if condition.Type == corev1.PodReadyToStartContainers && condition.Status == corev1.ConditionTrue &&
+			s.Phase == corev1.PodPending {
+			words = append(words, "prepared")
 		}
 	}
 	if c.RestartCount > 0 {
@@ -93,29 +98,29 @@ func TestPodsAreAPlay(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"service": {bound(corev1.RestartPolicyAlways), "0s Pending ContainerCreating; 1s Running ready"},
+		"service": {bound(corev1.RestartPolicyAlways), "0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready"},
 		"slow": {bound(corev1.RestartPolicyAlways, "ready-after", "5s"),
-			"0s Pending ContainerCreating; 1s Running; 6s Running ready"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running; 6s Running ready"},
 		"never ready": {bound(corev1.RestartPolicyAlways, "ready-after", "never"),
-			"0s Pending ContainerCreating; 1s Running"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running"},
 		"job": {bound(corev1.RestartPolicyNever, "complete-after", "5s"),
-			"0s Pending ContainerCreating; 1s Running ready; 6s Succeeded exit=0"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Succeeded exit=0"},
 		"job on failure": {bound(corev1.RestartPolicyOnFailure, "complete-after", "5s"),
-			"0s Pending ContainerCreating; 1s Running ready; 6s Succeeded exit=0"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Succeeded exit=0"},
 		"failing job": {bound(corev1.RestartPolicyNever, "crash-after", "5s"),
-			"0s Pending ContainerCreating; 1s Running ready; 6s Failed exit=1"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Failed exit=1"},
 		"crashing service": {bound(corev1.RestartPolicyAlways, "crash-after", "5s"),
-			"0s Pending ContainerCreating; 1s Running ready; 6s Running CrashLoopBackOff; 16s Running ready restarts=1; 21s Running CrashLoopBackOff restarts=1; 41s Running ready restarts=2; 46s Running CrashLoopBackOff restarts=2"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running CrashLoopBackOff; 16s Running ready restarts=1; 21s Running CrashLoopBackOff restarts=1; 41s Running ready restarts=2; 46s Running CrashLoopBackOff restarts=2"},
 		"ending service": {bound(corev1.RestartPolicyAlways, "complete-after", "50s"),
-			"0s Pending ContainerCreating; 1s Running ready; 51s Running CrashLoopBackOff"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 51s Running CrashLoopBackOff"},
 		"crashing before": {bound(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"),
-			"0s Pending ContainerCreating; 1s Running ready; 6s Failed exit=1"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Failed exit=1"},
 		"crashing at once": {bound(corev1.RestartPolicyNever, "crash-after", "0s"),
-			"0s Pending ContainerCreating; 1s Failed exit=1"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Failed exit=1"},
 		"unreadable": {bound(corev1.RestartPolicyAlways, "ready-after", "soon"),
-			"0s Pending ContainerCreating; 1s Running ready"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready"},
 		"deleted while bound": {deleted(bound(corev1.RestartPolicyAlways), 0, 30*time.Second),
-			"0s Pending ContainerCreating over"},
+			"0s Failed exit=137 over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, complaint := newPod(test.pod, dawn, settings)
@@ -136,14 +141,14 @@ func TestPodsAreStopped(t *testing.T) {
 		again       time.Duration // grace period of a second request, one second later
 		want        string
 	}{
-		"by default":       {nil, 30 * time.Second, 0, "12s Succeeded exit=0 over"},
-		"slowly":           {[]string{"stop-after", "20s"}, 30 * time.Second, 0, "30s Succeeded exit=0 over"},
-		"within its grace": {[]string{"stop-after", "never"}, 5 * time.Second, 0, "15s Succeeded exit=0 over"},
+		"by default":       {nil, 30 * time.Second, 0, "10s Running ready; 12s Succeeded exit=0 over"},
+		"slowly":           {[]string{"stop-after", "20s"}, 30 * time.Second, 0, "10s Running ready; 30s Succeeded exit=0 over"},
+		"within its grace": {[]string{"stop-after", "never"}, 5 * time.Second, 0, "10s Running ready; 15s Succeeded exit=0 over"},
 		"at once":          {[]string{"stop-after", "0s"}, 30 * time.Second, 0, "10s Succeeded exit=0 over"},
 		"without grace":    {[]string{"stop-after", "never"}, 0, 0, "10s Succeeded exit=0 over"},
 		"sooner on second call": {[]string{"stop-after", "never"}, 30 * time.Second, 2 * time.Second,
-			"13s Succeeded exit=0 over"},
-		"before it crashes": {[]string{"crash-after", "9.5s"}, 30 * time.Second, 0, "12s Succeeded exit=0 over"},
+			"11s Running ready; 13s Succeeded exit=0 over"},
+		"before it crashes": {[]string{"crash-after", "9.5s"}, 30 * time.Second, 0, "10s Running ready; 12s Succeeded exit=0 over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := bound(corev1.RestartPolicyAlways, test.annotations...)
@@ -190,12 +195,13 @@ func TestPodsAreResumed(t *testing.T) {
 	}{
 		"ready":           {bound(corev1.RestartPolicyAlways), 3 * time.Second, ""},
 		"not ready yet":   {bound(corev1.RestartPolicyAlways, "ready-after", "30s"), 3 * time.Second, "31s Running ready"},
-		"starting":        {bound(corev1.RestartPolicyAlways), 0, "10s Pending ContainerCreating; 11s Running ready"},
+		"prepared":        {bound(corev1.RestartPolicyAlways), 700 * time.Millisecond, "10.7s Running ready"},
+		"starting":        {bound(corev1.RestartPolicyAlways), 0, "10s Pending ContainerCreating; 10.5s Pending ContainerCreating prepared; 11s Running ready"},
 		"ended":           {bound(corev1.RestartPolicyNever, "complete-after", "1s"), 3 * time.Second, ""},
 		"failed":          {bound(corev1.RestartPolicyNever, "crash-after", "1s"), 3 * time.Second, ""},
 		"crash while off": {bound(corev1.RestartPolicyNever, "crash-after", "5s"), 3 * time.Second, "13s Failed exit=1"},
 		"in backoff": {bound(corev1.RestartPolicyAlways, "crash-after", "1s"), 50 * time.Second,
-			"1m0s Pending ContainerCreating restarts=2; 1m1s Running ready restarts=2; 1m2s Running CrashLoopBackOff restarts=2"},
+			"1m0s Pending ContainerCreating restarts=2; 1m0.5s Pending ContainerCreating prepared restarts=2; 1m1s Running ready restarts=2; 1m2s Running CrashLoopBackOff restarts=2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, _ := newPod(test.pod, dawn, settings)
@@ -211,7 +217,7 @@ func TestPodsAreResumed(t *testing.T) {
 			}
 			now := dawn.Add(test.at + 10*time.Second)
 			second, _ := newPod(seen, now, settings)
-			if second.ip != seen.Status.PodIP || (second.ip == "") != (name == "starting") || !second.startTime.Equal(first.startTime) {
+			if second.ip != seen.Status.PodIP || (second.ip == "") != (name == "starting" || name == "prepared") || !second.startTime.Equal(first.startTime) {
 				t.Errorf("address %q, start %s", second.ip, second.startTime)
 			}
 			if got := strings.Join(play(t, second, now, 75*time.Second), "; "); got != test.want {

@@ -206,6 +206,7 @@ func (p *player) playDue(ctx context.Context) (next time.Time) {
 	for uid, known := range p.pods {
 		now := p.clock.Now()
 		known.advance(now, settings)
+		p.recordOccurred(known)
 		if known.wantsCall() && !known.retryAt.After(now) {
 			known.retryAt = time.Time{}
 			if err := p.report(ctx, known); apierrors.IsNotFound(err) {

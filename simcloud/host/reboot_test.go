@@ -43,15 +43,17 @@ func conditionOf(t *testing.T, p *corev1.Pod, kind corev1.PodConditionType) core
 	return corev1.PodCondition{}
 }
 
-// What the kubelet of a machine that was switched off and on reports, as one of v1.36 does.
+// What the kubelet of a machine that was switched off and on reports, as one of v1.36 in a virtual machine did.
 func TestABootRestartsThePods(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
-		"service":       {bound(corev1.RestartPolicyAlways), "1m0s Pending ContainerCreating restarts=1; 1m1s Running ready restarts=1"},
-		"job":           {bound(corev1.RestartPolicyOnFailure), "1m0s Pending ContainerCreating restarts=1; 1m1s Running ready restarts=1"},
-		"job that ends": {bound(corev1.RestartPolicyNever), "1m0s Failed exit=1"},
+		"service": {bound(corev1.RestartPolicyAlways),
+			"1m0s Pending ContainerCreating; 1m0.5s Pending ContainerCreating prepared; 1m1s Running ready restarts=1"},
+		"job": {bound(corev1.RestartPolicyOnFailure),
+			"1m0s Running exit=255; 1m0.5s Running exit=255; 1m1s Running ready restarts=1"},
+		"job that ends": {bound(corev1.RestartPolicyNever), "1m0s Failed exit=255"},
 		"ended before":  {bound(corev1.RestartPolicyNever, "complete-after", "1s"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +66,11 @@ func TestABootRestartsThePods(t *testing.T) {
 			second.reboot(now)
 			if got := strings.Join(play(t, second, now, 2*time.Minute), "; "); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			last := second.status("10.0.0.1").ContainerStatuses[0].LastTerminationState
+			if knows := last.Terminated != nil; knows != (name == "job") || knows && (last.Terminated.ExitCode != 255 ||
+				last.Terminated.Reason != "Unknown") {
+				t.Errorf("the run before ended as %+v", last)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 // before it ends. There is nothing to serve here; what shows from outside the
 // machine is the request.
 func (m *machine) keepServingCertificate(ctx context.Context) {
-	backoff := newBackoff()
+	backoff := certificateBackoff()
 	for ctx.Err() == nil {
 		ends, err := m.requestServingCertificate(ctx)
 		if ctx.Err() != nil {
@@ -34,7 +34,7 @@ func (m *machine) keepServingCertificate(ctx context.Context) {
 			continue
 		}
 		m.printf("kubelet: got its serving certificate")
-		backoff = newBackoff()
+		backoff = certificateBackoff()
 		m.pause(ctx, max(ends.Sub(m.clock.Now())*4/5, time.Minute))
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/env"
 )
 
 // groupManifest is an empty node group of a class, whose Nodes have a label and a taint of the group.
@@ -177,8 +178,18 @@ func (a *autoscaler) await(what string, done func(map[string]*nodeGroup) bool) {
 // nodesOf returns the Nodes of a group.
 func (m *machinist) nodesOf(pool string) []corev1.Node {
 	m.t.Helper()
+	of := client.MatchingLabels{"example.com/pool": pool}
+	// The cloud controller comes after the kubelet.
+	env.Await(m.t, m.target, &corev1.NodeList{}, "labels of the cloud controller", func(l *corev1.NodeList) (bool, string) {
+		for _, node := range l.Items {
+			if node.Labels[corev1.LabelInstanceTypeStable] == "" {
+				return false, "not on node " + node.Name
+			}
+		}
+		return true, ""
+	}, of)
 	list := &corev1.NodeList{}
-	if err := m.target.List(context.Background(), list, client.MatchingLabels{"example.com/pool": pool}); err != nil {
+	if err := m.target.List(context.Background(), list, of); err != nil {
 		m.t.Fatal(err)
 	}
 	return list.Items

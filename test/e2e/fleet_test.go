@@ -147,7 +147,8 @@ func (m *machinist) settings(patch simcloud.SettingsPatch) {
 func (m *machinist) quick() {
 	m.t.Helper()
 	instant := simcloud.Duration(0)
-	m.settings(simcloud.SettingsPatch{BootTime: &instant, ShutdownTime: &instant})
+	m.settings(simcloud.SettingsPatch{BootTime: &instant, ShutdownTime: &instant,
+		Host: &simcloud.HostSettingsPatch{CloudDelay: &instant}})
 }
 
 // fleet creates the example fleet with a number of replicas; change may alter each object before it is created.

@@ -85,7 +85,7 @@ func TestNodesWithoutAProviderIDJoin(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
-	m.settings(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{OmitProviderID: ptr.To(true)}})
+	m.settings(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{NoCloudController: ptr.To(true)}})
 	m.fleet(3, nil)
 	machines := m.running(3)
 	for i := range machines {

@@ -138,7 +138,7 @@ func (w *World) signing() (out []choice) {
 		}
 		node := w.node(in.NodeName)
 		if in.registered && w.safety.requests[in.serveName()] == (asking{}) && node != nil &&
-			node.Spec.ProviderID == in.ProviderID {
+			w.hostOf(node) == in {
 			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to serve", func() error {
 				return w.ask(in, in.serveName(), serving(in), false)
 			}})

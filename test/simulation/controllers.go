@@ -43,6 +43,9 @@ const (
 	NodeGroups
 	// BudgetReports keep the status of disruption budgets. They are not among AllControllers: nothing depends on them.
 	BudgetReports
+	// CloudController is the cloud's: kubelets register without a provider ID, and it sets the ID at some time after that.
+	// It is not one of AllControllers.
+	CloudController
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
 )
@@ -217,8 +220,8 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 		tables = append(tables, p.groups.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(BudgetReports) {
-		p.budgets = successor(report.New(report.Options{Disrupted: disruption.Of, Client: control, Clock: p.clock, Recorder: recorder{p}}),
-			origin.budgets)
+		p.budgets = successor(report.New(report.Options{Client: control, Clock: p.clock, Recorder: recorder{p},
+			Disrupted: disruption.Of}), origin.budgets)
 		tables = append(tables, p.budgets.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(Overshoot) {

@@ -21,7 +21,12 @@ func (w *World) kubelets() []choice {
 	var out []choice
 	for _, in := range w.cloud.instances {
 		node := w.node(in.NodeName)
-		mine := node != nil && node.Spec.ProviderID == in.ProviderID
+		mine := node != nil && w.hostOf(node) == in
+		if mine && node.Spec.ProviderID == "" {
+			out = append(out, choice{"the cloud controller sets the ID of node " + node.Name, func() error {
+				return w.setProviderID(node, in.ProviderID)
+			}})
+		}
 		switch {
 		case in.hung && mine && readiness(node) != corev1.ConditionUnknown:
 			out = append(out, choice{"node " + node.Name + " is silent", func() error {
@@ -38,9 +43,16 @@ func (w *World) kubelets() []choice {
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
-		if in := w.cloud.byID(node.Spec.ProviderID); in == nil && readiness(node) == corev1.ConditionTrue {
+		in := w.hostOf(node)
+		if in == nil && readiness(node) == corev1.ConditionTrue {
 			out = append(out, choice{"node " + node.Name + " is silent", func() error {
 				return w.setReady(node, corev1.ConditionUnknown)
+			}})
+		}
+		// Without an ID and without a token nobody else can tell whose it was.
+		if in == nil && node.Spec.ProviderID == "" && w.safety.optionalReconcilers == CloudController {
+			out = append(out, choice{"the cloud controller deletes node " + node.Name, func() error {
+				return client.IgnoreNotFound(w.target.Client("cloud-controller").Delete(context.Background(), node))
 			}})
 		}
 	}
@@ -58,6 +70,27 @@ func (w *World) node(name string) *corev1.Node {
 		}
 	}
 	return nil
+}
+
+// hostOf is the instance that a Node is of, also before it has a provider ID; nil where it is gone.
+func (w *World) hostOf(node *corev1.Node) *instance {
+	if node.Spec.ProviderID != "" {
+		return w.cloud.byID(node.Spec.ProviderID)
+	}
+	for _, in := range w.cloud.instances {
+		if in.registered && in.NodeName == node.Name {
+			return in
+		}
+	}
+	return nil
+}
+
+// setProviderID is the cloud controller's.
+func (w *World) setProviderID(node *corev1.Node, id string) error {
+	changed := node.DeepCopy()
+	changed.Spec.ProviderID = id
+	return client.IgnoreNotFound(w.target.Client("cloud-controller").Patch(context.Background(), changed,
+		client.MergeFrom(node)))
 }
 
 func readiness(node *corev1.Node) corev1.ConditionStatus {
@@ -90,7 +123,9 @@ func (w *World) register(in *instance) error {
 	in.registered = true
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.NodeName,
 		Labels: map[string]string{corev1.LabelHostname: in.NodeName}}}
-	node.Spec.ProviderID = in.ProviderID
+	if !w.safety.optionalReconcilers.has(CloudController) {
+		node.Spec.ProviderID = in.ProviderID
+	}
 	if in.legacy.machine == "" {
 		node.Spec.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
 	}

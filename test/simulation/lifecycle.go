@@ -31,6 +31,10 @@ func lifecycleScenarios() []Scenario {
 	hasNamespace := theNamespace()
 	own := secretOf("own")
 	return []Scenario{
+		{Name: "ids-come-later", Group: Lifecycle, Controllers: CloudController, Base: one,
+			Script: script(scale(3), roll("b"), remove())},
+		{Name: "ids-come-later-with-token", Group: Lifecycle, Controllers: CloudController | Approval,
+			Base: fleet(1, "with-token"), Script: script(scale(2), scale(0))},
 		{Name: "rollback", Group: Lifecycle, Base: two, Script: script(roll("b"), roll("a").onceMade(3))},
 		{Name: "in-place", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofVersion(firstVersion)),
 			Script: script(upgrade("v1.36.4"))},

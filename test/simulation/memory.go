@@ -185,7 +185,8 @@ func isOurs(t reflect.Type) bool {
 // isImmutable reports whether nobody changes a value of the type once it is remembered: a time, a budget as it was
 // understood, an API object or a part of one, and what a provider has said.
 func isImmutable(t reflect.Type) bool {
-	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[disruption.Budget]() || t.Kind() == reflect.Struct && !isOurs(t)
+	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[disruption.Budget]() ||
+		t.Kind() == reflect.Struct && !isOurs(t)
 }
 
 // accessible returns a field, which is addressable, so that it can be read and set although its name is private.

@@ -163,9 +163,10 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 		"a check": {object: check(ns, "new", corev1.ConditionFalse)},
 		"a check of what is healthy": {object: check(ns, "new", corev1.ConditionTrue),
 			refused: "spec.unhealthyNodeConditions[0].status"},
-		"a budget":               {object: budget(ns, "new", 0, "0 22 * * *")},
-		"a budget that is never": {object: budget(ns, "new", 0, "0 22 * * *", "0 0 30 2 *"), refused: "spec.windows[1].schedule"},
-		"a budget that blocks":   {object: budget(ns, "new", 0), warned: "spec.maxDisrupted"},
+		"a budget": {object: budget(ns, "new", 0, "0 22 * * *")},
+		"a budget that is never": {object: budget(ns, "new", 0, "0 22 * * *", "0 0 30 2 *"),
+			refused: "spec.windows[1].schedule"},
+		"a budget that blocks": {object: budget(ns, "new", 0), warned: "spec.maxDisrupted"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newListener(t)

@@ -11,6 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/disruption"
 )
 
 // Facts are what was read of one namespace, or of all.
@@ -23,6 +24,7 @@ type Facts struct {
 	Machines    []v1beta1.Machine
 	Checks      []v1beta1.MachineHealthCheck
 	Classes     []v1beta1.MachineClass
+	Budgets     []v1beta1.MachineDisruptionBudget
 	// Secrets are those that Machinist uses and that are being deleted.
 	Secrets []metav1.PartialObjectMetadata
 	// Processes are those that serve what was read.
@@ -45,7 +47,7 @@ func familyOf(f Facts) family {
 func Only(f Facts, deployment string) Facts {
 	fam := familyOf(f)
 	only := f
-	only.Deployments, only.Sets, only.Machines, only.Checks = nil, nil, nil, nil
+	only.Deployments, only.Sets, only.Machines, only.Checks, only.Budgets = nil, nil, nil, nil, nil
 	for i := range f.Deployments {
 		d := &f.Deployments[i]
 		if d.Name != deployment {
@@ -65,6 +67,14 @@ func Only(f Facts, deployment string) Facts {
 			return selector.Matches(labels.Set(m.Labels))
 		}) {
 			only.Checks = append(only.Checks, check)
+		}
+	}
+	for _, b := range f.Budgets {
+		selector := disruption.Selector(&b)
+		if slices.ContainsFunc(only.Machines, func(m v1beta1.Machine) bool {
+			return m.Namespace == b.Namespace && selector.Matches(labels.Set(m.Labels))
+		}) {
+			only.Budgets = append(only.Budgets, b)
 		}
 	}
 	only.Classes, only.Secrets = classesOf(f, only.Machines)

@@ -11,9 +11,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/disruption"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -181,11 +183,32 @@ func troubled() Facts {
 			"", 2*time.Minute)}}
 	f.Checks = []v1beta1.MachineHealthCheck{stopped, allowed,
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "new"}}}
+	f.Budgets = []v1beta1.MachineDisruptionBudget{budget("nightly", ptr.To[int32](2), ""), budget("never", nil, ""),
+		budget("bad", ptr.To[int32](0), v1beta1.ReasonInvalidWindow), budget(disruption.PauseBudget, ptr.To[int32](0), ""),
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "new"}}}
+	tomorrow := metav1.NewTime(now.Add(24 * time.Hour))
+	f.Budgets[0].Status.NextChange, f.Budgets[1].Status.NextChange = &tomorrow, &tomorrow
+	f.Budgets[1].Spec.Reasons = []v1beta1.DisruptionReason{v1beta1.DisruptionRollout, v1beta1.DisruptionExpiry}
+	f.Budgets[3].Annotations = map[string]string{v1beta1.AnnotationPausedBy: "jane", v1beta1.AnnotationPauseReason: "network\x1b[2J"}
+	f.Budgets[3].CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 	gone := now.Add(-4 * time.Minute)
 	f.Processes = []why.Process{{Name: "machinist-manager", Searched: []string{"machinist-system", "kube-system"}},
 		{Name: "machinist-provider-sim", Known: true, Seen: &gone}}
 	f.Unread = []string{"You may not list this."}
 	return f
+}
+
+// budget is one that was counted, and cannot be understood for a reason.
+func budget(name string, allowed *int32, problem string) v1beta1.MachineDisruptionBudget {
+	b := v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
+	b.Status = v1beta1.MachineDisruptionBudgetStatus{Selected: 9, Disrupted: 1, Allowed: allowed,
+		Conditions: []metav1.Condition{said(v1beta1.ConditionValid, metav1.ConditionTrue, v1beta1.ReasonBudgetUnderstood, "",
+			time.Hour)}}
+	if problem != "" {
+		b.Status.Conditions[0] = said(v1beta1.ConditionValid, metav1.ConditionFalse, problem,
+			"The budget allows no disruption because it cannot be understood: spec.windows[0].", time.Hour)
+	}
+	return b
 }
 
 func golden(t *testing.T, name string, write func(*strings.Builder) error) {

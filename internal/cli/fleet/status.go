@@ -31,6 +31,8 @@ type Status struct {
 	Freezes []Freeze `json:"freezes"`
 	// HealthChecks are all of them.
 	HealthChecks []HealthCheck `json:"healthChecks"`
+	// Budgets are the disruption budgets.
+	Budgets []Budget `json:"disruptionBudgets"`
 	// Sources are the classes and Secrets of which no machine can be made, or that are being deleted.
 	Sources []Source `json:"classesAndSecrets"`
 	// Edited are the machines that are not what their set would make.
@@ -129,7 +131,7 @@ func StatusOf(f Facts) Status {
 	s := Status{
 		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, Unread: f.Unread, Machines: len(f.Machines),
 		Deployments: []Scaled{}, Sets: []Scaled{}, Loose: []Loose{}, Freezes: []Freeze{}, HealthChecks: []HealthCheck{},
-		Sources: sourcesOf(f), Edited: editedOf(fam), RecentFailures: []why.Failure{},
+		Budgets: budgetsOf(f), Sources: sourcesOf(f), Edited: editedOf(fam), RecentFailures: []why.Failure{},
 	}
 	for i := range f.Deployments {
 		d := &f.Deployments[i]

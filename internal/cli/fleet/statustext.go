@@ -27,6 +27,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	s.scaled(out, "SET WITHOUT DEPLOYMENT", s.Sets, style)
 	s.loose(out)
 	s.checks(out, style)
+	s.budgets(out, style)
 	s.freezes(out, style)
 	s.sources(out, style)
 	s.edited(out)

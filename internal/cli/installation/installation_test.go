@@ -135,7 +135,7 @@ func TestVersionsThatDoNotGoTogetherAreWarnedAbout(t *testing.T) {
 		{"development builds cannot be compared", Versions{Client: client("development"), Kinds: kinds("", required...),
 			Processes: processes("development", "v1.2.3")}, nil},
 		{"kinds are missing", Versions{Client: client("v1.2.3"), Kinds: kinds("v1.2.3", "Machine", "MachineClass")},
-			[]string{"lacks the CustomResourceDefinitions of MachineSet, MachineDeployment, MachineHealthCheck"}},
+			[]string{"lacks the CustomResourceDefinitions of MachineSet, MachineDeployment, MachineHealthCheck, MachineDisruptionBudget"}},
 		{"the kinds could not be read", Versions{Client: client("v1.2.3"), Processes: processes("v1.2.3", "")}, nil},
 	} {
 		test.versions.Judge()

@@ -12,7 +12,8 @@ import (
 const manager = "machinist-manager"
 
 // required are the kinds that every process needs.
-var required = []string{"MachineClass", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck"}
+var required = []string{"MachineClass", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck",
+	"MachineDisruptionBudget"}
 
 // Judge adds the warnings: CustomResourceDefinitions are upgraded first, then the manager, then the providers.
 func (v *Versions) Judge() {

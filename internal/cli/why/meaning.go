@@ -35,7 +35,7 @@ func MeaningOf(condition, reason string) Meaning {
 var meanings = sync.OnceValue(func() map[string]Meaning {
 	all := launchMeanings()
 	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),
-		healthMeanings(), providerMeanings(), migrationMeanings()} {
+		healthMeanings(), budgetMeanings(), providerMeanings(), migrationMeanings()} {
 		maps.Copy(all, more)
 	}
 	return all

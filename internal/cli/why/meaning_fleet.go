@@ -118,17 +118,6 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonRolloutComplete: {Explanation: "All machines are of the newest revision."},
 		v1beta1.ReasonRolloutBlocked: {Explanation: "The rollout takes no step at the moment.",
 			Ends: "It goes on when what it waits for comes."},
-		v1beta1.ReasonWaitingForDisruptionBudget: {
-			Explanation: "The rollout waits: disruption budgets, or the annotation " + v1beta1.AnnotationDoNotDisrupt +
-				", let no machine of an old revision go now.",
-			Ends: "It goes on by itself when a budget has room or a window changes.",
-			Do:   "See the budgets and when they change next: kubectl get mdb -o wide",
-		},
-		v1beta1.ReasonBudgetUnderstood: {Explanation: "The budget can be understood."},
-		v1beta1.ReasonInvalidWindow: {Explanation: "A window of the budget cannot be understood: the budget allows no disruption.",
-			Ends: untilChanged, Do: "Correct the window that the message names."},
-		v1beta1.ReasonInvalidMaxDisrupted: {Explanation: "maxDisrupted cannot be understood: the budget allows no disruption.",
-			Ends: untilChanged, Do: "Correct spec.maxDisrupted."},
 		v1beta1.ReasonWaitingForDeletion:  {Explanation: "The new revision is only used for machines that somebody deletes (strategy OnDelete).", Ends: "It goes on with each machine of an old revision that is deleted.", Do: "Delete machines of the old revision, one after the other, as it suits you: kubectl delete ma NAME"},
 		v1beta1.ReasonWaitingForSelection: {Explanation: "The rollout waits until somebody chooses machines (strategy InPlace, orchestration Manual).", Ends: "It goes on with each machine that is chosen.", Do: "kubectl label ma NAME " + v1beta1.LabelSelectedForUpdate + "=true"},
 	}

@@ -185,8 +185,7 @@ func (h *hypervisor) forget(ctx context.Context, d *domain, own owner) error {
 			return err
 		}
 	}
-	err := h.DomainUndefineFlags(d.Domain, libvirt.DomainUndefineManagedSave|libvirt.DomainUndefineSnapshotsMetadata|
-		libvirt.DomainUndefineCheckpointsMetadata|libvirt.DomainUndefineNvram)
+	err := h.undefine(d)
 	switch {
 	case err == nil, absent(err):
 		return nil
@@ -194,4 +193,15 @@ func (h *hypervisor) forget(ctx context.Context, d *domain, own owner) error {
 		return provider.Errorf(provider.Aborted, "%s: it has been started again", attempted)
 	}
 	return translate(ctx, err, attempted)
+}
+
+// undefine removes the definition of a domain with all that libvirt keeps beside it.
+func (h *hypervisor) undefine(d *domain) error {
+	const all = libvirt.DomainUndefineManagedSave | libvirt.DomainUndefineSnapshotsMetadata
+	err := h.DomainUndefineFlags(d.Domain, all|libvirt.DomainUndefineCheckpointsMetadata|libvirt.DomainUndefineNvram)
+	if codeOf(err) == libvirt.ErrInvalidArg && has(err, "unsupported flags") {
+		// A driver of libvirt without checkpoints and variables of UEFI does not know the flags, such as "test:///default".
+		err = h.DomainUndefineFlags(d.Domain, all)
+	}
+	return err
 }

@@ -32,6 +32,10 @@ type Rule struct {
 
 // Faults are the rules that hold now, for all connections that Wrap was called for. The zero value has none.
 type Faults struct {
+	// DropUploads is for a hypervisor that takes no uploads, as the one that libvirt simulates: they are answered as done,
+	// and their content goes nowhere.
+	DropUploads bool
+
 	mu    sync.Mutex
 	rules []*Rule
 	ended time.Time // when a domain was ended last
@@ -67,17 +71,25 @@ func (f *Faults) ruleFor(procedure uint32) *Rule {
 		}
 		return r
 	}
-	if procedure == DomainDestroyFlags {
-		f.ended = time.Now()
-	}
 	return nil
+}
+
+// saw takes note of an answer of libvirtd's.
+func (f *Faults) saw(answer frame) {
+	// What does not run any more is not ended again.
+	if answer.procedure() != DomainDestroyFlags || answer.status() != statusOK {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = time.Now()
 }
 
 // Wrap puts the faults around a connection to libvirtd.
 func (f *Faults) Wrap(server net.Conn) net.Conn {
 	toDriver, answers := io.Pipe()
 	c := &conn{Conn: server, faults: f, answers: answers, toDriver: toDriver, silent: map[uint32]bool{},
-		lost: map[uint32]bool{}, padded: map[uint32]int{}}
+		lost: map[uint32]bool{}, padded: map[uint32]int{}, dropped: map[uint32]bool{}}
 	go c.receive()
 	return c
 }
@@ -93,11 +105,12 @@ type conn struct {
 	unsent  frame // the beginning of a message that the driver has not sent whole
 
 	mu sync.Mutex
-	// By the serial of a call: its answer is not for the driver; is lost; is so many bytes longer.
-	silent, lost map[uint32]bool
-	padded       map[uint32]int
-	pending      int // calls that are passed on late: the connection stays open for them
-	closed       bool
+	// By the serial of a call: its answer is not for the driver; is lost; is so many bytes longer; or it is an upload that
+	// libvirtd does not get.
+	silent, lost, dropped map[uint32]bool
+	padded                map[uint32]int
+	pending               int // calls that are passed on late: the connection stays open for them
+	closed                bool
 }
 
 // Read implements net.Conn.
@@ -139,16 +152,20 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) send(f frame) error {
 	if f.kind() != typeCall {
 		c.mu.Lock()
-		dropped := c.silent[f.serial()]
+		silent, dropped := c.silent[f.serial()], c.dropped[f.serial()]
 		c.mu.Unlock()
-		if dropped {
+		switch {
+		case dropped && f.status() == statusOK:
+			c.answer(f.done(typeStream))
+			return nil
+		case silent, dropped:
 			return nil
 		}
 		return c.pass(f)
 	}
 	r := c.faults.ruleFor(f.procedure())
 	if r == nil {
-		return c.pass(f)
+		return c.call(f)
 	}
 	if r.Cut {
 		_ = c.Close()
@@ -169,7 +186,7 @@ func (c *conn) send(f frame) error {
 	case r.Hang:
 		return nil
 	case r.Refuse == nil:
-		return c.pass(f)
+		return c.call(f)
 	}
 	if r.Late > 0 {
 		c.passLate(f, r.Late)
@@ -177,6 +194,18 @@ func (c *conn) send(f frame) error {
 	// The library reads in another goroutine.
 	_, err := c.answers.Write(r.Refuse.to(f))
 	return err
+}
+
+// call passes a call on, or answers an upload itself.
+func (c *conn) call(f frame) error {
+	if f.procedure() != StorageVolUpload || !c.faults.DropUploads {
+		return c.pass(f)
+	}
+	c.mu.Lock()
+	c.dropped[f.serial()] = true
+	c.mu.Unlock()
+	c.answer(f.done(typeReply))
+	return nil
 }
 
 func (c *conn) pass(f frame) error {
@@ -225,20 +254,26 @@ func (c *conn) receive() {
 			}
 			return
 		}
-		c.mu.Lock()
-		silent, lost, pad := c.silent[f.serial()], c.lost[f.serial()], c.padded[f.serial()]
-		c.mu.Unlock()
-		switch {
-		case silent:
-			c.done()
-		case lost:
-			_ = c.Close()
-		case pad > 0:
-			c.long(f, pad)
-		default:
-			// A driver that has gone is no reason to stop: late calls have answers too.
-			_, _ = c.answers.Write(f)
-		}
+		c.faults.saw(f)
+		c.answer(f)
+	}
+}
+
+// answer gives an answer to the driver, as far as the rules let it.
+func (c *conn) answer(f frame) {
+	c.mu.Lock()
+	silent, lost, pad := c.silent[f.serial()], c.lost[f.serial()], c.padded[f.serial()]
+	c.mu.Unlock()
+	switch {
+	case silent:
+		c.done()
+	case lost:
+		_ = c.Close()
+	case pad > 0:
+		c.long(f, pad)
+	default:
+		// A driver that has gone is no reason to stop: late calls have answers too.
+		_, _ = c.answers.Write(f)
 	}
 }
 

@@ -46,6 +46,8 @@ const (
 	typeCall   = 0
 	typeReply  = 1
 	typeStream = 3
+
+	statusOK = 0
 )
 
 // frame is a message of libvirt's protocol, with its length.
@@ -54,6 +56,16 @@ type frame []byte
 func (f frame) procedure() uint32 { return binary.BigEndian.Uint32(f[12:]) }
 func (f frame) kind() uint32      { return binary.BigEndian.Uint32(f[16:]) }
 func (f frame) serial() uint32    { return binary.BigEndian.Uint32(f[20:]) }
+func (f frame) status() uint32    { return binary.BigEndian.Uint32(f[24:]) }
+
+// done is the answer, of a kind, that what was sent has succeeded.
+func (f frame) done(kind uint32) frame {
+	answer := append(frame{}, f[:headerBytes]...)
+	binary.BigEndian.PutUint32(answer, headerBytes)
+	binary.BigEndian.PutUint32(answer[16:], kind)
+	binary.BigEndian.PutUint32(answer[24:], statusOK)
+	return answer
+}
 
 // readFrame reads the next message.
 func readFrame(r io.Reader) (frame, error) {

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// budgetStatus is how the manager writes the status of a budget.
+const budgetStatus = "patch machinedisruptionbudgets.machinist.dev/status"
+
+// disruptionOptions are the flags of the subcommand disruption, beside those of the bench.
+type disruptionOptions struct {
+	options
+	limits []string
+}
+
+// disruptionCommand measures what budgets cost: a fleet rolls without any, and then once more under several.
+func disruptionCommand() *cobra.Command {
+	o := &disruptionOptions{}
+	cmd := &cobra.Command{
+		Use:   "disruption",
+		Short: "Measure what a rolling update costs without MachineDisruptionBudgets, and under them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.machines < 1 || len(o.limits) < 1 {
+				return errors.New("--machines must be at least 1, and --budgets name at least one")
+			}
+			o.progress = cmd.ErrOrStderr()
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.machines, "machines", 200, "number of machines")
+	f.StringVar(&o.surge, "surge", "10%", "maxSurge of the rolling updates, a number or a percentage")
+	f.StringSliceVar(&o.limits, "budgets", []string{"10%", "50%", "100"},
+		"maxDisrupted of each budget, all of which select all machines")
+	f.BoolVar(&o.json, "json", false, "write the results as JSON")
+	f.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of both processes and of the API server")
+	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
+	return cmd
+}
+
+// disruptionResult is what exchanging a fleet cost.
+type disruptionResult struct {
+	Machines int              `json:"machines"`
+	Budgets  []string         `json:"budgets"`
+	Rolls    []disruptionRoll `json:"rolls"`
+}
+
+// disruptionRoll is one of the rolling updates.
+type disruptionRoll struct {
+	Name string `json:"name"`
+	phase
+	// BudgetStatusWrites are those of the status of budgets, which WritesPerMachine leaves out: they depend on time.
+	BudgetStatusWrites int `json:"budget_status_writes"`
+}
+
+func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
+	bin, err := build(ctx, o.progress)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(bin)
+	b := &bench{options: &o.options, n: o.machines}
+	r := &disruptionResult{Machines: o.machines, Budgets: o.limits}
+	err = b.with(ctx, bin, func() error {
+		if _, err := b.settled(ctx); err != nil {
+			return err
+		}
+		b.printf("creating %d machines", b.n)
+		var created phase
+		if err := b.phase(ctx, &created, "create", b.n, func() error { return b.fleet.scale(ctx, b.n) }); err != nil {
+			return err
+		}
+		for _, roll := range []struct {
+			name, to string
+			budgets  []string
+		}{{"no budget", classTwo, nil}, {fmt.Sprintf("%d budgets", len(o.limits)), classThree, o.limits},
+			{"no budget any more", classFour, nil}} {
+			if err := b.fleet.budget(ctx, roll.budgets); err != nil {
+				return err
+			}
+			if _, err := b.settled(ctx); err != nil {
+				return err
+			}
+			one := disruptionRoll{Name: roll.name}
+			change := func() error { return b.fleet.rollTo(ctx, roll.to) }
+			if err := b.phase(ctx, &one.phase, roll.name, b.n, change); err != nil {
+				return err
+			}
+			one.withoutBudgetStatus(b.n)
+			r.Rolls = append(r.Rolls, one)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return encode(out, r)
+	}
+	r.table(out)
+	return nil
+}
+
+// withoutBudgetStatus counts the writes of the status of budgets apart.
+func (r *disruptionRoll) withoutBudgetStatus(machines int) {
+	r.BudgetStatusWrites = r.Writes[budgetStatus]
+	delete(r.Writes, budgetStatus)
+	r.WritesPerMachine -= float64(r.BudgetStatusWrites) / float64(machines)
+}
+
+// budget replaces all budgets by some with these limits.
+func (f fleet) budget(ctx context.Context, limits []string) error {
+	if err := f.c.DeleteAllOf(ctx, &v1beta1.MachineDisruptionBudget{}, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("delete the budgets: %w", err)
+	}
+	for i, limit := range limits {
+		b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+			Name: fmt.Sprintf("budget-%d", i)}}
+		b.Spec.MaxDisrupted = intstr.Parse(limit)
+		if err := f.c.Create(ctx, b, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			return fmt.Errorf("create the budget for %s: %w", limit, err)
+		}
+	}
+	return nil
+}
+
+func (r *disruptionResult) table(out io.Writer) {
+	fmt.Fprintf(out, "\n%d machines, budgets of %s\n", r.Machines, strings.Join(r.Budgets, ", "))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tseconds\treads/machine\twrites/machine\tevents/machine\tconflicts/machine\tbudget status writes"+
+		"\tCPU s\tmanager CPU s\t")
+	for _, p := range r.Rolls {
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t\n", p.Name, p.Seconds, p.ReadsPerMachine,
+			p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.BudgetStatusWrites, p.CPUSeconds,
+			p.ManagerCPUSeconds)
+	}
+	_ = w.Flush()
+	first := r.Rolls[0]
+	for _, p := range r.Rolls[1:] {
+		fmt.Fprintf(out, "%s: %+.2f reads and %+.2f writes for each disruption; %.1f writes of the status of each budget\n",
+			p.Name, p.ReadsPerMachine-first.ReadsPerMachine, p.WritesPerMachine-first.WritesPerMachine,
+			float64(p.BudgetStatusWrites)/float64(len(r.Budgets)))
+	}
+}

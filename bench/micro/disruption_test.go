@@ -1,0 +1,123 @@
+package micro
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/machineset"
+)
+
+// sharing lists pointers to what the cache has, as the processes do.
+type sharing struct{ cached }
+
+// Shared lists the objects of one namespace for package index.
+func (s sharing) Shared(_ context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
+	options := (&client.ListOptions{}).ApplyOptions(o)
+	if options.Namespace == "" || options.LabelSelector != nil || options.FieldSelector != nil {
+		return nil, errors.New("only a namespace can be selected by")
+	}
+	kind, err := apiutil.GVKForObject(list, s.scheme)
+	if err != nil {
+		return nil, err
+	}
+	kind.Kind = kind.Kind[:len(kind.Kind)-len("List")]
+	return s.stores[kind].GetIndexer().ByIndex(toolscache.NamespaceIndex, options.Namespace)
+}
+
+func ledgerOf(c cached, clock clock.PassiveClock) *disruption.Ledger {
+	return disruption.New(disruption.Options{Client: sharing{c}, Live: live{c}, Clock: clock, CacheVersion: seen})
+}
+
+// budgets are three over all machines, of which one has windows.
+func budgets() (objects []client.Object) {
+	for i, limit := range []string{"10%", "50%", "100"} {
+		b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metaOf(fmt.Sprintf("budget-%d", i), fmt.Sprintf("budget-%d", i))}
+		b.Spec.MaxDisrupted = intstr.Parse(limit)
+		if i == 1 {
+			b.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool",
+				Operator: metav1.LabelSelectorOpExists}}
+		}
+		if i == 2 {
+			b.Spec.Apply = v1beta1.ApplyOutside
+			b.Spec.Windows = []v1beta1.DisruptionWindow{{Schedule: "0 22 * * 1-5", TimeZone: "Europe/Berlin",
+				Duration: metav1.Duration{Duration: 8 * 3600e9}}}
+		}
+		objects = append(objects, b)
+	}
+	return objects
+}
+
+// candidatesOf are the first machines of the fleet.
+func candidatesOf(b testing.TB, c cached, n int) []disruption.Candidate {
+	b.Helper()
+	candidates := make([]disruption.Candidate, n)
+	for i := range candidates {
+		m := &v1beta1.Machine{}
+		if err := c.Get(b.Context(), types.NamespacedName{Namespace: namespace, Name: machineName(i)}, m); err != nil {
+			b.Fatal(err)
+		}
+		candidates[i] = disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRollout}
+	}
+	return candidates
+}
+
+// What a decision about 10 machines costs that three budgets of a fleet have to allow.
+func BenchmarkLedger(b *testing.B) {
+	const asked = 10
+	asker := types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}
+	for _, n := range []int{1000, 10_000} {
+		c := cacheOf(b, append(fleet(n, setSize), budgets()...))
+		ledger, candidates := ledgerOf(c, testclock.NewFakePassiveClock(now)), candidatesOf(b, c, asked)
+		b.Run(fmt.Sprintf("Check/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				may, _, err := ledger.Check(b.Context(), asker, candidates)
+				if err != nil || len(may) != asked {
+					b.Fatalf("%d may be disrupted, %v", len(may), err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("Grant/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				granted, err := ledger.Grant(b.Context(), asker, candidates)
+				if err != nil || len(granted) != asked {
+					b.Fatalf("%d are granted, %v", len(granted), err)
+				}
+				for _, g := range granted {
+					ledger.Settle(g.Machine, nil)
+				}
+			}
+		})
+	}
+}
+
+// asking are the reconcilers that ask a ledger, nil or not.
+func asking(ledger func(cached, clock.PassiveClock) *disruption.Ledger) []kind {
+	first := types.NamespacedName{Namespace: namespace, Name: deploymentName(0)}
+	return []kind{
+		{"set", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
+			return machineset.New(machineset.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
+				MachineCacheVersion: seen, Ledger: ledger(c, clock)})
+		}, types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}},
+		{"deployment", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
+			return machinedeployment.New(machinedeployment.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
+				MachineCacheVersion: seen, Ledger: ledger(c, clock)})
+		}, first},
+	}
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+// wantAdopted waits until the cloud controller has written on a Node.
+func (c *cluster) wantAdopted(t testing.TB, name string) (node *corev1.Node) {
+	t.Helper()
+	eventually(t, func() error {
+		var err error
+		if node, err = c.node(t, name); err == nil && node.Spec.ProviderID == "" {
+			err = errors.New("the node has no provider ID")
+		}
+		return err
+	})
+	return node
+}
+
+// The order in which a Node gets what belongs to it: the kubelet of v1.36 makes the Lease an interval later than the
+// Node, and the cloud controller comes after the registration.
+func TestANodeIsMadeStepByStep(t *testing.T) {
+	c, p := startCluster(t), startProcess(t)
+	token, _ := c.token(t)
+	changes, err := c.kube.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=steps"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	p.create("steps", c.userDataWith(token, c.cp.CA(), 20))
+	first := (<-changes.ResultChan()).Object.(*corev1.Node)
+	if first.Spec.ProviderID != "" || first.Labels[corev1.LabelTopologyZone] != "" || readiness(first) != corev1.ConditionFalse {
+		t.Errorf("the kubelet registers as %q with the labels %v, Ready=%s", first.Spec.ProviderID, first.Labels,
+			readiness(first))
+	}
+	leases := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	node := c.wantAdopted(t, "steps")
+	if _, err := leases.Get(t.Context(), "steps", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("when the cloud controller has written, there is a Lease: %v", err)
+	}
+	csi, err := c.kube.StorageV1().CSINodes().Get(t.Context(), "steps", metav1.GetOptions{})
+	if err != nil || len(csi.OwnerReferences) != 1 || csi.OwnerReferences[0].UID != node.UID ||
+		!strings.Contains(csi.Annotations["storage.alpha.kubernetes.io/migrated-plugins"], "kubernetes.io/azure-disk") {
+		t.Errorf("the CSINode is %+v, %v", csi, err)
+	}
+	eventually(t, func() error {
+		lease, err := leases.Get(t.Context(), "steps", metav1.GetOptions{})
+		if after := lease.CreationTimestamp.Sub(node.CreationTimestamp.Time).Seconds(); err == nil && after < 4 {
+			t.Errorf("the Lease was made %v s after the Node", after)
+		}
+		return err
+	})
+	c.wantEvents(t, "default", "steps", "Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure",
+		"NodeHasSufficientPID", "NodeAllocatableEnforced", "NodeReady")
+}
+
+// wantEvents waits for events of a kubelet about an object.
+func (c *cluster) wantEvents(t testing.TB, namespace, name string, reasons ...string) {
+	t.Helper()
+	eventually(t, func() error {
+		list, err := c.kube.CoreV1().Events(namespace).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, e := range list.Items {
+			if e.Source.Component == "kubelet" {
+				got = append(got, e.Reason)
+			}
+		}
+		for _, reason := range reasons {
+			if !slices.Contains(got, reason) {
+				return fmt.Errorf("the events about %s are %v", name, got)
+			}
+		}
+		return nil
+	})
+}
+
+// What the kubelet of v1.36 reports of a pod, one after the other, from its binding to its end.
+func TestWhatIsReportedOfAPod(t *testing.T) {
+	c, p := startCluster(t), startProcess(t)
+	token, _ := c.token(t)
+	p.create("reports", c.userData(token))
+	c.wantReady(t, "reports", corev1.ConditionTrue)
+	pods := c.kube.CoreV1().Pods("default")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	changes, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=reported"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	pod := c.pod("reported", "reports", simcloud.AnnotationStopAfter, "500ms")
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for event := range changes.ResultChan() {
+		pod := event.Object.(*corev1.Pod)
+		said := fmt.Sprintf("%s observed=%d sandbox=%s", phaseOf(pod), pod.Status.ObservedGeneration, sandboxOf(pod))
+		if len(shown) == 0 || shown[len(shown)-1] != said {
+			shown = append(shown, said)
+		}
+		if said == "Running ready observed=1 sandbox=True" {
+			if err := pods.Delete(t.Context(), "reported", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if event.Type == watch.Deleted {
+			break
+		}
+	}
+	want := []string{
+		"Pending observed=0 sandbox=", "Pending observed=1 sandbox=False", "Pending observed=1 sandbox=True",
+		"Running ready observed=1 sandbox=True", "Running ready observed=2 sandbox=True",
+		"Succeeded observed=2 sandbox=False",
+	}
+	if !slices.Equal(shown, want) {
+		t.Errorf("got  %s\nwant %s", strings.Join(shown, "; "), strings.Join(want, "; "))
+	}
+	c.wantEvents(t, "default", "reported", "Pulling", "Pulled", "Created", "Started", "Killing")
+	eventually(t, func() error {
+		node, err := c.node(t, "reports")
+		if err == nil && len(node.Status.Images) != 1 {
+			err = fmt.Errorf("the node has the images %v", node.Status.Images)
+		}
+		return err
+	})
+}
+
+func sandboxOf(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReadyToStartContainers {
+			return condition.Status
+		}
+	}
+	return ""
+}
+
+// A kubelet registers when it starts, and not again.
+func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
+	c, p := startCluster(t), startProcess(t)
+	token, _ := c.token(t)
+	inst := p.create("erased", c.userData(token))
+	node := c.wantReady(t, "erased", corev1.ConditionTrue)
+	c.deleteNode(t, "erased")
+	// Its Lease goes with it; without either, the heartbeat has nowhere to go.
+	p.wantConsole(inst.ID, `heartbeat: HTTP 404 Not Found: nodes "erased" not found`)
+	if _, err := c.node(t, "erased"); !apierrors.IsNotFound(err) {
+		t.Errorf("node: %v", err)
+	}
+	p.befall(inst.ID, simcloud.FaultSilent)
+	p.befall(inst.ID, simcloud.FaultRecovers)
+	if again := c.wantAdopted(t, "erased"); again.UID == node.UID || again.Spec.ProviderID != inst.ProviderID {
+		t.Errorf("node: %+v", again)
+	}
+
+	if _, err := p.admin.PatchSettings(t.Context(),
+		simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{Reregister: ptr.To(true),
+			NoCloudController: ptr.To(true)}}); err != nil {
+		t.Fatal(err)
+	}
+	p.befall(inst.ID, simcloud.FaultSilent)
+	p.befall(inst.ID, simcloud.FaultRecovers)
+	p.wantConsole(inst.ID, "node erased was there already")
+	c.deleteNode(t, "erased")
+	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.Spec.ProviderID != "" {
+		t.Errorf("providerID is %q", again.Spec.ProviderID)
+	}
+}
+
+func (c *cluster) deleteNode(t testing.TB, name string) {
+	t.Helper()
+	if err := c.kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if _, err := c.node(t, name); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("node %s: %v", name, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,241 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"machinist.dev/machinist/hack/libvirt"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/conformance"
+	"machinist.dev/machinist/providers/libvirt/faulty"
+	"machinist.dev/machinist/providers/libvirt/machine/sample"
+)
+
+func random() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// cloud reaches the hypervisor past the driver, by libvirt's own client.
+type cloud struct {
+	h      *libvirt.Hypervisor
+	faults faulty.Faults
+	dir    string
+	// uri is that of the hypervisor that libvirt simulates; empty for QEMU.
+	uri string
+}
+
+func (c *cloud) virsh(ctx context.Context, args ...string) (string, error) {
+	return c.h.VirshAt(ctx, cmp.Or(c.uri, c.h.URI()), args...)
+}
+
+// prepare gives the simulated hypervisor what classes name, and keeps it from forgetting.
+func (c *cloud) prepare(t *testing.T) {
+	t.Helper()
+	conn, err := net.Dial("unix", c.h.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := golibvirt.NewWithDialer(dialed{conn}).ConnectToURI("test:///default"); err != nil {
+		t.Fatal(err)
+	}
+	network := filepath.Join(c.dir, "network.xml")
+	xml := fmt.Sprintf(`<network><name>%s</name><ip address="192.0.2.1" prefix="24"><dhcp><range start="192.0.2.2"
+		end="192.0.2.254"/></dhcp></ip></network>`, libvirt.Network)
+	if err := os.WriteFile(network, []byte(xml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"pool-define-as", libvirt.Pool, "dir", "--target", "/" + libvirt.Pool}, {"pool-build", libvirt.Pool},
+		{"pool-start", libvirt.Pool}, {"vol-create-as", libvirt.Pool, sample.Base, "1M"}, {"net-create", network},
+	} {
+		if _, err := c.virsh(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// dialed is a connection for the library, which dials itself.
+type dialed struct{ conn net.Conn }
+
+func (d dialed) Dial() (net.Conn, error) { return d.conn, nil }
+
+// resources are the domains and the volumes.
+func (c *cloud) resources(ctx context.Context) ([]string, error) {
+	var all []string
+	domains, err := c.virsh(ctx, "list", "--all", "--uuid")
+	if err != nil {
+		return nil, err
+	}
+	for _, uuid := range strings.Fields(domains) {
+		all = append(all, "domain/"+uuid)
+	}
+	volumes, err := c.volumes(ctx)
+	for _, v := range volumes {
+		all = append(all, "volume/"+v)
+	}
+	return all, err
+}
+
+// volumes are the names of all in the pool, with QEMU also of files that libvirt does not know of.
+func (c *cloud) volumes(ctx context.Context) (names []string, err error) {
+	if c.uri != "" {
+		list, err := c.virsh(ctx, "vol-list", libvirt.Pool)
+		for line := range strings.Lines(list) {
+			names = append(names, strings.Fields(line)[0])
+		}
+		return names, err
+	}
+	entries, err := os.ReadDir(c.h.PoolPath())
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+const elementURI = "https://machinist.dev/libvirt/v1"
+
+// tags are Machinist's element of a domain's metadata.
+func (c *cloud) tags(ctx context.Context, providerID string) (map[string]string, error) {
+	uuid := strings.TrimPrefix(providerID, "libvirt:///")
+	text, err := c.virsh(ctx, "metadata", uuid, "--uri", elementURI)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"domain/metadata": text}, nil
+}
+
+// launch makes a domain without disks that is not the driver's.
+func (c *cloud) launch(ctx context.Context, name string, tags map[string]string) (string, func(context.Context) error,
+	error) {
+	attributes := ""
+	for tag, attribute := range map[string]string{provider.TagCluster: "cluster", provider.TagMachineUID: "uid",
+		provider.TagMachine: "machine"} {
+		if value, given := tags[tag]; given {
+			attributes += fmt.Sprintf(" %s=%q", attribute, value)
+		}
+	}
+	path := filepath.Join(c.dir, name+".xml")
+	xml := fmt.Sprintf(`<domain type="qemu"><name>%s</name><metadata><m:machine xmlns:m=%q adoptable="true"%s/></metadata>
+		<memory unit="MiB">64</memory><os><type arch="x86_64" machine="q35">hvm</type></os></domain>`, name, elementURI,
+		attributes)
+	if err := os.WriteFile(path, []byte(xml), 0o600); err != nil {
+		return "", nil, err
+	}
+	if _, err := c.virsh(ctx, "define", path); err != nil {
+		return "", nil, err
+	}
+	if _, err := c.virsh(ctx, "start", name); err != nil {
+		return "", nil, err
+	}
+	uuid, err := c.virsh(ctx, "domuuid", name)
+	return "libvirt:///" + uuid, func(ctx context.Context) error {
+		for _, args := range [][]string{{"destroy", uuid}, {"undefine", uuid}} {
+			if _, err := c.virsh(ctx, args...); err != nil && !strings.Contains(err.Error(), "failed to get domain") &&
+				!strings.Contains(err.Error(), "is not running") {
+				return err
+			}
+		}
+		return nil
+	}, err
+}
+
+// inject makes the hypervisor behave as a fault of the suite wants it.
+func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error) {
+	is := func(procedures ...uint32) func(uint32) bool {
+		return func(procedure uint32) bool {
+			for _, p := range procedures {
+				if p == procedure {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	r := faulty.Rule{Skip: f.Skip}
+	switch f.Kind {
+	case conformance.LostCreate:
+		r.Only, r.Lose = is(faulty.DomainCreateXML), true
+	case conformance.Unavailable:
+		r.Cut = true
+	case conformance.Exhausted:
+		r.Only = is(faulty.DomainCreateXML)
+		r.Refuse = &faulty.Denial{Number: faulty.ErrInternal, Message: "internal error: process exited while connecting to " +
+			"monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory"}
+	case conformance.Unauthenticated:
+		r.Refuse = &faulty.Denial{Number: faulty.ErrAuthFailed, Message: "authentication failed: Failed to verify client's identity"}
+	case conformance.PermissionDenied:
+		r.Refuse = &faulty.Denial{Number: faulty.ErrAccessDenied, Message: "access denied"}
+	case conformance.Hanging:
+		r.Hang = true
+	case conformance.DoneLate:
+		r.Only, r.Late = faulty.Changes, f.For
+		r.Refuse = &faulty.Denial{Number: faulty.ErrRPC, Message: "Cannot write data: Broken pipe"}
+	case conformance.HugeAnswers:
+		r.Pad = 256 << 20
+	case conformance.PartsInUse:
+		r.Only, r.AfterEnd = is(faulty.StorageVolDelete), f.For
+		r.Refuse = &faulty.Denial{Number: faulty.ErrOperationInvalid,
+			Message: "Requested operation is not valid: volume 'machine' is still in use."}
+	case conformance.PartsRemain, conformance.UntaggedParts, conformance.FiltersIgnored:
+		// Volumes remain every time, and never have tags, and lists are always of everything.
+		return func() {}, nil
+	case conformance.PartsGoneFirst:
+		return func() {}, c.dropVolumes(ctx)
+	case conformance.OperationFails:
+		return func() {}, c.failOperations(ctx)
+	default:
+		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
+	}
+	return c.faults.Inject(r), nil
+}
+
+// dropVolumes removes all volumes of machines, one half by libvirt and the other behind its back.
+func (c *cloud) dropVolumes(ctx context.Context) error {
+	volumes, err := c.volumes(ctx)
+	if err != nil {
+		return err
+	}
+	for i, v := range volumes {
+		switch {
+		case !strings.HasPrefix(v, "machinist_"):
+		case i%2 == 0, c.uri != "": // The simulated ones are no files.
+			_, err = c.virsh(ctx, "vol-delete", "--pool", libvirt.Pool, v)
+		default:
+			err = os.Remove(filepath.Join(c.h.PoolPath(), v))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failOperations tries to save each domain where there is no folder.
+func (c *cloud) failOperations(ctx context.Context) error {
+	domains, err := c.virsh(ctx, "list", "--uuid")
+	if err != nil {
+		return err
+	}
+	for _, uuid := range strings.Fields(domains) {
+		if _, err := c.virsh(ctx, "save", uuid, "/nowhere/state"); err == nil {
+			return fmt.Errorf("domain %s was saved into a folder that is not there", uuid)
+		}
+	}
+	return nil
+}

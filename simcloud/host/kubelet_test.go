@@ -1,0 +1,191 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+// What is held here was measured on a kubelet of v1.36.
+
+func TestHowOftenAKubeletTriesAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		backoff wait.Backoff
+		want    string
+	}{
+		"certificate":  {certificateBackoff(), "2s 4s 8s 16s 32s 32s 32s"},
+		"registration": {registrationBackoff(), "200ms 400ms 800ms 1.6s 3.2s 6.4s 7s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.backoff.Jitter = 0
+			var got []string
+			for range 7 {
+				got = append(got, test.backoff.Step().String())
+			}
+			if all := strings.Join(got, " "); all != test.want {
+				t.Errorf("got  %s\nwant %s", all, test.want)
+			}
+		})
+	}
+}
+
+// A new Node has no Lease until the kubelet renews it for the second time. One that was there is renewed at once.
+func TestANewNodeHasNoLeaseYet(t *testing.T) {
+	m := &machine{boot: &bootstrap{leaseDuration: 40 * time.Second}, registered: dawn, created: true}
+	p := &pulse{}
+	m.schedule(p)
+	if after := p.nextRenewal.Sub(dawn); after < 10*time.Second || after > 10400*time.Millisecond {
+		t.Errorf("the first Lease comes after %s", after)
+	}
+	m.created = false
+	m.schedule(p)
+	if after := p.nextRenewal.Sub(dawn); after != 0 {
+		t.Errorf("the Lease of a Node that was there is renewed after %s", after)
+	}
+}
+
+func TestTheCloudControllerCompletesANode(t *testing.T) {
+	m := &machine{
+		spec: Spec{ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z", Type: simcloud.InstanceType{Name: "small"}},
+		boot: &bootstrap{labels: map[string]string{corev1.LabelTopologyZone: "mine"}},
+	}
+	registered := m.node(dawn)
+	for _, key := range []string{corev1.LabelInstanceTypeStable, corev1.LabelTopologyRegion} {
+		if _, given := registered.Labels[key]; given || registered.Spec.ProviderID != "" {
+			t.Errorf("the kubelet registers with %v and the provider ID %q", registered.Labels, registered.Spec.ProviderID)
+		}
+	}
+	node := m.adopted(registered)
+	if node.Spec.ProviderID != "sim://r/z/i-1" || node.Labels[corev1.LabelInstanceTypeStable] != "small" ||
+		node.Labels[corev1.LabelTopologyRegion] != "r" || node.Labels[corev1.LabelTopologyZone] != "mine" {
+		t.Errorf("it becomes %v with the provider ID %q", node.Labels, node.Spec.ProviderID)
+	}
+	node.Spec.ProviderID = "other"
+	if got := m.adopted(node).Spec.ProviderID; got != "other" {
+		t.Errorf("the provider ID of others became %q", got)
+	}
+	p := &pulse{}
+	m.spec.Settings.NoCloudController = true
+	if m.schedule(p); !p.adoptAt.IsZero() {
+		t.Error("there is a cloud controller where there is none")
+	}
+}
+
+func TestANodeShowsItsImages(t *testing.T) {
+	m := &machine{boot: &bootstrap{}}
+	if !m.pull("b") || !m.pull("a") || m.pull("b") {
+		t.Error("an image is pulled twice, or not at all")
+	}
+	status := m.node(dawn).Status
+	if got := fmt.Sprint(status.Images); got != "[{[a] 10485760} {[b] 10485760}]" {
+		t.Errorf("the images are %s", got)
+	}
+	if len(status.RuntimeHandlers) != 2 || !*status.Features.SupplementalGroupsPolicy {
+		t.Errorf("handlers %+v, features %+v", status.RuntimeHandlers, status.Features)
+	}
+	for i := range 2 * maxImages {
+		m.pull(fmt.Sprint("image-", i))
+	}
+	if got := len(m.node(dawn).Status.Images); got != maxImages {
+		t.Errorf("a Node shows %d images", got)
+	}
+}
+
+// recorder is a machine whose events are not sent.
+func recorder(s simcloud.HostSettings) *machine {
+	return &machine{spec: Spec{Hostname: "h", Settings: s}, clock: clock.RealClock{},
+		events: make(chan *corev1.Event, maxEvents)}
+}
+
+// recorded are the events that wait to be sent.
+func (m *machine) recorded() string {
+	var all []string
+	for len(m.events) > 0 {
+		e := <-m.events
+		all = append(all, strings.TrimSpace(e.InvolvedObject.Name+" "+e.Reason))
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestWhatAKubeletRecords(t *testing.T) {
+	m := recorder(settings)
+	from := bound(corev1.RestartPolicyAlways, "crash-after", "5s")
+	p, _ := newPod(from, dawn, settings)
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{0, ""}, {time.Second, "p Pulling, p Pulled, p Created, p Started"}, {6 * time.Second, "p BackOff"},
+		{16 * time.Second, "p Pulled, p Created, p Started"},
+	} {
+		p.advance(dawn.Add(step.after), settings)
+		m.recordOccurred(p)
+		if got := m.recorded(); got != step.want {
+			t.Errorf("after %s: %q, want %q", step.after, got, step.want)
+		}
+	}
+	_ = p.update(deleted(from, 17*time.Second, time.Minute), dawn.Add(17*time.Second), settings)
+	m.recordOccurred(p)
+	event := <-m.events
+	if event.Reason != "Killing" || event.Message != "Stopping container c" || event.Namespace != "n" ||
+		event.InvolvedObject.FieldPath != "spec.containers{c}" || event.InvolvedObject.UID != "u" ||
+		event.Source.Component != "kubelet" || event.Source.Host != "h" {
+		t.Errorf("got %+v", event)
+	}
+	m.registrationEvents()
+	want := "h NodeHasSufficientMemory, h NodeHasNoDiskPressure, h NodeHasSufficientPID, h NodeAllocatableEnforced"
+	if got := m.recorded(); got != want {
+		t.Errorf("a registration records %q", got)
+	}
+}
+
+func TestEventsNeverKeepAMachineWaiting(t *testing.T) {
+	m := recorder(simcloud.HostSettings{})
+	names := map[string]bool{}
+	for range 2 * maxEvents {
+		m.nodeEvent(corev1.EventTypeNormal, "Starting", "")
+	}
+	for range maxEvents {
+		e := <-m.events
+		if names[e.Name] = true; e.Namespace != metav1.NamespaceDefault {
+			t.Fatalf("the namespace is %q", e.Namespace)
+		}
+	}
+	if len(names) != maxEvents || len(m.events) != 0 {
+		t.Errorf("%d names, and %d more events", len(names), len(m.events))
+	}
+	silent := recorder(simcloud.HostSettings{OmitEvents: true})
+	if silent.registrationEvents(); len(silent.events) != 0 {
+		t.Error("events are recorded that the settings leave out")
+	}
+}
+
+// A pod reports its sandbox before its containers run, and its readiness has not changed since.
+func TestWhenConditionsChanged(t *testing.T) {
+	p, _ := newPod(bound(corev1.RestartPolicyAlways), dawn, settings)
+	at := func(kind corev1.PodConditionType) string {
+		c := conditionOf(t, &corev1.Pod{Status: *p.status("10.0.0.1")}, kind)
+		return fmt.Sprintf("%s %s", c.Status, c.LastTransitionTime.Sub(dawn))
+	}
+	for _, step := range []struct {
+		after          time.Duration
+		sandbox, ready string
+	}{
+		{0, "False 0s", "False 0s"}, {500 * time.Millisecond, "True 500ms", "False 0s"},
+		{time.Second, "True 500ms", "True 1s"},
+	} {
+		p.advance(dawn.Add(step.after), settings)
+		if sandbox, ready := at(corev1.PodReadyToStartContainers), at(corev1.PodReady); sandbox != step.sandbox ||
+			ready != step.ready {
+			t.Errorf("after %s: sandbox %s, ready %s", step.after, sandbox, ready)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// creating is the reason of a container that waits for its sandbox or for its
+// image.
+const creating = "ContainerCreating"
+
+// status is what the API server is to know of the pod.
+func (p *pod) status(hostIP string) *corev1.PodStatus {
+	status := &corev1.PodStatus{
+		ObservedGeneration: p.generation,
+		Phase:              corev1.PodRunning,
+		HostIP:             hostIP,
+		HostIPs:            []corev1.HostIP{{IP: hostIP}},
+		StartTime:          ptr.To(metav1.NewTime(p.startTime)),
+	}
+	// Only where containers can start there is an address.
+	if p.ip != "" && (p.stage > prepared && !p.lost || p.hostNetwork) {
+		status.PodIP, status.PodIPs = p.ip, []corev1.PodIP{{IP: p.ip}}
+	}
+	reason := ""
+	switch p.stage {
+	case starting, prepared:
+		status.Phase, reason = corev1.PodPending, "ContainersNotReady"
+		if p.showsEnd() {
+			status.Phase = corev1.PodRunning
+		}
+	case running, backoff:
+		reason = "ContainersNotReady"
+	case succeeded:
+		status.Phase, reason = corev1.PodSucceeded, "PodCompleted"
+	case failed:
+		status.Phase, reason = corev1.PodFailed, "PodFailed"
+		if p.lost {
+			reason = "ContainersNotReady"
+		}
+	}
+	var names []string
+	for _, c := range p.containers {
+		names = append(names, c.name)
+	}
+	condition := func(kind corev1.PodConditionType, keeps bool, since time.Time, reason string) {
+		c := corev1.PodCondition{
+			Type: kind, Status: corev1.ConditionFalse, Reason: reason,
+			ObservedGeneration: p.generation, LastTransitionTime: metav1.NewTime(since),
+		}
+		switch {
+		case keeps:
+			c.Status, c.Reason = corev1.ConditionTrue, ""
+		case reason == "ContainersNotReady":
+			c.Message = fmt.Sprintf("containers with unready status: [%s]", strings.Join(names, " "))
+		}
+		status.Conditions = append(status.Conditions, c)
+	}
+	condition(corev1.PodReadyToStartContainers, p.hasSandbox(), p.sandboxAt, "")
+	condition(corev1.PodInitialized, true, p.startTime, "")
+	if p.stage == succeeded {
+		status.Conditions[1].Reason = reason
+	}
+	condition(corev1.PodReady, p.stage == ready, p.readyAt, reason)
+	condition(corev1.ContainersReady, p.stage == ready, p.readyAt, reason)
+	for _, c := range p.containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, p.containerStatus(c))
+	}
+	return status
+}
+
+// showsEnd shows whether a pod that starts anew after a boot still shows how its
+// containers ended: one that restarts always has forgotten it.
+func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
+
+func (p *pod) containerStatus(c container) corev1.ContainerStatus {
+	out := corev1.ContainerStatus{
+		Name: c.name, Image: c.image, ImageID: "simulated://" + c.image,
+		RestartCount: p.restarts, Ready: p.stage == ready,
+		Started: ptr.To(p.runs()),
+	}
+	exit := func(started time.Time, code int32, reason string) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{
+			ExitCode: code, Reason: reason,
+			StartedAt: metav1.NewTime(started), FinishedAt: metav1.NewTime(p.exitedAt),
+		}
+	}
+	// How the last run ended is how this one would, too.
+	code, why := int32(0), "Completed"
+	if p.script.crashAfter >= 0 && (p.script.completeAfter < 0 || p.script.crashAfter <= p.script.completeAfter) {
+		code, why = 1, "Error"
+	}
+	if p.cut {
+		code, why = 255, "Unknown"
+	}
+	switch p.stage {
+	case starting, prepared:
+		if p.showsEnd() {
+			out.State.Terminated = exit(p.runningAt, code, why)
+			break
+		}
+		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: creating}
+	case running, ready:
+		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.runningAt)}
+		switch {
+		case p.restarts == 0 || p.exitedAt.IsZero():
+		case p.cut && p.restart == corev1.RestartPolicyAlways: // It has forgotten that they ran.
+			out.LastTerminationState.Waiting = &corev1.ContainerStateWaiting{}
+		default:
+			out.LastTerminationState.Terminated = exit(p.ranBefore, code, why)
+		}
+	case backoff:
+		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+		out.LastTerminationState.Terminated = exit(p.runningAt, code, why)
+	case failed:
+		out.State.Terminated = exit(p.runningAt, 1, "Error")
+		if p.cut {
+			out.State.Terminated = exit(p.runningAt, code, why)
+		}
+		if p.lost {
+			out.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
+				Message: "The container could not be located when the pod was terminated"}
+		}
+	case succeeded:
+		out.State.Terminated = exit(p.runningAt, 0, "Completed")
+	}
+	return out
+}

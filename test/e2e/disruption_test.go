@@ -1,0 +1,134 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/e2e/disrupted"
+)
+
+// startForDisruption brings up a Machinist whose processes can be killed often, with the classes of the example, at a
+// cloud where it takes a moment to remove an instance.
+func startForDisruption(t *testing.T) (*machinist, *supervised) {
+	t.Helper()
+	m := start(t, stack.Options{ManagerArgs: killedLease, ProviderArgs: killedLease})
+	s := m.supervise(m.Manager, m.Provider)
+	m.quick()
+	moment := simcloud.Duration(time.Second)
+	m.settings(simcloud.SettingsPatch{ShutdownTime: &moment, RebootTime: &moment})
+	m.fleet(0, nil)
+	return m, s
+}
+
+// Three deployments roll at once, one of them in place, under two budgets that overlap and a third one that begins to
+// allow nothing in the middle, by the clock, for a minute. The processes are killed at any moment. After each write
+// that disrupts a machine, at most as many are disrupted as each budget allows. In the end everything is rolled out,
+// each machine disrupted once.
+//
+// Rules: disruption-asks-budgets, every-budget-must-have-room, disruptions-are-counted-exactly,
+// budget-allows-number-or-percentage, budget-in-force-by-windows.
+func TestDisruptionStaysWithinBudgets(t *testing.T) {
+	t.Parallel()
+	const each, surplus = 12, 4
+	m, processes := startForDisruption(t)
+	record := m.recordDisruptions()
+	pools := []string{"one", "many", "in-place"}
+	m.pool("one", each, surge(surplus))
+	m.pool("many", each, surge(surplus))
+	m.pool("in-place", each, func(d *v1beta1.MachineDeployment) {
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace,
+			InPlace: &v1beta1.InPlaceUpdate{MaxUnavailable: ptr.To(intstr.FromInt32(surplus))}}
+	})
+	m.poolsAre(2*time.Minute, 3*each, examples.SmallClass, pools...)
+	// Half of each pool cannot be drained for now, so that the rollout is not over when the window opens.
+	var blocked []string
+	for _, pool := range pools {
+		for _, machine := range m.poolIs(pool, each, examples.SmallClass)[:each/2] {
+			blocked = append(blocked, machine.Status.NodeRef.Name)
+		}
+	}
+	m.protectedPods("blocked", blocked...)
+
+	opens := nextMinute(time.Now().Add(25 * time.Second))
+	closes := opens.Add(time.Minute)
+	m.budget("fifth", "", intstr.FromString("20%"))
+	m.budget("one", "one", intstr.FromInt32(1))
+	m.budget("window", "", intstr.FromInt32(0), v1beta1.DisruptionWindow{
+		Schedule: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Minute}})
+	for _, name := range []string{"fifth", "one", "window"} {
+		m.awaitBudget(name, "a budget that is understood", isValid)
+	}
+	for _, pool := range pools {
+		m.rollPool(pool)
+	}
+	for kill, n := range []int{2, 5, 8} {
+		eventually(t, fmt.Sprintf("%d disruptions have begun, or the window opens", n), func() (bool, string) {
+			begun := len(record.soFar())
+			return begun >= n || !time.Now().Before(opens), fmt.Sprint(begun)
+		})
+		processes.crash(m.Manager)
+		if kill == 1 {
+			processes.crash(m.Provider)
+		}
+	}
+	m.awaitBudget("window", "the budget whose window is open", func(b *v1beta1.MachineDisruptionBudget) bool {
+		return b.Status.Allowed != nil
+	})
+	t.Logf("the window is open, with %d disruptions begun; what blocks drains is lifted", len(record.soFar()))
+	m.liftBudget("blocked")
+	processes.crash(m.Manager)
+	m.poolsAre(4*time.Minute, 3*each, examples.LargeClass, pools...)
+
+	begins := record.upTo(m.budget("end", "none", intstr.FromInt32(0)))
+	within(t, begins,
+		disrupted.Budget{Name: "fifth", Allowed: func(selected int) int { return max(1, selected/5) }},
+		disrupted.Budget{Name: "one", Selects: ofPool("one"), Allowed: atMost(1)},
+		disrupted.Budget{Name: "window", Allowed: atMost(0), InForce: func(b disrupted.Begin) bool {
+			// What was decided in the second before may be written in the one after.
+			return b.At.After(opens.Add(time.Second)) && b.At.Before(closes)
+		}},
+	)
+	once := map[string]int{}
+	before, after := 0, 0
+	for _, b := range begins {
+		once[b.Machine.Name]++
+		if b.At.Before(closes) {
+			before++
+		} else {
+			after++
+		}
+	}
+	if len(once) != 3*each || len(begins) != 3*each {
+		t.Errorf("%d machines were disrupted, %d times; want %d, once each", len(once), len(begins), 3*each)
+	}
+	if before == 0 || after == 0 {
+		t.Errorf("%d disruptions began before the window closed, and %d after it: neither tells anything", before, after)
+	}
+	t.Logf("%d disruptions began before the window closed, %d after it", before, after)
+	m.noTwins()
+	for _, pool := range pools {
+		m.scaleOf(pool, 0)
+	}
+	m.none()
+	m.nothingLeft(5 * each)
+}
+
+func nextMinute(t time.Time) time.Time { return t.UTC().Truncate(time.Minute).Add(time.Minute) }
+
+func isValid(b *v1beta1.MachineDisruptionBudget) bool {
+	return slices.ContainsFunc(b.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1beta1.ConditionValid && c.Status == metav1.ConditionTrue
+	})
+}

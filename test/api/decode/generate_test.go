@@ -70,6 +70,9 @@ func (g generator) reconcile(value any) {
 	if _, ok := machine["timeouts"]; !ok {
 		return
 	}
+	if _, ok := machine["expireAfter"]; ok && g.odds(900) {
+		machine["expireAfter"] = samplePattern(g.t, g.r, `^[1-9][0-9]?[mh]$`) // Most others are shorter than a minute.
+	}
 	if g.odds(500) {
 		for _, name := range []string{"provider", "providerSpec", "credentialsRef", "userDataRef"} {
 			delete(machine, name)

@@ -47,8 +47,8 @@ func serving(names ...string) (machines []v1beta1.Machine) {
 // meantime, and is not in the list yet, still counts.
 func TestACountFromTheAPIServerHoldsNobodyUp(t *testing.T) {
 	cluster := &slowLists{machines: serving("a", "b")}
-	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace", UID: "1",
-		ResourceVersion: "1"}}
+	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace",
+		UID: "1", ResourceVersion: "1"}}
 	cluster.budget.Spec.MaxDisrupted = intstr.FromInt32(1)
 	live := &slowLists{budget: cluster.budget, machines: cluster.machines}
 	l := New(Options{Client: cluster, Live: live})

@@ -28,7 +28,7 @@ const (
 
 func disruptionScenarios() []Scenario {
 	pace := setBudget(budget("pace", "1"))
-	inPlace := fleet(3, "a", ofType(v1beta1.StrategyInPlace), ofVersion(firstVersion))
+	inPlace := fleet(3, "a", ofType(v1beta1.StrategyInPlace), ofFirstVersion)
 	return []Scenario{
 		{Name: "budgets-overlap", Group: Disruptions, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{
 			create(fleet(2, "a", called("api"), strategy(1, 1))), create(fleet(1, "a", called("jobs"), strategy(1, 0))),
@@ -57,7 +57,7 @@ func disruptionScenarios() []Scenario {
 // overlapping is a rollout of three deployments at once, under two budgets that both are about some of the machines.
 // One budget shrinks, and one goes, in the middle of it.
 func overlapping(r *rand.Rand) []Action {
-	actions := []Action{rollNamed(deployment, "b"), rollNamed("api", "b"), rollNamed("jobs", "b"),
+	actions := []Action{rollNamed(deployment), rollNamed("api"), rollNamed("jobs"),
 		setBudget(budget("all", "1")).after(some(r, 40*time.Second)), dropBudget("front").after(some(r, time.Minute))}
 	if r.IntN(2) == 0 {
 		slices.Reverse(actions[3:])
@@ -91,15 +91,15 @@ func inWindows(r *rand.Rand) []Action {
 	return []Action{setBudget(closed), roll("b").after(some(r, 4*time.Minute))}
 }
 
-// breaking is two deployments. Half of their machines are unhealthy while the fleet is paused. Meanwhile those of one of
-// them are outdated, those of the other one too old, or one must not be disrupted. Most of the unhealthy machines recover
-// by themselves.
+// breaking is two deployments. Half of their machines are unhealthy while the fleet is paused. Meanwhile those of one
+// of them are outdated, those of the other one too old, or one must not be disrupted. Most of the unhealthy machines
+// recover by themselves.
 func breaking(r *rand.Rand) []Action {
 	actions := []Action{setBudget(paused())}
 	for range 3 {
 		actions = append(actions, silence(r.IntN(6)).after(some(r, 20*time.Second)))
 	}
-	more := []Action{rollNamed("api", "b"), expire(deployment), replace(r.IntN(6)), exempt(r.IntN(6), 13*time.Minute)}
+	more := []Action{rollNamed("api"), expire(deployment), replace(r.IntN(6)), exempt(r.IntN(6), 13*time.Minute)}
 	r.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
 	return append(actions, more[0].after(some(r, healthTimeout)), more[1],
 		revive(1).after(healthTimeout+some(r, time.Minute)),
@@ -215,9 +215,10 @@ func replacedAtOnce(d *v1beta1.MachineDeployment) {
 	d.Spec.Remediation.MaxInFlight = &all
 }
 
-func rollNamed(name, class string) Action {
-	return editNamed(name, fmt.Sprintf("roll %s to class %s", name, class), func(d *v1beta1.MachineDeployment) {
-		d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class}
+// rollNamed rolls a deployment to class b.
+func rollNamed(name string) Action {
+	return editNamed(name, fmt.Sprintf("roll %s to class b", name), func(d *v1beta1.MachineDeployment) {
+		d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "b"}
 	})
 }
 

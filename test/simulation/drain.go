@@ -58,7 +58,7 @@ func drainScenarios() []Scenario {
 			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, least: 1, grace: 10, volume: true}},
 				bystanders[0])},
 		{Name: "drain-update-withdrawn", Group: Draining, Base: fleet(1, "a", drained, ofType(v1beta1.StrategyInPlace),
-			ofVersion(firstVersion)),
+			ofFirstVersion),
 			Script: script(upgrade("v1.36.4"), upgrade(firstVersion).onceDraining()),
 			Apps:   []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 10}}},
 	}

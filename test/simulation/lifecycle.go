@@ -36,7 +36,7 @@ func lifecycleScenarios() []Scenario {
 		{Name: "ids-come-later-with-token", Group: Lifecycle, Controllers: CloudController | Approval,
 			Base: fleet(1, "with-token"), Script: script(scale(2), scale(0))},
 		{Name: "rollback", Group: Lifecycle, Base: two, Script: script(roll("b"), roll("a").onceMade(3))},
-		{Name: "in-place", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofVersion(firstVersion)),
+		{Name: "in-place", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofFirstVersion),
 			Script: script(upgrade("v1.36.4"))},
 		{Name: "replace", Group: Lifecycle, Base: fleet(1, "a", inPlace), Script: script(roll("b"))},
 		{Name: "class-vanishes-at-creation", Group: Lifecycle, Script: vanishing(class, create(one))},

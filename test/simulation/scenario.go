@@ -85,7 +85,7 @@ func Scenarios() []Scenario {
 		{Name: "in-place-by-selection", Group: Fleets, Base: fleet(3, "a", bySelection(1)), Script: selections,
 			MayDiffer: anyEnd},
 		{Name: "update-by-agent", Group: Fleets, Variants: 4, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace),
-			ofVersion(firstVersion)), Script: updates},
+			ofFirstVersion), Script: updates},
 		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup(minSize)), Script: autoscaled, MayDiffer: anyEnd},
 		{Name: "autoscaler-roll", Group: Autoscaling, Base: fleet(4, "a", nodeGroup(minSize)), Script: autoscaledRoll,
 			MayDiffer: anyEnd},
@@ -122,10 +122,8 @@ func churn(r *rand.Rand) []Action {
 	return append(actions, pause(false))
 }
 
-// ofVersion gives a deployment's machines a version.
-func ofVersion(version string) func(*v1beta1.MachineDeployment) {
-	return func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version }
-}
+// ofFirstVersion gives a deployment's machines firstVersion.
+func ofFirstVersion(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = firstVersion }
 
 // ofType gives a deployment a strategy with its defaults.
 func ofType(t v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment) {

@@ -170,8 +170,12 @@ func (p *prometheus) query(expr string) []series {
 // since returns what an expression has been since Prometheus has seen all processes.
 func (p *prometheus) since(expr string) ([]series, error) {
 	var found struct{ Result []series }
+	end := time.Now()
+	if end.Before(p.began) {
+		end = p.began
+	}
 	at := func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
-	err := p.ask("/api/v1/query_range", url.Values{"query": {expr}, "start": {at(p.began)}, "end": {at(time.Now())},
+	err := p.ask("/api/v1/query_range", url.Values{"query": {expr}, "start": {at(p.began)}, "end": {at(end)},
 		"step": {"2"}}, &found)
 	return found.Result, err
 }

@@ -62,7 +62,7 @@ type Set struct {
 	// that are not Ready or not up to date.
 	Selected, SelectedIdle int32
 	// Denied counts the live machines that budgets hold back now, and Exchanged those that must be exchanged for others
-	// and are not denied back.
+	// and are not denied.
 	Denied, Exchanged int32
 	// Spare counts the machines that are not available and that the set deletes before any available one.
 	Spare int32

@@ -73,7 +73,7 @@ func (d *draft) finishHandOver() (waiting string) {
 			waiting = fmt.Sprintf("set %s to observe that it hands over no more machines", set.Name)
 		case set.Denied >= set.Live:
 			set.Moves = 0
-			d.setToLive(i, "denied back by budgets")
+			d.setToLive(i, "denied by budgets")
 			waiting = fmt.Sprintf("set %s to observe that it hands over no more machines", set.Name)
 		default:
 			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", wording.Count(left, "machine"), set.Name,

@@ -12,9 +12,9 @@ import (
 )
 
 // addBudgets adds what reports how far disruption budgets are used.
-func addBudgets(op *operator.Operator) error {
+func addBudgets(op *operator.Operator, ledger *disruption.Ledger) error {
 	control := op.Control()
-	counts, err := report.NewMetrics(metrics.Registry, control.Cache, disruption.Of, clock.RealClock{})
+	counts, err := report.NewMetrics(metrics.Registry, control.Cache, ledger, disruption.Of, clock.RealClock{})
 	if err != nil {
 		return err
 	}

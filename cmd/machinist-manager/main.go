@@ -175,7 +175,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	if err := groups.Wiring().Add(mgr, nil); err != nil {
 		return err
 	}
-	if err := addBudgets(op); err != nil {
+	if err := addBudgets(op, ledger); err != nil {
 		return err
 	}
 	return addHealth(op, s, healthMetrics)

@@ -172,6 +172,31 @@ func (l *Ledger) Waiting(namespace string) (askers []types.NamespacedName) {
 	return askers
 }
 
+// Blocked returns how many machines wait for room, or until they are no longer exempt, by reason; every reason is there.
+func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
+	blocked := make(map[v1beta1.DisruptionReason]int, len(v1beta1.DisruptionReasons))
+	for _, reason := range v1beta1.DisruptionReasons {
+		blocked[reason] = 0
+	}
+	if l == nil {
+		return blocked
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Clock.Now()
+	for _, r := range l.namespaces {
+		for _, w := range r.waiting {
+			if now.Sub(w.lastAsked) > forgetWaiting {
+				continue
+			}
+			for _, c := range w.candidates {
+				blocked[c.Reason]++
+			}
+		}
+	}
+	return blocked
+}
+
 // askers returns who waits, by name.
 func (r *record) askers() []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b types.NamespacedName) int {

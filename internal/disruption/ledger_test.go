@@ -172,6 +172,9 @@ func TestWhoWaitsHasItsTurn(t *testing.T) {
 	if got := b.grant(t, "old", rollout); got != "" {
 		t.Errorf("granted %q before what is more urgent", got)
 	}
+	if blocked := b.Blocked(); blocked[v1beta1.DisruptionRemediation] != 1 || len(blocked) != 5 {
+		t.Errorf("blocked: %v", blocked)
+	}
 	if got := b.Waiting("fleet"); !slices.Equal(got, []types.NamespacedName{asker("broken")}) {
 		t.Errorf("waiting: %v", got)
 	}

@@ -20,8 +20,8 @@ type Metrics struct {
 }
 
 // NewMetrics registers the metrics of budgets. They are counted over the cache whenever they are asked for, and so
-// newer than a status, which is not written for each machine.
-func NewMetrics(registerer prometheus.Registerer, cache client.Reader, disrupted Disrupted,
+// newer than a status, which is not written for each machine. ledger is that of the process, which knows who waits.
+func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger, disrupted Disrupted,
 	at clock.PassiveClock) (*Metrics, error) {
 	disrupted = disrupted.orNone()
 	allowed := prometheus.NewDesc("machinist_disruptions_allowed",
@@ -30,6 +30,9 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, disrupted
 	current := prometheus.NewDesc("machinist_disruptions_current",
 		"Machines that a MachineDisruptionBudget (namespace/name) selects and that are disrupted, by reason.",
 		[]string{"budget", "reason"}, nil)
+	blocked := prometheus.NewDesc("machinist_disruptions_blocked",
+		"Machines that sets would disrupt, and that MachineDisruptionBudgets or the annotation do-not-disrupt do not let them, by reason.",
+		[]string{"reason"}, nil)
 	collector := objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, cache, &v1beta1.MachineDisruptionBudgetList{})
 		if err != nil {
@@ -56,8 +59,11 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, disrupted
 				export(current, float64(n), parsed.String(), string(reason))
 			}
 		}
+		for reason, n := range ledger.Blocked() {
+			export(blocked, float64(n), string(reason))
+		}
 		return nil
-	}, allowed, current)
+	}, allowed, current, blocked)
 	if err := registerer.Register(collector); err != nil {
 		return nil, fmt.Errorf("register the metrics of disruption budgets: %w", err)
 	}

@@ -275,7 +275,7 @@ func TestBudgetsAreExportedUntilTheyAreGone(t *testing.T) {
 	w := newWorld(t, budget(), budget(nightly, func(b *v1beta1.MachineDisruptionBudget) { b.Name = "nightly" }),
 		fleet[0], fleet[1], fleet[2], fleet[3], fleet[4])
 	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry, w.Client, byAnnotation, w.clock)
+	metrics, err := NewMetrics(registry, w.Client, nil, byAnnotation, w.clock)
 	if err != nil {
 		t.Fatal(err)
 	}

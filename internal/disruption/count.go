@@ -97,6 +97,18 @@ func (l *Ledger) pending(namespace string) map[types.UID]bool {
 	return pending
 }
 
+// unsure reports whether nobody knows of a granted disruption whether it was written.
+func (l *Ledger) unsure(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, unknown := range l.record(namespace).granted {
+		if unknown {
+			return true
+		}
+	}
+	return false
+}
+
 // view returns how far these budgets are used.
 func (l *Ledger) view(namespace string, budgets []*v1beta1.MachineDisruptionBudget, of counted) *View {
 	r := l.record(namespace)

@@ -98,13 +98,18 @@ func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1b
 	return len(budgets) > 0, err
 }
 
-// Check returns which of the asker's candidates may be disrupted now. It grants nothing.
+// Check returns which of the asker's candidates may be disrupted now. It grants nothing. After a write of unknown outcome
+// it counts a live list as Grant does: otherwise a machine whose disruption was not written would take room for ever.
 func (l *Ledger) Check(ctx context.Context, asker types.NamespacedName, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil, nil
 	}
-	budgets, machines, err := l.count(ctx, asker.Namespace, l.cached)
+	machinesOf := l.cached
+	if l.unsure(asker.Namespace) {
+		machinesOf = l.confirmed
+	}
+	budgets, machines, err := l.count(ctx, asker.Namespace, machinesOf)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -105,6 +105,21 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	}
 }
 
+// Rule: disruptions-are-counted-exactly. A write of unknown outcome that was not made takes no room for ever, also if
+// nobody asks for a grant because there seems to be no room.
+func TestAWriteThatWasNotMadeTakesNoRoom(t *testing.T) {
+	ms := several(2, "m", "a")
+	b := ledgerFor(1, ms...)
+	if got := b.grant(t, "one", Candidate{Machine: ms[0], Reason: v1beta1.DisruptionRollout}); got != "m0" {
+		t.Fatalf("granted %q", got)
+	}
+	b.Settle(ms[0], context.DeadlineExceeded)
+	may, denied, err := b.Check(t.Context(), asker("two"), candidates(v1beta1.DisruptionRollout, ms[1]))
+	if err != nil || namesOf(may) != "m1" || len(denied) > 0 {
+		t.Errorf("may %q, denied %v (%v)", namesOf(may), denied, err)
+	}
+}
+
 // Rule: disruptions-are-counted-exactly. A process that starts does not know what the one before it did.
 func TestTheFirstGrantCountsALiveList(t *testing.T) {
 	ms := several(2, "m", "a")

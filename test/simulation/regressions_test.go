@@ -139,6 +139,8 @@ var regressions = []struct {
 		"a set of an old revision took the machines beyond replicas for a surge, so that a scale-down waited for a budget"},
 	{"budget-in-place", 1, "", "",
 		"while a budget denied an update in place, a deployment gave its growth to a set that makes no machines"},
+	{"budget-in-place", 905000, "", "",
+		"a hand-over of which nobody knew whether it was written, and that was not, took the room of a budget for ever"},
 	{"budget-of-the-broken", 60, "", "",
 		"a process whose cache began with an old list of budgets disrupted machines of a fleet that was paused"},
 }

@@ -98,8 +98,9 @@ func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1b
 	return len(budgets) > 0, err
 }
 
-// Check returns which of the asker's candidates may be disrupted now. It grants nothing. After a write of unknown outcome
-// it counts a live list as Grant does: otherwise a machine whose disruption was not written would take room for ever.
+// Check returns which of the asker's candidates may be disrupted now. It grants nothing. After a write of unknown
+// outcome it counts a live list as Grant does: otherwise a machine whose disruption was not written would take room for
+// ever.
 func (l *Ledger) Check(ctx context.Context, asker types.NamespacedName, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
@@ -177,7 +178,8 @@ func (l *Ledger) Waiting(namespace string) (askers []types.NamespacedName) {
 	return askers
 }
 
-// Blocked returns how many machines wait for room, or until they are no longer exempt, by reason; every reason is there.
+// Blocked returns how many machines wait for room, or until they are no longer exempt, by reason; every reason is
+// there.
 func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	blocked := make(map[v1beta1.DisruptionReason]int, len(v1beta1.DisruptionReasons))
 	for _, reason := range v1beta1.DisruptionReasons {

@@ -107,7 +107,7 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 
 // Rule: disruptions-are-counted-exactly. A write of unknown outcome that was not made takes no room for ever, also if
 // nobody asks for a grant because there seems to be no room.
-func TestAWriteThatWasNotMadeTakesNoRoom(t *testing.T) {
+func TestAWriteThatWasNotMadeUsesUpNoBudget(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
 	if got := b.grant(t, "one", Candidate{Machine: ms[0], Reason: v1beta1.DisruptionRollout}); got != "m0" {

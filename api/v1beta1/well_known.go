@@ -179,6 +179,11 @@ const (
 	// for. Another number means that someone changed replicas since, and the sets follow in proportion.
 	AnnotationSizedFor = "machinist.dev/sized-for"
 
+	// AnnotationExchangeSurge on the set of a MachineDeployment's current revision is how many of its machines exist
+	// beyond replicas because others are exchanged. So the set knows which machines too many go because people want
+	// fewer: those ask no budget.
+	AnnotationExchangeSurge = "machinist.dev/exchange-surge"
+
 	// AnnotationRolloutAfter on a MachineSet is the rolloutAfter (RFC 3339) that was past when the set was made: its
 	// machines are newer than that, whatever the clocks say.
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"

@@ -3,6 +3,7 @@ package disruption
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -101,4 +102,13 @@ func CompareBroken(a, b *v1beta1.Machine) int {
 		b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
 		cmp.Compare(a.Name, b.Name),
 	)
+}
+
+// ExchangeSurge returns how many machines beyond replicas a set's deployment ordered because others are exchanged.
+func ExchangeSurge(set *v1beta1.MachineSet) int32 {
+	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationExchangeSurge], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return max(0, int32(n))
 }

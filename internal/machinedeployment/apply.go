@@ -84,6 +84,14 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	} else if inUse {
 		annotate(set, v1beta1.AnnotationNoCreate, "")
 	}
+	if surge := v.exchangeSurge(i); !equality.Semantic.DeepEqual(set, v.sets[i]) {
+		// The set acts upon it only when its replicas change, so it is not worth a write of its own.
+		if surge > 0 {
+			annotate(set, v1beta1.AnnotationExchangeSurge, strconv.Itoa(int(surge)))
+		} else {
+			delete(set.Annotations, v1beta1.AnnotationExchangeSurge)
+		}
+	}
 	if i == v.anchor() {
 		// This annotation alone is worth a write only while another set has replicas, because a rollout must know whether
 		// replicas changed. Without it the sets would be resized for the same change again and again.
@@ -98,6 +106,14 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		}
 	}
 	return set
+}
+
+// exchangeSurge returns how many machines beyond replicas set i has because of an exchange.
+func (v *view) exchangeSurge(i int) int32 {
+	if i != v.current {
+		return 0
+	}
+	return v.plan.ExchangeSurge
 }
 
 // annotate writes a set's role in a hand-over into its annotations.

@@ -16,9 +16,11 @@ func one(replicas int32, change ...func(*Set)) Set {
 	return s
 }
 
+func recorded(n int32) func(*Set) { return func(s *Set) { s.ExchangeSurge = n } }
+
 func exchanged(n int32) func(*Set) { return func(s *Set) { s.Exchanged = n } }
 
-// Rule: exchange-makes-the-other-first. The numbers of a set go up and down again, within the bounds of a rollout.
+// Rules: exchange-makes-the-other-first, scale-down-asks-no-budget. The numbers of a set go up and down again, within the bounds of a rollout.
 func TestADeploymentExchangesMachines(t *testing.T) {
 	surge := func(s, u int32) Bounds { return Bounds{MaxSurge: s, MaxUnavailable: u} }
 	live := func(live, available int32) func(*Set) {
@@ -30,17 +32,18 @@ func TestADeploymentExchangesMachines(t *testing.T) {
 		set      Set
 		change   func(*State)
 		want     string // the change of the set's replicas
+		surge    int32
 		waiting  string
 	}{
 		"nothing to exchange":    {bounds: surge(1, 0), set: one(5)},
-		"the other ones first":   {bounds: surge(2, 0), set: one(5, exchanged(3)), want: "5→7 (in exchange)"},
-		"no more than necessary": {bounds: surge(3, 0), set: one(5, exchanged(1)), want: "5→6 (in exchange)"},
+		"the other ones first":   {bounds: surge(2, 0), set: one(5, exchanged(3)), want: "5→7 (in exchange)", surge: 2},
+		"no more than necessary": {bounds: surge(3, 0), set: one(5, exchanged(1)), want: "5→6 (in exchange)", surge: 1},
 		"which must be available": {bounds: surge(2, 2), set: one(7, exchanged(2), live(7, 5)),
-			waiting: "5 of 7 machines of the new revision available"},
-		"one of them is": {bounds: surge(2, 0), set: one(7, exchanged(2), live(7, 6)), want: "7→6 (exchanged)"},
-		"all are":        {bounds: surge(2, 0), set: one(7, exchanged(2)), want: "7→5 (exchanged)"},
-		"they have to go": {bounds: surge(2, 0), set: one(5, exchanged(2), live(7, 7)),
-			waiting: "2 machines to be deleted, to be exchanged"},
+			surge: 2, waiting: "5 of 7 machines of the new revision available"},
+		"one of them is": {bounds: surge(2, 0), set: one(7, exchanged(2), live(7, 6)), want: "7→6 (exchanged)", surge: 2},
+		"all are":        {bounds: surge(2, 0), set: one(7, exchanged(2)), want: "7→5 (exchanged)", surge: 2},
+		"they have to go": {bounds: surge(2, 0), set: one(5, exchanged(2), live(7, 7), recorded(2)),
+			surge: 2, waiting: "2 machines to be deleted, to be exchanged"},
 		"while others go": {bounds: surge(1, 0), set: one(5, exchanged(2), func(s *Set) { s.Deleting = 1 }),
 			waiting: "1 machine being deleted, at most 1 may be at a time (maxSurge 1 + maxUnavailable 0)"},
 		"without surge they go first": {bounds: surge(0, 2), set: one(5, exchanged(3)), want: "5→3 (exchanged)"},
@@ -55,6 +58,12 @@ func TestADeploymentExchangesMachines(t *testing.T) {
 			change: func(s *State) { s.DisruptionDenied = "budget b allows none" }, waiting: "budget b allows none"},
 		"people want fewer": {bounds: surge(1, 0), set: one(5, exchanged(2)), change: func(s *State) { s.SizedFor, s.Replicas = 5, 3 },
 			want: "5→3 (more than replicas)"},
+		"people wanted fewer": {bounds: surge(1, 0), set: one(3, exchanged(2), live(5, 5)), change: func(s *State) { s.SizedFor, s.Replicas = 3, 3 },
+			waiting: "2 machines to be deleted, to be exchanged"},
+		"people want fewer in the middle of it": {bounds: surge(2, 0), set: one(7, exchanged(2), recorded(2)),
+			change: func(s *State) { s.Replicas = 3 }, want: "7→3 (more than replicas)", surge: 2},
+		"people want fewer after it": {bounds: surge(2, 0), set: one(5, recorded(2)),
+			change: func(s *State) { s.Replicas = 3 }, want: "5→3 (more than replicas)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := State{Strategy: test.strategy, Replicas: 5, Bounds: test.bounds, SizedFor: 5, Sets: []Set{test.set}}
@@ -67,6 +76,9 @@ func TestADeploymentExchangesMachines(t *testing.T) {
 			plan, got := MakePlan(s), ""
 			for _, scale := range plan.Scales {
 				got += scale.String()
+			}
+			if plan.ExchangeSurge != test.surge {
+				t.Errorf("%d machines beyond replicas because of the exchange, want %d", plan.ExchangeSurge, test.surge)
 			}
 			if got != test.want || plan.Waiting != test.waiting {
 				t.Errorf("scales %q, want %q\nwaiting %q,\n   want %q", got, test.want, plan.Waiting, test.waiting)

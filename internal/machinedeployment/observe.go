@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
@@ -23,6 +24,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 		counted.MoveTo, counted.Moves, counted.BySelection = order.To, order.Machines, order.Selected
 	}
 	counted.Behind = set.Status.ObservedGeneration < set.Generation
+	counted.ExchangeSurge = disruption.ExchangeSurge(set)
 	counted.ReceiveFrom = set.Annotations[v1beta1.AnnotationReceiveFrom]
 	for _, m := range machines {
 		if !m.DeletionTimestamp.IsZero() {

@@ -64,6 +64,8 @@ type Set struct {
 	// Denied counts the live machines that budgets hold back now, and Exchanged those that must be exchanged for others
 	// and are not denied.
 	Denied, Exchanged int32
+	// ExchangeSurge is Plan.ExchangeSurge as it was last recorded on the set.
+	ExchangeSurge int32
 	// Spare counts the machines that are not available and that the set deletes before any available one.
 	Spare int32
 
@@ -80,6 +82,8 @@ type Plan struct {
 	Roles []Role
 	// SizedFor becomes State.SizedFor of later plans.
 	SizedFor int32
+	// ExchangeSurge is how many machines the current set has, or gets, beyond replicas because others are exchanged.
+	ExchangeSurge int32
 	// Waiting says what the rollout waits for; it may be empty.
 	Waiting string
 	// ForPeople says that the rollout waits only for people to select machines.
@@ -134,7 +138,8 @@ func MakePlan(s State) Plan {
 			waiting = d.rolling()
 		}
 	}
-	return Plan{Scales: d.scales(), Roles: d.rolesNow(), SizedFor: sizedFor, Waiting: waiting, ForPeople: d.forPeople}
+	return Plan{Scales: d.scales(), Roles: d.rolesNow(), SizedFor: sizedFor, ExchangeSurge: d.exchangeSurge(s),
+		Waiting: waiting, ForPeople: d.forPeople}
 }
 
 // sizedForStill is SizedFor of a plan during which a change of replicas has to wait.

@@ -15,6 +15,17 @@ func (d *draft) exchanges() bool {
 // resized reports whether people have changed replicas since the sets were sized.
 func (d *draft) resized() bool { return d.SizedFor != Unknown && d.SizedFor != d.Replicas }
 
+// exchangeSurge returns how many machines the current set has beyond replicas because of an exchange: before the plan,
+// after it, or because those that were ordered to go have not gone yet.
+func (d *draft) exchangeSurge(before State) int32 {
+	if d.Current < 0 || d.Current >= len(before.Sets) {
+		return 0
+	}
+	set := before.Sets[d.Current]
+	leaving := min(set.ExchangeSurge, set.Live-set.Replicas)
+	return max(0, leaving, set.Replicas-before.sizedForStill(), d.Sets[d.Current].Replicas-d.Replicas)
+}
+
 // exchange plans the next step of replacing machines of the wanted revision by others of it, because of their age or
 // because somebody asked for that. It begins when no machine of another revision is left. As far as maxSurge allows,
 // the replacements are made first, and the set deletes the machines to be exchanged when as many others are available;

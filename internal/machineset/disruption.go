@@ -26,7 +26,8 @@ type Disruption struct {
 	Ask func(candidates []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial)
 	// Outdated says that the set is of an old revision of its deployment.
 	Outdated bool
-	// ScaleDown is how many machines of an outdated set go because people want fewer, and not because of the rollout.
+	// ScaleDown is how many machines of a deployment's set go because people want fewer, and not because of a rollout or
+	// an exchange.
 	ScaleDown int
 }
 
@@ -171,6 +172,8 @@ func (p *pass) readRollout(ctx context.Context) error {
 	surge := int(limits.MaxSurge)
 	if s.Outdated {
 		surge = min(surge, newer) // What a rollout makes first is of a newer revision.
+	} else {
+		surge = min(surge, int(disruption.ExchangeSurge(s.Set)))
 	}
 	if replicas == 0 {
 		surge = 0

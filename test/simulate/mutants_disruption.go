@@ -76,6 +76,11 @@ func disruptionMutants() []mutant {
 			scenario: "fleet-paused", finds: "settled, but|after the last disturbance",
 		},
 		{
+			name: "scale-down-taken-for-an-exchange", file: "internal/machineset/disruption.go",
+			from: "		surge = min(surge, int(disruption.ExchangeSurge(s.Set)))", to: "		surge = min(surge, surge+int(disruption.ExchangeSurge(s.Set)))",
+			scenario: "scale-down-of-the-exchanged", finds: "settled, but|after the last disturbance",
+		},
+		{
 			name: "exchanged-before-the-other-is-available", file: "internal/machineset/exchange.go",
 			from: "	case available > int(s.Set.ReplicasOrDefault()):", to: "	case available >= 0:",
 			scenario: "exchange-in-a-set", finds: "I3",

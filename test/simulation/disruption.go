@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,8 @@ func disruptionScenarios() []Scenario {
 		}, Script: overlapping},
 		{Name: "fleet-paused", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{pace},
 			Script: pausing},
+		{Name: "scale-down-of-the-exchanged", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 0)),
+			Begin: []Action{pace}, Script: scalingExchanged},
 		{Name: "budget-windows", Group: Disruptions, Base: fleet(2, "a", strategy(1, 1)),
 			Begin: []Action{setBudget(budget("always", "2"))}, Script: inWindows},
 		{Name: "budget-of-the-broken", Group: Disruptions, Controllers: Health, Base: fleet(4, "a", replacedAtOnce),
@@ -78,6 +81,30 @@ func pausing(r *rand.Rand) []Action {
 	}
 	return slices.Concat([]Action{roll("b"), setBudget(paused()).after(some(r, 40*time.Second))}, change,
 		[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)})
+}
+
+// scalingExchanged is a fleet of which people want fewer machines while one must be exchanged and the fleet is paused,
+// before the exchange or in the middle of it. The pause ends when the fleet is as small as they want.
+func scalingExchanged(r *rand.Rand) []Action {
+	begin := []Action{setBudget(paused()), replace(r.IntN(3)).after(5 * time.Second)}
+	if r.IntN(2) == 0 {
+		begin = []Action{replace(r.IntN(3)), setBudget(paused()).after(some(r, 40*time.Second))}
+	}
+	return append(begin, scale(int32(1+r.IntN(2))).after(some(r, 20*time.Second)),
+		dropBudget(disruption.PauseBudget).once("there are no more machines than wanted and exchanged", func(w *World) bool {
+			fleets, _ := w.fleets()
+			live, most := 0, fleets[0].wanted
+			for _, m := range w.machines() {
+				if m.DeletionTimestamp.IsZero() {
+					live++
+				}
+			}
+			for _, set := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
+				surge, _ := strconv.Atoi(set.GetAnnotations()[v1beta1.AnnotationExchangeSurge])
+				most += surge
+			}
+			return live <= most
+		}))
 }
 
 // inWindows is a rollout that may go on only inside, or outside, of windows of a few minutes.

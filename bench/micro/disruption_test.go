@@ -79,7 +79,8 @@ func candidatesOf(b testing.TB, c cached, n int) []disruption.Candidate {
 // What a decision about 10 machines costs that three budgets of a fleet have to allow.
 func BenchmarkLedger(b *testing.B) {
 	const asked = 10
-	asker := types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}
+	asker := disruption.Asker{Kind: "MachineSet",
+		NamespacedName: types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}}
 	for _, n := range []int{1000, 10_000} {
 		c := cacheOf(b, append(fleet(n, setSize), budgets()...))
 		ledger, candidates := ledgerOf(c, testclock.NewFakePassiveClock(now)), candidatesOf(b, c, asked)

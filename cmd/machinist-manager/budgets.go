@@ -14,12 +14,12 @@ import (
 // addBudgets adds what reports how far disruption budgets are used.
 func addBudgets(op *operator.Operator, ledger *disruption.Ledger) error {
 	control := op.Control()
-	counts, err := report.NewMetrics(metrics.Registry, control.Cache, ledger, disruption.Of, clock.RealClock{})
+	counts, err := report.NewMetrics(metrics.Registry, control.Cache, ledger, clock.RealClock{})
 	if err != nil {
 		return err
 	}
 	reporter := report.New(report.Options{
-		Client: control.Client, Clock: clock.RealClock{}, Metrics: counts, Disrupted: disruption.Of,
+		Client: control.Client, Clock: clock.RealClock{}, Metrics: counts,
 		Recorder: op.Manager().GetEventRecorder("machinist-disruption"),
 	})
 	if err := reporter.Wiring().Add(op.Manager(), nil); err != nil {

@@ -98,7 +98,7 @@ func managerMetrics(r prometheus.Registerer) error {
 	_, deployments := machinedeployment.NewMetrics(r, nil)
 	_, sets := machineset.NewMetrics(r, nil)
 	_, health := healthcheck.NewMetrics(r, nil)
-	_, budgets := report.NewMetrics(r, nil, nil, nil, clock.RealClock{})
+	_, budgets := report.NewMetrics(r, nil, nil, clock.RealClock{})
 	_, spans := tracing.NewMetrics(r)
 	return errors.Join(deployments, sets, health, budgets, spans)
 }

@@ -36,8 +36,9 @@ type ControlPlane struct {
 	admin *rest.Config
 	http  *http.Client // as admin
 
-	// lifecycle is held while processes are started or stopped.
+	// lifecycle is held while processes are started or stopped. After Stop none is started any more.
 	lifecycle         sync.Mutex
+	stopped           bool
 	etcd              *process.Process
 	apiServer         *process.Process
 	controllerManager *process.Process // never started without its option
@@ -215,6 +216,7 @@ func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 func (cp *ControlPlane) Stop() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
+	cp.stopped = true
 
 	// etcd last: the others would spend their last seconds retrying.
 	var servers errgroup.Group
@@ -238,6 +240,28 @@ func (cp *ControlPlane) newProcess(name, path string) *process.Process {
 
 func (cp *ControlPlane) reportEnd(p *process.Process, err error) {
 	cp.logf("%s ended, although nobody stopped it: %v; its log is %s", p.Name, err, p.LogPath())
+	switch p {
+	case cp.controllerManager:
+		cp.startAgain(p, cp.startControllerManager)
+	case cp.scheduler:
+		cp.startAgain(p, cp.startScheduler)
+	}
+}
+
+// startAgain starts a program that crashed, as the kubelet of a real control plane does with its static pods.
+// kube-controller-manager 1.36 crashes now and then: markNodeAsReachable assumes that the zone of a Node is known,
+// and it is not when a cloud controller writes the label in the middle of a check.
+func (cp *ControlPlane) startAgain(p *process.Process, start func(context.Context) error) {
+	cp.lifecycle.Lock()
+	defer cp.lifecycle.Unlock()
+	if cp.stopped || p.Running() {
+		return
+	}
+	ctx, cancel := withStartTimeout(context.Background())
+	defer cancel()
+	if err := start(ctx); err != nil {
+		cp.logf("%s is not started again: %v", p.Name, err)
+	}
 }
 
 // logf writes a line to the output. An output that fails is no reason to fail.

@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,7 +62,30 @@ func TestEverythingOn(t *testing.T) {
 	t.Run("a deployment's pod gets a node", func(t *testing.T) { schedule(t, admin) })
 	t.Run("the audit log counts exactly", func(t *testing.T) { audit(t, cp) })
 	t.Run("outages", func(t *testing.T) { outages(t, cp, admin) })
+	t.Run("a component that crashes is started again", func(t *testing.T) { crash(t, cp) })
 	stopLeavesNoProcess(t, cp, etcdBinary, apiServerBinary, controllerManagerBinary, schedulerBinary)
+}
+
+// crash kills components and waits until others run in their stead.
+func crash(t *testing.T, cp *ControlPlane) {
+	for _, p := range []*process.Process{cp.controllerManager, cp.scheduler} {
+		cp.lifecycle.Lock()
+		pid, ended := p.PID(), p.Done()
+		cp.lifecycle.Unlock()
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+			func(context.Context) (bool, error) {
+				cp.lifecycle.Lock()
+				defer cp.lifecycle.Unlock()
+				return p.Running() && p.PID() != pid, nil
+			})
+		if err != nil {
+			t.Errorf("%s does not run again: %v", p.Name, err)
+		}
+	}
 }
 
 func strangersAreRefused(t *testing.T, cp *ControlPlane) {

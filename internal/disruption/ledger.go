@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/freshness"
@@ -55,10 +56,19 @@ type record struct {
 	cache, budgets freshness.Tracker
 	// granted are machines whose disruption is not written yet. It is true for those of which nobody knows whether it was.
 	granted map[types.UID]bool
-	waiting map[types.NamespacedName]*waiting
+	waiting map[Asker]*waiting
 	// parsed are the budgets as they were last understood.
 	parsed map[types.UID]parsed
 }
+
+// Asker is the object whose controller asks: a MachineSet or a MachineDeployment.
+type Asker struct {
+	Kind string
+	types.NamespacedName
+}
+
+// String returns kind, namespace and name.
+func (a Asker) String() string { return a.Kind + " " + a.NamespacedName.String() }
 
 // waiting are the candidates of somebody that were denied.
 type waiting struct {
@@ -101,7 +111,7 @@ func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1b
 // Check returns which of the asker's candidates may be disrupted now. It grants nothing. After a write of unknown
 // outcome it counts a live list as Grant does: otherwise a machine whose disruption was not written would take room for
 // ever.
-func (l *Ledger) Check(ctx context.Context, asker types.NamespacedName, candidates []Candidate) (may []Candidate,
+func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil, nil
@@ -123,7 +133,7 @@ func (l *Ledger) Check(ctx context.Context, asker types.NamespacedName, candidat
 
 // Waits records which candidates somebody wants to disrupt and may not, and replaces what was recorded of the asker
 // before. None ends the waiting.
-func (l *Ledger) Waits(asker types.NamespacedName, denied []Denial) {
+func (l *Ledger) Waits(asker Asker, denied []Denial) {
 	if l == nil {
 		return
 	}
@@ -149,7 +159,7 @@ func (l *Ledger) Waits(asker types.NamespacedName, denied []Denial) {
 }
 
 // sinceAsked returns the candidates with the times since when they wait.
-func (l *Ledger) sinceAsked(asker types.NamespacedName, candidates []Candidate) []Candidate {
+func (l *Ledger) sinceAsked(asker Asker, candidates []Candidate) []Candidate {
 	candidates = slices.Clone(candidates)
 	before := l.record(asker.Namespace).waiting[asker]
 	if before == nil {
@@ -166,7 +176,7 @@ func (l *Ledger) sinceAsked(asker types.NamespacedName, candidates []Candidate) 
 }
 
 // Waiting returns who waits in a namespace.
-func (l *Ledger) Waiting(namespace string) (askers []types.NamespacedName) {
+func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	if l == nil {
 		return nil
 	}
@@ -176,6 +186,16 @@ func (l *Ledger) Waiting(namespace string) (askers []types.NamespacedName) {
 		askers = r.askers()
 	}
 	return askers
+}
+
+// Requests returns requests for the objects of a kind that wait in a namespace.
+func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request) {
+	for _, asker := range l.Waiting(namespace) {
+		if asker.Kind == kind {
+			requests = append(requests, reconcile.Request{NamespacedName: asker.NamespacedName})
+		}
+	}
+	return requests
 }
 
 // Blocked returns how many machines wait for room, or until they are no longer exempt, by reason; every reason is
@@ -205,16 +225,16 @@ func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 }
 
 // askers returns who waits, by name.
-func (r *record) askers() []types.NamespacedName {
-	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b types.NamespacedName) int {
-		return cmp.Compare(a.Name, b.Name)
+func (r *record) askers() []Asker {
+	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b Asker) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
 // Grant returns which of the candidates, all of one namespace, may be disrupted, and takes their room. The caller must
 // call Settle for each of these, whatever comes of it. The count is exact: the first one of a process, and the first
 // after a write of unknown outcome, is of a live list.
-func (l *Ledger) Grant(ctx context.Context, asker types.NamespacedName, candidates []Candidate) ([]Candidate, error) {
+func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate) ([]Candidate, error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
 	}
@@ -258,14 +278,14 @@ func (l *Ledger) Settle(m *v1beta1.Machine, err error) {
 func (l *Ledger) record(namespace string) *record {
 	r := l.namespaces[namespace]
 	if r == nil {
-		r = &record{granted: map[types.UID]bool{}, waiting: map[types.NamespacedName]*waiting{}}
+		r = &record{granted: map[types.UID]bool{}, waiting: map[Asker]*waiting{}}
 		l.namespaces[namespace] = r
 	}
 	return r
 }
 
 // others returns the candidates of others that still wait, as the view has their machines.
-func (l *Ledger) others(namespace string, asker types.NamespacedName, v *View) (others []Candidate) {
+func (l *Ledger) others(namespace string, asker Asker, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
 	if r == nil || len(r.waiting) == 0 {
 		return nil

@@ -62,8 +62,8 @@ func ledgerFor(limit int32, machines ...*v1beta1.Machine) *bench {
 	return b
 }
 
-func asker(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "fleet", Name: name}
+func asker(name string) Asker {
+	return Asker{Kind: "MachineSet", NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name}}
 }
 
 func (b *bench) grant(t *testing.T, who string, cs ...Candidate) string {
@@ -190,7 +190,7 @@ func TestWhoWaitsHasItsTurn(t *testing.T) {
 	if blocked := b.Blocked(); blocked[v1beta1.DisruptionRemediation] != 1 || len(blocked) != 5 {
 		t.Errorf("blocked: %v", blocked)
 	}
-	if got := b.Waiting("fleet"); !slices.Equal(got, []types.NamespacedName{asker("broken")}) {
+	if got := b.Waiting("fleet"); !slices.Equal(got, []Asker{asker("broken")}) {
 		t.Errorf("waiting: %v", got)
 	}
 	b.clock.SetTime(noon.Add(forgetWaiting + time.Second))

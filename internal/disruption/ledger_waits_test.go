@@ -53,7 +53,7 @@ func TestACountFromTheAPIServerHoldsNobodyUp(t *testing.T) {
 	live := &slowLists{budget: cluster.budget, machines: cluster.machines}
 	l := New(Options{Client: cluster, Live: live})
 	a, b := &cluster.machines[0], &cluster.machines[1]
-	asker := types.NamespacedName{Namespace: "fleet", Name: "web"}
+	asker := asker("web")
 	ask := func(m *v1beta1.Machine) []Candidate {
 		return []Candidate{{Machine: m, Reason: v1beta1.DisruptionRollout}}
 	}

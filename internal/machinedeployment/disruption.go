@@ -2,7 +2,6 @@ package machinedeployment
 
 import (
 	"context"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,23 +61,13 @@ func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	return nil
 }
 
-// askerPrefix tells deployments from sets of the same name where they ask the ledger.
-const askerPrefix = "MachineDeployment/"
-
-func (p *pass) asker() types.NamespacedName {
-	return types.NamespacedName{Namespace: p.deployment.Namespace, Name: askerPrefix + p.deployment.Name}
+func (p *pass) asker() disruption.Asker {
+	return disruption.Asker{Kind: "MachineDeployment", NamespacedName: client.ObjectKeyFromObject(p.deployment)}
 }
 
 // waitingDeployments returns the deployments of a machine's namespace that wait for room in a budget.
 func (r *Reconciler) waitingDeployments(_ context.Context, o client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, asker := range r.Ledger.Waiting(o.GetNamespace()) {
-		if name, is := strings.CutPrefix(asker.Name, askerPrefix); is {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: asker.Namespace,
-				Name: name}})
-		}
-	}
-	return requests
+	return r.Ledger.Requests("MachineDeployment", o.GetNamespace())
 }
 
 // candidates are the machines that the deployment may want to disrupt.

@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	switch {
 	case errors.Is(err, errGone):
 		r.shared.forget(req.NamespacedName)
-		r.Ledger.Waits(req.NamespacedName, nil)
+		r.Ledger.Waits(asker(req.NamespacedName), nil)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -191,7 +191,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		}
 		plan = Decide(p.state)
 	}
-	p.Ledger.Waits(p.key, plan.Denied)
+	p.Ledger.Waits(asker(p.key), plan.Denied)
 	var wait time.Duration
 	plan.Update, wait = p.known.dueUpdates(plan.Update, p.state.Now)
 	p.requeueIn(wait)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -121,7 +120,7 @@ func (p *pass) readDisruption(ctx context.Context) error {
 		return err
 	}
 	s.Ask = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
-		may, denied, err := p.Ledger.Check(ctx, p.key, candidates)
+		may, denied, err := p.Ledger.Check(ctx, asker(p.key), candidates)
 		if err != nil {
 			for _, c := range candidates {
 				denied = append(denied, disruption.Denial{Candidate: c, Why: err.Error()})
@@ -200,7 +199,7 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 			candidates = append(candidates, c)
 		}
 	}
-	granted, err := p.Ledger.Grant(ctx, p.key, candidates)
+	granted, err := p.Ledger.Grant(ctx, asker(p.key), candidates)
 	if err != nil {
 		return nil, err
 	}
@@ -225,14 +224,12 @@ func deniedMessage(denied []disruption.Denial) string {
 // waitingSpacing is for passes over sets that wait for room: several machines may become free of disruption at once.
 const waitingSpacing = 200 * time.Millisecond
 
+// asker is the set of that name where it asks budgets.
+func asker(key types.NamespacedName) disruption.Asker {
+	return disruption.Asker{Kind: "MachineSet", NamespacedName: key}
+}
+
 // waitingSets returns the sets of the object's namespace that wait for room in a budget.
 func (r *Reconciler) waitingSets(_ context.Context, o client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, asker := range r.Ledger.Waiting(o.GetNamespace()) {
-		if strings.Contains(asker.Name, "/") {
-			continue // A deployment.
-		}
-		requests = append(requests, reconcile.Request{NamespacedName: asker})
-	}
-	return requests
+	return r.Ledger.Requests("MachineSet", o.GetNamespace())
 }

@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/bootstrap/approval"
-	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/disruption/report"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/machine"
@@ -220,8 +219,7 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 		tables = append(tables, p.groups.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(BudgetReports) {
-		p.budgets = successor(report.New(report.Options{Client: control, Clock: p.clock, Recorder: recorder{p},
-			Disrupted: disruption.Of}), origin.budgets)
+		p.budgets = successor(report.New(report.Options{Client: control, Clock: p.clock, Recorder: recorder{p}}), origin.budgets)
 		tables = append(tables, p.budgets.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(Overshoot) {

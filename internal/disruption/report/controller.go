@@ -28,17 +28,6 @@ const (
 	conflictDelay = time.Second
 )
 
-// Disrupted returns for what reason a machine is disrupted, and false if it is not.
-type Disrupted func(*v1beta1.Machine) (v1beta1.DisruptionReason, bool)
-
-// orNone returns a function that finds no machine disrupted in place of nil.
-func (d Disrupted) orNone() Disrupted {
-	if d == nil {
-		return func(*v1beta1.Machine) (v1beta1.DisruptionReason, bool) { return "", false }
-	}
-	return d
-}
-
 // Options are what a Reconciler works with.
 type Options struct {
 	// Client reads the control cluster from the cache and writes the status of budgets.
@@ -46,8 +35,6 @@ type Options struct {
 	// Recorder records events on budgets. It may be nil.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Disrupted is how machines count. It must depend on nothing but the machine. Default: no machine is disrupted.
-	Disrupted Disrupted
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -66,7 +53,6 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	o.Disrupted = o.Disrupted.orNone()
 	return &Reconciler{Options: o, written: map[types.NamespacedName]time.Time{}}
 }
 
@@ -88,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, fmt.Errorf("list the machines of the disruption budget %s: %w", request, err)
 	}
 	now := r.Clock.Now()
-	status, problem := Status(budget, machines, r.Disrupted, now)
+	status, problem := Status(budget, machines, now)
 	wait, err := r.write(ctx, budget, status, problem)
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil

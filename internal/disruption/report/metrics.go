@@ -21,9 +21,8 @@ type Metrics struct {
 
 // NewMetrics registers the metrics of budgets. They are counted over the cache whenever they are asked for, and so
 // newer than a status, which is not written for each machine. ledger is that of the process, which knows who waits.
-func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger, disrupted Disrupted,
+func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger,
 	at clock.PassiveClock) (*Metrics, error) {
-	disrupted = disrupted.orNone()
 	allowed := prometheus.NewDesc("machinist_disruptions_allowed",
 		"Machines that may be disrupted at a time by a MachineDisruptionBudget (namespace/name). Absent while the budget is not in force.",
 		[]string{"budget"}, nil)
@@ -51,7 +50,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *d
 				}
 			}
 			parsed, _ := disruption.Parse(b)
-			use := Count(parsed, machines[b.Namespace], disrupted)
+			use := Count(parsed, machines[b.Namespace])
 			if parsed.InForce(at.Now()) {
 				export(allowed, float64(parsed.Allowed(use.Selected)), parsed.String())
 			}

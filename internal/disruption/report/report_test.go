@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
 )
 
 // night is within the window of nightly.
@@ -45,19 +46,23 @@ func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineD
 func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 	for i, reason := range reasons {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s%d", pool, i),
-			Labels: map[string]string{"pool": pool}}}
+			Labels: map[string]string{"pool": pool}, Finalizers: []string{v1beta1.MachineFinalizer}}}
+		m.Status.NodeRef = &v1beta1.NodeRef{Name: m.Name}
 		if reason != "" {
-			m.Annotations = map[string]string{"disrupted": reason}
+			deleted(m, v1beta1.DisruptionReason(reason))
 		}
 		all = append(all, m)
 	}
 	return all
 }
 
-// byAnnotation is how the machines of machines are disrupted.
-func byAnnotation(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
-	reason, is := m.Annotations["disrupted"]
-	return v1beta1.DisruptionReason(reason), is
+// deleted has a machine be deleted because of a rollout or its age.
+func deleted(m *v1beta1.Machine, reason v1beta1.DisruptionReason) {
+	at := metav1.NewTime(night)
+	m.DeletionTimestamp = &at
+	if reason == v1beta1.DisruptionExpiry {
+		m.Annotations = map[string]string{v1beta1.AnnotationReplace: disruption.Expired}
+	}
 }
 
 // Rule: budget-status.
@@ -90,7 +95,7 @@ func TestStatusSaysHowFarABudgetIsUsed(t *testing.T) {
 		}), night, 17, 3, 0, "", "InvalidSelector"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, problem := Status(test.budget, fleet, byAnnotation, test.at)
+			status, problem := Status(test.budget, fleet, test.at)
 			allowed, next := -1, ""
 			if status.Allowed != nil {
 				allowed = int(*status.Allowed)
@@ -128,7 +133,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1beta1.MachineDisruptionBudget{}).Build()
 	w := &world{T: t, Client: c, clock: testclock.NewFakeClock(night)}
-	w.report = New(Options{Client: c, Clock: w.clock, Disrupted: byAnnotation})
+	w.report = New(Options{Client: c, Clock: w.clock})
 	return w
 }
 
@@ -153,13 +158,10 @@ func (w *world) read() *v1beta1.MachineDisruptionBudget {
 	return b
 }
 
-func (w *world) disrupt(m *v1beta1.Machine, reason string) {
+// disrupt deletes a machine for a rollout.
+func (w *world) disrupt(m *v1beta1.Machine) {
 	w.Helper()
-	if err := w.Get(w.Context(), client.ObjectKeyFromObject(m), m); err != nil {
-		w.Fatal(err)
-	}
-	m.Annotations = map[string]string{"disrupted": reason}
-	if err := w.Update(w.Context(), m); err != nil {
+	if err := w.Delete(w.Context(), m); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -177,16 +179,16 @@ func TestCountsAreWrittenAtMostEveryTenSeconds(t *testing.T) {
 	}
 	step("new", 0, true, 0)
 	step("nothing changed", time.Second, false, 0)
-	w.disrupt(fleet[0], "Rollout")
+	w.disrupt(fleet[0])
 	step("a count within ten seconds", 3*time.Second, false, 6*time.Second)
-	w.disrupt(fleet[1], "Rollout")
+	w.disrupt(fleet[1])
 	step("another", 4*time.Second, false, 2*time.Second)
 	step("when the ten seconds are over", 2*time.Second, true, 0)
 	if n := w.read().Status.Disrupted; n != 2 {
 		t.Errorf("%d are disrupted, want 2", n)
 	}
 	w.clock.Step(-time.Hour)
-	w.disrupt(fleet[2], "Rollout")
+	w.disrupt(fleet[2])
 	step("a clock that was set back", 0, false, 10*time.Second)
 
 	b := w.read()
@@ -242,7 +244,7 @@ func TestAMachineTriggersTheBudgetsThatSelectIt(t *testing.T) {
 		counts bool
 	}{
 		"a heartbeat":   {func(m *v1beta1.Machine) { m.Status.ObservedGeneration++ }, false},
-		"disrupted":     {func(m *v1beta1.Machine) { m.Annotations = map[string]string{"disrupted": "Expiry"} }, true},
+		"disrupted":     {func(m *v1beta1.Machine) { deleted(m, v1beta1.DisruptionExpiry) }, true},
 		"in other pool": {func(m *v1beta1.Machine) { m.Labels = map[string]string{"pool": "b"} }, true},
 	} {
 		was := machines("a", "")[0]
@@ -259,12 +261,12 @@ func TestOthersConditionsStay(t *testing.T) {
 	b := budget(func(b *v1beta1.MachineDisruptionBudget) {
 		b.Status.Conditions = []metav1.Condition{{Type: "example.com/Reviewed", Status: "True", Reason: "By"}}
 	})
-	status, _ := Status(b, nil, byAnnotation, night)
+	status, _ := Status(b, nil, night)
 	if len(status.Conditions) != 2 || status.Conditions[0].Type != "example.com/Reviewed" {
 		t.Errorf("conditions %+v", status.Conditions)
 	}
 	b.Status = *status
-	again, _ := Status(b, nil, byAnnotation, night.Add(time.Hour))
+	again, _ := Status(b, nil, night.Add(time.Hour))
 	if !equality.Semantic.DeepEqual(again, status) {
 		t.Errorf("%+v became %+v", status, again)
 	}
@@ -275,7 +277,7 @@ func TestBudgetsAreExportedUntilTheyAreGone(t *testing.T) {
 	w := newWorld(t, budget(), budget(nightly, func(b *v1beta1.MachineDisruptionBudget) { b.Name = "nightly" }),
 		fleet[0], fleet[1], fleet[2], fleet[3], fleet[4])
 	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry, w.Client, nil, byAnnotation, w.clock)
+	metrics, err := NewMetrics(registry, w.Client, nil, w.clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,6 +318,6 @@ func BenchmarkStatus(b *testing.B) {
 	nights := budget(nightly)
 	b.ReportAllocs()
 	for b.Loop() {
-		Status(nights, fleet, byAnnotation, night)
+		Status(nights, fleet, night)
 	}
 }

@@ -31,13 +31,13 @@ type Use struct {
 }
 
 // Count counts the machines of a namespace against a budget of it.
-func Count(b *disruption.Budget, machines []*v1beta1.Machine, disrupted Disrupted) (u Use) {
+func Count(b *disruption.Budget, machines []*v1beta1.Machine) (u Use) {
 	for _, m := range machines {
 		if !b.Selects(m.Labels) {
 			continue
 		}
 		u.Selected++
-		if reason, is := disrupted(m); is {
+		if reason, is := disruption.Of(m); is {
 			if u.Disrupted == nil {
 				u.Disrupted = map[v1beta1.DisruptionReason]int{}
 			}
@@ -56,10 +56,9 @@ func (u Use) Total() (n int) {
 }
 
 // Status returns the status of a budget whose namespace has these machines, and what is wrong with the budget.
-func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine, disrupted Disrupted,
-	now time.Time) (*v1beta1.MachineDisruptionBudgetStatus, error) {
+func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine, now time.Time) (*v1beta1.MachineDisruptionBudgetStatus, error) {
 	parsed, problem := disruption.Parse(b)
-	use := Count(parsed, machines, disrupted)
+	use := Count(parsed, machines)
 	status := b.Status.DeepCopy()
 	status.ObservedGeneration = b.Generation
 	status.Selected, status.Disrupted = int32(use.Selected), int32(use.Total())

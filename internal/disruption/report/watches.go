@@ -56,8 +56,8 @@ func (r *Reconciler) machineChanged() predicate.Predicate {
 		if !ok || !also || !maps.Equal(was.Labels, is.Labels) {
 			return true
 		}
-		before, disruptedBefore := r.Disrupted(was)
-		now, disruptedNow := r.Disrupted(is)
+		before, disruptedBefore := disruption.Of(was)
+		now, disruptedNow := disruption.Of(is)
 		return disruptedBefore != disruptedNow || before != now
 	}}
 }

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// world has one namespace and a manager that reports its budgets. Machines with the label disrupted are.
+// world has one namespace and a manager that reports its budgets.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -36,10 +36,6 @@ func newWorld(t *testing.T) *world {
 	env.Manager(t, func(_ context.Context, mgr manager.Manager) error {
 		return report.New(report.Options{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("machinist-disruption"),
-			Disrupted: func(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
-				reason, is := m.Labels["disrupted"]
-				return v1beta1.DisruptionReason(reason), is
-			},
 		}).Wiring().Add(mgr, nil)
 	})
 	return w
@@ -58,14 +54,22 @@ func (w *world) budget(name, maxDisrupted string, schedules ...string) *v1beta1.
 	return b
 }
 
-func (w *world) machine(name, reason string) {
+func (w *world) machine(name string) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
-		Labels: map[string]string{"pool": "a"}}, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}
-	if reason != "" {
-		m.Labels["disrupted"] = reason
-	}
+		Labels: map[string]string{"pool": "a"}, Finalizers: []string{v1beta1.MachineFinalizer}},
+		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}
 	w.must(w.Create(w.Context(), m))
+	return m
+}
+
+// disrupted makes a machine with a Node, and deletes it.
+func (w *world) disrupted(name string) {
+	w.Helper()
+	m := w.machine(name)
+	m.Status.NodeRef = &v1beta1.NodeRef{Name: name}
+	w.must(w.Status().Update(w.Context(), m))
+	w.must(w.Delete(w.Context(), m))
 }
 
 func (w *world) must(err error) {
@@ -101,11 +105,11 @@ func (w *world) awaitStatus(b *v1beta1.MachineDisruptionBudget, want string) {
 func TestTheStatusFollowsMachinesAndSpec(t *testing.T) {
 	w := newWorld(t)
 	for i := range 10 {
-		w.machine(fmt.Sprintf("m%d", i), "")
+		w.machine(fmt.Sprintf("m%d", i))
 	}
 	b := w.budget("b", "20%")
 	w.awaitStatus(b, "10 0 2 BudgetUnderstood")
-	w.machine("n", "Rollout")
+	w.disrupted("n")
 	w.awaitStatus(b, "11 1 2 BudgetUnderstood")
 
 	// The schema admits a schedule that cannot be understood, where no webhook runs.

@@ -17,8 +17,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// budgetStatus is how the manager writes the status of a budget.
-const budgetStatus = "patch machinedisruptionbudgets.machinist.dev/status"
+// Writes about a fleet and not about a machine of it: their number follows the steps and the time of a roll.
+const (
+	budgetWrites     = " machinedisruptionbudgets.machinist.dev"
+	setWrites        = " machinesets.machinist.dev"
+	deploymentWrites = " machinedeployments.machinist.dev"
+)
 
 // disruptionOptions are the flags of the subcommand disruption, beside those of the bench.
 type disruptionOptions struct {
@@ -63,8 +67,10 @@ type disruptionResult struct {
 type disruptionRoll struct {
 	Name string `json:"name"`
 	phase
-	// BudgetStatusWrites are those of the status of budgets, which WritesPerMachine leaves out: they depend on time.
-	BudgetStatusWrites int `json:"budget_status_writes"`
+	// FleetWrites are those of sets and deployments, and BudgetWrites those of the status of budgets. WritesPerMachine
+	// leaves both out: they depend on the steps and the time of a roll, and not on the number of machines.
+	FleetWrites  int `json:"fleet_writes"`
+	BudgetWrites int `json:"budget_writes"`
 }
 
 func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
@@ -100,7 +106,7 @@ func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
 			if err := b.phase(ctx, &one.phase, roll.name, b.n, change); err != nil {
 				return err
 			}
-			one.withoutBudgetStatus(b.n)
+			one.ofMachinesOnly(b.n)
 			r.Rolls = append(r.Rolls, one)
 		}
 		return nil
@@ -115,11 +121,17 @@ func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// withoutBudgetStatus counts the writes of the status of budgets apart.
-func (r *disruptionRoll) withoutBudgetStatus(machines int) {
-	r.BudgetStatusWrites = r.Writes[budgetStatus]
-	delete(r.Writes, budgetStatus)
-	r.WritesPerMachine -= float64(r.BudgetStatusWrites) / float64(machines)
+// ofMachinesOnly counts the writes of sets, deployments and budgets apart.
+func (r *disruptionRoll) ofMachinesOnly(machines int) {
+	for call, n := range r.Writes {
+		switch {
+		case strings.Contains(call, budgetWrites):
+			r.BudgetWrites += n
+		case strings.Contains(call, setWrites), strings.Contains(call, deploymentWrites):
+			r.FleetWrites += n
+		}
+	}
+	r.WritesPerMachine -= float64(r.BudgetWrites+r.FleetWrites) / float64(machines)
 }
 
 // budget replaces all budgets by some with these limits.
@@ -141,18 +153,18 @@ func (f fleet) budget(ctx context.Context, limits []string) error {
 func (r *disruptionResult) table(out io.Writer) {
 	fmt.Fprintf(out, "\n%d machines, budgets of %s\n", r.Machines, strings.Join(r.Budgets, ", "))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tseconds\treads/machine\twrites/machine\tevents/machine\tconflicts/machine\tbudget status writes"+
-		"\tCPU s\tmanager CPU s\t")
+	fmt.Fprintln(w, "\tseconds\treads/machine\twrites/machine\tevents/machine\tconflicts/machine"+
+		"\twrites of sets and deployments\tof budgets\tCPU s\tmanager CPU s\t")
 	for _, p := range r.Rolls {
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t\n", p.Name, p.Seconds, p.ReadsPerMachine,
-			p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.BudgetStatusWrites, p.CPUSeconds,
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t\n", p.Name, p.Seconds, p.ReadsPerMachine,
+			p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.FleetWrites, p.BudgetWrites, p.CPUSeconds,
 			p.ManagerCPUSeconds)
 	}
 	_ = w.Flush()
 	first := r.Rolls[0]
 	for _, p := range r.Rolls[1:] {
-		fmt.Fprintf(out, "%s: %+.2f reads and %+.2f writes for each disruption; %.1f writes of the status of each budget\n",
+		fmt.Fprintf(out, "%s: %+.2f reads and %+.2f writes for each disruption, %+d writes of sets and deployments, %.1f of each budget\n",
 			p.Name, p.ReadsPerMachine-first.ReadsPerMachine, p.WritesPerMachine-first.WritesPerMachine,
-			float64(p.BudgetStatusWrites)/float64(len(r.Budgets)))
+			p.FleetWrites-first.FleetWrites, float64(p.BudgetWrites)/float64(len(r.Budgets)))
 	}
 }

@@ -15,8 +15,9 @@ import (
 // stopPatience is a little more than what our processes take for themselves at most.
 const stopPatience = 15 * time.Second
 
-// limits measures what the API server needs for the same writes at least: without our processes, their watches and
-// their webhooks, by a user those that neither roles nor flow control hold up.
+// limits measures what the API server needs at least, for the same writes and for those that any keeper of machines has
+// to make: without our processes, their watches and their webhooks, by a user that neither roles nor flow control hold
+// up.
 func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	for _, p := range []*process.Process{b.stack.Manager, b.stack.Provider} {
 		if err := p.Stop(stopPatience); err != nil {
@@ -35,39 +36,59 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	if err != nil {
 		return err
 	}
-	b.printf("replaying the same writes with a bare client")
-	first := func(i int) string { return fmt.Sprintf("limit-one-%d", i) }
-	second := func(i int) string { return fmt.Sprintf("limit-two-%d", i) }
-	last := first
-	if r.Roll != nil {
-		last = second
+	least, err := newIndependent(ctx, bare)
+	if err != nil {
+		return err
 	}
-	for _, step := range []struct {
-		name        string
-		p           *phase
-		comes, goes func(int) string
-	}{{"create", &r.Create, first, nil}, {"roll", r.Roll, second, first}, {"delete", &r.Delete, nil, last}} {
-		if step.p == nil {
-			continue
+	for _, l := range []struct {
+		name, what string
+		of         func(*phase) *limit
+		run        func(ctx context.Context, p *phase, comes, goes func(int) string) (time.Duration, int, error)
+	}{
+		{"limit", "replaying the same writes with a bare client", func(p *phase) *limit { return &p.Limit },
+			func(ctx context.Context, p *phase, comes, goes func(int) string) (time.Duration, int, error) {
+				script := scriptOf(b.n, p)
+				took, err := bare.run(ctx, script, comes, goes)
+				return took, int(bare.sent.Load()) - script.events, err
+			}},
+		{"independent", "writing the least that a keeper of machines has to", func(p *phase) *limit { return &p.Independent },
+			func(ctx context.Context, _ *phase, comes, goes func(int) string) (time.Duration, int, error) {
+				took, err := least.run(ctx, b.n, comes, goes)
+				return took, int(bare.sent.Load()), err
+			}},
+	} {
+		b.printf("%s", l.what)
+		first := func(i int) string { return fmt.Sprintf("%s-one-%d", l.name, i) }
+		second := func(i int) string { return fmt.Sprintf("%s-two-%d", l.name, i) }
+		last := first
+		if r.Roll != nil {
+			last = second
 		}
-		if err := b.calm(ctx); err != nil {
-			return err
+		for _, step := range []struct {
+			name        string
+			p           *phase
+			comes, goes func(int) string
+		}{{"create", &r.Create, first, nil}, {"roll", r.Roll, second, first}, {"delete", &r.Delete, nil, last}} {
+			if step.p == nil {
+				continue
+			}
+			if err := b.calm(ctx); err != nil {
+				return err
+			}
+			stop := b.profile(ctx, l.name+"-"+step.name)
+			speed := newSpeedometer()
+			took, writes, err := l.run(ctx, step.p, step.comes, step.goes)
+			to := l.of(step.p)
+			to.Speed = speed.stop()
+			stop()
+			if err != nil {
+				return fmt.Errorf("%s of %s: %w", l.name, step.name, err)
+			}
+			to.Seconds, to.WritesPerMachine = took.Seconds(), float64(writes)/float64(b.n)
+			to.compare(step.p)
+			b.printf("%s: %.2f s at least, %.2f writes per machine; ratio %.2f, %.2f at even speed", step.name, to.Seconds,
+				to.WritesPerMachine, to.Ratio, to.EvenRatio)
 		}
-		stop := b.profile(ctx, "limit-"+step.name)
-		speed := newSpeedometer()
-		script := scriptOf(b.n, step.p)
-		took, err := bare.run(ctx, script, step.comes, step.goes)
-		step.p.LimitSpeed = speed.stop()
-		stop()
-		if err != nil {
-			return fmt.Errorf("limit of %s: %w", step.name, err)
-		}
-		step.p.LimitSeconds = took.Seconds()
-		step.p.Ratio = step.p.Seconds / step.p.LimitSeconds
-		step.p.EvenRatio = step.p.Ratio * step.p.Speed / step.p.LimitSpeed
-		step.p.LimitWritesPerMachine = float64(int(bare.sent.Load())-script.events) / float64(b.n)
-		b.printf("%s: %.2f s at least, %.2f writes per machine; ratio %.2f, %.2f at even speed", step.name,
-			step.p.LimitSeconds, step.p.LimitWritesPerMachine, step.p.Ratio, step.p.EvenRatio)
 	}
 	return nil
 }

@@ -131,8 +131,8 @@ func TestThePlotIsWellFormed(t *testing.T) {
 	for _, n := range []int{300, 1000, 5000} {
 		f := float64(n)
 		results = append(results, &result{
-			Machines: n, Create: phase{Seconds: f / 100, LimitSeconds: f / 140, CPUSeconds: f / 120},
-			Roll: &phase{Seconds: f / 30, CPUSeconds: f / 50}, Delete: phase{Seconds: f / 90, LimitSeconds: f / 130,
+			Machines: n, Create: phase{Seconds: f / 100, Limit: limit{Seconds: f / 140}, CPUSeconds: f / 120},
+			Roll: &phase{Seconds: f / 30, CPUSeconds: f / 50}, Delete: phase{Seconds: f / 90, Limit: limit{Seconds: f / 130},
 				CPUSeconds: f / 150},
 		})
 	}

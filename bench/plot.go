@@ -24,8 +24,8 @@ func plot(results []*result, g growth) []byte {
 	seconds := []line{
 		{"create", "#0b6e99", false, func(r *result) float64 { return r.Create.Seconds }},
 		{"delete", "#b23a48", false, func(r *result) float64 { return r.Delete.Seconds }},
-		{"bare client, create", "#0b6e99", true, func(r *result) float64 { return r.Create.LimitSeconds }},
-		{"bare client, delete", "#b23a48", true, func(r *result) float64 { return r.Delete.LimitSeconds }},
+		{"bare client, create", "#0b6e99", true, func(r *result) float64 { return r.Create.Limit.Seconds }},
+		{"bare client, delete", "#b23a48", true, func(r *result) float64 { return r.Delete.Limit.Seconds }},
 	}
 	cpu := []line{
 		{fmt.Sprintf("create, N^%.2f", g.CreateCPU), "#0b6e99", false, func(r *result) float64 {

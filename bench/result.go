@@ -23,23 +23,18 @@ type phase struct {
 	// Seconds from the change of the deployment until the last write to a Machine was answered. Status of sets and
 	// deployments may follow.
 	Seconds float64 `json:"seconds"`
-	// LimitSeconds is what a bare client took for the same writes.
-	LimitSeconds float64 `json:"limit_seconds"`
-	Ratio        float64 `json:"ratio"`
-	// Speed is how fast the machine was meanwhile, see speedometer, and LimitSpeed how fast it was for the bare client.
-	// EvenRatio is the ratio that is left if the machine had been as fast for both.
-	Speed      float64 `json:"speed"`
-	LimitSpeed float64 `json:"limit_speed"`
-	EvenRatio  float64 `json:"even_ratio"`
-	// Rounds are the ratios of each round, if there were several.
-	Rounds []float64 `json:"rounds,omitempty"`
+	// Speed is how fast the machine was meanwhile, see speedometer.
+	Speed float64 `json:"speed"`
+	// Limit is what a bare client took for the same writes, and Independent what one took that writes the least that any
+	// keeper of machines has to.
+	Limit       limit `json:"limit"`
+	Independent limit `json:"independent_limit"`
 
-	WritesPerMachine      float64 `json:"writes_per_machine"`
-	LimitWritesPerMachine float64 `json:"limit_writes_per_machine"`
-	EventsPerMachine      float64 `json:"events_per_machine"`
-	ConflictsPerMachine   float64 `json:"conflicts_per_machine"`
-	ReadsPerMachine       float64 `json:"reads_per_machine"`
-	MachinesCreated       int     `json:"machines_created"`
+	WritesPerMachine    float64 `json:"writes_per_machine"`
+	EventsPerMachine    float64 `json:"events_per_machine"`
+	ConflictsPerMachine float64 `json:"conflicts_per_machine"`
+	ReadsPerMachine     float64 `json:"reads_per_machine"`
+	MachinesCreated     int     `json:"machines_created"`
 
 	// CPUSeconds of both processes, user and system.
 	CPUSeconds         float64 `json:"cpu_seconds"`
@@ -53,6 +48,29 @@ type phase struct {
 
 	// Writes by what they do, such as "patch machines.machinist.dev/status". Of several rounds the most.
 	Writes map[string]int `json:"writes"`
+}
+
+// limit is what a bare client took for what a fleet went through, and how the fleet compares.
+type limit struct {
+	Seconds float64 `json:"seconds"`
+	// Speed is how fast the machine was for the bare client.
+	Speed float64 `json:"speed"`
+	// Ratio is the fleet's time by that of the bare client, and EvenRatio that which is left if the machine had been as
+	// fast for both.
+	Ratio     float64 `json:"ratio"`
+	EvenRatio float64 `json:"even_ratio"`
+	// Rounds are the even ratios of each round, if there were several.
+	Rounds []float64 `json:"rounds,omitempty"`
+
+	WritesPerMachine float64 `json:"writes_per_machine"`
+}
+
+// compare fills in the ratios.
+func (l *limit) compare(p *phase) {
+	if l.Seconds > 0 && l.Speed > 0 {
+		l.Ratio = p.Seconds / l.Seconds
+		l.EvenRatio = l.Ratio * p.Speed / l.Speed
+	}
 }
 
 // idle is what a fleet costs that nobody changes.
@@ -78,26 +96,27 @@ func (r *result) table(out io.Writer) {
 	}
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w,
-		"\tseconds\tlimit\tratio\teven ratio\twrites/machine\tevents/machine\tconflicts/machine\tcreated\tCPU s\tp50 s\tp99 s\t")
-	for _, row := range []struct {
+	fmt.Fprintln(w, "\tseconds\tlimit\tratio\teven ratio\tindependent\tratio\teven ratio\twrites/machine\tevents/machine"+
+		"\tconflicts/machine\tcreated\tCPU s\tp50 s\tp99 s\t")
+	rows := []struct {
 		name string
 		p    *phase
-	}{{"create", &r.Create}, {"roll", r.Roll}, {"delete", &r.Delete}} {
+	}{{"create", &r.Create}, {"roll", r.Roll}, {"delete", &r.Delete}}
+	for _, row := range rows {
 		if p := row.p; p != nil {
-			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name, p.Seconds,
-				p.LimitSeconds, p.Ratio, p.EvenRatio,
+			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name,
+				p.Seconds, p.Limit.Seconds, p.Limit.Ratio, p.Limit.EvenRatio,
+				p.Independent.Seconds, p.Independent.Ratio, p.Independent.EvenRatio,
 				p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.MachinesCreated, p.CPUSeconds, p.P50Seconds,
 				p.P99Seconds)
 		}
 	}
 	_ = w.Flush()
-	if rounds := len(r.Delete.Rounds); rounds > 0 {
-		fmt.Fprintf(out, "means of %d rounds; ratios of each: create %.2f", rounds, r.Create.Rounds)
-		if r.Roll != nil {
-			fmt.Fprintf(out, ", roll %.2f", r.Roll.Rounds)
+	for _, row := range rows {
+		if p := row.p; p != nil && len(p.Limit.Rounds) > 0 {
+			fmt.Fprintf(out, "%s: means of %d rounds; even ratios of each %.2f, to the independent limit %.2f\n", row.name,
+				len(p.Limit.Rounds), p.Limit.Rounds, p.Independent.Rounds)
 		}
-		fmt.Fprintf(out, ", delete %.2f\n", r.Delete.Rounds)
 	}
 	fmt.Fprintf(out, "idle: %d writes and %.2f CPU seconds in %.0f s with %d heartbeats\n", r.Idle.Writes,
 		r.Idle.CPUSeconds, r.Idle.Seconds, r.Idle.Heartbeats)

@@ -34,7 +34,6 @@ func averaged(rounds []*result) *result {
 // averagedPhase is one phase of several rounds. Its ratios are those of the sums.
 func averagedPhase(rounds []*phase) phase {
 	var p phase
-	var work, limitWork float64
 	n := float64(len(rounds))
 	p.Writes = map[string]int{}
 	for _, one := range rounds {
@@ -42,9 +41,7 @@ func averagedPhase(rounds []*phase) phase {
 			sum *float64
 			add float64
 		}{
-			{&p.Seconds, one.Seconds}, {&p.LimitSeconds, one.LimitSeconds}, {&p.Speed, one.Speed},
-			{&p.LimitSpeed, one.LimitSpeed},
-			{&p.WritesPerMachine, one.WritesPerMachine}, {&p.LimitWritesPerMachine, one.LimitWritesPerMachine},
+			{&p.Seconds, one.Seconds}, {&p.Speed, one.Speed}, {&p.WritesPerMachine, one.WritesPerMachine},
 			{&p.EventsPerMachine, one.EventsPerMachine}, {&p.ConflictsPerMachine, one.ConflictsPerMachine},
 			{&p.ReadsPerMachine, one.ReadsPerMachine},
 			{&p.CPUSeconds, one.CPUSeconds}, {&p.ManagerCPUSeconds, one.ManagerCPUSeconds},
@@ -57,12 +54,30 @@ func averagedPhase(rounds []*phase) phase {
 		for call, times := range one.Writes {
 			p.Writes[call] = max(p.Writes[call], times)
 		}
-		work += one.Seconds * one.Speed
-		limitWork += one.LimitSeconds * one.LimitSpeed
-		p.Rounds = append(p.Rounds, one.Ratio)
 	}
-	if p.LimitSeconds > 0 {
-		p.Ratio, p.EvenRatio = p.Seconds/p.LimitSeconds, work/limitWork
-	}
+	p.Limit = averagedLimit(rounds, func(p *phase) limit { return p.Limit })
+	p.Independent = averagedLimit(rounds, func(p *phase) limit { return p.Independent })
 	return p
+}
+
+// averagedLimit is a limit of several rounds.
+func averagedLimit(rounds []*phase, of func(*phase) limit) limit {
+	var l limit
+	var seconds, work, limitWork float64
+	n := float64(len(rounds))
+	for _, p := range rounds {
+		one := of(p)
+		l.Seconds += one.Seconds / n
+		l.Speed += one.Speed / n
+		l.WritesPerMachine += one.WritesPerMachine / n
+		seconds += p.Seconds / n
+		work += p.Seconds * p.Speed
+		limitWork += one.Seconds * one.Speed
+		l.Rounds = append(l.Rounds, one.EvenRatio)
+	}
+	if l.Seconds == 0 {
+		return limit{}
+	}
+	l.Ratio, l.EvenRatio = seconds/l.Seconds, work/limitWork
+	return l
 }

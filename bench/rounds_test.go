@@ -9,26 +9,26 @@ import (
 func TestRoundsAreAveraged(t *testing.T) {
 	one := &result{
 		Machines: 10, Pods: 3,
-		Create: phase{Seconds: 10, LimitSeconds: 10, Ratio: 1, Speed: 100, LimitSpeed: 100, MachinesCreated: 10,
+		Create: phase{Seconds: 10, Limit: limit{Seconds: 10, Speed: 100, EvenRatio: 1}, Speed: 100, MachinesCreated: 10,
 			Writes: map[string]int{"a": 1}},
-		Delete: phase{Seconds: 6, LimitSeconds: 2, Ratio: 3, Speed: 50, LimitSpeed: 100, CPUSeconds: 1},
+		Delete: phase{Seconds: 6, Limit: limit{Seconds: 2, Speed: 100, EvenRatio: 1.5}, Speed: 50, CPUSeconds: 1},
 		Idle:   idle{Writes: 0, Seconds: 30, Heartbeats: 7},
 		Memory: memory{PeakMiB: 100, ManagerPeakMiB: 60, ProviderPeakMiB: 40},
 	}
 	two := &result{
 		Machines: 10, Pods: 3,
-		Create: phase{Seconds: 20, LimitSeconds: 10, Ratio: 2, Speed: 100, LimitSpeed: 100, MachinesCreated: 11,
+		Create: phase{Seconds: 20, Limit: limit{Seconds: 10, Speed: 100, EvenRatio: 2}, Speed: 100, MachinesCreated: 11,
 			Writes: map[string]int{"a": 3, "b": 1}},
-		Delete: phase{Seconds: 2, LimitSeconds: 2, Ratio: 1, Speed: 100, LimitSpeed: 100, CPUSeconds: 2},
+		Delete: phase{Seconds: 2, Limit: limit{Seconds: 2, Speed: 100, EvenRatio: 1}, Speed: 100, CPUSeconds: 2},
 		Idle:   idle{Writes: 1, Seconds: 30, Heartbeats: 7},
 		Memory: memory{PeakMiB: 90, ManagerPeakMiB: 70, ProviderPeakMiB: 20},
 	}
 	want := &result{
 		Machines: 10, Pods: 3,
-		Create: phase{Seconds: 15, LimitSeconds: 10, Ratio: 1.5, Speed: 100, LimitSpeed: 100, EvenRatio: 1.5,
-			MachinesCreated: 11, Writes: map[string]int{"a": 3, "b": 1}, Rounds: []float64{1, 2}},
-		Delete: phase{Seconds: 4, LimitSeconds: 2, Ratio: 2, Speed: 75, LimitSpeed: 100, EvenRatio: 1.25, CPUSeconds: 1.5,
-			Writes: map[string]int{}, Rounds: []float64{3, 1}},
+		Create: phase{Seconds: 15, Speed: 100, MachinesCreated: 11, Writes: map[string]int{"a": 3, "b": 1},
+			Limit: limit{Seconds: 10, Speed: 100, Ratio: 1.5, EvenRatio: 1.5, Rounds: []float64{1, 2}}},
+		Delete: phase{Seconds: 4, Speed: 75, CPUSeconds: 1.5, Writes: map[string]int{},
+			Limit: limit{Seconds: 2, Speed: 100, Ratio: 2, EvenRatio: 1.25, Rounds: []float64{1.5, 1}}},
 		Idle:   idle{Writes: 1, Seconds: 60, Heartbeats: 14},
 		Memory: one.Memory,
 	}
@@ -45,7 +45,7 @@ func TestRoundsAreAveraged(t *testing.T) {
 	}
 	var table strings.Builder
 	want.table(&table)
-	if !strings.Contains(table.String(), "means of 2 rounds; ratios of each: create [1.00 2.00], delete [3.00 1.00]") {
+	if !strings.Contains(table.String(), "create: means of 2 rounds; even ratios of each [1.00 2.00]") {
 		t.Errorf("the table does not tell the rounds: %s", table.String())
 	}
 }

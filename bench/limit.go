@@ -19,15 +19,9 @@ const stopPatience = 15 * time.Second
 // to make: without our processes, their watches and their webhooks, by a user that neither roles nor flow control hold
 // up.
 func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
-	for _, p := range []*process.Process{b.stack.Manager, b.stack.Provider} {
-		if err := p.Stop(stopPatience); err != nil {
-			return err
-		}
+	if err := b.stopProcesses(ctx); err != nil {
+		return err
 	}
-	if err := b.fleet.c.DeleteAllOf(ctx, &admissionv1.ValidatingWebhookConfiguration{}); err != nil {
-		return fmt.Errorf("remove the webhooks: %w", err)
-	}
-	b.pprof = slices.DeleteFunc(b.pprof, func(p profiled) bool { return p.process != apiServer })
 	config, err := b.stack.Control.UserConfig("bench", "system:masters")
 	if err != nil {
 		return err
@@ -90,6 +84,20 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 				to.WritesPerMachine, to.Ratio, to.EvenRatio)
 		}
 	}
+	return nil
+}
+
+// stopProcesses stops ours, and removes their webhooks.
+func (b *bench) stopProcesses(ctx context.Context) error {
+	for _, p := range []*process.Process{b.stack.Manager, b.stack.Provider} {
+		if err := p.Stop(stopPatience); err != nil {
+			return err
+		}
+	}
+	if err := b.fleet.c.DeleteAllOf(ctx, &admissionv1.ValidatingWebhookConfiguration{}); err != nil {
+		return fmt.Errorf("remove the webhooks: %w", err)
+	}
+	b.pprof = slices.DeleteFunc(b.pprof, func(p profiled) bool { return p.process != apiServer })
 	return nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -43,6 +44,8 @@ type replay struct {
 	host    string
 	tape    *tape
 	workers int
+	// manager is the field manager of all writes, in place of those that they have; empty keeps them.
+	manager string
 	sent    atomic.Int64
 }
 
@@ -181,7 +184,7 @@ func (r *replay) leave(ctx context.Context, s script, i int, name string) error 
 
 // send makes one request in the name of a field manager, if any, which must succeed.
 func (r *replay) send(ctx context.Context, manager, method, path string, body []byte) error {
-	if manager != "" {
+	if manager = cmp.Or(r.manager, manager); manager != "" {
 		path += "?fieldManager=" + manager
 	}
 	request, err := http.NewRequestWithContext(ctx, method, r.host+path, bytes.NewReader(body))

@@ -116,6 +116,13 @@ func (cp *ControlPlane) AuditLog() string {
 	return filepath.Join(cp.dir, "audit.log")
 }
 
+// ServerPIDs returns the processes of the API server and of etcd.
+func (cp *ControlPlane) ServerPIDs() []int {
+	cp.lifecycle.Lock()
+	defer cp.lifecycle.Unlock()
+	return []int{cp.apiServer.PID(), cp.etcd.PID()}
+}
+
 // Kubectl returns the path of a kubectl of the API server's version. It keeps
 // what it learns of a server in the user's home by the server's port, which
 // another control plane may get later: set KUBECACHEDIR to a folder of one's

@@ -32,8 +32,8 @@ const (
 
 	cloud = "simcloud"
 
-	// processes is the group by which API servers know ours, for their flow control.
-	processes = "machinist-processes"
+	// ProcessGroup is the group by which API servers know ours, for their flow control.
+	ProcessGroup = "machinist-processes"
 )
 
 // SystemNamespace holds the leases and the record of the cluster's identity.
@@ -280,7 +280,7 @@ func (s *Stack) processAs(user, program, name string, extra []string) (*process.
 			p.Args = append(p.Args, "--target-kubeconfig="+operator.None)
 			continue
 		}
-		config, err := cluster.cp.UserConfig(user, processes)
+		config, err := cluster.cp.UserConfig(user, ProcessGroup)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+)
+
+// writesOptions are the flags of the subcommand writes.
+type writesOptions struct {
+	options
+	// times is how often each write is made in a round.
+	times int
+}
+
+// writesCommand measures what each kind of write costs the API server and etcd, and what of it goes when one of its
+// sources goes.
+func writesCommand() *cobra.Command {
+	o := &writesOptions{}
+	o.surge = "10%"
+	cmd := &cobra.Command{
+		Use:   "writes",
+		Short: "Measure the processor time that each kind of write takes in the API server and etcd, by source",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.times < 1 || o.rounds < 1 || o.workers < 1 {
+				return errors.New("--times, --rounds and --workers must be at least 1")
+			}
+			o.progress, o.machines = cmd.ErrOrStderr(), 1
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.times, "times", 500, "how often each write is made in a round")
+	f.IntVar(&o.rounds, "rounds", 5, "number of rounds, of which the medians are shown")
+	f.IntVar(&o.workers, "workers", 16, "how many writes are under way")
+	f.BoolVar(&o.json, "json", false, "write the results as JSON")
+	f.StringVar(&o.profiles, "profiles", "",
+		"folder for CPU profiles of the API server for each kind of write as installed, a file for every 5s")
+	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
+	return cmd
+}
+
+// writeCost is what one kind of write costs.
+type writeCost struct {
+	Write string `json:"write"`
+	// Microseconds of processor time in kube-apiserver and etcd, for each variant.
+	Microseconds map[string]float64 `json:"microseconds"`
+}
+
+func (o *writesOptions) run(ctx context.Context, out io.Writer) error {
+	bin, err := build(ctx, o.progress)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(bin)
+	b := &bench{options: &o.options, n: 1}
+	var costs []writeCost
+	err = b.with(ctx, bin, func() error {
+		if _, err := b.settled(ctx); err != nil {
+			return err
+		}
+		if err := b.fleet.scale(ctx, 1); err != nil {
+			return err
+		}
+		if err := b.fleet.await(ctx, 1, b.patience(), b.alive); err != nil {
+			return err
+		}
+		t, err := newTape(ctx, b.fleet.c)
+		if err != nil {
+			return err
+		}
+		if err := b.stopProcesses(ctx); err != nil {
+			return err
+		}
+		costs, err = o.measure(ctx, b, t)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return encode(out, costs)
+	}
+	writeTable(out, costs)
+	return nil
+}
+
+// measure makes all kinds of writes in each variant, round by round.
+func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape) ([]writeCost, error) {
+	all := map[string]map[string][]float64{} // by kind of write and variant, one for each round
+	speeds := 0.0
+	samples := 0
+	for round := range o.rounds {
+		for _, v := range variants {
+			b.printf("round %d of %d: %s", round+1, o.rounds, v.name)
+			users, err := v.users(b, t, o.workers)
+			if err != nil {
+				return nil, err
+			}
+			undo := func() error { return nil }
+			if v.apply != nil {
+				if undo, err = v.apply(ctx, b); err != nil {
+					return nil, fmt.Errorf("variant %q: %w", v.name, err)
+				}
+			}
+			for _, kind := range writeKinds {
+				stop := func() {}
+				if v.key == variants[0].key {
+					stop = b.profile(ctx, strings.ReplaceAll(kind.name, " ", "-"))
+				}
+				speed := newSpeedometer()
+				cost, err := o.cost(ctx, b, users, kind, fmt.Sprintf("%s-%d", v.key, round))
+				s := speed.stop()
+				stop()
+				if err != nil {
+					return nil, errors.Join(fmt.Errorf("variant %q: %w", v.name, err), undo())
+				}
+				if all[kind.name] == nil {
+					all[kind.name] = map[string][]float64{}
+				}
+				speeds, samples = speeds+s, samples+1
+				all[kind.name][v.name] = append(all[kind.name][v.name], cost*s)
+			}
+			if err := undo(); err != nil {
+				return nil, fmt.Errorf("undo variant %q: %w", v.name, err)
+			}
+		}
+	}
+	costs := make([]writeCost, 0, len(writeKinds))
+	for _, kind := range writeKinds {
+		c := writeCost{Write: kind.name, Microseconds: map[string]float64{}}
+		for variant, work := range all[kind.name] {
+			c.Microseconds[variant] = percentile(work, 50) / (speeds / float64(samples))
+		}
+		costs = append(costs, c)
+	}
+	return costs, nil
+}
+
+// cost makes a kind of write many times and returns the processor time of one, in microseconds.
+func (o *writesOptions) cost(ctx context.Context, b *bench, users map[string]*replay, kind writeKind,
+	prefix string) (float64, error) {
+	before, err := serversCPU(b)
+	if err != nil {
+		return 0, err
+	}
+	workers, sending := errgroup.WithContext(ctx)
+	workers.SetLimit(o.workers)
+	for i := range o.times {
+		workers.Go(func() error { return kind.send(sending, users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)) })
+	}
+	if err := workers.Wait(); err != nil {
+		return 0, err
+	}
+	after, err := serversCPU(b)
+	return float64((after - before).Microseconds()) / float64(o.times), err
+}
+
+// serversCPU returns the processor time that kube-apiserver and etcd have used.
+func serversCPU(b *bench) (sum time.Duration, err error) {
+	for _, pid := range b.stack.Control.ServerPIDs() {
+		used, err := cpuOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+// writeKind is a write that a machine's life takes.
+type writeKind struct {
+	name, by string
+	send     func(ctx context.Context, as *replay, machine string) error
+}
+
+// writeKinds come in the order of a machine's life.
+var writeKinds = []writeKind{
+	{"create Machine", byManager, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, byManager, http.MethodPost, machinesPath, as.tape.of(as.tape.machine, machine))
+	}},
+	{"patch providerID", byProvider, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, byProvider, http.MethodPatch, machinesPath+"/"+machine, as.tape.of(as.tape.providerID, machine))
+	}},
+	{"create Node", "", func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, byNode, http.MethodPost, "/api/v1/nodes", as.tape.of(as.tape.node, machine))
+	}},
+	{"patch Node", byProvider, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, byProvider, http.MethodPatch, "/api/v1/nodes/"+machine, as.tape.of(as.tape.applyTemplate, machine))
+	}},
+	{"patch status", byProvider, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, byProvider, http.MethodPatch, machinesPath+"/"+machine+"/status", as.tape.of(as.tape.status, machine))
+	}},
+	{"patch status again", byProvider, func(ctx context.Context, as *replay, machine string) error {
+		return as.statuses(ctx, 1, machinesPath+"/"+machine, as.tape.of(as.tape.status, machine))
+	}},
+	{"delete Machine", byManager, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, "", http.MethodDelete, machinesPath+"/"+machine, nil)
+	}},
+	{"delete Node", byProvider, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, "", http.MethodDelete, "/api/v1/nodes/"+machine, nil)
+	}},
+	{"patch finalizers", byProvider, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, byProvider, http.MethodPatch, machinesPath+"/"+machine, as.tape.release)
+	}},
+}
+
+// writeTable shows for each kind of write its cost, and by how much it is cheaper in each variant.
+func writeTable(out io.Writer, costs []writeCost) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "µs of processor time\tall\t")
+	for _, v := range variants[1:] {
+		fmt.Fprintf(w, "%s\t", v.name)
+	}
+	fmt.Fprintln(w)
+	for _, c := range costs {
+		fmt.Fprintf(w, "%s\t%.0f\t", c.Write, c.Microseconds[variants[0].name])
+		for _, v := range variants[1:] {
+			fmt.Fprintf(w, "%+.0f\t", c.Microseconds[v.name]-c.Microseconds[cmp.Or(v.against, variants[0].name)])
+		}
+		fmt.Fprintln(w)
+	}
+	_ = w.Flush()
+}
+
+// of returns a recorded body for a machine of this name.
+func (t *tape) of(recorded []byte, name string) []byte {
+	return []byte(strings.NewReplacer(anyName, name, anyID, "sim:///"+name).Replace(string(recorded)))
+}

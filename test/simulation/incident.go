@@ -23,7 +23,7 @@ const Incidents Group = "incidents"
 
 // incidentScenarios are those that other groups do not have.
 func incidentScenarios() []Scenario {
-	return slices.Concat(fleetIncidents(), cloudIncidents(), nodeIncidents())
+	return slices.Concat(lostFleets(), troubledClouds(), troubledNodes())
 }
 
 // troubles is what is wrong with a cloud, its images and its networks in the scenarios of incidents, from when a script

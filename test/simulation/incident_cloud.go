@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// cloudIncidents are those whose cause is at the cloud: quotas, limits, and what it says of its instances.
-func cloudIncidents() []Scenario {
+// troubledClouds are those whose cause is at the cloud: quotas, limits, and what it says of its instances.
+func troubledClouds() []Scenario {
 	return []Scenario{
 		{Name: "quota-full", Group: Incidents, Variants: 2, Base: fleet(3, "a"), Script: quotas, MayDiffer: anyEnd},
 		{Name: "rate-limited", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
@@ -57,12 +57,9 @@ func bursts(r *rand.Rand) []Action {
 // forgetting is a cloud that says for a while that there is no instance of ours, as one does whose index is lost or
 // that was asked in another account. All Nodes are Ready, but one whose kubelet is started anew.
 func forgetting(r *rand.Rand) []Action {
-	actions := []Action{steadily(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true })}
-	if r.IntN(2) == 0 {
-		actions = append(actions, silence(r.IntN(4)).after(some(r, time.Minute)), revive(0).after(40*time.Second))
-	}
-	return append(actions, wait(5*time.Minute),
-		trouble("the cloud remembers them", func(t *troubles) { t.forgets = false }), wait(3*time.Minute))
+	return []Action{steadily(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true }),
+		silence(r.IntN(4)).after(some(r, time.Minute)), revive(0).after(40 * time.Second), wait(4 * time.Minute),
+		trouble("the cloud remembers them", func(t *troubles) { t.forgets = false }), wait(2 * time.Minute)}
 }
 
 // mostRefused is how often a machine is refused an instance in the time that a quota is used up: a wait grows from a

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// fleetIncidents are those in which a fleet was lost, or its drains did not end.
-func fleetIncidents() []Scenario {
+// lostFleets are those in which a fleet was lost, or its drains did not end.
+func lostFleets() []Scenario {
 	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
 	stubborn := app{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}
 	return []Scenario{

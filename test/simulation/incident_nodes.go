@@ -15,8 +15,8 @@ import (
 // impatience is the time that machines have to join in scenarios where none does.
 const impatience = 8 * time.Minute
 
-// nodeIncidents are those whose cause is at nodes: names that come back, conditions that flap, kubelets that are late.
-func nodeIncidents() []Scenario {
+// troubledNodes are those whose cause is at nodes: names that come back, conditions that flap, kubelets that are late.
+func troubledNodes() []Scenario {
 	return []Scenario{
 		{Name: "addresses-reused", Group: Incidents, Variants: 2, Script: reusedAddresses, MayDiffer: passedRevisions},
 		{Name: "flapping-join", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
@@ -48,16 +48,16 @@ func reusedAddresses(r *rand.Rand) []Action {
 
 // deletedNodes is a Node that somebody deletes while the provider is not there. Its kubelet does not make another one.
 func deletedNodes(r *rand.Rand) []Action {
-	actions := []Action{steadily(), deleteNode(r.IntN(3))}
+	actions := []Action{steadily(), removeNode(r.IntN(3))}
 	if r.IntN(2) == 0 {
-		actions = []Action{steadily(), outage(toControl, false), deleteNode(r.IntN(3)).after(30 * time.Second),
+		actions = []Action{steadily(), outage(toControl, false), removeNode(r.IntN(3)).after(30 * time.Second),
 			back(toControl).after(some(r, 2*time.Minute))}
 	}
 	return append(actions, wait(healthTimeout))
 }
 
-// deleteNode has a person delete the Node of one of the machines, whichever is the i-th then.
-func deleteNode(i int) Action {
+// removeNode has a person delete the Node of one of the machines, whichever is the i-th then.
+func removeNode(i int) Action {
 	return Action{Name: "delete a node", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		nodes := w.target.Snapshot(nodeKind)
 		if len(nodes) == 0 {

@@ -80,7 +80,9 @@ func (s *instanceStep) absent(ctx context.Context, inputs resolve.Resolved) bool
 // shown takes note of something that contradicts the last NotFound.
 func (s *instanceStep) shown() {
 	if !s.states.get(s.machine).instance.missingSince.IsZero() {
-		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince, m.instance.deniedAt = time.Time{}, time.Time{} })
+		s.states.update(s.machine, func(m *machineState) {
+			m.instance.missingSince, m.instance.deniedAt = time.Time{}, time.Time{}
+		})
 	}
 }
 

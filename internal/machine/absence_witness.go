@@ -35,7 +35,7 @@ type deniedAll struct{ machine string }
 
 // Error implements error.
 func (d deniedAll) Error() string {
-	return fmt.Sprintf("The provider says that the instance does not exist. It says the same of the instance of machine %s, "+
+	return fmt.Sprintf("The provider says that the instance does not exist. It says the same of that of machine %s, "+
 		"whose node is Ready, so that nothing follows from it. Check that the credentials are those of the right project.",
 		d.machine)
 }

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// denying makes the cloud say of instances that they do not exist, of all of them if none is named.
+// denying makes the cloud say of instances that they do not exist, of all of them without a name.
 func (w *world) denying(ids ...string) {
 	w.cloud.OnGet = func(id string) error {
 		if len(ids) == 0 || id == ids[0] {

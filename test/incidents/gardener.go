@@ -124,7 +124,7 @@ func gardenerLost() []Incident {
 		{
 			Reference: "gardener/machine-controller-manager#465", Theme: StuckDrains,
 			Title: "Machines that had never joined could not be drained",
-			Happened: "Machines failed before they became Nodes and were to be deleted. The drain asked for the Node, of " +
+			Happened: "Machines failed before they became Nodes, and people deleted them. The drain asked for the Node, of " +
 				"which there was no name, and failed with \"resource name may not be empty\", for ever. The " +
 				"machines stayed.",
 			Here: "A step of a deletion that has nothing to do is followed by the next one at once. For a machine " +
@@ -156,7 +156,7 @@ func gardenerLost() []Incident {
 			Happened: "A Machine was left whose class did not exist any more. The controller answered each event with " +
 				"\"class not found\", put the machine back into its queue, and removed neither the virtual machine " +
 				"nor the Node.",
-			Here: "A class is held while machines use it. If it is removed by force all the same, the deletion goes " +
+			Here: "A class is held while machines use it. If it is removed by force anyway, the deletion goes " +
 				"on without it, with the credentials that the status of the machine names.",
 			Proofs: slices.Concat(scenarios("class-vanishes-at-deletion"),
 				tests("test/e2e.TestWhyNamesAWayOutThatWorks")),

@@ -75,7 +75,7 @@ func gardenerOthers() []Incident {
 			Reference: "gardener/machine-controller-manager#680", Theme: ClocksAndZones,
 			Title: "After an outage all Unknown machines were set to Running",
 			Happened: "When the API server was reachable again, the controller marked every machine that was Unknown as " +
-				"Running, without a look at why it had been Unknown. A machine that was really broken began its " +
+				"Running, without a check of why it had been Unknown. A machine that was really broken began its " +
 				"time anew and looked healthy.",
 			Here: "What a machine says of its Node is what the Node says. Only the clocks that judge it begin again " +
 				"at the end of an outage, at most until three times their length.",

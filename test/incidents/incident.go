@@ -1,5 +1,5 @@
-// Package incidents is what has gone wrong for the users of systems that keep machines, as their public trackers tell
-// it, and for each the run of Machinist in which the same cause occurs.
+// Package incidents is what has gone wrong for the users of systems that keep machines, from their public trackers, and
+// for each the run of Machinist in which the same cause occurs.
 //
 // docs/incidents.md is generated from it.
 package incidents
@@ -8,7 +8,7 @@ import "slices"
 
 // Incident is something that users of a system reported.
 type Incident struct {
-	// Reference is the issue or pull request that tells it, as in "gardener/machine-controller-manager#123".
+	// Reference is the issue or pull request about it, as in "gardener/machine-controller-manager#123".
 	Reference string
 	Title     string
 	Theme     Theme

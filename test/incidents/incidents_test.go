@@ -15,22 +15,22 @@ import (
 const fewest = 60
 
 // reference is an issue or a pull request in one of the trackers.
-var reference = regexp.MustCompile(`^(gardener/machine-controller-manager(-provider-[a-z]+)?|kubermatic/(machine-controller|kubermatic)|` +
-	`(kubernetes-sigs|aws)/karpenter(-provider-aws)?|kubernetes-sigs/cluster-api(-provider-[a-z]+)?|` +
-	`openshift/[a-z-]+)#[1-9][0-9]*$`)
+var reference = regexp.MustCompile(`^(gardener/machine-controller-manager(-provider-[a-z]+)?|` +
+	`kubermatic/(machine-controller|kubermatic)|(kubernetes-sigs|aws)/karpenter(-provider-aws)?|` +
+	`kubernetes-sigs/cluster-api(-provider-[a-z]+)?|openshift/[a-z-]+)#[1-9][0-9]*$`)
 
-func TestEachIncidentIsTold(t *testing.T) {
+func TestEachIncidentIsDescribed(t *testing.T) {
 	all := All()
 	if len(all) < fewest {
 		t.Errorf("%d incidents, want at least %d", len(all), fewest)
 	}
-	told, titles := map[string]bool{}, map[string]string{}
+	known, titles := map[string]bool{}, map[string]string{}
 	for _, i := range all {
 		switch {
 		case !reference.MatchString(i.Reference):
 			t.Errorf("%q is no issue of a tracker", i.Reference)
-		case told[i.Reference]:
-			t.Errorf("%s is told twice", i.Reference)
+		case known[i.Reference]:
+			t.Errorf("%s is there twice", i.Reference)
 		case titles[i.Title] != "":
 			t.Errorf("%s has the title of %s", i.Reference, titles[i.Title])
 		case !slices.Contains(Themes(), i.Theme):
@@ -38,7 +38,7 @@ func TestEachIncidentIsTold(t *testing.T) {
 		case len(i.Proofs) == 0:
 			t.Errorf("%s: no run shows it", i.Reference)
 		}
-		told[i.Reference], titles[i.Title] = true, i.Reference
+		known[i.Reference], titles[i.Title] = true, i.Reference
 		for what, text := range map[string]struct {
 			text        string
 			least, most int

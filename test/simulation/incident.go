@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Incidents is what has happened to the users of other systems, as package test/incidents tells it: the same cause, in
-// this world.
+// Incidents is what has happened to the users of other systems, which package test/incidents describes: the same cause,
+// in this world.
 const Incidents Group = "incidents"
 
 // incidentScenarios are those that other groups do not have.
@@ -26,8 +26,8 @@ func incidentScenarios() []Scenario {
 	return slices.Concat(lostFleets(), troubledClouds(), troubledNodes())
 }
 
-// troubles is what is wrong with a cloud, its images and its networks in the scenarios of incidents, from when a script
-// says so until it ends that. The zero value is a cloud without any.
+// troubles is what is wrong with a cloud, its images and its networks in the scenarios of incidents, while a script
+// wants it. The zero value is a cloud without any.
 type troubles struct {
 	// quota is how many instances there may be, those that are being removed included; 0 is any number.
 	quota int
@@ -72,7 +72,8 @@ func trouble(name string, change func(*troubles)) Action {
 
 // under gives the cloud semantics, beside those that the run has.
 func under(all ...Semantics) Action {
-	return Action{Name: fmt.Sprintf("the cloud becomes %v", all), Do: func(_ context.Context, w *World, _ client.Client) error {
+	name := fmt.Sprintf("the cloud becomes %v", all)
+	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.past.habits = slices.Concat(w.cloud.past.habits, all)
 		return nil
 	}}

@@ -52,7 +52,8 @@ func restartsInOutage(r *rand.Rand) []Action {
 // strip has a person remove one of the machines without its finalizers, whichever is the i-th then: nobody is asked to
 // remove its instance.
 func strip(i int) Action {
-	return Action{Name: "remove a machine without its finalizers", Do: func(ctx context.Context, w *World, c client.Client) error {
+	const name = "remove a machine without its finalizers"
+	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.machines()
 		if len(machines) == 0 {
 			return nil

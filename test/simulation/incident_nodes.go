@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,7 +42,8 @@ func reusedAddresses(r *rand.Rand) []Action {
 	if r.IntN(2) == 0 {
 		return append(actions, roll("b").after(some(r, time.Minute)))
 	}
-	return append(actions, breakInstance(r.IntN(2)).after(time.Minute), deleteMachine(r.IntN(2)).after(some(r, time.Minute)))
+	return append(actions, breakInstance(r.IntN(2)).after(time.Minute),
+		deleteMachine(r.IntN(2)).after(some(r, time.Minute)))
 }
 
 // deletedNodes is a Node that somebody deletes while the provider is not there. Its kubelet does not make another one.
@@ -84,7 +84,7 @@ func (o *oracle) mayWaitOn() {
 		}
 		if age := o.world.clock.Since(m.CreationTimestamp.Time); age > 3*impatience+patience/2 {
 			o.breach("join", "machine %s waits for a node that is not Ready for %s, and has %s", m.Name, age,
-				slices.Max([]time.Duration{m.Spec.Timeouts.CreationOrDefault()}))
+				m.Spec.Timeouts.CreationOrDefault())
 		}
 	}
 }

@@ -108,8 +108,9 @@ func karpenter() []Incident {
 		{
 			Reference: "aws/karpenter-provider-aws#2011", Theme: Stampedes,
 			Title: "One pending pod made new nodes without an end",
-			Happened: "A deployment with one pod should have led to one node. The pod could not use the node that came " +
-				"up, so another node was launched, and so on until somebody stopped it.",
+			Happened: "A deployment with one replica, a node selector and a toleration should have led to one node. " +
+				"Instead nodes were launched one after another without an end, and the maintainers gave the " +
+				"report their label for urgent bugs.",
 			Here: "Machinist makes as many machines as replicas say. Beyond that there is a ceiling, owners with a " +
 				"surplus are frozen, and the replacement of machines that never join is slow and one at a time.",
 			Proofs: slices.Concat(scenarios("rollout-never-joins", "overshoot"),
@@ -139,8 +140,8 @@ func karpenter() []Incident {
 		{
 			Reference: "kubernetes-sigs/karpenter#2104", Theme: Quota,
 			Title: "Reads used up the rate limit of the cloud, and nodes were scaled down",
-			Happened: "Ten minutes after a migration the retry quota of the client of the cloud was used up, for calls " +
-				"that only read. Launches failed with that error, and nodes that were needed did not come up.",
+			Happened: "Ten to twenty minutes after a migration the retry quota of the client of the cloud was used up, " +
+				"for calls that only read. Launches failed with that error, and nodes were scaled down.",
 			Here: "A settled machine costs no call. Calls that are refused wait longer each time, with jitter, and so " +
 				"do those of all other machines.",
 			Proofs: slices.Concat(scenarios("rate-limited"),

@@ -29,8 +29,8 @@ func kubermatic() []Incident {
 		{
 			Reference: "kubermatic/machine-controller#792", Theme: LeakedInstances,
 			Title: "Each new worker existed twice at the cloud",
-			Happened: "A cluster was installed with one worker in each of three zones. Afterwards two of the machines had " +
-				"two instances with the same name. Both were running, and one of each was unknown to the cluster.",
+			Happened: "A cluster was installed with one worker in each of three zones. Afterwards two of the machines " +
+				"had two instances with the same name at the cloud, both of them running.",
 			Here: "A creation carries an idempotency token, and a lookup by tag comes before it. A cloud that shows " +
 				"instances late is given its settling time before another attempt begins.",
 			Proofs: slices.Concat(scenarios("create"),

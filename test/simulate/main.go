@@ -29,7 +29,7 @@ type usual struct {
 }
 
 var (
-	short = usual{plans: 12_600, runs: map[simulation.Group]int{
+	short = usual{plans: 13_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500,
 		simulation.HealthChecks: 200, simulation.Safety: 200, simulation.Migrations: 200,
 		simulation.Disruptions: 400, simulation.Incidents: 100,

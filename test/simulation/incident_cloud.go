@@ -50,7 +50,7 @@ func retriesBesideCollection(r *rand.Rand) []Action {
 func bursts(r *rand.Rand) []Action {
 	return []Action{
 		bootAtOnce(), under([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]), create(fleet(6, "a")),
-		scale(1).after(some(r, 10*time.Second)), scale(0).after(4 * time.Minute),
+		scale(1).onceMade(3 + r.IntN(4)).after(some(r, 5*time.Second)), scale(0).after(4 * time.Minute),
 	}
 }
 

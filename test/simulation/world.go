@@ -374,6 +374,7 @@ func (w *World) next() (at time.Time, any bool) {
 		consider(at, at.After(w.clock.at))
 	}
 	consider(w.autoscaler.next())
+	consider(w.nextFlap())
 	consider(w.legacy.next())
 	for _, p := range w.processes {
 		for _, c := range p.controllers {

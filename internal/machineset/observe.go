@@ -88,6 +88,7 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
 	p.state.Preserved = countPreserved(p.state.Set, list.Items)
+	p.state.Released = countReleased(p.state.Set, list.Items)
 	var orphans []*v1beta1.Machine
 	for i := range list.Items {
 		if m := &list.Items[i]; adoptable(m, selector) && !p.notAdoptable[m.UID] {

@@ -32,12 +32,12 @@ var (
 	short = usual{plans: 12_600, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500,
 		simulation.HealthChecks: 200, simulation.Safety: 200, simulation.Migrations: 200,
-		simulation.Disruptions: 400,
+		simulation.Disruptions: 400, simulation.Incidents: 54,
 	}, faults: 3}
 	full = usual{plans: 305_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000,
 		simulation.HealthChecks: 2_000, simulation.Safety: 2_000, simulation.Migrations: 2_000,
-		simulation.Disruptions: 10_000,
+		simulation.Disruptions: 10_000, simulation.Incidents: 2_000,
 	}, faults: 45}
 )
 
@@ -179,18 +179,22 @@ func run(s settings) error {
 		if err != nil {
 			return fmt.Errorf("--cloud: %w", err)
 		}
+		// The scenarios of incidents have clouds of their own.
+		others := slices.DeleteFunc(slices.Clone(of), func(x simulation.Scenario) bool {
+			return x.Group == simulation.Incidents && s.scenario == ""
+		})
 		habits := []simulation.Habits{chosen}
 		if len(chosen) == 0 {
 			habits = alone()
 		}
-		n, err := semantics(of, habits, s, enough)
+		n, err := semantics(others, habits, s, enough)
 		if err != nil {
 			return err
 		}
 		violations += n
 		if len(chosen) == 0 && s.full {
 			s.faults = faultsOfPairs
-			if n, err = semantics(of, inPairs(), s, enough); err != nil {
+			if n, err = semantics(others, inPairs(), s, enough); err != nil {
 				return err
 			}
 			violations += n

@@ -42,6 +42,7 @@ type Cloud struct {
 	// changes counts the calls that may have changed something, calls all of them.
 	changes, calls int
 	past           past
+	outside        cloudOutside
 }
 
 type instance struct {
@@ -63,6 +64,9 @@ type instance struct {
 	missing time.Time
 	// doomed is true when the cloud gives up on it before it boots.
 	doomed bool
+	// later are addresses that it gets at the time addressed.
+	later     []corev1.NodeAddress
+	addressed time.Time
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool
 	reclaim
@@ -125,6 +129,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 	}
 	for _, in := range c.instances {
 		consider(in.takenAt)
+		consider(in.addressed)
 		switch {
 		case !in.dying.IsZero():
 			consider(in.dying.Add(c.Shutdown))
@@ -161,6 +166,7 @@ func (c *Cloud) elapse(w *World) {
 	})
 	c.giveUp(w)
 	for _, in := range c.instances {
+		c.giveAddresses(in)
 		if in.State == provider.StatePending && !in.doomed && !now.Before(in.born.Add(c.Boot)) {
 			in.State = provider.StateRunning
 		}
@@ -176,7 +182,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		}
 		return in.describe(), nil
 	}
-	if err := c.exhausted(); err != nil {
+	if err := errors.Join(c.exhausted(), c.overQuota()); err != nil {
 		return nil, err
 	}
 	if in := c.byTag(req.Machine.UID); in != nil {
@@ -214,6 +220,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	if c.Boot == 0 && !in.doomed {
 		in.State = provider.StateRunning
 	}
+	c.postponeAddresses(in)
 	c.instances = append(c.instances, in)
 	c.tokens[req.Token] = token{parameters, in.ProviderID}
 	return in.describe(), nil
@@ -241,6 +248,9 @@ func (c *Cloud) byTag(uid types.UID) *instance {
 }
 
 func (c *Cloud) find(providerID string, uid types.UID) (*instance, error) {
+	if c.empty() {
+		return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
+	}
 	if providerID == "" {
 		if in := c.byTag(uid); in != nil {
 			return in, nil

@@ -109,6 +109,7 @@ func (w *World) check() {
 		}
 	}
 	w.legacy.check()
+	w.checkStatements()
 	for _, in := range w.cloud.instances {
 		if n := len(w.cloud.of(in.MachineUID)); n > 1 && in.MachineUID != "" {
 			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.MachineUID, n)

@@ -51,7 +51,7 @@ const (
 
 // Groups are all that there are.
 func Groups() []Group {
-	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations, Disruptions}
+	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations, Disruptions, Incidents}
 }
 
 // Scenarios are all that there are.
@@ -95,7 +95,7 @@ func Scenarios() []Scenario {
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
 	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
-		disruptionScenarios())
+		disruptionScenarios(), clusterAPIIncidents())
 }
 
 // churn is what a few impatient people do to a deployment, while instances break.

@@ -325,6 +325,9 @@ func (c *Cloud) leftOf(req provider.DeleteRequest) bool {
 // listing returns a list as it is shown.
 func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 	p := &c.past
+	if c.empty() {
+		return nil
+	}
 	if len(p.habits) > 0 {
 		p.lists++
 		within := time.Duration(0)

@@ -11,6 +11,7 @@
 #   docs/reference/flags.md                every flag of every process
 #   docs/reference/conditions.md           phases, conditions and their reasons
 #   docs/reference/metrics.md              the table in it
+#   docs/incidents.md                      what went wrong elsewhere and the runs that show it here, from test/incidents
 #   config/monitoring                      alerts and dashboards, from internal/monitoring; and docs/runbooks/README.md
 #   internal/permissions/files             copies of providers/*/permissions.yaml
 #
@@ -43,7 +44,7 @@ trap 'exit 143' TERM HUP
 
 # generated lists what is generated, as paths under $root and under $out.
 generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md docs/reference/flags.md
-	docs/reference/conditions.md docs/reference/metrics.md"
+	docs/reference/conditions.md docs/reference/metrics.md docs/incidents.md"
 
 mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/reference"
 (cd "$root/api" && GOWORK=off "$controllergen" \
@@ -51,6 +52,7 @@ mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/refe
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
 (cd "$root" && go run ./hack/reference "$out/docs/reference")
+(cd "$root" && go run ./hack/incidents "$out/docs/incidents.md")
 for role in cluster-autoscaler manager-control manager-target metrics-reader migrator-control migrator-target operator-control \
 	provider-control provider-target; do
 	name=machinist-$(echo $role | sed -E 's/^(provider|migrator)/\1-PROVIDER/')

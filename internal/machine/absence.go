@@ -18,9 +18,10 @@ import (
 // replaced, and its instance deleted, so this file is the only place that concludes from NotFound, or from Gone, that
 // an instance is absent:
 //
-//   - not before the driver's settling time has passed since the instance was created or adopted, and
+//   - not before the driver's settling time has passed since the instance was created or adopted,
 //   - only if two reads in a row say NotFound. An instance that is shown, a failed read and a Ready Node start the
-//     count again.
+//     count again, and
+//   - only if the cloud does not deny others that run (absence_witness.go).
 
 // maxRecheck bounds the time between the two reads.
 const maxRecheck = 15 * time.Second
@@ -56,7 +57,7 @@ func (s *instanceStep) showsWithin() time.Duration {
 
 // absent takes note that the cloud answered NotFound to a read by provider ID, and reports whether the instance
 // counts as absent. If that cannot be decided yet, the Machine is reconciled again when it can.
-func (s *instanceStep) absent() bool {
+func (s *instanceStep) absent(ctx context.Context, inputs resolve.Resolved) bool {
 	if left := s.showsWithin(); left > 0 {
 		s.undecided = true
 		s.states.update(s.machine, func(m *machineState) { m.instance.checked = false })
@@ -69,7 +70,7 @@ func (s *instanceStep) absent() bool {
 		first = s.Clock.Now() // The second read must be that much later than the answer to this one.
 		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
 	} else if s.now.Sub(first) >= recheck {
-		return true
+		return s.confirmed(ctx, inputs)
 	}
 	s.undecided = true
 	s.requeueIn(first.Add(recheck).Sub(s.now))
@@ -79,17 +80,19 @@ func (s *instanceStep) absent() bool {
 // shown takes note of something that contradicts the last NotFound.
 func (s *instanceStep) shown() {
 	if !s.states.get(s.machine).instance.missingSince.IsZero() {
-		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince = time.Time{} })
+		s.states.update(s.machine, func(m *machineState) {
+			m.instance.missingSince, m.instance.deniedAt = time.Time{}, time.Time{}
+		})
 	}
 }
 
 // followAbsent continues with an instance that the cloud does not show while it is followed. Until it counts as
 // absent, a Machine that is described (known) stays as it is, and its Node may come.
-func (s *instanceStep) followAbsent(known bool) progress {
+func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
 	if s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return wait
 	}
-	if s.absent() {
+	if s.absent(ctx, inputs) {
 		s.vanished()
 		return wait
 	}
@@ -121,6 +124,11 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
+		if err := s.confirmDenial(ctx, inputs); err != nil {
+			s.deleting(v1beta1.ReasonProviderUnavailable, messageOf(err))
+			s.requeueIn(askWitnessesAgain)
+			return wait
+		}
 		return s.goneForGood()
 	case err != nil:
 		s.deleteFailed(err)

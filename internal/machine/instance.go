@@ -60,7 +60,7 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 	instance, err := s.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		return s.followAbsent(known), nil
+		return s.followAbsent(ctx, inputs, known), nil
 	case err != nil && s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
 		return wait, nil // What the provider said of it before holds.
 	case err != nil:
@@ -208,7 +208,7 @@ func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	instance, err := s.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		if s.absent() {
+		if s.absent(ctx, inputs) {
 			s.vanished() // The status remembers it, once it is written.
 		}
 	case err != nil:

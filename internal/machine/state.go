@@ -61,6 +61,8 @@ type instanceState struct {
 	// missingSince is when the cloud first answered NotFound for the recorded instance; zero when something contradicted
 	// that since.
 	missingSince time.Time
+	// deniedAt is when the cloud last denied others as well, which run; zero when it did not since it was reported.
+	deniedAt time.Time
 	// incomplete is true if the cloud did not show the instance yet when its Node became Ready.
 	incomplete bool
 	// booted is the running instance as the provider described it, until the status is written.

@@ -29,10 +29,10 @@ type usual struct {
 }
 
 var (
-	short = usual{plans: 12_600, runs: map[simulation.Group]int{
+	short = usual{plans: 13_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500,
 		simulation.HealthChecks: 200, simulation.Safety: 200, simulation.Migrations: 200,
-		simulation.Disruptions: 400, simulation.Incidents: 54,
+		simulation.Disruptions: 400, simulation.Incidents: 150,
 	}, faults: 3}
 	full = usual{plans: 305_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000,
@@ -179,10 +179,7 @@ func run(s settings) error {
 		if err != nil {
 			return fmt.Errorf("--cloud: %w", err)
 		}
-		// The scenarios of incidents have clouds of their own.
-		others := slices.DeleteFunc(slices.Clone(of), func(x simulation.Scenario) bool {
-			return x.Group == simulation.Incidents && s.scenario == ""
-		})
+		others := slices.DeleteFunc(slices.Clone(of), func(x simulation.Scenario) bool { return x.OwnCloud })
 		habits := []simulation.Habits{chosen}
 		if len(chosen) == 0 {
 			habits = alone()

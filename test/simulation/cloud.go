@@ -43,6 +43,7 @@ type Cloud struct {
 	changes, calls int
 	past           past
 	outside        cloudOutside
+	troubles       troubles
 }
 
 type instance struct {
@@ -70,6 +71,8 @@ type instance struct {
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool
 	reclaim
+	// flapped is when a condition of its Node changed that flaps.
+	flapped time.Time
 	// legacy are the tags of another system.
 	legacy legacyTags
 	// trail is what the collection of orphans knows of it.
@@ -97,7 +100,7 @@ func (c *Cloud) clone(now func() time.Time) *Cloud {
 	}
 	f.tokens, f.made = maps.Clone(c.tokens), maps.Clone(c.made)
 	f.late, f.tagging = slices.Clone(c.late), slices.Clone(c.tagging)
-	f.asked, f.past = maps.Clone(c.asked), c.past.clone()
+	f.asked, f.past, f.troubles = maps.Clone(c.asked), c.past.clone(), c.troubles.clone()
 	return &f
 }
 
@@ -182,7 +185,10 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		}
 		return in.describe(), nil
 	}
-	if err := errors.Join(c.exhausted(), c.overQuota()); err != nil {
+	if err := c.exhausted(); err != nil {
+		return nil, err
+	}
+	if err := c.full(req.Machine.UID); err != nil {
 		return nil, err
 	}
 	if in := c.byTag(req.Machine.UID); in != nil {
@@ -205,7 +211,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		bootstrapToken: string(req.UserData.Reveal()),
 		Instance: provider.Instance{
 			ProviderID: fmt.Sprintf("fake:///%d", c.serial), State: provider.StatePending,
-			NodeName: req.Machine.Name,
+			NodeName: c.hostname(req.Machine.Name),
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", c.serial/250,
 				c.serial%250)}},
 			Type: "small", Region: "r", Zone: "r-1", LaunchTime: now,
@@ -217,6 +223,9 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		in.kubelet = cmp.Or(req.Version, firstVersion)
 	}
 	in.doomed = c.past.dooms(req.Machine.Name)
+	if in.of(c.troubles.silent) {
+		c.troubles.madeSilent++
+	}
 	if c.Boot == 0 && !in.doomed {
 		in.State = provider.StateRunning
 	}
@@ -239,6 +248,9 @@ func (c *Cloud) byID(providerID string) *instance {
 }
 
 func (c *Cloud) byTag(uid types.UID) *instance {
+	if c.troubles.forgets {
+		return nil
+	}
 	for _, in := range c.instances {
 		if in.MachineUID == uid && !in.visible.After(c.now()) {
 			return in
@@ -248,16 +260,13 @@ func (c *Cloud) byTag(uid types.UID) *instance {
 }
 
 func (c *Cloud) find(providerID string, uid types.UID) (*instance, error) {
-	if c.empty() {
-		return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
-	}
 	if providerID == "" {
 		if in := c.byTag(uid); in != nil {
 			return in, nil
 		}
 		return nil, provider.Errorf(provider.NotFound, "no instance of machine %s", uid)
 	}
-	if in := c.byID(providerID); in != nil {
+	if in := c.byID(providerID); in != nil && !c.troubles.forgets {
 		return in, nil
 	}
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
@@ -465,7 +474,7 @@ func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.
 		for _, in := range d.instances {
 			// Where somebody leaks instances, it lists more than it was asked for.
 			mayShow := in.ClusterID == req.ClusterID || len(d.process.world.safety.strangers) > 0
-			if mayShow && !in.visible.After(d.now()) {
+			if mayShow && !in.visible.After(d.now()) && !d.troubles.forgets {
 				d.process.world.listed(in)
 				shown = append(shown, in)
 			}

@@ -32,7 +32,11 @@ func (w *World) kubelets() []choice {
 			out = append(out, choice{"node " + node.Name + " is silent", func() error {
 				return w.setReady(node, corev1.ConditionUnknown)
 			}})
-		case in.hung:
+		case in.hung, !in.registered && in.of(w.cloud.troubles.silent):
+		case in.registered && mine && in.of(w.cloud.troubles.flapping):
+			if do := w.flaps(in, node); do != nil {
+				out = append(out, choice{"a condition of node " + node.Name + " changes", do})
+			}
 		case w.runsOn(in) && !in.registered && node == nil && w.maySpeak(in):
 			out = append(out, choice{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
 		case in.State == provider.StateRunning && mine && !w.neverReady(in) && readiness(node) != corev1.ConditionTrue:

@@ -18,28 +18,29 @@ import (
 // shrank too far or could not go on.
 
 func clusterAPIIncidents() []Scenario {
-	return slices.Concat(fleetIncidents(), nodeIncidents())
+	all := slices.Concat(fleetIncidents(), nodeIncidents())
+	for i := range all {
+		all[i].Group, all[i].OwnCloud = Incidents, true
+	}
+	return all
 }
 
 func fleetIncidents() []Scenario {
-	patient := func(d *v1beta1.MachineDeployment) {
-		d.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: 8 * time.Minute}
-	}
+	patient := joinsWithin(8 * time.Minute)
 	web := []app{{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 90, slow: true}}
 	return []Scenario{
-		{Name: "incident-policy-relabels", Group: Incidents, Base: fleet(2, "a"), Script: relabelled},
-		{Name: "incident-image-never-ready", Group: Incidents, Controllers: Health, Base: fleet(3, "a", strategy(1, 0), patient),
+		{Name: "incident-policy-relabels", Base: fleet(2, "a"), Script: relabelled},
+		{Name: "incident-image-never-ready", Controllers: Health, Base: fleet(3, "a", strategy(1, 0), patient),
 			Script: neverReady},
-		{Name: "incident-webhook-down", Group: Incidents, Base: fleet(2, "a", strategy(1, 0), patient), Script: withoutWebhook},
-		{Name: "incident-quota-used-up", Group: Incidents, Base: fleet(3, "a", strategy(1, 0)), Script: overQuota},
-		{Name: "incident-scaled-back-at-once", Group: Incidents, Variants: 2, Base: fleet(2, "a"), Script: scaledBack},
-		{Name: "incident-slow-drains-in-a-roll", Group: Incidents, Base: fleet(3, "a", strategy(1, 0), drained), Apps: web,
+		{Name: "incident-webhook-down", Base: fleet(2, "a", strategy(1, 0), patient), Script: withoutWebhook},
+		{Name: "incident-scaled-back-at-once", Variants: 2, Base: fleet(2, "a"), Script: scaledBack},
+		{Name: "incident-slow-drains-in-a-roll", Base: fleet(3, "a", strategy(1, 0), drained), Apps: web,
 			Script: rolledSlowly},
-		{Name: "incident-roll-of-silent-nodes", Group: Incidents, Base: fleet(3, "a", strategy(1, 0)), Script: rolledSilent},
-		{Name: "incident-roll-in-percent", Group: Incidents, Base: fleet(3, "a", surgeInPercent), Script: rolledInPercent},
-		{Name: "incident-restored-without-owners", Group: Incidents, Variants: 2, Base: fleet(2, "a"),
+		{Name: "incident-roll-of-silent-nodes", Base: fleet(3, "a", strategy(1, 0)), Script: rolledSilent},
+		{Name: "incident-roll-in-percent", Base: fleet(3, "a", surgeInPercent), Script: rolledInPercent},
+		{Name: "incident-restored-without-owners", Variants: 2, Base: fleet(2, "a"),
 			Begin: []Action{create(fleet(2, "a", called("api")))}, Script: restored},
-		{Name: "incident-deleted-while-manager-is-down", Group: Incidents, Base: fleet(3, "a"), Script: deletedUnseen},
+		{Name: "incident-deleted-while-manager-is-down", Base: fleet(3, "a"), Script: deletedUnseen},
 	}
 }
 
@@ -104,24 +105,6 @@ func withoutWebhook(r *rand.Rand) []Action {
 			return ""
 		}), change[0], down, change[1].after(some(r, 20*time.Second)), change[2].after(some(r, 20*time.Second)),
 	}
-}
-
-// overQuota is a rollout and a growth for which the quota does not suffice, until it is raised.
-func overQuota(r *rand.Rand) []Action {
-	actions := []Action{
-		happens("there may be 3 instances", func(w *World) { w.cloud.outside.quota = 3 }),
-		always("the cloud is asked a few times in an hour", func(w *World) string {
-			if w.cloud.outside.refused > 60 {
-				return fmt.Sprintf("it has refused %d creations", w.cloud.outside.refused)
-			}
-			return ""
-		}),
-		roll("b"), scale(4).after(some(r, time.Minute)),
-	}
-	for range 4 {
-		actions = append(actions, wait(10*time.Minute))
-	}
-	return append(actions, happens("the quota is raised", func(w *World) { w.cloud.outside.quota = 10 }))
 }
 
 // scaledBack is a fleet that is scaled down by one while it grows by more, under each delete policy.

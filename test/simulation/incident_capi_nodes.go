@@ -19,21 +19,19 @@ func nodeIncidents() []Scenario {
 	stuck := []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 20},
 		{name: "db", kind: StatefulSet, replicas: 2, least: 2, grace: 5, volume: true}}
 	return []Scenario{
-		{Name: "incident-addresses-come-late", Group: Incidents, Controllers: Approval, Base: fleet(1, "with-token"),
+		{Name: "incident-addresses-come-late", Controllers: Approval, Base: fleet(1, "with-token"),
 			Script: addressesLate},
-		{Name: "incident-requests-of-nobody", Group: Incidents, Controllers: Approval, Base: fleet(1, "with-token"),
+		{Name: "incident-requests-of-nobody", Controllers: Approval, Base: fleet(1, "with-token"),
 			Begin: []Action{floodOfRequests()}, Script: func(r *rand.Rand) []Action {
 				return []Action{scale(int32(2 + r.IntN(2)))}
 			}},
-		{Name: "incident-node-deleted", Group: Incidents, Variants: 2, Controllers: Health, Base: fleet(3, "a"),
+		{Name: "incident-node-deleted", Variants: 2, Controllers: Health, Base: fleet(3, "a"),
 			Script: nodesDeleted},
-		{Name: "incident-node-deleted-then-machine", Group: Incidents, Base: fleet(2, "a", drained), Apps: stuck[:1],
+		{Name: "incident-node-deleted-then-machine", Base: fleet(2, "a", drained), Apps: stuck[:1],
 			Script: nodeThenMachine},
-		{Name: "incident-joins-while-it-goes", Group: Incidents, Variants: 2, Base: fleet(1, "a"), Script: joinsLate},
-		{Name: "incident-two-of-three-vanish", Group: Incidents, Controllers: Health, Base: fleet(3, "a"), Script: twoVanish},
-		{Name: "incident-cloud-is-empty", Group: Incidents, Controllers: Health | Orphans, Base: fleet(3, "a"),
-			Script: cloudEmpty},
-		{Name: "incident-silent-node-under-budgets", Group: Incidents, Base: fleet(2, "a", drained), Apps: stuck,
+		{Name: "incident-joins-while-it-goes", Variants: 2, Base: fleet(1, "a"), Script: joinsLate},
+		{Name: "incident-two-of-three-vanish", Controllers: Health, Base: fleet(3, "a"), Script: twoVanish},
+		{Name: "incident-silent-node-under-budgets", Base: fleet(2, "a", drained), Apps: stuck,
 			Script: silentUnderBudgets},
 	}
 }
@@ -143,25 +141,6 @@ func joinsLate(r *rand.Rand) []Action {
 func twoVanish(r *rand.Rand) []Action {
 	return []Action{steadily(), check("40%"), breakInstance(r.IntN(3)),
 		breakInstance(r.IntN(2)).after(some(r, 30*time.Second))}
-}
-
-// cloudEmpty is a cloud that answers for a while as if it had no instances, while all nodes work.
-func cloudEmpty(r *rand.Rand) []Action {
-	return []Action{
-		steadily(), keepsMachines(3),
-		always("no instance is taken down whose node works", func(w *World) string {
-			for _, in := range w.cloud.instances {
-				if !in.dying.IsZero() {
-					return in.ProviderID + " is being removed"
-				}
-			}
-			return ""
-		}),
-		happens("the cloud shows no instance any more", func(w *World) {
-			w.cloud.outside.emptyUntil = w.clock.at.Add(time.Minute + some(r, 6*time.Minute))
-		}),
-		bringUp(Provider, r.IntN(4)).after(some(r, time.Minute)), wait(orphanPeriod * 4),
-	}
 }
 
 // silentUnderBudgets is a machine that is deleted after its node fell silent, with pods that no budget lets go.

@@ -27,7 +27,7 @@ func TestIncidentsDoNotHappenHere(t *testing.T) {
 			for _, f := range report.Failures {
 				t.Errorf("scenario %s, %s", f.Scenario, f)
 			}
-			if report.Runs != runs {
+			if int(report.Runs) != runs {
 				t.Errorf("%d runs, not %d", report.Runs, runs)
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,10 +39,6 @@ func (o outside) clone() outside {
 
 // cloudOutside is what goes wrong at the cloud in the scenarios of incidents. Its zero value is nothing.
 type cloudOutside struct {
-	// quota is how many instances there may be; 0 is any number. refused counts the creations that it refused.
-	quota, refused int
-	// emptyUntil is until when the cloud answers as if it had no instances.
-	emptyUntil time.Time
 	// addressesAfter is how long after its creation an instance gets its addresses.
 	addressesAfter time.Duration
 	// lingers lets kubelets go on until their instances are gone.
@@ -99,12 +94,7 @@ func (w *World) outsideChoices() (out []choice) {
 
 // outsideDue returns when something around the processes ends by itself.
 func (w *World) outsideDue() (at time.Time, any bool) {
-	for _, t := range []time.Time{w.outside.webhookUntil, w.cloud.outside.emptyUntil} {
-		if t.After(w.clock.at) && (!any || t.Before(at)) {
-			at, any = t, true
-		}
-	}
-	return at, any
+	return w.outside.webhookUntil, w.outside.webhookUntil.After(w.clock.at)
 }
 
 // webhookRefuses answers a write of a Machine while a webhook is down that must be asked about it.
@@ -150,18 +140,6 @@ func deleteNode(i int, again bool) Action {
 		}}
 }
 
-// overQuota refuses a creation where there are as many instances as there may be.
-func (c *Cloud) overQuota() error {
-	if c.outside.quota == 0 || len(c.instances) < c.outside.quota {
-		return nil
-	}
-	c.outside.refused++
-	return provider.Errorf(provider.ResourceExhausted, "the quota of %d instances is used up", c.outside.quota)
-}
-
-// empty reports whether the cloud answers as if it had no instances.
-func (c *Cloud) empty() bool { return c.now().Before(c.outside.emptyUntil) }
-
 // postponeAddresses takes from a new instance the addresses that it gets later.
 func (c *Cloud) postponeAddresses(in *instance) {
 	if c.outside.addressesAfter > 0 {
@@ -182,10 +160,7 @@ func (w *World) runsOn(in *instance) bool {
 }
 
 // neverReady reports whether the kubelet on an instance is never ready.
-func (w *World) neverReady(in *instance) bool {
-	broken := w.cloud.outside.brokenClass
-	return broken != "" && strings.Contains(in.spec, fmt.Sprintf("%q:%q", "image", broken))
-}
+func (w *World) neverReady(in *instance) bool { return in.of(w.cloud.outside.brokenClass) }
 
 // everMade is how many machines there have been, but for those that only a former leader made.
 func (w *World) everMade() (n int) {

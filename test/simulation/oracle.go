@@ -110,6 +110,9 @@ func (w *World) check() {
 	}
 	w.legacy.check()
 	w.checkStatements()
+	o.mayInsist()
+	o.mayWaitOn()
+	o.mayGoOnFailing()
 	for _, in := range w.cloud.instances {
 		if n := len(w.cloud.of(in.MachineUID)); n > 1 && in.MachineUID != "" {
 			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.MachineUID, n)
@@ -152,6 +155,7 @@ func (o *oracle) control(c apiserver.Change) {
 			o.mayCallUpToDate(c, m)
 			o.mayCallVanished(before, m)
 			o.mayBeFailed(before, m)
+			o.mayBeFailedByLimit(before, m)
 		}
 	}
 	o.followScaleDown(c)
@@ -193,6 +197,9 @@ func note(all map[uid]*invariants.Owner, revision int64, object client.Object, b
 
 // mayBeGone is I1: a Machine is gone only when its instance is.
 func (o *oracle) mayBeGone(m *v1beta1.Machine) {
+	if o.stripped(m) {
+		return
+	}
 	if found := o.world.cloud.of(m.UID); len(found) > 0 {
 		o.breach("I1", "machine %s is gone, its instance %s is not", m.Name, found[0].ProviderID)
 	}

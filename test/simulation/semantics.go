@@ -227,12 +227,15 @@ func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance
 
 // refuses returns what a call is answered that is not let through, nil if it is.
 func (d driver) refuses() error {
-	p := &d.past
+	p, w := &d.past, d.process.world
+	if err := d.tooMany(); err != nil {
+		w.disturbed, w.stepsAtFault = w.clock.at, w.steps
+		return err
+	}
 	if len(p.habits) == 0 {
 		return nil
 	}
 	p.all++
-	w := d.process.world
 	var err error
 	switch {
 	case p.has(CredentialsExpire) && d.now().Sub(p.began)%expiresEvery < expiredFor:
@@ -325,9 +328,6 @@ func (c *Cloud) leftOf(req provider.DeleteRequest) bool {
 // listing returns a list as it is shown.
 func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 	p := &c.past
-	if c.empty() {
-		return nil
-	}
 	if len(p.habits) > 0 {
 		p.lists++
 		within := time.Duration(0)

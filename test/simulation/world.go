@@ -377,6 +377,7 @@ func (w *World) next() (at time.Time, any bool) {
 		consider(at, at.After(w.clock.at))
 	}
 	consider(w.autoscaler.next())
+	consider(w.nextFlap())
 	consider(w.legacy.next())
 	consider(w.outsideDue())
 	for _, p := range w.processes {

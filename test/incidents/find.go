@@ -1,0 +1,78 @@
+package incidents
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Files returns the file, as a path under root, in which each proof of the incidents is: the test, or the scenario of
+// the deterministic world. It is an error if one is nowhere.
+func Files(root string, all []Incident) (map[Proof]string, error) {
+	found := map[Proof]string{}
+	folders := map[string]map[string]string{}
+	for _, i := range all {
+		for _, p := range i.Proofs {
+			folder, name, cut := "test/simulation", p.Scenario, true
+			if p.Test != "" {
+				folder, name, cut = strings.Cut(p.Test, ".")
+			}
+			if !cut || (p.Scenario == "") == (p.Test == "") {
+				return nil, fmt.Errorf("%s: the proof %+v is neither a scenario nor a folder, a dot and a test", i.Reference, p)
+			}
+			if folders[folder] == nil {
+				names, err := namesIn(root, folder)
+				if err != nil {
+					return nil, err
+				}
+				folders[folder] = names
+			}
+			file := folders[folder][name]
+			if file == "" {
+				return nil, fmt.Errorf("%s: %s has no test or scenario %s", i.Reference, folder, name)
+			}
+			found[p] = file
+		}
+	}
+	return found, nil
+}
+
+// namesIn returns the file of each test of a folder, and of each scenario that is written there with its name.
+func namesIn(root, folder string) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no Go file", folder)
+	}
+	slices.Sort(files)
+	names := map[string]string{}
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		relative := folder + "/" + filepath.Base(path)
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.FuncDecl:
+				if strings.HasPrefix(x.Name.Name, "Test") && x.Recv == nil && strings.HasSuffix(path, "_test.go") {
+					names[x.Name.Name] = relative
+				}
+			case *ast.KeyValueExpr:
+				key, isKey := x.Key.(*ast.Ident)
+				value, isText := x.Value.(*ast.BasicLit)
+				if isKey && isText && key.Name == "Name" && value.Kind == token.STRING {
+					names[strings.Trim(value.Value, `"`)] = relative
+				}
+			}
+			return true
+		})
+	}
+	return names, nil
+}

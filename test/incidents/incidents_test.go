@@ -1,0 +1,142 @@
+package incidents
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"machinist.dev/machinist/test/simulation"
+)
+
+// fewest is how many incidents there are at least.
+const fewest = 60
+
+// reference is an issue or a pull request in one of the trackers.
+var reference = regexp.MustCompile(`^(gardener/machine-controller-manager(-provider-[a-z]+)?|` +
+	`kubermatic/(machine-controller|kubermatic)|(kubernetes-sigs|aws)/karpenter(-provider-aws)?|` +
+	`kubernetes-sigs/cluster-api(-provider-[a-z]+)?|openshift/[a-z-]+)#[1-9][0-9]*$`)
+
+func TestEachIncidentIsDescribed(t *testing.T) {
+	all := All()
+	if len(all) < fewest {
+		t.Errorf("%d incidents, want at least %d", len(all), fewest)
+	}
+	known, titles := map[string]bool{}, map[string]string{}
+	for _, i := range all {
+		switch {
+		case !reference.MatchString(i.Reference):
+			t.Errorf("%q is no issue of a tracker", i.Reference)
+		case known[i.Reference]:
+			t.Errorf("%s is there twice", i.Reference)
+		case titles[i.Title] != "":
+			t.Errorf("%s has the title of %s", i.Reference, titles[i.Title])
+		case !slices.Contains(Themes(), i.Theme):
+			t.Errorf("%s: %q is no theme", i.Reference, i.Theme)
+		case len(i.Proofs) == 0:
+			t.Errorf("%s: no run shows it", i.Reference)
+		}
+		known[i.Reference], titles[i.Title] = true, i.Reference
+		for what, text := range map[string]struct {
+			text        string
+			least, most int
+		}{"title": {i.Title, 25, 90}, "happened": {i.Happened, 150, 900}, "here": {i.Here, 80, 600}} {
+			if n := len(text.text); n < text.least || n > text.most || strings.TrimSpace(text.text) != text.text ||
+				strings.ContainsAny(text.text, "\n|<>") {
+				t.Errorf("%s: %s has %d bytes, not one line of %d to %d: %s", i.Reference, what, n, text.least, text.most,
+					text.text)
+			}
+		}
+		for j, p := range i.Proofs {
+			if slices.Contains(i.Proofs[:j], p) {
+				t.Errorf("%s: %+v is named twice", i.Reference, p)
+			}
+		}
+	}
+}
+
+func TestEachTrackerIsThere(t *testing.T) {
+	for prefix, least := range map[string]int{"gardener/": 15, "kubermatic/": 10, "aws/karpenter": 5,
+		"kubernetes-sigs/karpenter": 5} {
+		n := 0
+		for _, i := range All() {
+			if strings.HasPrefix(i.Reference, prefix) {
+				n++
+			}
+		}
+		if n < least {
+			t.Errorf("%d incidents of %s, want at least %d", n, prefix, least)
+		}
+	}
+}
+
+func TestEachProofIsThere(t *testing.T) {
+	all := All()
+	if _, err := Files(filepath.Join("..", ".."), all); err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for _, s := range simulation.Scenarios() {
+		names = append(names, s.Name)
+	}
+	for _, i := range all {
+		for _, p := range i.Proofs {
+			if p.Scenario != "" && !slices.Contains(names, p.Scenario) {
+				t.Errorf("%s: there is no scenario %s", i.Reference, p.Scenario)
+			}
+		}
+	}
+}
+
+// The scenarios that were made for incidents are each named by one.
+func TestEachScenarioOfIncidentsIsNamed(t *testing.T) {
+	named := map[string]bool{}
+	for _, i := range All() {
+		for _, p := range i.Proofs {
+			named[p.Scenario] = true
+		}
+	}
+	for _, s := range simulation.Scenarios() {
+		if s.Group == simulation.Incidents && !named[s.Name] {
+			t.Errorf("no incident names the scenario %s", s.Name)
+		}
+	}
+}
+
+func TestAProofThatIsNowhereIsFound(t *testing.T) {
+	root := t.TempDir()
+	for path, text := range map[string]string{
+		"test/simulation/a.go": "package simulation\n\nvar x = []Scenario{{Name: \"there\"}}\n",
+		"test/e2e/a_test.go":   "package e2e\n\nfunc TestThere(t *T) {}\n\nfunc helper() {}\n",
+		"test/e2e/b.go":        "package e2e\n\nfunc TestInNoTestFile(t *T) {}\n",
+	} {
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		proof Proof
+		file  string
+	}{
+		{Proof{Scenario: "there"}, "test/simulation/a.go"},
+		{Proof{Test: "test/e2e.TestThere"}, "test/e2e/a_test.go"},
+		{Proof{Scenario: "nowhere"}, ""},
+		{Proof{Test: "test/e2e.TestNowhere"}, ""},
+		{Proof{Test: "test/e2e.TestInNoTestFile"}, ""},
+		{Proof{Test: "test/e2e.helper"}, ""},
+		{Proof{Test: "test/nowhere.TestThere"}, ""},
+		{Proof{Test: "TestThere"}, ""},
+		{Proof{Scenario: "there", Test: "test/e2e.TestThere"}, ""},
+		{Proof{}, ""},
+	} {
+		files, err := Files(root, []Incident{{Reference: "r", Proofs: []Proof{tc.proof}}})
+		if files[tc.proof] != tc.file || (err == nil) != (tc.file != "") {
+			t.Errorf("%+v is in %q, error %v; want %q", tc.proof, files[tc.proof], err, tc.file)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// troubledClouds are those whose cause is at the cloud: quotas, limits, and what it says of its instances.
+func troubledClouds() []Scenario {
+	return []Scenario{
+		{Name: "quota-full", Group: Incidents, Variants: 2, Base: fleet(3, "a"), Script: quotas, MayDiffer: anyEnd},
+		{Name: "rate-limited", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
+			trouble("the cloud answers 6 calls a minute", func(t *troubles) { t.perMinute = 6 }), create(fleet(5, "a")),
+		}, lasting(2), []Action{trouble("the limit is lifted", func(t *troubles) { t.perMinute = 0 }), scale(2)}),
+			MayDiffer: passedRevisions},
+		{Name: "retry-beside-collection", Group: Incidents, Controllers: Orphans, Base: fleet(2, "a"),
+			Script: retriesBesideCollection},
+		{Name: "burst-cancelled", Group: Incidents, Script: bursts},
+		{Name: "cloud-forgets", Group: Incidents, Controllers: Health | Orphans, Base: fleet(4, "a"), Script: forgetting},
+	}
+}
+
+// quotas is a rollout that needs an instance more than the cloud has left, or one that frees it first.
+func quotas(r *rand.Rand) []Action {
+	change := strategy(1, 0)
+	if r.IntN(2) == 0 {
+		change = strategy(0, 1)
+	}
+	return slices.Concat([]Action{bootAtOnce(), setStrategy(change),
+		trouble("the quota is used up", func(t *troubles) { t.quota = 3 }), roll("b").after(some(r, time.Minute))},
+		lasting(4), []Action{trouble("the quota is raised", func(t *troubles) { t.quota = 0 })}, lasting(1))
+}
+
+// retriesBesideCollection is a machine whose first calls are refused and whose next one succeeds and is not answered,
+// while the collection of orphans looks for instances without a machine.
+func retriesBesideCollection(r *rand.Rand) []Action {
+	return []Action{
+		trouble("the quota is used up", func(t *troubles) { t.quota = 2 }), scale(3),
+		under([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]).after(90 * time.Second),
+		trouble("the quota is raised", func(t *troubles) { t.quota = 0 }),
+		wait(4 * time.Minute),
+	}
+}
+
+// bursts is many machines that are asked for, and given up before most of them are there, at a cloud that loses
+// answers.
+func bursts(r *rand.Rand) []Action {
+	return []Action{
+		bootAtOnce(), under([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]), create(fleet(6, "a")),
+		scale(1).onceMade(3 + r.IntN(4)).after(some(r, 5*time.Second)), scale(0).after(4 * time.Minute),
+	}
+}
+
+// forgetting is a cloud that says for a while that there is no instance of ours, as one does whose index is lost or
+// that was asked in another account. All Nodes are Ready, but one whose kubelet is started anew.
+func forgetting(r *rand.Rand) []Action {
+	return []Action{steadily(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true }),
+		silence(r.IntN(4)).after(some(r, time.Minute)), revive(0).after(40 * time.Second), wait(4 * time.Minute),
+		trouble("the cloud remembers them", func(t *troubles) { t.forgets = false }), wait(2 * time.Minute)}
+}
+
+// mostRefused is how often a machine is refused an instance in the time that a quota is used up: a wait grows from a
+// minute to ten, and what goes wrong may shorten a few. mostThrottled is how many calls of a few machines are refused
+// in a minute: their waits grow from a second.
+const (
+	mostRefused   = 15
+	mostThrottled = 120
+)
+
+// mayInsist judges how often a cloud is asked that has said no.
+func (o *oracle) mayInsist() {
+	t := &o.world.cloud.troubles
+	for id, all := range t.refused {
+		if len(all) > mostRefused {
+			name := string(id)
+			if m := o.machines[id]; m != nil {
+				name = m.Name
+			}
+			o.breach("quota", "machine %s has asked %d times for an instance that the quota does not allow", name, len(all))
+		}
+	}
+	if len(t.throttled) > mostThrottled {
+		o.breach("stampede", "%d calls were too many in one minute", len(t.throttled))
+	}
+}
+
+// mayBeFailedByLimit judges that a machine is Failed: one whose cloud has asked to come later is not.
+func (o *oracle) mayBeFailedByLimit(before, m *v1beta1.Machine) {
+	if o.world.cloud.troubles.perMinute > 0 && m.Status.FailureReason != "" && before.Status.FailureReason == "" {
+		o.breach("stampede", "machine %s is failed (%s) while the cloud only asks to come later", m.Name,
+			m.Status.FailureReason)
+	}
+}

@@ -1,0 +1,88 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// lostFleets are those in which a fleet was lost, or its drains did not end.
+func lostFleets() []Scenario {
+	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
+	stubborn := app{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}
+	return []Scenario{
+		{Name: "rollout-never-joins", Group: Incidents, Base: fleet(3, "a", strategy(3, 0), joinsWithin(impatience)),
+			Script: inOrder([]Action{bootAtOnce(),
+				trouble("image b does not join", func(t *troubles) { t.silent = "b" }), roll("b")},
+				lasting(6), []Action{roll("a"), wait(time.Minute)}), MayDiffer: anyEnd},
+		{Name: "restart-in-outage", Group: Incidents, Controllers: Orphans, Base: fleet(4, "a"), Age: 10 * time.Minute,
+			Script: restartsInOutage},
+		{Name: "finalizer-stripped", Group: Incidents, Controllers: Orphans, Base: fleet(3, "a"), Age: 10 * time.Minute,
+			Script: func(r *rand.Rand) []Action {
+				return []Action{strip(r.IntN(3)), wait(9 * orphanPeriod), letGo("a"), wait(4 * orphanPeriod)}
+			}},
+		{Name: "delete-while-draining", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},
+			Script: func(r *rand.Rand) []Action {
+				return []Action{deleteMachine(r.IntN(2)), remove().onceDraining()}
+			}},
+		{Name: "nowhere-to-go", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},
+			Script: func(r *rand.Rand) []Action {
+				return []Action{[]Action{scale(0), remove()}[r.IntN(2)]}
+			}, Variants: 2},
+		{Name: "old-fleet-drained", Group: Incidents, Base: fleet(1, "a", drained), Age: oldAge, Apps: []app{stubborn},
+			Script: inOrder([]Action{deleteMachine(0)})},
+	}
+}
+
+// restartsInOutage is a provider that ends while the control cluster is unreachable, and begins again with lists that
+// lack the last changes, among them machines.
+func restartsInOutage(r *rand.Rand) []Action {
+	actions := []Action{outage(toControl, r.IntN(2) == 0), back(toControl).after(20*time.Second + some(r, 4*time.Minute)),
+		bringUp(Provider, []int{3, 9, 30}[r.IntN(3)])}
+	if r.IntN(2) == 0 {
+		actions = append(actions, standStill(Provider, 4*orphanPeriod))
+	}
+	return append(actions, wait(10*orphanPeriod))
+}
+
+// strip has a person remove one of the machines without its finalizers, whichever is the i-th then: nobody is asked to
+// remove its instance.
+func strip(i int) Action {
+	const name = "remove a machine without its finalizers"
+	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
+		machines := w.machines()
+		if len(machines) == 0 {
+			return nil
+		}
+		m := machines[i%len(machines)]
+		w.logf("it is %s", m.Name)
+		if w.cloud.troubles.stripped == nil {
+			w.cloud.troubles.stripped = map[uid]bool{}
+		}
+		w.cloud.troubles.stripped[m.UID] = true
+		bare := m.DeepCopy()
+		bare.Finalizers = nil
+		if err := c.Patch(ctx, bare, client.MergeFrom(m)); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return client.IgnoreNotFound(c.Delete(ctx, bare))
+	}}
+}
+
+// mostOfAFailingRevision is how many instances a rollout makes in an hour whose machines never join: those that its
+// bounds allow, and one at a time in their place, each after its time to join.
+const mostOfAFailingRevision = 16
+
+// mayGoOnFailing judges how many instances are made of an image that never joins.
+func (o *oracle) mayGoOnFailing() {
+	if t := &o.world.cloud.troubles; t.madeSilent > mostOfAFailingRevision {
+		o.breach("stampede", "%d instances were made of image %s, none of which has joined", t.madeSilent, t.silent)
+	}
+}
+
+// stripped reports whether somebody removed a machine although its instance was there.
+func (o *oracle) stripped(m *v1beta1.Machine) bool { return o.world.cloud.troubles.stripped[m.UID] }

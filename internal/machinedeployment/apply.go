@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -216,8 +217,9 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	case err != nil:
 		return fmt.Errorf("get the set that has the name %s: %w", v.successor.Name, err)
 	}
-	if metav1.IsControlledBy(&taken, d) && sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) &&
-		madeAfter(&taken, v.rolloutAfter) {
+	// A set of the deployment that lost its owner is adopted: another one in its place would exchange all machines.
+	if (metav1.IsControlledBy(&taken, d) || p.mayAdopt(&taken)) &&
+		sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
 		p.known.cache.Invalidate() // decide from live lists until the cache has it
 		p.requeueIn(retryConflict)
 		return nil
@@ -238,6 +240,13 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	p.deployment = changed
 	p.requeueIn(retryConflict)
 	return nil
+}
+
+// mayAdopt reports whether a live list would find the set as one that nobody owns and the deployment may have.
+func (p *pass) mayAdopt(set *v1beta1.MachineSet) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
+	return err == nil && unowned(set) && set.Labels[v1beta1.LabelMachineDeployment] == p.deployment.Name &&
+		selector.Matches(labels.Set(set.Labels))
 }
 
 // cleanUp deletes old sets beyond the limit of the history.

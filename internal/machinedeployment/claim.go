@@ -38,7 +38,7 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 			return nil, err
 		}
 	}
-	if p.shared.takeOrphanSetSeen(p.known) {
+	if seen := p.shared.takeOrphanSetSeen(p.known); seen || len(p.unowned) > 0 {
 		adopted, err := p.adopt(ctx, selector, owned)
 		if err != nil {
 			p.shared.keepOrphanSetSeen(p.known)
@@ -49,7 +49,8 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 	return sets, nil
 }
 
-// ownedSets returns the sets whose controller is the deployment.
+// ownedSets returns the sets whose controller is the deployment. A live list also finds those that lost it, before the
+// cache shows that.
 func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var cached v1beta1.MachineSetList
@@ -66,9 +67,15 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 		client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
 		return nil, fmt.Errorf("list the sets of the deployment live: %w", err)
 	}
-	sets := slices.DeleteFunc(pointers(stored.Items), func(set *v1beta1.MachineSet) bool {
-		return !metav1.IsControlledBy(set, d)
-	})
+	var sets []*v1beta1.MachineSet
+	for _, set := range pointers(stored.Items) {
+		switch {
+		case metav1.IsControlledBy(set, d):
+			sets = append(sets, set)
+		case unowned(set):
+			p.unowned = append(p.unowned, set)
+		}
+	}
 	// Only the cache finds a set by its owner, if the set lost the deployment's label.
 	for _, set := range found {
 		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
@@ -98,9 +105,10 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 	}
 	var adopted []*v1beta1.MachineSet
 	checked := false
-	for _, set := range pointers(matching.Items) {
-		if metav1.GetControllerOfNoCopy(set) != nil || !set.DeletionTimestamp.IsZero() ||
-			slices.ContainsFunc(owned, func(o *v1beta1.MachineSet) bool { return o.UID == set.UID }) {
+	for _, set := range slices.Concat(p.unowned, pointers(matching.Items)) {
+		known := func(o *v1beta1.MachineSet) bool { return o.UID == set.UID }
+		if !unowned(set) || !selector.Matches(labels.Set(set.Labels)) || slices.ContainsFunc(owned, known) ||
+			slices.ContainsFunc(adopted, known) {
 			continue
 		}
 		if !checked {
@@ -124,6 +132,11 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 		adopted = append(adopted, ours)
 	}
 	return adopted, nil
+}
+
+// unowned reports whether nobody owns the set, and it is to stay.
+func unowned(set *v1beta1.MachineSet) bool {
+	return metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp.IsZero()
 }
 
 // release gives up a set that no longer matches the selector.

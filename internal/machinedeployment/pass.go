@@ -30,6 +30,8 @@ type pass struct {
 	// as these.
 	cacheMark      freshness.Mark
 	cacheConfirmed bool
+	// unowned are the sets that a live list has found under the deployment's label and that nobody owns.
+	unowned []*v1beta1.MachineSet
 }
 
 // view is the state that a pass observed and its decisions.

@@ -71,6 +71,7 @@ func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
 	released, err := p.each("release", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := m.DeepCopy()
 		changed.OwnerReferences = p.withoutOwner(m)
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationReleasedFrom, origin(p.state.Set))
 		if m.Labels[v1beta1.LabelMachineSet] == p.state.Set.Name {
 			delete(changed.Labels, v1beta1.LabelMachineSet)
 		}
@@ -124,6 +125,7 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 			changed = m.DeepCopy()
 		}
 		changed.OwnerReferences = append(p.withoutOwner(m), t.owner)
+		delete(changed.Annotations, v1beta1.AnnotationReleasedFrom)
 		if !slices.Contains(changed.Finalizers, v1beta1.MachineFinalizer) {
 			changed.Finalizers = append(changed.Finalizers, v1beta1.MachineFinalizer)
 		}

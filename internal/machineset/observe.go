@@ -88,6 +88,7 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
 	p.state.Preserved = countPreserved(p.state.Set, list.Items)
+	p.state.Released = countReleased(p.state.Set, list.Items)
 	var orphans []*v1beta1.Machine
 	for i := range list.Items {
 		if m := &list.Items[i]; adoptable(m, selector) && !p.notAdoptable[m.UID] {
@@ -122,12 +123,15 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	if err != nil {
 		return fmt.Errorf("list machines live: %w", err)
 	}
-	var machines []*v1beta1.Machine
+	var machines, orphans []*v1beta1.Machine
 	listed := make(map[types.UID]bool, len(all))
 	for _, m := range all {
 		listed[m.UID] = true
-		if metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
+		switch {
+		case metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m):
 			machines = append(machines, m)
+		case adoptable(m, selector) && !p.notAdoptable[m.UID]:
+			orphans = append(orphans, m)
 		}
 	}
 	// A machine of the cache that is not in the LIST is gone, or no longer matches: then it counts until it is released.
@@ -137,9 +141,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 		return err
 	}
 	p.state.Machines = slices.Concat(machines, found)
-	p.state.Orphans = slices.DeleteFunc(p.state.Orphans, func(m *v1beta1.Machine) bool {
-		return slices.ContainsFunc(p.state.Machines, func(owned *v1beta1.Machine) bool { return owned.UID == m.UID })
-	})
+	// One that the cache still shows as owned is missing: it must be adopted, and not replaced by another one.
+	p.state.Orphans = orphans
 	p.asNewAsSpec = true
 	if atLeast == "" {
 		p.trusted = true

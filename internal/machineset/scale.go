@@ -42,9 +42,9 @@ type State struct {
 	// be enough.
 	Expecting bool
 	// Orphans have no controller and match the selector. Preserved is how many machines are preserved that belonged to the
-	// set or to another one of its deployment.
-	Orphans   []*v1beta1.Machine
-	Preserved int
+	// set or to another one of its deployment, Released how many of those have lost their labels and their owner.
+	Orphans             []*v1beta1.Machine
+	Preserved, Released int
 	// Alone says that the set has no deployment. Exchanges is how many machines may be exchanged for others at a time.
 	Alone     bool
 	Exchanges int
@@ -291,10 +291,10 @@ func (p *Plan) create(s State, missing int) {
 		p.waitFor(capacityPoll)
 	}
 	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10
-	capacity := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.Preserved)
+	capacity := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.Preserved-s.Released)
 	if missing > capacity {
-		p.CreationBlocked = tooManyMachines(ceiling, s.Preserved)
-		if s.Preserved > 0 {
+		p.CreationBlocked = tooManyMachines(ceiling, s.Preserved, s.Released)
+		if s.Preserved+s.Released > 0 {
 			p.waitFor(preservedPoll)
 		}
 	}

@@ -57,7 +57,7 @@ func Themes() []Theme {
 
 // All returns all incidents, project by project.
 func All() []Incident {
-	return slices.Concat(gardener(), kubermatic(), karpenter())
+	return slices.Concat(gardener(), kubermatic(), karpenter(), clusterAPI(), openshift())
 }
 
 // scenarios and tests make proofs of names.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func joining(in *instance) identity {
 func serving(in *instance) identity {
 	i := identity{user: "system:node:" + in.NodeName, groups: []string{"system:nodes", "system:authenticated"},
 		signer: certificatesv1.KubeletServingSignerName, node: in.NodeName}
-	for _, a := range in.Addresses {
+	for _, a := range slices.Concat(in.Addresses, in.later) {
 		i.ips = append(i.ips, a.Address)
 	}
 	return i

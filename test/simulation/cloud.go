@@ -42,6 +42,7 @@ type Cloud struct {
 	// changes counts the calls that may have changed something, calls all of them.
 	changes, calls int
 	past           past
+	outside        cloudOutside
 	troubles       troubles
 }
 
@@ -64,6 +65,9 @@ type instance struct {
 	missing time.Time
 	// doomed is true when the cloud gives up on it before it boots.
 	doomed bool
+	// later are addresses that it gets at the time addressed.
+	later     []corev1.NodeAddress
+	addressed time.Time
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool
 	reclaim
@@ -128,6 +132,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 	}
 	for _, in := range c.instances {
 		consider(in.takenAt)
+		consider(in.addressed)
 		switch {
 		case !in.dying.IsZero():
 			consider(in.dying.Add(c.Shutdown))
@@ -164,6 +169,7 @@ func (c *Cloud) elapse(w *World) {
 	})
 	c.giveUp(w)
 	for _, in := range c.instances {
+		c.giveAddresses(in)
 		if in.State == provider.StatePending && !in.doomed && !now.Before(in.born.Add(c.Boot)) {
 			in.State = provider.StateRunning
 		}
@@ -223,6 +229,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	if c.Boot == 0 && !in.doomed {
 		in.State = provider.StateRunning
 	}
+	c.postponeAddresses(in)
 	c.instances = append(c.instances, in)
 	c.tokens[req.Token] = token{parameters, in.ProviderID}
 	return in.describe(), nil

@@ -192,6 +192,9 @@ func (p *Process) denied(e Effect) bool {
 
 // rejection is what an effect is answered that does not happen; nil if it happens.
 func (p *Process) errorOf(f Fault, e Effect) error {
+	if err := p.world.webhookRefuses(e); err != nil {
+		return err
+	}
 	if f == NoFault && p.denied(e) {
 		p.world.disturbed = p.world.clock.at
 		f = Denied

@@ -37,9 +37,9 @@ func (w *World) kubelets() []choice {
 			if do := w.flaps(in, node); do != nil {
 				out = append(out, choice{"a condition of node " + node.Name + " changes", do})
 			}
-		case in.State == provider.StateRunning && !in.registered && node == nil && w.maySpeak(in):
+		case w.runsOn(in) && !in.registered && node == nil && w.maySpeak(in):
 			out = append(out, choice{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
-		case in.State == provider.StateRunning && mine && readiness(node) != corev1.ConditionTrue:
+		case in.State == provider.StateRunning && mine && !w.neverReady(in) && readiness(node) != corev1.ConditionTrue:
 			out = append(out, choice{"kubelet of " + in.ProviderID + " is ready", func() error {
 				return w.setReady(node, corev1.ConditionTrue)
 			}})

@@ -109,6 +109,7 @@ func (w *World) check() {
 		}
 	}
 	w.legacy.check()
+	w.checkStatements()
 	o.mayInsist()
 	o.mayWaitOn()
 	o.mayGoOnFailing()

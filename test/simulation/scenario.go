@@ -30,6 +30,8 @@ type Scenario struct {
 	Script func(r *rand.Rand) []Action
 	// Variants is how many undisturbed runs plans are made for, each with another seed; 0 is one.
 	Variants int
+	// OwnCloud says that what must be true of its runs is about a cloud that it makes itself, and under no semantics.
+	OwnCloud bool
 	// MayDiffer takes out of an end what legally depends on what went wrong; nil takes out nothing.
 	MayDiffer func(End)
 }
@@ -95,7 +97,7 @@ func Scenarios() []Scenario {
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
 	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
-		disruptionScenarios(), incidentScenarios())
+		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents())
 }
 
 // churn is what a few impatient people do to a deployment, while instances break.

@@ -36,6 +36,7 @@ func (w *World) snapshot() (*World, error) {
 	f.script, f.laziness = slices.Clone(w.script), maps.Clone(w.laziness)
 	f.oracle, f.secrets, f.safety = w.oracle.clone(f), w.secrets.clone(f), w.safety.clone()
 	f.legacy = w.legacy.clone(f)
+	f.outside = w.outside.clone()
 	for _, p := range w.processes {
 		copied, err := p.clone(f)
 		if err != nil {

@@ -46,6 +46,8 @@ type World struct {
 	safety     safetyState
 	// legacy is another system with a fleet; nil where there is none.
 	legacy *legacy
+	// outside is what goes wrong around the processes in the scenarios of incidents.
+	outside outside
 	// apps is what runs on the nodes.
 	apps []app
 
@@ -187,6 +189,7 @@ func (w *World) possible(nested bool) []choice {
 	}
 	out = append(out, w.safetyChoices()...)
 	out = append(out, w.legacy.possible()...)
+	out = append(out, w.outsideChoices()...)
 	out, late = w.autoscaler.possible(out, late)
 	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].Wait)) &&
 		(w.script[0].After == nil || w.script[0].After(w)) {
@@ -376,6 +379,7 @@ func (w *World) next() (at time.Time, any bool) {
 	consider(w.autoscaler.next())
 	consider(w.nextFlap())
 	consider(w.legacy.next())
+	consider(w.outsideDue())
 	for _, p := range w.processes {
 		for _, c := range p.controllers {
 			consider(c.queue.next())

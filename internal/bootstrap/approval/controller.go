@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
@@ -232,17 +233,30 @@ func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (again time
 	if !ok {
 		addresses, err := r.askAddresses(ctx, facts.Machine)
 		known = reading{addresses: addresses, until: now.Add(addressesFresh)}
-		if err != nil {
+		switch {
+		case err != nil:
 			// Another request must be the next attempt only when its time has come; who would retry at once is not the
 			// only one who asks this provider.
 			known = reading{until: now.Add(max(askAgain, provider.RetryAfter(err)))}
 			logf.FromContext(ctx).Error(err, "Cannot find out the addresses of a machine", "machine",
 				client.ObjectKeyFromObject(facts.Machine))
+		case !hasIP(addresses):
+			// The kubelet that asks has one: the cloud does not show it yet.
+			if known.until = now.Add(askAgain); len(addresses) == 0 {
+				known.addresses = nil
+			}
 		}
 		r.state.remember(uid, known, now)
 	}
 	facts.Addresses = known.addresses
 	return known.until.Sub(now)
+}
+
+// hasIP reports whether one of the addresses is no name.
+func hasIP(addresses []corev1.NodeAddress) bool {
+	return slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
+		return a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP
+	})
 }
 
 // askAddresses asks the provider. The answer is never nil without an error.

@@ -1,0 +1,221 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Incidents of Cluster API, its infrastructure providers and OpenShift's machine API: fleets that grew without end,
+// shrank too far or could not go on.
+
+func clusterAPIIncidents() []Scenario {
+	all := slices.Concat(fleetIncidents(), nodeIncidents())
+	for i := range all {
+		all[i].Group, all[i].OwnCloud = Incidents, true
+	}
+	return all
+}
+
+func fleetIncidents() []Scenario {
+	patient := joinsWithin(8 * time.Minute)
+	web := []app{{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 90, slow: true}}
+	return []Scenario{
+		{Name: "incident-policy-relabels", Base: fleet(2, "a"), Script: relabelled},
+		{Name: "incident-image-never-ready", Controllers: Health, Base: fleet(3, "a", strategy(1, 0), patient),
+			Script: neverReady},
+		{Name: "incident-webhook-down", Base: fleet(2, "a", strategy(1, 0), patient), Script: withoutWebhook},
+		{Name: "incident-scaled-back-at-once", Variants: 2, Base: fleet(2, "a"), Script: scaledBack},
+		{Name: "incident-slow-drains-in-a-roll", Base: fleet(3, "a", strategy(1, 0), drained), Apps: web,
+			Script: rolledSlowly},
+		{Name: "incident-roll-of-silent-nodes", Base: fleet(3, "a", strategy(1, 0)), Script: rolledSilent},
+		{Name: "incident-roll-in-percent", Base: fleet(3, "a", surgeInPercent), Script: rolledInPercent},
+		{Name: "incident-restored-without-owners", Variants: 2, Base: fleet(2, "a"),
+			Begin: []Action{create(fleet(2, "a", called("api")))}, Script: restored},
+		{Name: "incident-deleted-while-manager-is-down", Base: fleet(3, "a"), Script: deletedUnseen},
+	}
+}
+
+// relabelled is a policy engine that changes the labels by which a set knows its machines, until somebody notices.
+func relabelled(r *rand.Rand) []Action {
+	const most = 2*4 + 1 + 10 // The ceiling of a set of 4 with a surge of 1.
+	actions := []Action{
+		always("a set makes no machines without end while others take its machines from it", func(w *World) string {
+			if n := w.liveMachines(); n > most {
+				return fmt.Sprintf("there are %d machines, for 4 that are wanted", n)
+			}
+			return ""
+		}),
+		happens("a policy engine begins to label machines", func(w *World) { w.outside.meddles = true }), scale(4),
+	}
+	return append(actions, wait(3*time.Minute),
+		happens("the policy engine is mended", func(w *World) { w.outside.meddles = false }),
+		Action{Name: "delete the machines without a set", Wait: some(r, time.Minute), After: func(w *World) bool {
+			return !slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool {
+				return owned(m) != "nobody" && m.Labels["app"] != deployment
+			})
+		}, Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, m := range w.withoutOwners() {
+				if err := client.IgnoreNotFound(c.Delete(ctx, m.DeepCopy())); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+}
+
+// neverReady is a rollout to an image whose nodes are never ready, under a health check, for two hours.
+func neverReady(r *rand.Rand) []Action {
+	actions := []Action{
+		happens("image b is broken", func(w *World) { w.cloud.outside.brokenClass = "b" }), check("100%"),
+		always("a broken image costs a few machines", func(w *World) string {
+			if n := w.everMade() - 3; n > 20 {
+				return fmt.Sprintf("%d machines of it were made", n)
+			}
+			return ""
+		}),
+		roll("b"),
+	}
+	for range 8 + r.IntN(5) {
+		actions = append(actions, wait(10*time.Minute))
+	}
+	return append(actions, roll("a"))
+}
+
+// withoutWebhook is people who change a fleet while each write of a machine fails.
+func withoutWebhook(r *rand.Rand) []Action {
+	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(2)), roll("b")}
+	r.Shuffle(len(change), func(i, j int) { change[i], change[j] = change[j], change[i] })
+	length := []time.Duration{40 * time.Second, 4 * time.Minute, 12 * time.Minute}[r.IntN(3)]
+	down := webhookDown(length)
+	down.Wait = []time.Duration{0, 2 * time.Second, 15 * time.Second}[r.IntN(3)]
+	return []Action{
+		always("writes that fail are tried again ever more slowly", func(w *World) string {
+			if w.outside.refused > 150 {
+				return fmt.Sprintf("%d writes were refused", w.outside.refused)
+			}
+			return ""
+		}), change[0], down, change[1].after(some(r, 20*time.Second)), change[2].after(some(r, 20*time.Second)),
+	}
+}
+
+// scaledBack is a fleet that is scaled down by one while it grows by more, under each delete policy.
+func scaledBack(r *rand.Rand) []Action {
+	policy := []v1beta1.DeletePolicy{v1beta1.DeleteNewest, v1beta1.DeleteOldest, v1beta1.DeleteRandom}[r.IntN(3)]
+	return []Action{
+		edit(fmt.Sprintf("delete policy %s", policy), func(d *v1beta1.MachineDeployment) {
+			d.Spec.DeletePolicy = policy
+		}),
+		always("one machine less is one machine", func(w *World) string {
+			if n := w.everMade(); n > 5 {
+				return fmt.Sprintf("%d machines were made for 5", n)
+			}
+			if n := w.deletedBy(Manager); n > 1 {
+				return fmt.Sprintf("%d machines were deleted for 1", n)
+			}
+			return ""
+		}),
+		scale(5), scale(4).onceMade(3 + r.IntN(3)),
+	}
+}
+
+// rolledSlowly is a rollout in which each drain takes longer than a new machine needs.
+func rolledSlowly(*rand.Rand) []Action {
+	return []Action{always("a rollout takes no more instances than its strategy allows", func(w *World) string {
+		// replicas + maxSurge are live, and as many more are being deleted as the strategy lets go at a time.
+		if n := len(w.cloud.instances); n > 3+1+1 {
+			return fmt.Sprintf("there are %d instances for 3", n)
+		}
+		return ""
+	}), roll("b")}
+}
+
+// rolledSilent is a rollout of a fleet none of whose nodes reports any more.
+func rolledSilent(r *rand.Rand) []Action {
+	var actions []Action
+	for range 3 {
+		actions = append(actions, silence(0).after(some(r, 20*time.Second)))
+	}
+	return append(actions, roll("b").after(some(r, 2*time.Minute)))
+}
+
+func surgeInPercent(d *v1beta1.MachineDeployment) {
+	strategy(0, 1)(d)
+	surge, unavailable := intstr.FromString("35%"), intstr.FromInt(0)
+	d.Spec.Strategy.RollingUpdate.MaxSurge, d.Spec.Strategy.RollingUpdate.MaxUnavailable = &surge, &unavailable
+}
+
+// rolledInPercent is a rollout whose surge is a share that is rounded up to two machines.
+func rolledInPercent(r *rand.Rand) []Action {
+	return []Action{always("a rollout deletes each old machine once", func(w *World) string {
+		if n := w.everMade(); n > 3+3 {
+			return fmt.Sprintf("%d machines were made for 3 old and 3 new ones", n)
+		}
+		return ""
+	}), roll("b"), bringUp(Manager, r.IntN(4)).onceMade(4 + r.IntN(2))}
+}
+
+// restored is a control cluster that is restored from a backup whose tool drops owner references: the manager starts
+// after that, in the middle of it or once it had begun.
+func restored(r *rand.Rand) []Action {
+	restore := Action{Name: "restore all objects without their owners", Do: func(ctx context.Context, w *World,
+		c client.Client) error {
+		for _, p := range w.processes {
+			if p.name == Manager && !p.dead {
+				p.die()
+			}
+		}
+		for _, kind := range []string{"Machine", "MachineSet"} {
+			for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
+				changed := o.DeepCopyObject().(client.Object)
+				changed.SetOwnerReferences(nil)
+				if err := c.Patch(ctx, changed, client.MergeFrom(o)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}}
+	return []Action{always("a fleet that is restored keeps its machines", func(w *World) string {
+		if n := w.everMade(); n > 4 {
+			return fmt.Sprintf("%d machines were made although 4 are there", n-4)
+		}
+		if n := w.deletedBy(Manager); n > 0 {
+			return fmt.Sprintf("%d machines were deleted", n)
+		}
+		return ""
+	}), restore, bringUp(Manager, r.IntN(6)).after(some(r, time.Minute))}
+}
+
+// deletedUnseen is a deployment that is deleted, with all that belongs to it, while the manager is down. It starts
+// from lists that lack most of it.
+func deletedUnseen(r *rand.Rand) []Action {
+	policy := []metav1.DeletionPropagation{metav1.DeletePropagationForeground,
+		metav1.DeletePropagationBackground}[r.IntN(2)]
+	late := 3 + r.IntN(12)
+	unseen := Action{Name: fmt.Sprintf("the manager dies, and the deployment is deleted, %s", policy),
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, p := range w.processes {
+				if p.name == Manager && !p.dead {
+					p.die()
+					p.rewind = late
+				}
+			}
+			d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
+			return client.IgnoreNotFound(c.Delete(ctx, d, client.PropagationPolicy(policy)))
+		}}
+	return []Action{always("no machine is made for a deployment that is being deleted", func(w *World) string {
+		if n := w.everMade(); n > 3 {
+			return fmt.Sprintf("%d machines were made", n-3)
+		}
+		return ""
+	}), unseen}
+}

@@ -1,0 +1,164 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Incidents of Cluster API, its infrastructure providers and OpenShift's machine API about single machines: Nodes that
+// come late or go early, clouds that say little, certificates and drains that never end.
+
+func nodeIncidents() []Scenario {
+	stuck := []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 20},
+		{name: "db", kind: StatefulSet, replicas: 2, least: 2, grace: 5, volume: true}}
+	return []Scenario{
+		{Name: "incident-addresses-come-late", Controllers: Approval, Base: fleet(1, "with-token"),
+			Script: addressesLate},
+		{Name: "incident-requests-of-nobody", Controllers: Approval, Base: fleet(1, "with-token"),
+			Begin: []Action{floodOfRequests()}, Script: func(r *rand.Rand) []Action {
+				return []Action{scale(int32(2 + r.IntN(2)))}
+			}},
+		{Name: "incident-node-deleted", Variants: 2, Controllers: Health, Base: fleet(3, "a"),
+			Script: nodesDeleted},
+		{Name: "incident-node-deleted-then-machine", Base: fleet(2, "a", drained), Apps: stuck[:1],
+			Script: nodeThenMachine},
+		{Name: "incident-joins-while-it-goes", Variants: 2, Base: fleet(1, "a"), Script: joinsLate},
+		{Name: "incident-two-of-three-vanish", Controllers: Health, Base: fleet(3, "a"), Script: twoVanish},
+		{Name: "incident-silent-node-under-budgets", Base: fleet(2, "a", drained), Apps: stuck,
+			Script: silentUnderBudgets},
+	}
+}
+
+// addressesLate is machines whose cloud reports their addresses a while after their kubelets ask for certificates to
+// serve under them.
+func addressesLate(r *rand.Rand) []Action {
+	const after, most = time.Minute, 3 * time.Minute
+	return []Action{
+		happens("instances get addresses late", func(w *World) { w.cloud.outside.addressesAfter = after }),
+		always("a certificate is approved soon after the cloud reports the addresses", func(w *World) string {
+			for _, in := range w.cloud.instances {
+				csr := w.requestNamed(in.serveName())
+				since := in.born.Add(after)
+				if csr == nil || csr.CreationTimestamp.After(since) || approved(csr) || !in.dying.IsZero() {
+					continue
+				}
+				if waited := w.clockSteadySince(since); waited > most {
+					return fmt.Sprintf("%s waits for %s", csr.Name, waited)
+				}
+			}
+			return ""
+		}),
+		scale(int32(2 + r.IntN(2))),
+	}
+}
+
+// floodOfRequests is more requests for certificates that nobody answers than an approver might think there can be.
+func floodOfRequests() Action {
+	return Action{Name: "120 requests for certificates come from nobody", Do: func(ctx context.Context, w *World,
+		_ client.Client) error {
+		for i := range 120 {
+			asked := identity{user: "system:bootstrap:abcdef", groups: []string{"system:bootstrappers"},
+				signer: "kubernetes.io/kube-apiserver-client-kubelet", node: fmt.Sprintf("nobody-%d", i)}
+			csr, err := asked.request(fmt.Sprintf("nobody-%d", i))
+			if err != nil {
+				return err
+			}
+			if err := client.IgnoreAlreadyExists(w.target.Client(intruder).Create(ctx, csr)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// nodesDeleted is Nodes that somebody deletes while their kubelets run. They register again at once, in time or never.
+func nodesDeleted(r *rand.Rand) []Action {
+	switch r.IntN(3) {
+	case 0:
+		return []Action{steadily(), keepsMachines(3), deleteNode(r.IntN(3), true), deleteNode(r.IntN(3), true)}
+	case 1:
+		return []Action{steadily(), keepsMachines(3), deleteNode(r.IntN(3), false), revive(0).after(some(r, 4*time.Minute))}
+	}
+	return []Action{steadily(), deleteNode(r.IntN(3), false)}
+}
+
+// keepsMachines says that each machine stays.
+func keepsMachines(n int) Action {
+	return always("no machine is exchanged", func(w *World) string {
+		if made, deleted := w.everMade(), w.deletedBy(Manager); made > n || deleted > 0 {
+			return fmt.Sprintf("%d machines were made and %d deleted", made-n, deleted)
+		}
+		return ""
+	})
+}
+
+// nodeThenMachine is somebody who deletes a Node and then its machine.
+func nodeThenMachine(r *rand.Rand) []Action {
+	again := r.IntN(2) == 0
+	return []Action{deleteNode(0, again),
+		Action{Name: "delete the machine of the node", Wait: some(r, 40*time.Second), Do: func(ctx context.Context, w *World,
+			c client.Client) error {
+			for _, m := range w.machines() {
+				if in := w.cloud.byID(m.Spec.ProviderID); in != nil && (in.hung || again) {
+					return client.IgnoreNotFound(c.Delete(ctx, m.DeepCopy()))
+				}
+			}
+			return nil
+		}}}
+}
+
+// joinsLate is machines that are deleted before they are nodes, at a cloud that takes its time: their kubelets register
+// in the middle of it.
+func joinsLate(r *rand.Rand) []Action {
+	slow := happens("instances run on until they are gone", func(w *World) {
+		w.cloud.outside.lingers, w.cloud.Shutdown, w.cloud.Boot = true, time.Minute, 20*time.Second
+	})
+	goes := Action{Name: "delete the machines without a node", After: func(w *World) bool { return len(w.cloud.instances) > 1 },
+		Wait: some(r, 25*time.Second), Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, m := range w.machines() {
+				if m.Status.NodeRef == nil {
+					if err := client.IgnoreNotFound(c.Delete(ctx, m.DeepCopy())); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}}
+	if r.IntN(2) == 0 {
+		return []Action{slow, scale(3), goes}
+	}
+	return []Action{slow, scale(3), scale(1).onceThereIs(2, "instance")}
+}
+
+// twoVanish is most of a small fleet that loses its instances, under a check that lets fewer be unhealthy.
+func twoVanish(r *rand.Rand) []Action {
+	return []Action{steadily(), check("40%"), breakInstance(r.IntN(3)),
+		breakInstance(r.IntN(2)).after(some(r, 30*time.Second))}
+}
+
+// silentUnderBudgets is a machine that is deleted after its node fell silent, with pods that no budget lets go.
+func silentUnderBudgets(*rand.Rand) []Action {
+	const most = drainTime + detachTime + 3*time.Minute
+	return []Action{
+		always("the deletion of a machine ends although budgets allow nothing", func(w *World) string {
+			for _, m := range w.machines() {
+				if m.DeletionTimestamp.IsZero() {
+					continue
+				}
+				if waited := w.clockSteadySince(m.DeletionTimestamp.Time); waited > most {
+					return fmt.Sprintf("machine %s is being deleted for %s: %s", m.Name, waited,
+						meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDeleting).Reason)
+				}
+			}
+			return ""
+		}),
+		hang(), deleteSilent(),
+	}
+}

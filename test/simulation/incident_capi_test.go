@@ -1,0 +1,35 @@
+package simulation
+
+import "testing"
+
+// Runs in which Machinist did, when it first met them here, what was reported of others.
+//
+// Rule: adopt-only-when-missing.
+// Rule: orphaned-set-adopted.
+// Rule: released-count-towards-ceiling.
+// Rule: serving-certificate-for-known-addresses.
+func TestIncidentsDoNotHappenHere(t *testing.T) {
+	t.Parallel()
+	for name, runs := range map[string]int{"incident-restored-without-owners": 60, "incident-policy-relabels": 2,
+		"incident-addresses-come-late": 4} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var scenarios []Scenario
+			for _, s := range Scenarios() {
+				if s.Name == name {
+					scenarios = append(scenarios, s)
+				}
+			}
+			report, err := Sweep{Scenarios: scenarios, Runs: runs, Seed: 1, Workers: 1}.Run(Scheme())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range report.Failures {
+				t.Errorf("scenario %s, %s", f.Scenario, f)
+			}
+			if int(report.Runs) != runs {
+				t.Errorf("%d runs, not %d", report.Runs, runs)
+			}
+		})
+	}
+}

@@ -22,14 +22,16 @@ type recorded struct {
 	instance *v1beta1.InstanceStatus
 	launch   *v1beta1.LaunchStatus
 	applied  *v1beta1.AppliedStatus
-	// launched is the condition Launched while it is True: it says how and when the instance came.
-	launched *metav1.Condition
+	// launched is the condition Launched while it is True: it says how and when the instance came. drained and detached
+	// are those that let an instance go.
+	launched, drained, detached *metav1.Condition
 }
 
 // recordedIn returns what a status says of the instance.
 func recordedIn(status *v1beta1.MachineStatus) recorded {
-	r := recorded{status.Instance, status.Launch, status.Applied,
-		meta.FindStatusCondition(status.Conditions, v1beta1.ConditionLaunched)}
+	of := func(kind string) *metav1.Condition { return meta.FindStatusCondition(status.Conditions, kind) }
+	r := recorded{status.Instance, status.Launch, status.Applied, of(v1beta1.ConditionLaunched),
+		of(v1beta1.ConditionDrained), of(v1beta1.ConditionVolumesDetached)}
 	if r.launched != nil && r.launched.Status != metav1.ConditionTrue {
 		r.launched = nil
 	}
@@ -40,7 +42,9 @@ func (r recorded) equal(other recorded) bool {
 	return equality.Semantic.DeepEqual(r.instance, other.instance) &&
 		equality.Semantic.DeepEqual(r.launch, other.launch) &&
 		equality.Semantic.DeepEqual(r.applied, other.applied) &&
-		equality.Semantic.DeepEqual(r.launched, other.launched)
+		equality.Semantic.DeepEqual(r.launched, other.launched) &&
+		equality.Semantic.DeepEqual(r.drained, other.drained) &&
+		equality.Semantic.DeepEqual(r.detached, other.detached)
 }
 
 // restoreRecorded puts back what somebody else changed of what this process has recorded of the instance. What was
@@ -60,16 +64,33 @@ func (p *pass) restoreRecorded(ctx context.Context) {
 	if known.applied != nil && !equality.Semantic.DeepEqual(known.applied, status.Applied) {
 		status.Applied, changed = known.applied.DeepCopy(), true
 	}
-	if c := known.launched; c != nil && !equality.Semantic.DeepEqual(c, recordedIn(status).launched) {
-		if now := meta.FindStatusCondition(status.Conditions, c.Type); now != nil {
-			*now = *c
-		} else {
-			status.Conditions = append(status.Conditions, *c)
-		}
+	now := recordedIn(status)
+	if known.launched != nil && !equality.Semantic.DeepEqual(known.launched, now.launched) {
+		putBack(status, v1beta1.ConditionLaunched, known.launched)
+		changed = true
+	}
+	if !equality.Semantic.DeepEqual(known.drained, now.drained) {
+		putBack(status, v1beta1.ConditionDrained, known.drained)
+		changed = true
+	}
+	if !equality.Semantic.DeepEqual(known.detached, now.detached) {
+		putBack(status, v1beta1.ConditionVolumesDetached, known.detached)
 		changed = true
 	}
 	if changed {
 		logf.FromContext(ctx).Info("Putting back the status of the instance, which somebody else has changed")
+	}
+}
+
+// putBack makes a condition what it was; nil is none.
+func putBack(status *v1beta1.MachineStatus, kind string, was *metav1.Condition) {
+	switch is := meta.FindStatusCondition(status.Conditions, kind); {
+	case was == nil:
+		dropCondition(&status.Conditions, kind)
+	case is == nil:
+		status.Conditions = append(status.Conditions, *was)
+	default:
+		*is = *was
 	}
 }
 
@@ -81,7 +102,8 @@ func (p *pass) keepRecorded() {
 	}
 	var kept *recorded
 	if now != (recorded{}) {
-		kept = &recorded{now.instance.DeepCopy(), now.launch.DeepCopy(), now.applied.DeepCopy(), now.launched.DeepCopy()}
+		kept = &recorded{now.instance.DeepCopy(), now.launch.DeepCopy(), now.applied.DeepCopy(), now.launched.DeepCopy(),
+			now.drained.DeepCopy(), now.detached.DeepCopy()}
 	}
 	p.states.update(p.machine, func(m *machineState) { m.recorded = kept })
 }

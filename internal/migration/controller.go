@@ -94,7 +94,7 @@ type Reconciler struct {
 	waits  map[wait]time.Time  // see since
 	counts map[types.UID]count // see unchangedFor
 	// written are the statuses that this process knows to be stored.
-	written map[types.UID]*v1beta1.MigrationStatus
+	written map[types.NamespacedName]stored
 }
 
 // New returns a Reconciler.
@@ -103,7 +103,7 @@ func New(o Options) *Reconciler {
 		o.Parallel = defaultParallel
 	}
 	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[wait]time.Time{},
-		counts: map[types.UID]count{}, written: map[types.UID]*v1beta1.MigrationStatus{}}
+		counts: map[types.UID]count{}, written: map[types.NamespacedName]stored{}}
 }
 
 func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
@@ -122,7 +122,6 @@ func (r *Reconciler) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.fences, uid)
-	delete(r.written, uid)
 	r.restart(uid)
 }
 
@@ -131,6 +130,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.Metrics.lead()
 	m := &v1beta1.Migration{}
 	if err := r.Control.Get(ctx, req.NamespacedName, m); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forgetStatus(req.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if m.Spec.Provider != r.Cloud.Name() {

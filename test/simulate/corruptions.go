@@ -39,5 +39,9 @@ func replayCorruption(scenarios []simulation.Scenario, s settings) error {
 	}
 	outcome, err := p.Corrupt(s.seed, c, story)
 	fmt.Printf("%s: %s\n", c, outcome)
+	if outcome == simulation.Violated {
+		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Corruption: &c,
+			Err: err})
+	}
 	return err
 }

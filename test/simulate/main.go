@@ -106,16 +106,20 @@ func main() {
 }
 
 func mutantsCommand() *cobra.Command {
-	match, every, kind := "", 1, false
+	match, every, kind, intact := "", 1, false, false
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant bugs in the controllers, one at a time, and see whether the world finds them",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return detectAll(cmd.Context(), match, every, kind) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return detectAll(cmd.Context(), match, every, kind, intact)
+		},
 	}
 	cmd.Flags().StringVar(&match, "match", "", "only the bugs whose names match this regular expression")
 	cmd.Flags().BoolVar(&kind, "kind-cloud", false,
 		"only the bugs that semantics of clouds show, each in the usual sweep without any: it must survive, or the semantics were not needed for it")
+	cmd.Flags().BoolVar(&intact, "intact", false,
+		"only the bugs that corruptions show, each in plans and random runs without any: it must survive, or corruptions were not needed for it")
 	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked anyway")
 	return cmd
 }

@@ -81,7 +81,7 @@ func (w *World) rest(wrong func(*World) string) error {
 		return err
 	}
 	if missing := wrong(w); missing != "" {
-		return fmt.Errorf("the end was reached and did not last: %s", missing)
+		return unsettledError{fmt.Errorf("the end was reached and did not last: %s", missing)}
 	}
 	if control != w.control.Revision() || target != w.target.Revision() || changes != w.cloud.changes {
 		return fmt.Errorf("%d and %d writes and %d calls of the cloud when settled: %s", w.control.Revision()-control,

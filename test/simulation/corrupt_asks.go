@@ -3,6 +3,7 @@ package simulation
 import (
 	"regexp"
 	"slices"
+	"time"
 )
 
 // meaning is what a field asks for by its documented meaning when it is changed, so that this is no harm.
@@ -15,11 +16,16 @@ type meaning struct {
 	lose, leak, differ bool
 	// deleted says that it asks for that only of an object that is being deleted.
 	deleted bool
+	// atOnce says that it asks for that only of what happens within soonAfter.
+	atOnce bool
 	// rules are those of the oracle that do not hold for what is asked for.
 	rules []string
 	// why is the documented meaning.
 	why string
 }
+
+// soonAfter is a time in which a process may not have been able to mend what was corrupted.
+const soonAfter = 5 * time.Second
 
 // fieldsAsking is the table of what fields ask for. What is not in it must be repaired, do no harm, or be named. An
 // entry is the documented meaning of its field and nothing else.
@@ -45,13 +51,16 @@ var fieldsAsking = []meaning{
 		lose: true, differ: true, rules: []string{"I3"},
 		why: "A deployment has the sets that match its selector, and releases others."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels\.\[machinist\.dev/(provider|type-version)\]$`), differ: true,
-		lose: true,
-		why:  "The label routes a machine to its provider or schema: others leave it alone (rules provider-serves-own-machines, unsupported-schema-only-deletable)."},
+		lose: true, hows: []How{OfAnother, Earlier, Highest},
+		why: "The label routes a machine to its provider or schema: others leave it alone (rules provider-serves-own-machines, unsupported-schema-only-deletable)."},
 	{field: regexp.MustCompile(`^Machine\.spec`), lose: true, differ: true,
 		why: "The specification of a machine is its desired state (rules update-in-place, replacement-deletes-first)."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), deleted: true, leak: true, differ: true,
 		rules: []string{"I1", "order"},
-		why: "The finalizer holds a machine until its instance is gone: who takes it off a machine that is being deleted gives the instance up."},
+		why:   "The finalizer holds a machine until its instance is gone: who takes it off a machine that is being deleted gives the instance up."},
+	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), atOnce: true, leak: true, differ: true,
+		rules: []string{"I1", "order"},
+		why:   "The same, where the machine is deleted before its provider can put the finalizer back."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.annotations`), lose: true, differ: true,
 		rules: []string{"budget", "exempt"},
 		why:   "Annotations are how people and autoscalers ask for single things: deletion, pause, preservation, sizes."},
@@ -67,6 +76,8 @@ var fieldsAsking = []meaning{
 		why: "Credentials and user data are what machines are made and removed with."},
 	{field: regexp.MustCompile(`^Token\.`), differ: true, lose: true,
 		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot (rule join-timeout-fails-machine)."},
+	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true,
+		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is not Machinist's to remove."},
 	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true, rules: []string{"I6", "volumes", "meltdown"},
 		why: "The status of a Node is its kubelet's report of its health and version, which Machinist believes."},
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,9 @@ type corrupted struct {
 	Corruption
 	before, after any
 	asks          *meaning
+	// at is when it happened, on the clock of the world, and waived says that a rule did not hold because of it.
+	at     time.Time
+	waived bool
 	// events are the reasons of the warnings since.
 	events []string
 }
@@ -34,8 +38,18 @@ func (c *corrupted) noteEvent(kind, reason string) {
 }
 
 // allows reports whether the corrupted field asks for what a rule forbids.
-func (c *corrupted) allows(rule string) bool {
-	return c != nil && c.asks != nil && slices.Contains(c.asks.rules, rule)
+func (c *corrupted) allows(rule string, now time.Time) bool {
+	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) ||
+		c.asks.atOnce && now.Sub(c.at) > soonAfter {
+		return false
+	}
+	c.waived = true
+	return true
+}
+
+// may reports whether the corrupted field asks for something.
+func (c *corrupted) may(what func(*meaning) bool) bool {
+	return c.asks != nil && (!c.asks.atOnce || c.waived) && what(c.asks)
 }
 
 // corrupt changes a field, with all rights and through all that an API server puts before its store. With dry it is
@@ -64,7 +78,8 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	before, _ := valueAt(map[string]any(o.content), c.Field.Path)
 	if !dry {
 		deleted := o.object != nil && !o.object.GetDeletionTimestamp().IsZero()
-		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: askedBy(c, deleted)}
+		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: askedBy(c, deleted),
+			at: w.clock.at}
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 		w.logf("person: %s becomes %q, and was %q", c.Field, shown(to), shown(before))
 	}

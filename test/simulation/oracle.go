@@ -81,7 +81,7 @@ func (o *oracle) broken(err error) {
 }
 
 func (o *oracle) breach(rule, format string, args ...any) {
-	if o.world.corrupted.allows(rule) {
+	if o.world.corrupted.allows(rule, o.world.clock.at) {
 		return
 	}
 	o.broken(fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))

@@ -16,6 +16,9 @@ func corruptions(scenarios []simulation.Scenario, s settings, states int,
 	if err != nil {
 		return 0, err
 	}
+	if s.fields {
+		fmt.Print(report.Fields())
+	}
 	fmt.Print(report)
 	return len(report.Failures), nil
 }

@@ -57,6 +57,7 @@ type settings struct {
 	faults                         int
 	corruptions                    int
 	corrupt                        string
+	fields                         bool
 	profile, report                string
 }
 
@@ -94,6 +95,7 @@ func main() {
 		"number of corruptions, each one persisted field that is changed once; -1 for the usual ones")
 	cmd.Flags().StringVar(&s.corrupt, "corrupt", "",
 		"run one seed of one scenario in which this field is changed, as EFFECT:CLUSTER/KIND/NAMESPACE/NAME/PATH=HOW")
+	cmd.Flags().BoolVar(&s.fields, "fields", false, "report on each field that was corrupted, not only on each kind")
 	cmd.Flags().StringVar(&s.until, "until", "",
 		"stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")

@@ -14,8 +14,8 @@ type CorruptionReport struct {
 	// Possible is how many there are in the states that were taken, Run how many were run.
 	Possible, Run int
 	// By has a row for each field.
-	By       map[string]*CorruptionRow
-	Failures []Failure `json:"failures"`
+	By       map[string]CorruptionRow
+	Failures []Failure
 	Took     time.Duration
 }
 
@@ -25,9 +25,9 @@ type CorruptionRow map[Outcome]int
 func (r *CorruptionReport) take(of *recording, c Corruption, outcome Outcome, err error) {
 	family := c.Field.Family()
 	if r.By[family] == nil {
-		r.By[family] = &CorruptionRow{}
+		r.By[family] = CorruptionRow{}
 	}
-	(*r.By[family])[outcome]++
+	r.By[family][outcome]++
 	if outcome != NotAdmitted {
 		r.Run++
 	}
@@ -36,38 +36,60 @@ func (r *CorruptionReport) take(of *recording, c Corruption, outcome Outcome, er
 	}
 }
 
-// String returns the report for people: a row for each kind.
+// String returns the report for people: a row for each part of each kind.
 func (r CorruptionReport) String() string {
-	kinds := map[string]CorruptionRow{}
-	fields := map[string]int{}
+	parts, fields := map[string]CorruptionRow{}, map[string]int{}
 	for family, row := range r.By {
 		kind, rest, _ := strings.Cut(family, ".")
 		part, _, _ := strings.Cut(rest, ".")
-		kind += "." + part
-		if kinds[kind] == nil {
-			kinds[kind] = CorruptionRow{}
+		key := kind + "." + part
+		if parts[key] == nil {
+			parts[key] = CorruptionRow{}
 		}
-		fields[kind]++
-		for o, n := range *row {
-			kinds[kind][o] += n
+		fields[key]++
+		for outcome, n := range row {
+			parts[key][outcome] += n
 		}
 	}
 	var out strings.Builder
-	t := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "\tfields\t")
-	for _, o := range Outcomes() {
-		fmt.Fprintf(t, "%s\t", o)
+	writeRows(&out, parts, fields)
+	admitted := r.Run
+	for _, row := range r.By {
+		admitted += row[NotAdmitted]
+	}
+	fmt.Fprintf(&out, "corruptions: %d of %d in the states that were taken tried, %d run, of %d fields, in %.1f s (%.0f runs/s), "+
+		"%d violations\n", admitted, r.Possible, r.Run, len(r.By), r.Took.Seconds(), float64(r.Run)/r.Took.Seconds(),
+		len(r.Failures))
+	return out.String()
+}
+
+// Fields returns a row for each field.
+func (r CorruptionReport) Fields() string {
+	var out strings.Builder
+	writeRows(&out, r.By, nil)
+	return out.String()
+}
+
+// writeRows writes a table of outcomes, with the number of fields of each row where that is given.
+func writeRows(out *strings.Builder, rows map[string]CorruptionRow, fields map[string]int) {
+	t := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "\t")
+	if fields != nil {
+		fmt.Fprint(t, "fields\t")
+	}
+	for _, outcome := range Outcomes() {
+		fmt.Fprintf(t, "%s\t", outcome)
 	}
 	fmt.Fprintln(t)
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		fmt.Fprintf(t, "%s\t%d\t", kind, fields[kind])
-		for _, o := range Outcomes() {
-			fmt.Fprintf(t, "%d\t", kinds[kind][o])
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		fmt.Fprintf(t, "%s\t", extreme.ReplaceAllString(name, "(extreme)"))
+		if fields != nil {
+			fmt.Fprintf(t, "%d\t", fields[name])
+		}
+		for _, outcome := range Outcomes() {
+			fmt.Fprintf(t, "%d\t", rows[name][outcome])
 		}
 		fmt.Fprintln(t)
 	}
 	t.Flush()
-	fmt.Fprintf(&out, "corruptions: %d of %d possible ones of %d fields run in %.1f s (%.0f runs/s), %d violations\n", r.Run,
-		r.Possible, len(r.By), r.Took.Seconds(), float64(r.Run)/r.Took.Seconds(), len(r.Failures))
-	return out.String()
 }

@@ -37,7 +37,7 @@ type candidate struct {
 // Run runs the sweep.
 func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	began := time.Now()
-	report := CorruptionReport{By: map[string]*CorruptionRow{}}
+	report := CorruptionReport{By: map[string]CorruptionRow{}}
 	var (
 		mu      sync.Mutex
 		workers sync.WaitGroup

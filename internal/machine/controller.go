@@ -178,6 +178,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	p := newPass(&pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading})
 	ctx = p.trace.begin(ctx)
 	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
+	p.restoreRecorded(ctx)
 	err = p.run(ctx)
 	keepsSlot = p.launch.keepsSlot()
 	// What was learned is written even when a later step failed.
@@ -378,12 +379,21 @@ func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) 
 
 // writeStatus writes what the pass changed, if anything.
 func (p *pass) writeStatus(ctx context.Context) error {
-	if p.gone || p.launch.silent || equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) ||
-		p.instance.onlyBooted() {
+	if p.gone || p.launch.silent {
+		return nil
+	}
+	if equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) {
+		p.keepRecorded()
+		return nil
+	}
+	if p.instance.onlyBooted() {
 		return nil
 	}
 	changed := p.machine.DeepCopy()
 	err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before})
+	if err != nil {
+		p.forgetRecorded() // It may have been stored although there was no answer.
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // It has gone meanwhile, which the next event says.
@@ -393,6 +403,7 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	p.ownWrites.Record(changed)
 	before := p.before
 	p.before, p.machine = changed, changed.DeepCopy()
+	p.keepRecorded()
 	p.states.update(p.machine, func(m *machineState) {
 		m.instance.booted = nil
 		if p.drain.unwritten.kind != "" {

@@ -120,6 +120,9 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	due := s.now
 	if last := m.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		due = last.NextTryTime.Time
+		if due.Sub(s.now) > furthestAhead {
+			due = s.now // No wait is that long: somebody else has written it.
+		}
 	}
 	s.states.forget(client.ObjectKeyFromObject(m))
 	s.states.update(m, func(m *machineState) { m.launch.notBefore = due })

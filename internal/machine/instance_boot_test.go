@@ -68,8 +68,9 @@ func TestWhatBootedIsReportedWithItsNode(t *testing.T) {
 	want(t, "effects", w.effects.of("API Machine", "cloud"), "API Machine patch status")
 	wantBooted(t, w.get("m"))
 	w.wantRest("m")
-	if len(w.process.states.machines) > 0 {
-		t.Errorf("the process still remembers %v", w.process.states.machines)
+	m := w.get("m")
+	if known := w.process.states.get(m); known != (machineState{uid: m.UID, recorded: known.recorded}) {
+		t.Errorf("the process still remembers %v", known)
 	}
 }
 

@@ -64,6 +64,9 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 		s.instance.readAddresses(ctx)
 	}
 	s.machine.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
+	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
+		in.NodeName = node.Name // Somebody else has written another one: a Node under that was not accepted.
+	}
 	s.template.keepApplied()
 	s.machine.Status.Version = bounded(node.Status.NodeInfo.KubeletVersion, 128)
 	if refused == "" {

@@ -37,6 +37,8 @@ type machineState struct {
 	instance     instanceState
 	registration registrationState
 	teardown     teardownState
+	// recorded is what this process has written of the instance; nil if nothing.
+	recorded *recorded
 }
 
 // launchState belongs to the creation of an instance, and to its bootstrap token.

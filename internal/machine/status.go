@@ -65,6 +65,22 @@ func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationStat
 		Code: string(code), LastUpdateTime: &now}
 }
 
+// operationBegan returns since when the last operation is what it is. Where somebody else has removed that time, or
+// written one far ahead, it begins now.
+func (p *pass) operationBegan() time.Time {
+	last := p.machine.Status.LastOperation
+	if last == nil {
+		return p.now
+	}
+	if at := last.LastUpdateTime; at == nil || at.Sub(p.now) > furthestAhead {
+		last.LastUpdateTime = &metav1.Time{Time: p.now}
+	}
+	return last.LastUpdateTime.Time
+}
+
+// furthestAhead is by how much a time that a process wrote may be ahead of the clock of another one.
+const furthestAhead = time.Hour
+
 // failuresOf returns how many calls of the operation failed in a row until now.
 func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
 	if last := p.machine.Status.LastOperation; last != nil && last.Type == kind {

@@ -295,7 +295,7 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 		})
 		s.deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.")
 		s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The provider is removing the instance.", "")
-		s.requeueIn(pollInterval(s.now.Sub(s.machine.Status.LastOperation.LastUpdateTime.Time)))
+		s.requeueIn(pollInterval(s.now.Sub(s.operationBegan())))
 		return wait, nil
 	case req.ProviderID != "":
 		return s.confirmGone(ctx, inputs, result), nil

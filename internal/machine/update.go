@@ -236,7 +236,7 @@ func (s *updateStep) refused(reason, fingerprint string) {
 // updating says that a change in place is under way, and that it takes too long when it does.
 func (s *updateStep) updating(message string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, message, "")
-	started := s.machine.Status.LastOperation.LastUpdateTime.Time
+	started := s.operationBegan()
 	reason := v1beta1.ReasonUpdating
 	if timeout := s.machine.Spec.Timeouts.UpdateOrDefault(); s.now.Sub(started) >= timeout {
 		reason = v1beta1.ReasonUpdateTimeout

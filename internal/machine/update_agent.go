@@ -167,7 +167,7 @@ func (s *agentStep) ask(ctx context.Context) (progress, error) {
 func (s *agentStep) await(message string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
 		fmt.Sprintf("The agent on the node is asked for version %s.", s.machine.Spec.Version), "")
-	timeout, began := s.machine.Spec.Timeouts.UpdateOrDefault(), s.machine.Status.LastOperation.LastUpdateTime.Time
+	timeout, began := s.machine.Spec.Timeouts.UpdateOrDefault(), s.operationBegan()
 	if s.Reach != nil {
 		// Nobody could ask or answer in an outage, and before this process began to lead there may have been one. Who is
 		// late already does not become less so.

@@ -166,6 +166,7 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 			break
 		}
 		c.migration.Status.Machines.Copied = int32(len(made.machines) - c.missing)
+		c.keepStatus(c.migration, nil)
 		if err := c.Control.Status().Update(ctx, c.migration); err != nil {
 			return fmt.Errorf("write the status: %w", err)
 		}

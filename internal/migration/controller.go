@@ -93,6 +93,8 @@ type Reconciler struct {
 	fences map[types.UID]*fence
 	waits  map[wait]time.Time  // see since
 	counts map[types.UID]count // see unchangedFor
+	// written are the statuses that this process knows to be stored.
+	written map[types.NamespacedName]stored
 }
 
 // New returns a Reconciler.
@@ -101,7 +103,7 @@ func New(o Options) *Reconciler {
 		o.Parallel = defaultParallel
 	}
 	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[wait]time.Time{},
-		counts: map[types.UID]count{}}
+		counts: map[types.UID]count{}, written: map[types.NamespacedName]stored{}}
 }
 
 func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
@@ -128,18 +130,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.Metrics.lead()
 	m := &v1beta1.Migration{}
 	if err := r.Control.Get(ctx, req.NamespacedName, m); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forgetStatus(req.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if m.Spec.Provider != r.Cloud.Name() {
 		return reconcile.Result{}, nil
 	}
+	before := m.DeepCopy()
+	if r.restoreStatus(ctx, m) && m.Status.Phase.Ended() {
+		if err := r.Control.Status().Update(ctx, m); err != nil {
+			return reconcile.Result{}, fmt.Errorf("put back the status: %w", err)
+		}
+	}
 	if m.Status.Phase.Ended() {
+		r.keepStatus(m, &m.Status)
 		return r.ended(ctx, m)
 	}
-	before := m.DeepCopy()
 	p := &pass{Reconciler: r, migration: m, again: r.Timing.Poll}
 	err := p.run(ctx)
 	if apierrors.IsConflict(err) {
+		r.keepStatus(m, nil)
 		return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 	}
 	p.report(err)
@@ -147,12 +159,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !equality.Semantic.DeepEqual(before.Status, m.Status) {
 		// With the resource version: whoever changed the Migration meanwhile is heard first.
 		if err := r.Control.Status().Update(ctx, m); err != nil {
+			r.keepStatus(m, nil) // It may have been stored although there was no answer.
 			if apierrors.IsConflict(err) {
 				return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 			}
 			return reconcile.Result{}, fmt.Errorf("write the status: %w", err)
 		}
 	}
+	r.keepStatus(m, &m.Status)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

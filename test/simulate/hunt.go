@@ -23,6 +23,8 @@ const (
 	mutantPlans = 4_000
 	// mutantFaults is how many faults are tried for each scenario where the cloud's semantics show a mutant.
 	mutantFaults = 60
+	// mutantCorruptions is how many corruptions of a scenario are tried.
+	mutantCorruptions = 4_000
 )
 
 // build is a program with a bug planted, or why there is none.
@@ -35,8 +37,8 @@ type build struct {
 
 // detectAll plants each bug in a build of this command of its own and lets that check for violations, while the next
 // one is built. match selects mutants by name, and every one of so many of those. With a kind cloud, those that only
-// semantics of clouds show must survive the sweep without them.
-func detectAll(ctx context.Context, match string, every int, kind bool) error {
+// semantics of clouds show must survive the sweep without them; with intact objects, those that only corruptions show.
+func detectAll(ctx context.Context, match string, every int, kind, intact bool) error {
 	if every < 1 {
 		return fmt.Errorf("--every is %d; it must be at least 1", every)
 	}
@@ -50,7 +52,7 @@ func detectAll(ctx context.Context, match string, every int, kind bool) error {
 	}
 	defer os.RemoveAll(dir)
 	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants(),
-		disruptionMutants(), incidentMutants())
+		disruptionMutants(), incidentMutants(), corruptionMutants())
 	var stale []error
 	for _, m := range all {
 		if _, err := m.plant(); err != nil {
@@ -63,6 +65,9 @@ func detectAll(ctx context.Context, match string, every int, kind bool) error {
 	all = slices.DeleteFunc(all, func(m mutant) bool { return !pattern.MatchString(m.name) })
 	if kind {
 		all = slices.DeleteFunc(all, func(m mutant) bool { return m.cloud == "" })
+	}
+	if intact {
+		all = slices.DeleteFunc(all, func(m mutant) bool { return m.corruption == "" })
 	}
 	var chosen []mutant
 	for i, m := range all {
@@ -84,6 +89,9 @@ func detectAll(ctx context.Context, match string, every int, kind bool) error {
 		detect := b.mutant.detect
 		if kind {
 			detect = b.mutant.detectWithDefaultCloud
+		}
+		if intact {
+			detect = b.mutant.detectWithoutCorruptions
 		}
 		found, err := detect(ctx, b.binary)
 		os.Remove(b.binary)
@@ -107,7 +115,9 @@ func detectAll(ctx context.Context, match string, every int, kind bool) error {
 	switch {
 	case kind && len(survivors) < len(all):
 		return fmt.Errorf("%d are found without semantics of clouds", len(all)-len(survivors))
-	case !kind && len(survivors) > 0:
+	case intact && len(survivors) < len(all):
+		return fmt.Errorf("%d are found without corruptions", len(all)-len(survivors))
+	case !kind && !intact && len(survivors) > 0:
 		return fmt.Errorf("not found: %s", strings.Join(survivors, ", "))
 	}
 	return nil
@@ -234,6 +244,10 @@ func (m mutant) detect(ctx context.Context, binary string) (string, error) {
 		return m.run(ctx, binary, "--cloud", m.cloud, "--faults", fmt.Sprint(mutantFaults))
 	}
 	switch {
+	case m.corruption != "":
+		attempts = [][]string{{"--corrupt", m.corruption}, {"--plans", "0", "--runs", "0", "--corruptions",
+			fmt.Sprint(mutantCorruptions)}}
+		return m.first(ctx, binary, attempts)
 	case m.plan != "":
 		attempts = append(attempts, []string{"--seed", fmt.Sprint(max(m.last, 1)), "--plan", m.plan})
 	case m.last > 0:
@@ -243,12 +257,24 @@ func (m mutant) detect(ctx context.Context, binary string) (string, error) {
 		attempts = append(attempts, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans)})
 	}
 	attempts = append(attempts, []string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0"})
+	return m.first(ctx, binary, attempts)
+}
+
+// first returns what the first of some attempts finds.
+func (m mutant) first(ctx context.Context, binary string, attempts [][]string) (string, error) {
 	for _, arguments := range attempts {
 		if found, err := m.run(ctx, binary, arguments...); err != nil || found != "" {
 			return found, err
 		}
 	}
 	return "", nil
+}
+
+// detectWithoutCorruptions has a build with the bug make many runs of its scenario in which nothing is corrupted.
+func (m mutant) detectWithoutCorruptions(ctx context.Context, binary string) (string, error) {
+	m.finds = "."
+	return m.first(ctx, binary, [][]string{{"--corruptions", "0", "--plans", fmt.Sprint(mutantPlans / 2), "--runs",
+		fmt.Sprint(mutantRuns / 10)}})
 }
 
 // detectWithDefaultCloud has a build with the bug make the usual sweep without semantics of clouds.

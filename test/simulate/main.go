@@ -26,6 +26,8 @@ type usual struct {
 	runs  map[simulation.Group]int
 	// faults is how many single faults are tried for each scenario under each of the cloud's semantics.
 	faults int
+	// corruptions is how many corruptions are tried, in so many states of each scenario beside its beginning and end.
+	corruptions, states int
 }
 
 var (
@@ -33,12 +35,12 @@ var (
 		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500,
 		simulation.HealthChecks: 200, simulation.Safety: 200, simulation.Migrations: 200,
 		simulation.Disruptions: 400, simulation.Incidents: 150,
-	}, faults: 3}
+	}, faults: 3, corruptions: 3_000, states: 2}
 	full = usual{plans: 305_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000,
 		simulation.HealthChecks: 2_000, simulation.Safety: 2_000, simulation.Migrations: 2_000,
 		simulation.Disruptions: 10_000, simulation.Incidents: 2_000,
-	}, faults: 45}
+	}, faults: 45, corruptions: 40_000, states: 4}
 )
 
 // faultsOfPairs is how many single faults are tried for each scenario under two semantics of the cloud at once.
@@ -53,6 +55,9 @@ type settings struct {
 	until                          string
 	plan, cloud                    string
 	faults                         int
+	corruptions                    int
+	corrupt                        string
+	fields                         bool
 	profile, report                string
 }
 
@@ -86,6 +91,11 @@ func main() {
 			simulation.AllSemantics()))
 	cmd.Flags().IntVar(&s.faults, "faults", -1,
 		"number of single faults for each scenario under each of the cloud's semantics; -1 for the usual ones")
+	cmd.Flags().IntVar(&s.corruptions, "corruptions", -1,
+		"number of corruptions, each one persisted field that is changed once; -1 for the usual ones")
+	cmd.Flags().StringVar(&s.corrupt, "corrupt", "",
+		"run one seed of one scenario in which this field is changed, as EFFECT:CLUSTER/KIND/NAMESPACE/NAME/PATH=HOW")
+	cmd.Flags().BoolVar(&s.fields, "fields", false, "report on each field that was corrupted, not only on each kind")
 	cmd.Flags().StringVar(&s.until, "until", "",
 		"stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
@@ -98,16 +108,20 @@ func main() {
 }
 
 func mutantsCommand() *cobra.Command {
-	match, every, kind := "", 1, false
+	match, every, kind, intact := "", 1, false, false
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant bugs in the controllers, one at a time, and see whether the world finds them",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return detectAll(cmd.Context(), match, every, kind) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return detectAll(cmd.Context(), match, every, kind, intact)
+		},
 	}
 	cmd.Flags().StringVar(&match, "match", "", "only the bugs whose names match this regular expression")
 	cmd.Flags().BoolVar(&kind, "kind-cloud", false,
 		"only the bugs that semantics of clouds show, each in the usual sweep without any: it must survive, or the semantics were not needed for it")
+	cmd.Flags().BoolVar(&intact, "intact", false,
+		"only the bugs that corruptions show, each in plans and random runs without any: it must survive, or corruptions were not needed for it")
 	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked anyway")
 	return cmd
 }
@@ -134,6 +148,9 @@ func run(s settings) error {
 		if !slices.Contains(simulation.Groups(), simulation.Group(g)) {
 			return fmt.Errorf("--group is %q; it must be one of %v", g, simulation.Groups())
 		}
+	}
+	if s.corrupt != "" {
+		return replayCorruption(scenarios, s)
 	}
 	if s.story || s.plan != "" {
 		return replay(scenarios, s)
@@ -202,6 +219,16 @@ func run(s settings) error {
 	}
 	if s.plans > 0 {
 		n, err := plans(of, s, enough)
+		if err != nil {
+			return err
+		}
+		violations += n
+	}
+	if s.corruptions < 0 {
+		s.corruptions = much.corruptions
+	}
+	if s.corruptions > 0 {
+		n, err := corruptions(of, s, much.states, enough)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,9 @@ type mutant struct {
 	plan string
 	// cloud are the semantics of the cloud that show it, and nothing else does. Plans of one fault are tried under them.
 	cloud string
+	// corruption is one that found it, and nothing else than corruptions does. It is tried first, and after it a sweep
+	// of corruptions.
+	corruption string
 	// planned is true for what a sweep of plans finds, which comes before random runs.
 	planned bool
 }
@@ -54,8 +57,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "finalizer-removed-early", file: "internal/machine/teardown.go",
-		from:     "LastOperation.LastUpdateTime.Time)))\n		return wait, nil",
-		to:       "LastOperation.LastUpdateTime.Time)))\n		return next, nil",
+		from:     "s.operationBegan())))\n		return wait, nil",
+		to:       "s.operationBegan())))\n		return next, nil",
 		scenario: "scale-down", finds: "I1|order",
 	},
 	{

@@ -111,7 +111,7 @@ func (c *Cloud) elapseTagging(w *World, now time.Time) {
 }
 
 func (c *Cloud) adopt(req provider.AdoptRequest) (*provider.Instance, error) {
-	in, err := c.find(req.ProviderID, "")
+	in, err := c.find(req.ProviderID, "", "")
 	switch {
 	case err != nil:
 		return nil, err
@@ -146,7 +146,7 @@ func (o *oracle) mayTakeDown(in *instance, m provider.Machine) {
 	o.mayCollect(in)
 	o.mayTouch("remove", in.ProviderID)
 	o.mayDisturb(in, m.UID, true)
-	if in.MachineUID == "" {
+	if in.owner() == "" {
 		o.breach("adoption", "instance %s must be removed for machine %s, and does not carry its tags", in.ProviderID, m.Name)
 	}
 }
@@ -180,7 +180,7 @@ func adopters(machines []client.Object) (n int) {
 // lack. untagged is how many instances are unassigned.
 func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
-		if in.MachineUID == "" {
+		if in.owner() == "" {
 			untagged++
 		}
 	}
@@ -189,9 +189,9 @@ func byHand(w *World, machines []client.Object, report func(string, ...any)) (re
 		launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 		in := w.cloud.byID(m.Spec.ProviderID)
 		switch {
-		case metav1.GetControllerOfNoCopy(m) != nil || in != nil && in.MachineUID == m.UID || !m.DeletionTimestamp.IsZero():
+		case metav1.GetControllerOfNoCopy(m) != nil || in != nil && in.owner() == m.UID || !m.DeletionTimestamp.IsZero():
 			rest = append(rest, m)
-		case in != nil && in.MachineUID == "":
+		case in != nil && in.owner() == "":
 			report("instance %s was not adopted: %s", in.ProviderID, conditionsOf(m.Status.Conditions))
 		case launched == nil || launched.Reason != v1beta1.ReasonDuplicateProviderID &&
 			launched.Reason != v1beta1.ReasonAdoptionRefused:

@@ -87,6 +87,10 @@ func (l *capacityLedger) missing() (missing []string) {
 	}
 	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		template := &o.(*v1beta1.MachineDeployment).Spec.Template.Spec
+		if template.ClassRef == nil || classes[template.ClassRef.Name] == nil {
+			missing = append(missing, fmt.Sprintf("the class of %s is not there", o.GetName()))
+			continue
+		}
 		wanted := autoscaling.Capacity(classes[template.ClassRef.Name], template)
 		maps.Copy(wanted, l.theirs)
 		if got := capacityOf(o); !maps.Equal(got, wanted) {

@@ -20,6 +20,8 @@ import (
 const (
 	providerName = "fake"
 	clusterID    = "world"
+	// cloudScope is where all instances are. Whoever looks elsewhere finds none.
+	cloudScope = "account-1"
 )
 
 // Cloud is a cloud that is as bad as the contract of drivers allows: it shows its own instances late in lookups by
@@ -75,6 +77,8 @@ type instance struct {
 	flapped time.Time
 	// legacy are the tags of another system.
 	legacy legacyTags
+	// madeFor is whose it is, where a tag that says so was corrupted.
+	madeFor types.UID
 	// trail is what the collection of orphans knows of it.
 	trail trail
 }
@@ -107,12 +111,15 @@ func (c *Cloud) clone(now func() time.Time) *Cloud {
 // of returns the instances of a machine that are not gone.
 func (c *Cloud) of(uid types.UID) (found []*instance) {
 	for _, in := range c.instances {
-		if in.MachineUID == uid {
+		if in.owner() == uid {
 			found = append(found, in)
 		}
 	}
 	return found
 }
+
+// owner is the machine that an instance was made for or given to.
+func (in *instance) owner() types.UID { return cmp.Or(in.madeFor, in.MachineUID) }
 
 // next returns when something happens at the cloud by itself.
 func (c *Cloud) next() (at time.Time, any bool) {
@@ -214,7 +221,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 			NodeName: c.hostname(req.Machine.Name),
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", c.serial/250,
 				c.serial%250)}},
-			Type: "small", Region: "r", Zone: "r-1", LaunchTime: now,
+			Type: "small", Region: "r", Zone: "r-1", LaunchTime: now, Scope: cloudScope,
 			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]),
 			MachineKey: req.Tags[provider.TagMachine],
 		},
@@ -259,7 +266,10 @@ func (c *Cloud) byTag(uid types.UID) *instance {
 	return nil
 }
 
-func (c *Cloud) find(providerID string, uid types.UID) (*instance, error) {
+func (c *Cloud) find(providerID, scope string, uid types.UID) (*instance, error) {
+	if scope != "" && scope != cloudScope {
+		return nil, provider.Errorf(provider.NotFound, "no instance %s in %s", providerID, scope)
+	}
 	if providerID == "" {
 		if in := c.byTag(uid); in != nil {
 			return in, nil
@@ -373,7 +383,7 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 // Get implements provider.Driver.
 func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.Instance, err error) {
 	err = d.do("get", req.Machine, true, func(bool) error {
-		in, err := d.find(req.ProviderID, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.Scope, req.Machine.UID)
 		if err == nil {
 			d.process.world.noteRead(in)
 			if out = d.shows(in); out == nil {
@@ -400,7 +410,7 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 // Delete implements provider.Driver.
 func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
 	err = d.do("delete", req.Machine, false, func(late bool) error {
-		in, err := d.find(req.ProviderID, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.Scope, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
 			// A driver looks before it deletes, so that it knows no more than a read tells.
 			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
@@ -440,7 +450,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 // Update implements provider.Driver: the version can be changed in place, by the cloud or by an agent, nothing else.
 func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = d.do("update", req.Machine, false, func(bool) error {
-		in, err := d.find(req.ProviderID, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.Scope, req.Machine.UID)
 		if err != nil {
 			return err
 		}

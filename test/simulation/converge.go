@@ -20,6 +20,9 @@ const (
 	settleTime, longRest, shortRest = time.Minute, time.Hour, 20 * time.Minute
 )
 
+// unsettledError is why a run did not come to its end, although it is quiet or waits.
+type unsettledError struct{ error }
+
 // Run lets things happen until everything is done and the end is reached, and then for a while more in which nothing
 // may be written. wrong says what is missing to the end, "" if nothing is.
 func (w *World) Run(wrong func(*World) string) error {
@@ -49,9 +52,9 @@ func (w *World) Run(wrong func(*World) string) error {
 		}
 		switch {
 		case !waits:
-			return fmt.Errorf("everything is settled, but %s", missing)
+			return unsettledError{fmt.Errorf("everything is settled, but %s", missing)}
 		case late:
-			return fmt.Errorf("%s after the last disturbance, %s", patience, missing)
+			return unsettledError{fmt.Errorf("%s after the last disturbance, %s", patience, missing)}
 		}
 		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
 	}
@@ -78,7 +81,7 @@ func (w *World) rest(wrong func(*World) string) error {
 		return err
 	}
 	if missing := wrong(w); missing != "" {
-		return fmt.Errorf("the end was reached and did not last: %s", missing)
+		return unsettledError{fmt.Errorf("the end was reached and did not last: %s", missing)}
 	}
 	if control != w.control.Revision() || target != w.target.Revision() || changes != w.cloud.changes {
 		return fmt.Errorf("%d and %d writes and %d calls of the cloud when settled: %s", w.control.Revision()-control,

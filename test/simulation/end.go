@@ -25,7 +25,7 @@ func endOf(w *World) End {
 	of := func(kind string) []client.Object { return w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) }
 	for _, o := range of("Machine") {
 		m := o.(*v1beta1.Machine)
-		count("machine", owned(m), m.Spec.ClassRef.Name, m.Spec.Version, m.Status.Phase, isDeleting(m), m.Finalizers,
+		count("machine", owned(m), classNameOf(m), m.Spec.Version, m.Status.Phase, isDeleting(m), m.Finalizers,
 			known(m.Labels), known(m.Annotations), conditions(m.Status.Conditions))
 	}
 	for _, o := range of("MachineSet") {
@@ -55,11 +55,19 @@ func endOf(w *World) End {
 			slices.Sorted(maps.Keys(n.Annotations)))
 	}
 	for _, in := range w.cloud.instances {
-		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.MachineUID == "")
+		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.owner() == "")
 	}
 	count("late creations", len(w.cloud.late), "secrets",
 		len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")))-w.leftTokens())
 	return end
+}
+
+// classNameOf returns the name of a machine's class, empty for the inline form.
+func classNameOf(m *v1beta1.Machine) string {
+	if m.Spec.ClassRef == nil {
+		return ""
+	}
+	return m.Spec.ClassRef.Name
 }
 
 // classFinalizers returns what keeps a class that is used; of one that nobody uses any more it does not matter.

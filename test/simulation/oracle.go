@@ -81,6 +81,9 @@ func (o *oracle) broken(err error) {
 }
 
 func (o *oracle) breach(rule, format string, args ...any) {
+	if o.world.corrupted.allows(rule, o.world.clock.at) {
+		return
+	}
 	o.broken(fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
 }
 
@@ -114,8 +117,8 @@ func (w *World) check() {
 	o.mayWaitOn()
 	o.mayGoOnFailing()
 	for _, in := range w.cloud.instances {
-		if n := len(w.cloud.of(in.MachineUID)); n > 1 && in.MachineUID != "" {
-			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.MachineUID, n)
+		if n := len(w.cloud.of(in.owner())); n > 1 && in.owner() != "" {
+			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.owner(), n)
 		}
 	}
 }
@@ -378,7 +381,7 @@ func (o *oracle) target(c apiserver.Change) {
 	o.checkTargetChange(c)
 	node, ok := c.New.(*corev1.Node)
 	o.drains(c)
-	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.MachineUID == "" && c.Actor == Provider {
+	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.owner() == "" && c.Actor == Provider {
 		o.breach("adoption", "%s %s node %s, whose instance is unassigned", c.Actor, c.Verb, node.Name)
 	}
 	if !ok || c.Type != watch.Deleted || c.Actor != Provider && c.Actor != Provider+Former {

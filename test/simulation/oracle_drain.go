@@ -177,7 +177,7 @@ func (o *oracle) hasEver(id uid, keys ...string) bool {
 // over.
 func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	m := o.machines[id]
-	if m == nil || !does || in.MachineUID != id {
+	if m == nil || !does || in.owner() != id {
 		return
 	}
 	o.mayEndUnseen(in, m)

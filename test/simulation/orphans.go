@@ -269,7 +269,7 @@ func (w *World) strangersLeft() (n int) {
 
 // listed takes note of what a pass of the collection got.
 func (w *World) listed(in *instance) {
-	if !w.collecting() || w.oracle.machines[in.MachineUID] != nil {
+	if !w.collecting() || w.oracle.machines[in.owner()] != nil {
 		return
 	}
 	in.trail.listed = w.top()
@@ -308,8 +308,8 @@ func (o *oracle) mayCollect(in *instance) {
 	switch {
 	case w.safety.reportOnly && p.began.After(epoch) && p.orphans.Rules.ReportOnly:
 		report("it should only be reported")
-	case o.machines[in.MachineUID] != nil:
-		report("machine %s has it", o.machines[in.MachineUID].Name)
+	case o.machines[in.owner()] != nil:
+		report("machine %s has it", o.machines[in.owner()].Name)
 	case !isRead:
 		report("nobody checked it once more")
 	case read.ClusterID != clusterID || read.MachineUID == "" || namespace == "" || name == "":

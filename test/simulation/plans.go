@@ -207,7 +207,7 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	}
 	s.report.Steps += int64(r.result.Steps)
 	if err != nil {
-		s.report.Failures = append(s.report.Failures, Failure{r.scenario.Name, r.seed, r.scenario.Habits, r.plan, err})
+		s.report.Failures = append(s.report.Failures, Failure{r.scenario.Name, r.seed, r.scenario.Habits, r.plan, nil, err})
 		if s.Enough != nil && s.Enough(s.report.Failures) {
 			s.stop.Store(true)
 		}

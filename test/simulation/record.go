@@ -17,6 +17,8 @@ type recording struct {
 	// cached are the kinds that each process caches.
 	cached map[string][]string
 	result Result
+	// end is the world in the end of an undisturbed run.
+	end *World
 }
 
 // point is a copy of a world before an effect.
@@ -58,6 +60,7 @@ func (p *Prepared) record(seed uint64) *recording {
 		}
 	}
 	r.run(w)
+	r.end = w
 	return r
 }
 

@@ -73,7 +73,7 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 		}
 		if err != nil {
 			row.Violations++
-			report.Failures = append(report.Failures, Failure{p.Name, s.Seed, p.Habits, plan, err})
+			report.Failures = append(report.Failures, Failure{p.Name, s.Seed, p.Habits, plan, nil, err})
 			if s.Enough != nil && s.Enough(report.Failures) {
 				stop.Store(true)
 			}

@@ -31,7 +31,9 @@ type Failure struct {
 	// Habits are the semantics of its cloud.
 	Habits Habits
 	Plan   Plan
-	Err    error
+	// Corruption is the field that was changed; nil for none.
+	Corruption *Corruption
+	Err        error
 }
 
 // Report is what came of a sweep.
@@ -73,7 +75,7 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 				report.Effects += int64(result.Effects)
 				report.Crashes += int64(result.Crashes)
 				if result.Err != nil {
-					report.Failures = append(report.Failures, Failure{p.Name, seed, p.Habits, nil, result.Err})
+					report.Failures = append(report.Failures, Failure{p.Name, seed, p.Habits, nil, nil, result.Err})
 				}
 				stop = stop || result.Err != nil && s.Enough != nil && s.Enough(report.Failures)
 				enough := stop
@@ -108,6 +110,9 @@ func (f Failure) repeat() string {
 	}
 	if len(f.Plan) > 0 {
 		line += fmt.Sprintf(" --plan %q", f.Plan)
+	}
+	if f.Corruption != nil {
+		line += fmt.Sprintf(" --corrupt '%s'", f.Corruption)
 	}
 	return line
 }

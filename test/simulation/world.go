@@ -77,6 +77,8 @@ type World struct {
 	story func(string)
 	// planned is true where a plan, and not chance, says what goes wrong.
 	planned bool
+	// corrupted is the field that somebody changed in this run; nil for none.
+	corrupted *corrupted
 	// between is called between two steps while no pass is under way; nil is nothing.
 	between func()
 }

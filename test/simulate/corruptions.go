@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+
+	"machinist.dev/machinist/test/simulation"
+)
+
+// corruptions runs corruptions and reports on them. It returns how many went wrong.
+func corruptions(scenarios []simulation.Scenario, s settings, states int,
+	enough func([]simulation.Failure) bool) (int, error) {
+	sweep := simulation.Corruptions{Scenarios: scenarios, Budget: s.corruptions, States: states, Seed: s.seed,
+		Workers: s.workers, Enough: enough}
+	sweep.Progress = func(done int) { fmt.Printf("corruptions: %d\n", done) }
+	report, err := sweep.Run(simulation.Scheme())
+	if err != nil {
+		return 0, err
+	}
+	if s.fields {
+		fmt.Print(report.Fields())
+	}
+	fmt.Print(report)
+	return len(report.Failures), nil
+}
+
+// replayCorruption runs one corruption, and prints its story if that is asked for.
+func replayCorruption(scenarios []simulation.Scenario, s settings) error {
+	if len(scenarios) != 1 {
+		return fmt.Errorf("--corrupt needs --scenario")
+	}
+	c, err := simulation.ParseCorruption(s.corrupt)
+	if err != nil {
+		return err
+	}
+	p, err := scenarios[0].Prepare(simulation.Scheme())
+	if err != nil {
+		return err
+	}
+	var story func(string)
+	if s.story {
+		story = func(line string) { fmt.Println(line) }
+	}
+	outcome, err := p.Corrupt(s.seed, c, story)
+	fmt.Printf("%s: %s\n", c, outcome)
+	if outcome == simulation.Violated {
+		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Corruption: &c,
+			Err: err})
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package main
+
+// corruptionMutants are bugs that show only where somebody changes what is stored.
+func corruptionMutants() []mutant {
+	return []mutant{
+		{
+			name: "changed-scope-believed", file: "internal/machine/own_status.go",
+			from:     "if known.instance != nil && !equality.Semantic",
+			to:       "if known.instance != nil && p.before == nil && !equality.Semantic",
+			scenario: "delete", finds: "I1|order",
+			corruption: "0:control/Machine/fleet/web-2b8fpn8lk-00001/status/instance/scope=highest",
+		},
+		{
+			name: "changed-drain-believed", file: "internal/machine/own_status.go",
+			from: "	if !equality.Semantic.DeepEqual(known.drained, now.drained) {", to: "	if known.drained == now.drained {",
+			scenario: "interruption-withdrawn", finds: "I7",
+			corruption: "61:control/Machine/fleet/web-2b8fpn8lk-00002/status/conditions/type=Drained/status=other-2",
+		},
+		{
+			name: "changed-condition-kept", file: "internal/machine/own_status.go",
+			from: "if known.launched != nil && !equality.Semantic", to: "if known.launched != nil && p.before == nil && !equality.Semantic",
+			scenario: "create", finds: "the end differs",
+			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/status/conditions/type=Launched/reason=highest",
+		},
+		{
+			name: "operation-without-a-time", file: "internal/machine/status.go",
+			from: "at == nil || at.Sub(p.now) > furthestAhead", to: "at != nil && at.Sub(p.now) > furthestAhead",
+			scenario: "delete", finds: "panic",
+			corruption: "20:control/Machine/fleet/web-2b8fpn8lk-00001/status/lastOperation/lastUpdateTime=dropped",
+		},
+		{
+			name: "finalizer-not-put-back", file: "internal/machine/controller.go",
+			from:     `hasFinalizer(p.machine) && p.machine.Labels[v1beta1.LabelProvider] != ""`,
+			to:       `p.machine.Labels[v1beta1.LabelProvider] != ""`,
+			scenario: "create", finds: "the end differs",
+			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/metadata/finalizers=dropped",
+		},
+		{
+			name: "provider-label-not-put-back", file: "internal/machine/controller.go",
+			from:     `hasFinalizer(p.machine) && p.machine.Labels[v1beta1.LabelProvider] != ""`,
+			to:       `hasFinalizer(p.machine)`,
+			scenario: "create", finds: "the end differs",
+			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/metadata/labels/machinist.dev~1provider=dropped",
+		},
+		{
+			name: "node-reference-believed", file: "internal/machine/registration.go",
+			from:     "paired.UID == ref.UID && paired.Spec.ProviderID == s.machine.Spec.ProviderID",
+			to:       "paired.UID == ref.UID",
+			scenario: "create", finds: "not paired|settled, but|the end differs|after the last",
+			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/status/nodeRef=of-another",
+		},
+		{
+			name: "instance-with-other-tags-collected", file: "internal/safety/orphans/plan.go",
+			from: "	case claimed[d.ID]:", to: `	case claimed[d.ID] && s.ClusterID == "":`,
+			scenario: "orphans", finds: "orphans: |is lost|vanished",
+			corruption: "end:cloud/Instance/-/fake:~1~1~11/tags/machineUID=highest",
+		},
+		{
+			name: "changed-phase-of-a-migration-believed", file: "internal/migration/own_status.go",
+			from: "if known.uid != m.UID || equality", to: "if known.uid == m.UID || equality",
+			scenario: "migrate-K-abort", finds: "settled, but|J",
+			corruption: "end:control/Migration/fleet/over/status/phase=other-2",
+		},
+		{
+			name: "changed-specification-hash-believed", file: "internal/machine/own_status.go",
+			from:     "if known.applied != nil && !equality.Semantic",
+			to:       "if known.applied != nil && p.before == nil && !equality.Semantic",
+			scenario: "in-place", finds: "is lost|settled, but|the end differs|attempt|after the last",
+			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/status/applied/providerSpecHash=highest",
+		},
+		{
+			name: "changed-attempt-believed", file: "internal/machine/own_status.go",
+			from:     "if known.launch != nil && !equality.Semantic",
+			to:       "if known.launch != nil && p.before == nil && !equality.Semantic",
+			scenario: "replace", finds: "attempt|I2|settled, but|the end differs|is lost|after the last",
+			corruption: "30:control/Machine/fleet/web-2b8fpn8lk-00001/status/launch=dropped",
+		},
+	}
+}

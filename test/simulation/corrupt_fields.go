@@ -1,0 +1,220 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// corruptible are the kinds of which each field is changed: Machinist's own, and what it keeps beside them. What other
+// systems, kubelets and the applications of a cluster keep is theirs; of a Node the fields are, which Machinist reads.
+var corruptible = map[Cluster][]schema.GroupVersionKind{
+	InControl: {
+		v1beta1.GroupVersion.WithKind("MachineDeployment"), v1beta1.GroupVersion.WithKind("MachineSet"),
+		v1beta1.GroupVersion.WithKind("Machine"), v1beta1.GroupVersion.WithKind("MachineClass"),
+		v1beta1.GroupVersion.WithKind("MachineHealthCheck"), v1beta1.GroupVersion.WithKind("MachineDisruptionBudget"),
+		v1beta1.GroupVersion.WithKind("Migration"), corev1.SchemeGroupVersion.WithKind("Secret"),
+	},
+	InTarget: {
+		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Secret"),
+	},
+}
+
+// notCorruptible are the fields that an API server owns: nobody can change them by a write, or a write of them asks
+// for something else (a deletion).
+var notCorruptible = []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid",
+	"metadata.resourceVersion", "metadata.creationTimestamp", "metadata.generation", "metadata.generateName",
+	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.managedFields", "metadata.selfLink"}
+
+// content is the JSON of an object.
+type content = map[string]any
+
+// stored is an object that can be corrupted.
+type stored struct {
+	Field
+	gvk     schema.GroupVersionKind
+	object  client.Object
+	content content
+}
+
+// stored returns all objects with their JSON, in a fixed order.
+func (w *World) stored() (all []stored, err error) {
+	for _, cluster := range []Cluster{InControl, InTarget} {
+		for _, gvk := range corruptible[cluster] {
+			for _, o := range w.serverOf(cluster).Snapshot(gvk) {
+				c, err := contentOf(o)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, stored{Field{Cluster: cluster, Kind: gvk.Kind, Namespace: o.GetNamespace(),
+					Name: o.GetName()}, gvk, o, c})
+			}
+		}
+	}
+	for _, in := range w.cloud.instances {
+		all = append(all, stored{Field: Field{Cluster: InCloud, Kind: "Instance", Name: in.ProviderID}, content: tagsOf(in)})
+	}
+	return all, nil
+}
+
+// tagsOf returns what an instance carries at the cloud.
+func tagsOf(in *instance) content {
+	out := content{}
+	for name, value := range map[string]string{"cluster": in.ClusterID, "machineUID": string(in.MachineUID),
+		"machine": in.MachineKey} {
+		if value != "" {
+			out[name] = value
+		}
+	}
+	return content{"tags": out}
+}
+
+func (w *World) serverOf(c Cluster) *apiserver.Server {
+	if c == InTarget {
+		return w.target
+	}
+	return w.control
+}
+
+func contentOf(o client.Object) (content, error) {
+	c, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T %s: %w", o, o.GetName(), err)
+	}
+	return c, nil
+}
+
+// fieldsOf returns the paths of all fields of an object: leaves, and what they are in.
+func fieldsOf(c content) (paths [][]string) {
+	var walk func(value any, path []string)
+	visit := func(value any, path []string) {
+		if len(path) == 1 && path[0] == "metadata" {
+			walk(value, path)
+			return
+		}
+		if slices.Contains(notCorruptible, strings.Join(path, ".")) {
+			return
+		}
+		paths = append(paths, slices.Clone(path))
+		walk(value, path)
+	}
+	walk = func(value any, path []string) {
+		switch x := value.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(x)) {
+				visit(x[name], append(slices.Clip(path), name))
+			}
+		case []any:
+			for i, item := range x {
+				visit(item, append(slices.Clip(path), listKey(x, i)))
+			}
+		}
+	}
+	walk(map[string]any(c), nil)
+	return paths
+}
+
+// listKey is what an item of a list is known by: what its kind of list is keyed by if that tells it from the others,
+// else its place.
+func listKey(list []any, i int) string {
+	of := func(item any) string {
+		switch x := item.(type) {
+		case string:
+			return "=" + x
+		case map[string]any:
+			for _, name := range []string{"type", "key"} {
+				if text, ok := x[name].(string); ok {
+					return name + "=" + text
+				}
+			}
+		}
+		return ""
+	}
+	key := of(list[i])
+	if key == "" || strings.HasPrefix(key, "=") && len(key) > 60 {
+		return fmt.Sprintf("#%d", i)
+	}
+	for j := range list {
+		if j != i && of(list[j]) == key {
+			return fmt.Sprintf("#%d", i)
+		}
+	}
+	return key
+}
+
+// valueAt returns what is at a path, and whether there is anything.
+func valueAt(value any, path []string) (any, bool) {
+	if len(path) == 0 {
+		return value, true
+	}
+	switch x := value.(type) {
+	case map[string]any:
+		if next, ok := x[path[0]]; ok {
+			return valueAt(next, path[1:])
+		}
+	case []any:
+		for i := range x {
+			if listKey(x, i) == path[0] {
+				return valueAt(x[i], path[1:])
+			}
+		}
+	}
+	return nil, false
+}
+
+// withValue returns a copy of a value with another one at a path, or with nothing there. Where there was nothing, and that
+// is not just one field, it stays as it is.
+func withValue(value any, path []string, to any, drop bool) any {
+	switch x := value.(type) {
+	case map[string]any:
+		out := maps.Clone(x)
+		next, ok := x[path[0]]
+		switch {
+		case len(path) > 1 && !ok:
+		case len(path) > 1:
+			out[path[0]] = withValue(next, path[1:], to, drop)
+		case drop:
+			delete(out, path[0])
+		default:
+			out[path[0]] = to
+		}
+		return out
+	case []any:
+		out := slices.Clone(x)
+		for i := range x {
+			switch {
+			case listKey(x, i) != path[0]:
+			case len(path) > 1:
+				out[i] = withValue(x[i], path[1:], to, drop)
+			case drop:
+				return slices.Delete(out, i, i+1)
+			default:
+				out[i] = to
+			}
+		}
+		return out
+	}
+	return value
+}
+
+func sameValue(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// asObject returns the object that has a content.
+func asObject(c content) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(c)}
+}

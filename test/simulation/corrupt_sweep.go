@@ -1,0 +1,195 @@
+package simulation
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Corruptions is a sweep of corruptions: each field of each object in some states of each scenario, in each way.
+type Corruptions struct {
+	Scenarios []Scenario
+	// Budget is how many are run, shared by the scenarios; 0 is all.
+	Budget int
+	// States is how many states of a scenario are taken beside its beginning and its end.
+	States  int
+	Seed    uint64
+	Workers int
+	// Progress is reported now and then; nil for nobody.
+	Progress func(done int)
+	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
+	Enough func([]Failure) bool
+}
+
+// candidate is a corruption with what it is sorted by.
+type candidate struct {
+	Corruption
+	group string
+	rank  float64
+}
+
+// Run runs the sweep.
+func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
+	began := time.Now()
+	report := CorruptionReport{By: map[string]CorruptionRow{}}
+	var (
+		mu      sync.Mutex
+		workers sync.WaitGroup
+		next    atomic.Int64
+		stop    atomic.Bool
+		errs    []error
+	)
+	for range max(s.Workers, 1) {
+		workers.Go(func() {
+			for !stop.Load() {
+				i := int(next.Add(1) - 1)
+				if i >= len(s.Scenarios) {
+					return
+				}
+				r, candidates, err := s.candidates(scheme, i)
+				if err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+					continue
+				}
+				mu.Lock()
+				report.Possible += len(candidates)
+				mu.Unlock()
+				// The last scenarios get what is left over.
+				left := s.Budget
+				if s.Budget > 0 {
+					left = s.Budget*(i+1)/len(s.Scenarios) - s.Budget*i/len(s.Scenarios)
+				}
+				for _, c := range candidates {
+					if stop.Load() || s.Budget > 0 && left <= 0 {
+						break
+					}
+					outcome, err := r.corruptedRun(c.Corruption, nil)
+					if errors.Is(err, errNoSuchField) {
+						continue
+					}
+					if outcome != NotAdmitted {
+						left--
+					}
+					mu.Lock()
+					report.take(r, c.Corruption, outcome, err)
+					if outcome == Violated && s.Enough != nil && s.Enough(report.Failures) {
+						stop.Store(true)
+					}
+					if s.Progress != nil && report.Run%1000 == 0 && outcome != NotAdmitted {
+						s.Progress(report.Run)
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	workers.Wait()
+	report.Took = time.Since(began)
+	return report, errors.Join(errs...)
+}
+
+// candidates returns the undisturbed run of the i-th scenario and its corruptions, in an order of which each
+// beginning is an even sample: first one for each field and way, and of those other ones first in each scenario.
+func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []candidate, error) {
+	p, err := s.Scenarios[i].Prepare(scheme)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := p.record(s.Seed)
+	if r.result.Err != nil {
+		return nil, nil, r.result.Err
+	}
+	var all []candidate
+	for _, effect := range r.states(s.States) {
+		w, err := r.stateAt(effect)
+		if err != nil {
+			return nil, nil, err
+		}
+		objects, err := w.stored()
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, o := range objects {
+			for _, path := range w.pathsOf(objects, o) {
+				f := o.Field
+				f.Path = path
+				for _, how := range Hows() {
+					if _, _, possible := w.changed(objects, o, path, how); possible {
+						all = append(all, candidate{Corruption{effect, f, how}, f.Family() + "=" + string(how), 0})
+					}
+				}
+			}
+		}
+	}
+	// Within a group chance decides which state and object come first, between groups the place of the scenario.
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(fraction(a.String()), fraction(b.String())))
+	})
+	nth := 0
+	for j := range all {
+		if nth++; j == 0 || all[j].group != all[j-1].group {
+			nth = 0
+		}
+		_, shift := modf(fraction(all[j].group) + float64(i)*goldenRatio)
+		all[j].rank = float64(nth) + shift
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.rank, b.rank) })
+	return r, all, nil
+}
+
+// goldenRatio spreads the places at which scenarios begin evenly.
+const goldenRatio = 0.6180339887498949
+
+func modf(x float64) (whole int, part float64) {
+	whole = int(x)
+	return whole, x - float64(whole)
+}
+
+// states returns the effects of some states, spread evenly, with the beginning and the end.
+func (r *recording) states(n int) (out []int) {
+	if len(r.points) > 0 {
+		for i := range n + 1 {
+			out = append(out, r.points[i*(len(r.points)-1)/max(n, 1)].effect)
+		}
+	}
+	return append(slices.Compact(out), AtEnd)
+}
+
+// pathsOf returns the fields of an object, and those that another one of its kind or the same one before has.
+func (w *World) pathsOf(objects []stored, o stored) (paths [][]string) {
+	seen := map[string]bool{}
+	add := func(c content) {
+		for _, path := range fieldsOf(c) {
+			if key := strings.Join(path, "\x00"); !seen[key] {
+				seen[key] = true
+				paths = append(paths, path)
+			}
+		}
+	}
+	add(o.content)
+	for _, other := range objects {
+		if other.Cluster == o.Cluster && other.Kind == o.Kind {
+			add(other.content)
+		}
+	}
+	if o.Cluster == InCloud {
+		return paths
+	}
+	for _, c := range w.serverOf(o.Cluster).Changes(0) {
+		if c.GVK != o.gvk || c.Old == nil || c.Old.GetUID() != o.object.GetUID() {
+			continue
+		}
+		if before, err := contentOf(c.Old); err == nil {
+			add(before)
+		}
+	}
+	return paths
+}

@@ -1,0 +1,183 @@
+package simulation
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"machinist.dev/machinist/internal/manifests"
+)
+
+// longest is how long the text of an extreme is: the longest name that Kubernetes has.
+const longest = 253
+
+// changed returns the value that a field gets, whether it is dropped, and whether there is such a change at all.
+func (w *World) changed(all []stored, o stored, path []string, how How) (to any, drop, possible bool) {
+	now, ok := valueAt(map[string]any(o.content), path)
+	if parent, has := valueAt(map[string]any(o.content), path[:len(path)-1]); !ok {
+		// What another object or the same one before has, and this one has not, may be set.
+		if _, isMap := parent.(map[string]any); !has || !isMap || how != OfAnother && how != Earlier {
+			return nil, false, false
+		}
+	}
+	switch how {
+	case Dropped:
+		return nil, true, true
+	case Emptied:
+		to, possible = emptied(now)
+	case OfAnother:
+		to, possible = ofAnother(all, o, path, now)
+	case Earlier:
+		to, possible = w.former(o, path, now)
+	case Highest:
+		to, possible = highest(now)
+	case Lowest:
+		to, possible = lowest(now)
+	default:
+		to, possible = otherOf(o.Kind, path, now, slices.Index(Hows(), how)-slices.Index(Hows(), Other)+1)
+	}
+	return to, false, possible && !sameValue(now, to)
+}
+
+func emptied(now any) (any, bool) {
+	switch now.(type) {
+	case string:
+		return "", true
+	case int64, float64:
+		return int64(0), true
+	case bool:
+		return false, true
+	case map[string]any:
+		return map[string]any{}, true
+	case []any:
+		return []any{}, true
+	}
+	return nil, false
+}
+
+// ofAnother returns what the next object of the kind has there that has something else.
+func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
+	for _, other := range all {
+		if other.Cluster != o.Cluster || other.Kind != o.Kind ||
+			other.Name == o.Name && other.Namespace == o.Namespace {
+			continue
+		}
+		if to, ok := valueAt(map[string]any(other.content), path); ok && !sameValue(to, now) {
+			return to, true
+		}
+	}
+	return nil, false
+}
+
+// former returns what the object itself had there last that is not what it has.
+func (w *World) former(o stored, path []string, now any) (any, bool) {
+	if o.Cluster == InCloud {
+		return nil, false
+	}
+	changes := w.serverOf(o.Cluster).Changes(0)
+	for i := len(changes) - 1; i >= 0; i-- {
+		c := changes[i]
+		if c.GVK != o.gvk || c.Old == nil || c.Old.GetUID() != o.object.GetUID() {
+			continue
+		}
+		before, err := contentOf(c.Old)
+		if err != nil {
+			return nil, false
+		}
+		if to, ok := valueAt(map[string]any(before), path); ok && !sameValue(to, now) {
+			return to, true
+		}
+	}
+	return nil, false
+}
+
+// duration is a text that is a time in Go's form.
+var duration = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s|ms|us|ns))+$`)
+
+func isTime(text string) bool {
+	_, err := time.Parse(time.RFC3339, text)
+	return err == nil
+}
+
+func highest(now any) (any, bool) {
+	switch x := now.(type) {
+	case string:
+		switch {
+		case isTime(x):
+			return "9999-12-31T23:59:59Z", true
+		case duration.MatchString(x):
+			return "2562047h47m16s", true // Within a second of the longest that there is.
+		}
+		return strings.Repeat("x", longest), true
+	case int64:
+		return int64(math.MaxInt32), true
+	case bool:
+		return !x, true
+	}
+	return nil, false
+}
+
+func lowest(now any) (any, bool) {
+	switch x := now.(type) {
+	case string:
+		switch {
+		case isTime(x):
+			return "1970-01-01T00:00:01Z", true
+		case duration.MatchString(x):
+			return "0s", true
+		}
+	case int64:
+		return int64(-1), true
+	}
+	return nil, false
+}
+
+// schemas are those of Machinist's kinds.
+var schemas = sync.OnceValue(func() map[string]*apiextensionsv1.JSONSchemaProps {
+	out := map[string]*apiextensionsv1.JSONSchemaProps{}
+	for _, d := range manifests.CRDs() {
+		out[d.Spec.Names.Kind] = d.Spec.Versions[0].Schema.OpenAPIV3Schema
+	}
+	return out
+})
+
+// otherOf returns the n-th next one of the values that the schema names for a field. The status of a condition of a Node
+// has such values, too.
+func otherOf(kind string, path []string, now any, n int) (any, bool) {
+	text, ok := now.(string)
+	if !ok {
+		return nil, false
+	}
+	var values []string
+	if s := schemas()[kind]; s != nil {
+		for _, name := range path {
+			next, ok := s.Properties[name]
+			switch {
+			case ok:
+				s = &next
+			case s.Items != nil && s.Items.Schema != nil:
+				s = s.Items.Schema
+			case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
+				s = s.AdditionalProperties.Schema
+			default:
+				return nil, false
+			}
+		}
+		for _, v := range s.Enum {
+			values = append(values, strings.Trim(string(v.Raw), `"`))
+		}
+	} else if len(path) > 2 && path[1] == "conditions" && path[len(path)-1] == "status" {
+		values = []string{"True", "False", "Unknown"}
+	}
+	for i, v := range values {
+		if v == text && n < len(values) {
+			return values[(i+n)%len(values)], true
+		}
+	}
+	return nil, false
+}

@@ -11,7 +11,7 @@ import (
 
 // registers makes a Node as its kubelet does, which is not ready yet.
 func registers(name string) sentence {
-	return sentence{"a kubelet registers as " + name, func(ctx context.Context, s *scene) error {
+	return sentence{what: "a kubelet registers as " + name, do: func(ctx context.Context, s *scene) error {
 		n := node(name)
 		s.place(n)
 		n.Status.Conditions = conditions(corev1.ConditionFalse)
@@ -27,7 +27,7 @@ func lives(name string, alive bool) sentence {
 	if alive {
 		what = "the kubelet of " + name + " is heard of again"
 	}
-	return sentence{what, func(ctx context.Context, s *scene) error { return s.lives(ctx, s.name(name), alive) }}
+	return sentence{what: what, do: func(ctx context.Context, s *scene) error { return s.lives(ctx, s.name(name), alive) }}
 }
 
 func says(ready corev1.ConditionStatus) func(*corev1.Node) {
@@ -116,7 +116,7 @@ func TestAReadyNodeOutOfService(t *testing.T) {
 // A kubelet that never reported anything.
 func TestANodeThatNeverReported(t *testing.T) {
 	bare := node("n")
-	tell(t, sentence{"somebody makes a node", func(ctx context.Context, s *scene) error {
+	tell(t, sentence{what: "somebody makes a node", do: func(ctx context.Context, s *scene) error {
 		n := bare.DeepCopy()
 		s.place(n)
 		if s.double != nil {

@@ -2,6 +2,7 @@ package fidelity
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -165,6 +166,8 @@ func (s *scene) name(short string) string { return s.namespace + "-" + short }
 type sentence struct {
 	what string
 	do   func(context.Context, *scene) error
+	// refused says that the API server refuses it.
+	refused bool
 }
 
 // tell tells a story to both clusters, and compares what they show after each sentence.
@@ -188,22 +191,35 @@ func tell(t *testing.T, story ...sentence) {
 	}
 	for _, s := range story {
 		d.now = time.Now()
-		if err := s.do(ctx, imitated); err != nil {
-			t.Fatalf("%s, in the double: %v", s.what, err)
-		}
-		if err := s.do(ctx, real); err != nil {
-			t.Fatalf("%s: %v", s.what, err)
+		answer, wanted := s.do(ctx, real), s.do(ctx, imitated)
+		if s.refused == (answer == nil) || said(answer) != said(wanted) {
+			t.Fatalf("%s:\nreal:   %v\ndouble: %v", s.what, answer, wanted)
 		}
 		if err := d.settle(); err != nil {
 			t.Fatalf("%s, in the double: %v", s.what, err)
 		}
-		wanted, err := imitated.shows(ctx)
+		shown, err := imitated.shows(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s:\n  %s", s.what, strings.Join(wanted, "\n  "))
-		real.comesTo(t, s.what, wanted)
+		t.Logf("%s: %s\n  %s", s.what, said(wanted), strings.Join(shown, "\n  "))
+		real.comesTo(t, s.what, shown)
 	}
+}
+
+// said is what a client learns from an error.
+func said(err error) string {
+	if err == nil {
+		return "done"
+	}
+	seconds, after := apierrors.SuggestsClientDelay(err)
+	var causes []metav1.CauseType
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil {
+		for _, c := range status.Status().Details.Causes {
+			causes = append(causes, c.Type)
+		}
+	}
+	return fmt.Sprint(apierrors.ReasonForError(err), seconds, after, causes)
 }
 
 // comesTo waits until the real cluster shows what the double does.
@@ -233,4 +249,4 @@ func (s *scene) comesTo(t *testing.T, what string, wanted []string) {
 }
 
 // patience only bounds a failing test.
-const patience = 20 * time.Second
+const patience = 150 * time.Second

@@ -33,7 +33,7 @@ func asking(t *testing.T, name, signer string, template x509.CertificateRequest)
 }
 
 func decide(name string, decision certificatesv1.RequestConditionType) sentence {
-	return sentence{name + " is " + string(decision), func(ctx context.Context, s *scene) error {
+	return sentence{what: name + " is " + string(decision), do: func(ctx context.Context, s *scene) error {
 		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: s.name(name)}}
 		if err := s.Get(ctx, client.ObjectKeyFromObject(csr), csr); err != nil {
 			return err
@@ -76,7 +76,7 @@ func TestCertificatesAreSigned(t *testing.T) {
 // Tokens go when their time is over, others and those for ever stay.
 func TestTokensGoWhenTheyExpire(t *testing.T) {
 	token := func(id string, kind corev1.SecretType, in time.Duration) sentence {
-		return sentence{"make the token " + id, func(ctx context.Context, s *scene) error {
+		return sentence{what: "make the token " + id, do: func(ctx context.Context, s *scene) error {
 			secret := &corev1.Secret{Type: kind, ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem,
 				Name: "bootstrap-token-" + id + s.namespace}}
 			secret.StringData = map[string]string{"token-id": id, "token-secret": "0123456789abcdef"}

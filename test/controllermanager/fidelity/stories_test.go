@@ -30,7 +30,7 @@ func (s *scene) place(o client.Object) {
 
 // create makes an object in the story's namespace, owned by ConfigMaps of the names.
 func create(o client.Object, owners ...string) sentence {
-	return sentence{fmt.Sprintf("create %T %s", o, o.GetName()), func(ctx context.Context, s *scene) error {
+	return sentence{what: fmt.Sprintf("create %T %s", o, o.GetName()), do: func(ctx context.Context, s *scene) error {
 		o := o.DeepCopyObject().(client.Object)
 		s.place(o)
 		for _, name := range owners {
@@ -51,7 +51,7 @@ func named(name string, finalizers ...string) *corev1.ConfigMap {
 
 // remove deletes an object of the story's namespace.
 func remove(o client.Object, options ...client.DeleteOption) sentence {
-	return sentence{fmt.Sprintf("delete %T %s", o, o.GetName()), func(ctx context.Context, s *scene) error {
+	return sentence{what: fmt.Sprintf("delete %T %s", o, o.GetName()), do: func(ctx context.Context, s *scene) error {
 		o := o.DeepCopyObject().(client.Object)
 		s.place(o)
 		return s.Delete(ctx, o, options...)
@@ -65,7 +65,7 @@ func change[O client.Object](o O, how func(O)) sentence { return patch(o, false,
 func report[O client.Object](o O, how func(O)) sentence { return patch(o, true, how) }
 
 func patch[O client.Object](o O, status bool, how func(O)) sentence {
-	return sentence{fmt.Sprintf("change %T %s", o, o.GetName()), func(ctx context.Context, s *scene) error {
+	return sentence{what: fmt.Sprintf("change %T %s", o, o.GetName()), do: func(ctx context.Context, s *scene) error {
 		before := o.DeepCopyObject().(O)
 		s.place(before)
 		if err := s.Get(ctx, client.ObjectKeyFromObject(before), before); err != nil {
@@ -120,7 +120,7 @@ func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.Obj
 
 // joins registers a node as its kubelet does, which then is ready and is heard of.
 func joins(name string) sentence {
-	return sentence{"a kubelet joins as " + name, func(ctx context.Context, s *scene) error {
+	return sentence{what: "a kubelet joins as " + name, do: func(ctx context.Context, s *scene) error {
 		n := node(name)
 		s.place(n)
 		n.Status.Conditions = conditions(corev1.ConditionTrue)
@@ -159,7 +159,7 @@ func budget(spec policyv1.PodDisruptionBudgetSpec) *policyv1.PodDisruptionBudget
 }
 
 func evict(name string) sentence {
-	return sentence{"evict " + name, func(ctx context.Context, s *scene) error {
+	return sentence{what: "evict " + name, do: func(ctx context.Context, s *scene) error {
 		p := pod(name)
 		p.Namespace = s.namespace
 		return s.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{})
@@ -183,9 +183,34 @@ func TestDisruptionBudgetsCountPods(t *testing.T) {
 	}
 }
 
+func refused(s sentence) sentence {
+	s.refused = true
+	return s
+}
+
+func TestEvictions(t *testing.T) {
+	unready := func(p *corev1.Pod) {
+		ready(p)
+		p.Status.Conditions[0].Status = corev1.ConditionFalse
+	}
+	both := budget(policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0))})
+	both.Name = "another"
+	spec := policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromInt32(1))}
+	policy := func(p policyv1.UnhealthyPodEvictionPolicyType) sentence {
+		return change(budget(spec), func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = &p })
+	}
+	tell(t, joins("n"), create(pod("ready")), create(pod("unready")), create(pod("pending")), create(pod("done")),
+		report(pod("ready"), ready), report(pod("unready"), unready), report(pod("done"), ended),
+		create(budget(spec)), refused(evict("ready")), evict("pending"),
+		policy(policyv1.IfHealthyBudget), evict("unready"), create(pod("second")), report(pod("second"), unready),
+		report(pod("ready"), unready), refused(evict("second")), policy(policyv1.AlwaysAllow), evict("second"),
+		evict("second"), report(pod("ready"), ready), create(both), refused(evict("ready")), evict("done"),
+		refused(evict("nobody")))
+}
+
 // A namespace that is deleted takes all with it, and waits for what is held.
 func TestNamespacesEnd(t *testing.T) {
-	end := sentence{"delete the namespace", func(ctx context.Context, s *scene) error {
+	end := sentence{what: "delete the namespace", do: func(ctx context.Context, s *scene) error {
 		return s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 	}}
 	tell(t, joins("n"), create(named("held", protected)), create(named("free")), create(pod("running")),

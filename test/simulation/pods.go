@@ -125,79 +125,24 @@ func ended(p *corev1.Pod) bool { return controllermanager.Ended(p) }
 
 // toMake returns the pods that the app's controller would make now, each on the node that a scheduler gives it.
 func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
-	pods = slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Labels["app"] != a.name })
-	named := func(name string) bool {
-		return slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Name == name })
+	if a.kind != Static {
+		return w.manager().Missing(controllermanager.Workload{Kind: string(a.kind), Namespace: workloads, Name: a.name,
+			Replicas: a.replicas, Pod: w.podOf(a, "", "")})
 	}
-	switch a.kind {
-	case DaemonSet, Static:
-		for _, o := range w.target.Snapshot(nodeKind) {
-			node := o.(*corev1.Node)
-			p := w.podOf(a, a.name+"-"+node.Name, node.Name)
-			if !named(p.Name) && (a.kind == DaemonSet && schedulable(p, node) || a.kind == Static && w.kubeletOn(node.Name) != nil) {
-				out = append(out, p)
-			}
-		}
-	case StatefulSet:
-		for i := range a.replicas {
-			name := fmt.Sprintf("%s-%d", a.name, i)
-			if node := w.leastUsedNode(a, pods); !named(name) && node != "" {
-				return append(out, w.podOf(a, name, node))
-			}
-		}
-	default:
-		n := 0
-		for _, p := range pods {
-			if p.DeletionTimestamp.IsZero() && (a.kind == Job || !ended(p)) {
-				n++
-			}
-		}
-		if node := w.leastUsedNode(a, pods); n < a.replicas && node != "" {
-			out = append(out, w.podOf(a, "", node))
+	for _, o := range w.target.Snapshot(nodeKind) {
+		p := w.podOf(a, a.name+"-"+o.GetName(), o.GetName())
+		if w.kubeletOn(o.GetName()) != nil && !slices.ContainsFunc(pods, func(known *corev1.Pod) bool {
+			return known.Name == p.Name
+		}) {
+			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// leastUsedNode returns the node that a scheduler gives one more of the app's pods, "" if there is none that takes it:
-// one that is better not used only where there is no other, and of those the one with the fewest of the pods.
-func (w *World) leastUsedNode(a app, pods []*corev1.Pod) (best string) {
-	avoided, fewest := false, 0
-	for _, o := range w.target.Snapshot(nodeKind) {
-		node := o.(*corev1.Node)
-		if !schedulable(w.podOf(a, "", node.Name), node) {
-			continue
-		}
-		avoid := len(controllermanager.Untolerated(w.podOf(a, "", node.Name), node, corev1.TaintEffectPreferNoSchedule)) > 0
-		n := 0
-		for _, p := range pods {
-			if p.Spec.NodeName == node.Name && p.DeletionTimestamp.IsZero() {
-				n++
-			}
-		}
-		if best == "" || avoided && !avoid || avoided == avoid && n < fewest {
-			best, avoided, fewest = node.Name, avoid, n
-		}
-	}
-	return best
-}
-
-// schedulable reports whether a node takes a pod. Its taints say that, whether it is ready does not.
-func schedulable(p *corev1.Pod, node *corev1.Node) bool {
-	cordoned := node.DeepCopy()
-	if node.Spec.Unschedulable {
-		cordoned.Spec.Taints = append(cordoned.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable,
-			Effect: corev1.TaintEffectNoSchedule})
-	}
-	return len(controllermanager.Untolerated(p, cordoned, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)) == 0
-}
-
 func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: name,
 		Labels: map[string]string{"app": a.name}}}
-	if name == "" {
-		p.GenerateName = a.name + "-"
-	}
 	p.Spec.NodeName, p.Spec.TerminationGracePeriodSeconds = node, &a.grace
 	// What a pod keeps on its node dies with it, and is no reason to leave it there.
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch",
@@ -235,12 +180,7 @@ func tolerations(kind appKind) (all []corev1.Toleration) {
 	case Static:
 		exists("", corev1.TaintEffectNoExecute)
 	case DaemonSet:
-		exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)
-		exists(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)
-		for _, key := range []string{corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
-			corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable} {
-			exists(key, corev1.TaintEffectNoSchedule)
-		}
+		return controllermanager.DaemonTolerations()
 	default:
 		exists(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)
 		all[0].TolerationSeconds = ptr.To[int64](0)

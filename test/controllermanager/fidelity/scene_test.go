@@ -69,6 +69,8 @@ type double struct {
 	now    time.Time
 	random *rand.Rand
 	silent map[string]bool
+	// workloads are those that somebody made.
+	workloads []controllermanager.Workload
 }
 
 func (d *double) manager() controllermanager.Manager {
@@ -76,10 +78,23 @@ func (d *double) manager() controllermanager.Manager {
 		Silent: func(n *corev1.Node) bool { return d.silent[n.Name] }}
 }
 
+// choices are what the controllers may do.
+func (d *double) choices() []controllermanager.Choice {
+	out := d.manager().Choices()
+	for _, w := range d.workloads {
+		for _, p := range d.manager().Missing(w) {
+			out = append(out, controllermanager.Choice{Name: "a pod is made", Do: func() error {
+				return d.server.Client(w.Kind).Create(context.Background(), p)
+			}})
+		}
+	}
+	return out
+}
+
 // settle lets the controllers act in any order until there is nothing left to do.
 func (d *double) settle() error {
 	for range 10_000 {
-		choices := d.manager().Choices()
+		choices := d.choices()
 		n := d.server.Pending()
 		switch {
 		case len(choices)+n > 0:
@@ -249,4 +264,4 @@ func (s *scene) comesTo(t *testing.T, what string, wanted []string) {
 }
 
 // patience only bounds a failing test.
-const patience = 150 * time.Second
+const patience = 25 * time.Second

@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -53,7 +54,9 @@ func (s *scene) shows(ctx context.Context) (all []string, err error) {
 
 func describe(o client.Object) string {
 	name := o.GetName()
-	if prefix := o.GetGenerateName(); prefix != "" && o.GetNamespace() != "" {
+	owner := metav1.GetControllerOfNoCopy(o)
+	ordered := owner != nil && owner.Kind == "StatefulSet"
+	if prefix := o.GetGenerateName(); prefix != "" && o.GetNamespace() != "" && !ordered {
 		name = prefix
 	}
 	out := []string{strings.TrimPrefix(fmt.Sprintf("%T", o), "*"), name}

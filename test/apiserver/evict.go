@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -93,8 +94,10 @@ func (s *Server) budgetOf(pod *corev1.Pod) (*record, error) {
 			continue
 		}
 		if found != nil {
-			return nil,
-				apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+			// The real one gives no reason either.
+			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
+				Code:    http.StatusInternalServerError,
+				Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
 		}
 		found = r
 	}

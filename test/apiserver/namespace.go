@@ -69,17 +69,21 @@ func (s *Server) terminating(k *kind, namespace, name string) error {
 	return err
 }
 
-// findEnds adds what the namespace controller would do: it deletes all that is in a Namespace that is being deleted,
-// in any order, and when nothing is left lets that go.
+// findEnds adds what the namespace controller would do: of a Namespace that is being deleted it deletes the pods, when
+// they are gone all else, in any order, and when nothing is left it lets the Namespace go.
 func (s *Server) findEnds() {
 	for _, n := range s.tables[s.registry.namespaces.index] {
 		if n.meta.DeletionTimestamp == nil {
 			continue
 		}
-		left := false
+		pods := s.anyPod(n.key.Name)
+		left := pods
 		for _, k := range s.registry.kinds {
+			if !k.namespaced || pods && k != s.registry.pods {
+				continue
+			}
 			for _, r := range s.tables[k.index] {
-				if !k.namespaced || r.key.Namespace != n.key.Name {
+				if r.key.Namespace != n.key.Name {
 					continue
 				}
 				left = true
@@ -92,6 +96,13 @@ func (s *Server) findEnds() {
 			s.pending = append(s.pending, step{s.registry.namespaces, n.key, finishNamespace})
 		}
 	}
+}
+
+// anyPod reports whether there is a pod in a namespace.
+func (s *Server) anyPod(namespace string) bool {
+	pods := s.tables[s.registry.pods.index]
+	i, _ := pods.find(client.ObjectKey{Namespace: namespace})
+	return i < len(pods) && pods[i].key.Namespace == namespace
 }
 
 // finishNamespace takes the namespace controller's finalizer off, with which the Namespace goes.

@@ -246,7 +246,7 @@ func TestEvictionKeepsTheBudget(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
-			MinAvailable: ptr.To(intstr.FromInt32(1))}}
+			MinAvailable: ptr.To(intstr.FromInt32(0))}}
 	w.must(t, w.Create(t.Context(), budget))
 	for _, name := range []string{"a", "b"} {
 		p := pod(name, "n")
@@ -267,7 +267,7 @@ func TestEvictionKeepsTheBudget(t *testing.T) {
 	}
 	budget = reload(t, w, budget)
 	before := budget.DeepCopy()
-	budget.Spec.MaxUnavailable, budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(1)), nil
+	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(1))
 	w.must(t, w.Patch(t.Context(), budget, client.MergeFrom(before)))
 	if err := evict("a"); !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 		t.Errorf("evicted while the budget's change is not counted: %v", err)

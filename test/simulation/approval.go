@@ -123,7 +123,7 @@ func (w *World) requestNamed(name string) *certificatesv1.CertificateSigningRequ
 	return nil
 }
 
-// signing returns what kubelets may ask for now, and what the signer may sign.
+// signing returns what kubelets may ask for now.
 func (w *World) signing() (out []choice) {
 	if !w.safety.optionalReconcilers.has(Approval) || w.safety.targetUnreachable() {
 		return nil
@@ -142,16 +142,6 @@ func (w *World) signing() (out []choice) {
 			w.hostOf(node) == in {
 			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to serve", func() error {
 				return w.ask(in, in.serveName(), serving(in), false)
-			}})
-		}
-	}
-	for _, o := range w.target.Snapshot(requestKind) {
-		csr := o.(*certificatesv1.CertificateSigningRequest)
-		if approved(csr) && len(csr.Status.Certificate) == 0 {
-			out = append(out, choice{"the certificate " + csr.Name + " is signed", func() error {
-				signed := csr.DeepCopy()
-				signed.Status.Certificate = []byte("certificate")
-				return w.target.Client("signer").Status().Patch(context.Background(), signed, client.MergeFrom(csr))
 			}})
 		}
 	}

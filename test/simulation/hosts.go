@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,13 +11,17 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/controllermanager"
 )
 
 // The kubelets. Each is the instance that it runs on; what it does next is one of the scheduler's choices.
 
-// kubelets returns what the kubelets, and the controller that notices when one is silent, may do now.
+// kubelets returns what the kubelets, and those who look after them, may do now.
 func (w *World) kubelets() []choice {
 	var out []choice
+	for _, c := range w.manager().Choices() {
+		out = append(out, choice{c.Name, func() error { w.logf("%s", c.Name); return c.Do() }})
+	}
 	for _, in := range w.cloud.instances {
 		node := w.node(in.NodeName)
 		mine := node != nil && w.hostOf(node) == in
@@ -28,10 +31,6 @@ func (w *World) kubelets() []choice {
 			}})
 		}
 		switch {
-		case in.hung && mine && readiness(node) != corev1.ConditionUnknown:
-			out = append(out, choice{"node " + node.Name + " is silent", func() error {
-				return w.setReady(node, corev1.ConditionUnknown)
-			}})
 		case in.hung, !in.registered && in.of(w.cloud.troubles.silent):
 		case in.registered && mine && in.of(w.cloud.troubles.flapping):
 			if do := w.flaps(in, node); do != nil {
@@ -48,11 +47,6 @@ func (w *World) kubelets() []choice {
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
 		in := w.hostOf(node)
-		if in == nil && readiness(node) == corev1.ConditionTrue {
-			out = append(out, choice{"node " + node.Name + " is silent", func() error {
-				return w.setReady(node, corev1.ConditionUnknown)
-			}})
-		}
 		// Without an ID and without a token nobody else can tell whose it was.
 		if in == nil && node.Spec.ProviderID == "" && w.safety.optionalReconcilers == CloudController {
 			out = append(out, choice{"the cloud controller deletes node " + node.Name, func() error {
@@ -133,30 +127,37 @@ func (w *World) register(in *instance) error {
 	if in.legacy.machine == "" {
 		node.Spec.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
 	}
-	if err := w.kubelet().Create(context.Background(), node); err != nil {
-		return err
-	}
-	return w.setReady(node, corev1.ConditionFalse)
+	w.report(node, corev1.ConditionFalse)
+	return w.kubelet().Create(context.Background(), node)
 }
 
+// setReady is a kubelet's: it says whether its node is ready.
 func (w *World) setReady(node *corev1.Node, status corev1.ConditionStatus) error {
 	changed := node.DeepCopy()
+	w.report(changed, status)
+	return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)))
+}
+
+// report gives a Node what its kubelet says of it.
+func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	now := metav1.NewTime(w.clock.at.Truncate(time.Second))
-	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: now, LastHeartbeatTime: now}
-	changed.Status.Conditions = []corev1.NodeCondition{ready}
-	changed.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
-	if err := w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)); err != nil {
-		return client.IgnoreNotFound(err)
+	node.Status.Conditions = nil
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure, corev1.NodeReady} {
+		c := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: now, LastHeartbeatTime: now}
+		if kind == corev1.NodeReady {
+			c.Status = ready
+		}
+		node.Status.Conditions = append(node.Status.Conditions, c)
 	}
-	// kube-controller-manager follows with the taint of an unready node, which the API server put there at the beginning.
-	tainted := changed.DeepCopy()
-	tainted.Spec.Taints = slices.DeleteFunc(tainted.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeNotReady
-	})
-	if status != corev1.ConditionTrue {
-		tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady,
-			Effect: corev1.TaintEffectNoSchedule})
-	}
-	return client.IgnoreNotFound(w.kubelet().Patch(context.Background(), tainted,
-		client.MergeFromWithOptions(changed, client.MergeFromWithOptimisticLock{})))
+	node.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
+}
+
+// manager is the target cluster's kube-controller-manager. It does not hear of a kubelet that hangs or whose instance is
+// gone.
+func (w *World) manager() controllermanager.Manager {
+	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Silent: func(node *corev1.Node) bool {
+		in := w.hostOf(node)
+		return in == nil || in.hung
+	}}
 }

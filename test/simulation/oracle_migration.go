@@ -16,6 +16,7 @@ import (
 	"machinist.dev/machinist/internal/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/controllermanager"
 	"machinist.dev/machinist/test/invariants"
 )
 
@@ -151,7 +152,8 @@ func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
 // target is J5: no Node goes, or gets another taint, or is cordoned.
 func (l *legacy) target(c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
-	if l == nil || !ok || c.Actor == "kubelet" || c.Actor == oldController || c.Actor == person {
+	if l == nil || !ok || c.Actor == "kubelet" || c.Actor == controllermanager.NodeController ||
+		c.Actor == oldController || c.Actor == person {
 		return
 	}
 	before, _ := c.Old.(*corev1.Node)

@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/test/controllermanager"
 )
 
-// What runs on the nodes, and who looks after it: controllers that make pods, a scheduler, and what follows when a
-// pod or its node goes. All they know is in the target cluster.
+// What runs on the nodes, and who looks after it: controllers that make pods, a scheduler and kubelets. All they know is
+// in the target cluster.
 
 // app is pods that somebody wants to run.
 type app struct {
@@ -119,72 +121,28 @@ func (w *World) appOf(p *corev1.Pod) app {
 }
 
 // ended reports whether the containers of a pod have ended for good.
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
+func ended(p *corev1.Pod) bool { return controllermanager.Ended(p) }
 
 // toMake returns the pods that the app's controller would make now, each on the node that a scheduler gives it.
 func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
-	pods = slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Labels["app"] != a.name })
-	named := func(name string) bool {
-		return slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Name == name })
+	if a.kind != Static {
+		return w.manager().Missing(controllermanager.Workload{Kind: string(a.kind), Namespace: workloads, Name: a.name,
+			Replicas: a.replicas, Pod: w.podOf(a, "", "")})
 	}
-	switch a.kind {
-	case DaemonSet, Static:
-		for _, o := range w.target.Snapshot(nodeKind) {
-			node := o.(*corev1.Node)
-			if name := a.name + "-" + node.Name; !named(name) && (a.kind == DaemonSet || w.kubeletOn(node.Name) != nil) {
-				out = append(out, w.podOf(a, name, node.Name))
-			}
-		}
-	case StatefulSet:
-		for i := range a.replicas {
-			name := fmt.Sprintf("%s-%d", a.name, i)
-			if node := w.leastUsedNode(pods); !named(name) && node != "" {
-				return append(out, w.podOf(a, name, node))
-			}
-		}
-	default:
-		n := 0
-		for _, p := range pods {
-			if p.DeletionTimestamp.IsZero() && (a.kind == Job || !ended(p)) {
-				n++
-			}
-		}
-		if node := w.leastUsedNode(pods); n < a.replicas && node != "" {
-			out = append(out, w.podOf(a, "", node))
+	for _, o := range w.target.Snapshot(nodeKind) {
+		p := w.podOf(a, a.name+"-"+o.GetName(), o.GetName())
+		if w.kubeletOn(o.GetName()) != nil && !slices.ContainsFunc(pods, func(known *corev1.Pod) bool {
+			return known.Name == p.Name
+		}) {
+			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// leastUsedNode returns the usable node with the fewest of the pods, "" if there is none usable.
-func (w *World) leastUsedNode(pods []*corev1.Pod) (best string) {
-	fewest := 0
-	for _, o := range w.target.Snapshot(nodeKind) {
-		node := o.(*corev1.Node)
-		if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 || readiness(node) != corev1.ConditionTrue {
-			continue
-		}
-		n := 0
-		for _, p := range pods {
-			if p.Spec.NodeName == node.Name && p.DeletionTimestamp.IsZero() {
-				n++
-			}
-		}
-		if best == "" || n < fewest {
-			best, fewest = node.Name, n
-		}
-	}
-	return best
-}
-
 func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: name,
 		Labels: map[string]string{"app": a.name}}}
-	if name == "" {
-		p.GenerateName = a.name + "-"
-	}
 	p.Spec.NodeName, p.Spec.TerminationGracePeriodSeconds = node, &a.grace
 	// What a pod keeps on its node dies with it, and is no reason to leave it there.
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch",
@@ -208,7 +166,26 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 		owner.UID = uid("uid-of-" + a.name)
 	}
 	p.OwnerReferences = []metav1.OwnerReference{owner}
+	p.Spec.Tolerations = tolerations(a.kind)
 	return p
+}
+
+// tolerations are those that the controllers of DaemonSets and kubelets give their pods. All others leave a node at
+// once that is not heard of.
+func tolerations(kind appKind) (all []corev1.Toleration) {
+	exists := func(key string, effect corev1.TaintEffect) {
+		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
+	}
+	switch kind {
+	case Static:
+		exists("", corev1.TaintEffectNoExecute)
+	case DaemonSet:
+		return controllermanager.DaemonTolerations()
+	default:
+		exists(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)
+		all[0].TolerationSeconds = ptr.To[int64](0)
+	}
+	return all
 }
 
 // kubeletOn returns the instance whose kubelet looks after the pods of a node, nil if none does.
@@ -227,30 +204,21 @@ func (w *World) kubeletOn(name string) *instance {
 func (w *World) fateOf(p *corev1.Pod) (what string, do func() error) {
 	node, kubelet, a := w.node(p.Spec.NodeName), w.kubeletOn(p.Spec.NodeName), w.appOf(p)
 	dying := !p.DeletionTimestamp.IsZero()
-	end := func() error {
-		return w.kubelet().Delete(context.Background(), p.DeepCopy(), client.GracePeriodSeconds(0),
-			client.Preconditions{UID: &p.UID})
-	}
 	switch {
-	case node == nil:
-		return "pod collector removes", end
-	case kubelet != nil && dying && (!a.slow || !w.clock.at.Before(p.DeletionTimestamp.Time)):
-		return "kubelet ends", end
-	case kubelet != nil && dying:
-	case kubelet != nil && p.Status.Phase == corev1.PodPending && w.attachable(p):
-		return "kubelet starts", func() error { return w.run(p, a) }
-	case kubelet != nil || readiness(node) != corev1.ConditionUnknown:
-	case dying && outOfService(node):
-		return "pod collector removes", end
-	case !dying && isReady(p):
-		return "node controller takes for unready", func() error {
-			return w.setPodReady(p, corev1.PodRunning, corev1.ConditionFalse)
-		}
-	case !dying && a.kind != DaemonSet && a.kind != Static && !ended(p):
-		return "node controller evicts", func() error {
-			return w.target.Client("node-controller").Delete(context.Background(), p.DeepCopy(),
+	case kubelet == nil:
+		return "", nil // What becomes of it is up to others.
+	case dying && ended(p):
+		return "kubelet removes", func() error {
+			return w.kubelet().Delete(context.Background(), p.DeepCopy(), client.GracePeriodSeconds(0),
 				client.Preconditions{UID: &p.UID})
 		}
+	case dying && (!a.slow || p.Status.Phase == corev1.PodPending || !w.clock.at.Before(p.DeletionTimestamp.Time)):
+		return "kubelet ends", func() error { return w.setPodReady(p, corev1.PodFailed, corev1.ConditionFalse) }
+	case dying:
+	case p.Status.Phase == corev1.PodPending && w.attachable(p):
+		return "kubelet starts", func() error { return w.run(p, a) }
+	case p.Status.Phase == corev1.PodRunning && !isReady(p) && readiness(node) == corev1.ConditionTrue:
+		return "kubelet finds ready", func() error { return w.setPodReady(p, corev1.PodRunning, corev1.ConditionTrue) }
 	}
 	return "", nil
 }
@@ -288,11 +256,14 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
+// setPodReady is a kubelet's: it leaves conditions alone that are not its own.
 func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.ConditionStatus) error {
 	changed := p.DeepCopy()
 	changed.Status.Phase = phase
-	changed.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
-	return w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(p))
+	changed.Status.Conditions = append(slices.DeleteFunc(changed.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady
+	}), corev1.PodCondition{Type: corev1.PodReady, Status: status})
+	return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(p)))
 }
 
 // unsettledPods says what the apps lack.

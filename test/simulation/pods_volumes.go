@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/controllermanager"
 )
 
 // Volumes of pods. One is attached when its pod starts. When the pod is gone, first the Node's report is withdrawn
@@ -88,11 +89,7 @@ func (w *World) detachable(va *storagev1.VolumeAttachment) bool {
 	return len(used) == 0 && !sticks && (w.kubeletOn(node.Name) != nil || outOfService(node))
 }
 
-func outOfService(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeOutOfService
-	})
-}
+func outOfService(node *corev1.Node) bool { return controllermanager.OutOfService(node) }
 
 // mayPutOutOfService judges that a node is said to be dead: its volumes are torn from it, which must not be in use.
 func (o *oracle) mayPutOutOfService(c apiserver.Change, node *corev1.Node) {

@@ -373,6 +373,9 @@ func (w *World) next() (at time.Time, any bool) {
 	}
 	consider(w.cloud.next())
 	consider(w.podsDue())
+	if !w.safety.targetUnreachable() {
+		consider(w.manager().Due())
+	}
 	consider(w.safetyDue())
 	if len(w.script) > 0 && w.script[0].Wait > 0 {
 		at := w.lastAction.Add(w.script[0].Wait)

@@ -1,0 +1,100 @@
+package controllermanager
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// expiration returns when a bootstrap token expires. ok is false for every other Secret.
+func expiration(s *corev1.Secret) (at time.Time, ok bool) {
+	if s.Namespace != metav1.NamespaceSystem || s.Type != "bootstrap.kubernetes.io/token" {
+		return at, false
+	}
+	at, err := time.Parse(time.RFC3339, string(s.Data["expiration"]))
+	return at, err == nil
+}
+
+// expiredTokens is the token cleaner: it deletes bootstrap tokens whose time is over.
+func (m Manager) expiredTokens() (out []Choice) {
+	for _, o := range m.Server.Snapshot(secretKind) {
+		s := o.(*corev1.Secret)
+		if at, ok := expiration(s); !ok || m.Now().Before(at) {
+			continue
+		}
+		out = append(out, choose(func() error {
+			return client.IgnoreNotFound(m.Server.Client(TokenCleaner).Delete(context.Background(), s.DeepCopy(),
+				client.Preconditions{UID: &s.UID}))
+		}, "the expired token %s is deleted", s.Name))
+	}
+	return out
+}
+
+// signatures is the signer of kubelets' certificates: it signs what was approved, and fails what its signer does not
+// issue.
+func (m Manager) signatures() (out []Choice) {
+	for _, o := range m.Server.Snapshot(requestKind) {
+		csr := o.(*certificatesv1.CertificateSigningRequest)
+		if !has(csr, certificatesv1.CertificateApproved) || has(csr, certificatesv1.CertificateFailed) ||
+			len(csr.Status.Certificate) > 0 || !strings.HasPrefix(csr.Spec.SignerName, "kubernetes.io/") {
+			continue
+		}
+		changed := csr.DeepCopy()
+		if why := unissued(csr); why == "" {
+			changed.Status.Certificate = []byte("certificate")
+		} else {
+			changed.Status.Conditions = append(changed.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+				Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
+				Message: why, LastUpdateTime: m.now(), LastTransitionTime: m.now()})
+		}
+		out = append(out, choose(func() error { return m.patchStatus(Signer, csr, changed) },
+			"the certificate %s is signed", csr.Name))
+	}
+	return out
+}
+
+func has(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
+}
+
+// unissued says why a signer does not issue what is asked for, "" if it does.
+func unissued(csr *certificatesv1.CertificateSigningRequest) string {
+	block, _ := pem.Decode(csr.Spec.Request)
+	if block == nil {
+		return "the request is not PEM"
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	usage := certificatesv1.UsageClientAuth
+	switch {
+	case err != nil:
+		return err.Error()
+	case csr.Spec.SignerName == certificatesv1.KubeletServingSignerName:
+		usage = certificatesv1.UsageServerAuth
+		if len(request.DNSNames)+len(request.IPAddresses) == 0 {
+			return "the request names no address to serve"
+		}
+	case csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName:
+		return ""
+	case len(request.DNSNames)+len(request.IPAddresses) > 0:
+		return "the request of a client names an address"
+	}
+	switch {
+	case !slices.Equal(request.Subject.Organization, []string{"system:nodes"}):
+		return "the organization is not system:nodes"
+	case !strings.HasPrefix(request.Subject.CommonName, "system:node:"):
+		return "the common name is not a node's"
+	case !slices.Contains(csr.Spec.Usages, usage):
+		return "the usages are not those of the signer"
+	}
+	return ""
+}

@@ -1,0 +1,127 @@
+package fidelity
+
+const (
+	world      = "test/simulation/"
+	hosts      = "simcloud/host/"
+	openstack  = "providers/openstack/e2e:"
+	libvirt    = "providers/libvirt/e2e:"
+	machines   = "providers/libvirt/vm:"
+	ec2        = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/"
+	throttling = "https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling"
+)
+
+// noKubelet says why no test tells one story to a kubelet and to its double.
+const noKubelet = "A kubelet needs root, control groups and a container runtime, which make test does without. " +
+	"docs/simulated-cloud.md lists what was measured at one of v1.36. Real ones are in test/realnode and " +
+	"providers/libvirt/vm, where machines join, are drained and go by the same code of Machinist."
+
+// nodes is what doubles do of kubelets and of what runs beside them.
+func nodes() []Behaviour {
+	return []Behaviour{
+		{Name: "A kubelet registers once, as not ready, and is ready later",
+			Doubles: []string{world + "hosts.go:register", world + "hosts.go:report", hosts + "node.go:register",
+				hosts + "nodestatus.go:ready"},
+			Why: noKubelet},
+		{Name: "A kubelet joins by a bootstrap token that has not expired, and asks for certificates",
+			Doubles: []string{world + "hosts.go:tokenGood", world + "approval.go:signing", world + "approval.go:request",
+				hosts + "bootstrap.go:parseBootstrap", hosts + "certificate.go:requestCertificate", hosts + "serving.go:requestServingCertificate"},
+			Why: noKubelet},
+		{Name: "A kubelet renews its Lease and compares its status",
+			Doubles: []string{hosts + "heartbeat.go:heartbeat"}, Why: noKubelet},
+		{Name: "A kubelet starts pods, and reports the end of one before it removes it",
+			Doubles: []string{world + "pods.go:fateOf", hosts + "pods.go:playPods", hosts + "podstatus.go:status"},
+			Why:     noKubelet},
+		{Name: "An agent on a node changes the version of its kubelet",
+			Doubles: []string{world + "agent.go:agents", hosts + "agent.go:obey"},
+			Tests:   []string{machines + "TestAnAgentUpgradesAVersionInPlace"},
+			Why:     "Machinist's own convention: its end-to-end test runs the example of an agent."},
+		{Name: "A cloud controller manager sets provider IDs and deletes Nodes of what is gone",
+			Doubles: []string{world + "hosts.go:setProviderID", hosts + "cloudcontroller.go:adoptNode"},
+			Why: "No cloud's is here. What all have in common: " +
+				"https://kubernetes.io/docs/concepts/architecture/cloud-controller/"},
+		{Name: "Controllers replace pods, each kind in its way, and a scheduler heeds taints",
+			Doubles: []string{world + "pods.go:toMake", world + "pods.go:leastUsedNode", world + "pods.go:schedulable"},
+			Why:     "https://kubernetes.io/docs/concepts/workloads/controllers/"},
+		{Name: "Volumes: no longer reported first, then detached, by force where a node is out of service",
+			Doubles: []string{world + "pods_volumes.go:detachments", world + "pods_volumes.go:detachable"},
+			Why: "It takes a storage driver, and none is here: " +
+				"https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/"},
+	}
+}
+
+// outside is what doubles do of other programs.
+func outside() []Behaviour {
+	return []Behaviour{
+		{Name: "An autoscaler reads sizes, marks machines and writes sizes, one request after the other",
+			Doubles: []string{world + "autoscaler.go:act", world + "autoscaler_calls.go:decide"},
+			Tests:   []string{"test/e2e:TestAnAutoscalerScalesFromZeroAndBack"},
+			Why:     "The order of its requests follows its source, https://github.com/kubernetes/autoscaler."},
+		{Name: "A system whose fleet is taken over: it stops with its workload or its Lease, and deletes what is its own",
+			Doubles: []string{world + "legacy.go:mayAct", world + "legacy_cloud.go:Locate"},
+			Why: "None of these systems is here: their definitions are, in test/manifests/sources, and their source is " +
+				"public, https://github.com/gardener/machine-controller-manager among them. The stand-in of the end-to-end " +
+				"tests is another double, written for itself."},
+	}
+}
+
+// clouds is what doubles do of infrastructure clouds.
+func clouds() []Behaviour {
+	conformance := []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
+		libvirt + "TestTheDriverConformsAtTheSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms"}
+	return []Behaviour{
+		{Name: "Creation once per token, tags, names, absence, deletion twice, pages: the contract of drivers",
+			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud.go:Create"}, Tests: conformance,
+			Why: "The world's cloud has the contract only: the suite is for drivers with a network."},
+		{Name: "Reads, lists and tags that lag, each by itself, and lists that lack or repeat entries",
+			Doubles: []string{"simcloud/semantics.go:Semantics", world + "semantics.go:ReadsLate",
+				world + "semantics.go:ReadsFlicker", world + "semantics.go:TagsLate", world + "semantics.go:ListsLate",
+				world + "semantics.go:ListsShort", world + "semantics.go:ListsRepeat"},
+			Why: "OpenStack and libvirt read their own database. Documented for EC2: " +
+				"https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html"},
+		{Name: "What is gone is still shown, and a state goes back",
+			Doubles: []string{world + "semantics.go:ReadsStale", world + "semantics.go:ListsReturn",
+				world + "semantics.go:StateGoesBack"},
+			Why: "Documented for EC2, which shows terminated instances for an hour: " + ec2 + "terminating-instances.html"},
+		{Name: "Answers that are lost, and calls that are carried out after they failed",
+			Doubles: []string{world + "semantics.go:AnswersLost", world + "semantics.go:DoneLate"},
+			Tests:   []string{openstack + "TestRabbitMQIsKilledInTheMiddleOfTwentyCreations"}},
+		{Name: "Too many calls", Doubles: []string{world + "semantics.go:ThrottledOften"},
+			Why: "OpenStack as it is installed here limits no calls. Documented for Azure: " + throttling},
+		{Name: "Instances that are accepted and fail",
+			Doubles: []string{world + "semantics.go:NoHost", world + "semantics.go:GivesUp",
+				world + "semantics_failures.go:giveUp"},
+			Tests: []string{openstack + "TestAFlavorThatFitsNoHost",
+				openstack + "TestAnImageIsDeletedBetweenCreateAndBoot"}},
+		{Name: "An instance that is reported failed and runs on",
+			Doubles: []string{world + "semantics.go:ReportsFailed"},
+			Tests:   []string{openstack + "TestAServerInErrorAndOneDeletedBehindOurBack"}},
+		{Name: "Parts that remain, or are attached late",
+			Doubles: []string{world + "semantics.go:PartsRemain", world + "semantics.go:PartsUnattached"},
+			Tests:   []string{openstack + "TestPartsThatAKilledProviderLeft"}},
+		{Name: "Quota that is used up, and frees late", Doubles: []string{world + "semantics.go:QuotaFreesLate"},
+			Tests: []string{openstack + "TestAQuotaIsUsedUpAndFreed"},
+			Why:   "At OpenStack it frees at once, at others late: https://learn.microsoft.com/azure/quotas/quotas-overview"},
+		{Name: "Credentials that are refused for a while", Doubles: []string{world + "semantics.go:CredentialsExpire"},
+			Tests: []string{openstack + "TestKeystoneTakesTokensAndCredentialsBack"}},
+		{Name: "Clocks that differ", Doubles: []string{world + "semantics.go:ClockAhead"},
+			Why: "All clouds here run on this machine's clock."},
+		{Name: "A hypervisor that stops, and machines whose process was killed",
+			Doubles: []string{"simcloud/cloud/operations.go:AddFault"},
+			Tests:   []string{libvirt + "TestAKilledQEMUIsAStoppedMachine", libvirt + "TestLibvirtdIsStartedAnew"}},
+	}
+}
+
+// Gaps returns what the real things do and no double.
+func Gaps() []Gap {
+	return []Gap{
+		{"Lists in pages, and tokens of pages that expire", "The store never pages, so no client of it can be told so."},
+		{"Old resource versions are refused after compaction", "The store keeps all. A lost watch stands for it."},
+		{"Periods and rates of kube-controller-manager", "Its double may act at once, in any order, and as late as others " +
+			"leave it time: these are more runs than the real one has."},
+		{"Pods that all end together are spared when a whole zone is silent", "The double ends them: this is crueller."},
+		{"Requests for certificates are deleted an hour after their decision", "No run is so long."},
+		{"Finalizers of a Job's pods, and that a finished Job makes no other pod", "A drain waits for no pod that ended."},
+		{"Pods that no node takes wait for one", "The double makes a pod when there is a node for it."},
+		{"Node status and Leases by the minute", "The world knows which kubelet is silent: heartbeats would only cost steps."},
+	}
+}

@@ -1,0 +1,133 @@
+package fidelity
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// Each row names what is there: declarations that imitate, and tests that compare, or it says why there is none.
+func TestEachBehaviourIsWhereItsRowSays(t *testing.T) {
+	names := map[string]bool{}
+	for _, b := range All() {
+		if names[b.Name] || b.Name == "" {
+			t.Errorf("two rows are named %q", b.Name)
+		}
+		names[b.Name] = true
+		if len(b.Doubles) == 0 || len(b.Tests) == 0 && b.Why == "" {
+			t.Errorf("%s: it is imitated nowhere, or neither a test nor a reason is named", b.Name)
+		}
+		for _, double := range b.Doubles {
+			file, name, _ := strings.Cut(double, ":")
+			if !slices.Contains(declared(t, filepath.Join(root, file)), name) {
+				t.Errorf("%s: %s declares no %s", b.Name, file, name)
+			}
+		}
+		for _, test := range b.Tests {
+			folder, name, _ := strings.Cut(test, ":")
+			if !slices.Contains(tests(t, folder), name) {
+				t.Errorf("%s: %s has no test %s", b.Name, folder, name)
+			}
+		}
+	}
+	for _, g := range Gaps() {
+		if g.Name == "" || g.Why == "" {
+			t.Errorf("a gap without a name or a reason: %+v", g)
+		}
+	}
+}
+
+// mechanics are the files of doubles that imitate nothing by themselves.
+var mechanics = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go"}
+
+// A file of a double that no row names imitates something that nobody compares, and so does a test that no row names.
+func TestEachFileOfADoubleHasARow(t *testing.T) {
+	var rows, compared []string
+	for _, b := range All() {
+		for _, double := range b.Doubles {
+			file, _, _ := strings.Cut(double, ":")
+			rows = append(rows, file)
+		}
+		compared = append(compared, b.Tests...)
+	}
+	for _, folder := range []string{"test/apiserver", "test/apiserver/crd", "test/controllermanager"} {
+		for _, file := range files(t, folder) {
+			if !strings.HasSuffix(file, "_test.go") && !slices.Contains(rows, file) && !slices.Contains(mechanics, file) {
+				t.Errorf("no row names %s", file)
+			}
+		}
+	}
+	for _, folder := range []string{"test/apiserver/fidelity", "test/controllermanager/fidelity"} {
+		for _, test := range tests(t, folder) {
+			if name := folder + ":" + test; test != "TestMain" && !slices.Contains(compared, name) {
+				t.Errorf("no row names %s", name)
+			}
+		}
+	}
+}
+
+// files returns the Go files of a folder, by their paths in the repository.
+func files(t *testing.T, folder string) (found []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".go") {
+			found = append(found, folder+"/"+e.Name())
+		}
+	}
+	return found
+}
+
+// tests returns the tests in a folder, whatever they are built with.
+func tests(t *testing.T, folder string) (found []string) {
+	t.Helper()
+	for _, file := range files(t, folder) {
+		if !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, name := range declared(t, filepath.Join(root, file)) {
+			if strings.HasPrefix(name, "Test") {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
+
+// declared returns the names of what a file declares at its top: functions, methods, types and values.
+func declared(t *testing.T, path string) (names []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			names = append(names, d.Name.Name)
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					names = append(names, spec.Name.Name)
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						names = append(names, name.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}

@@ -115,7 +115,7 @@ func kubermatic() []Incident {
 			Here: "Admission asks no cloud. A refused call is a reason to wait: machines stay as they are, their " +
 				"waits grow, and what the cloud says about the next try is obeyed.",
 			Proofs: slices.Concat(scenarios("rate-limited"),
-				tests("test/e2e.TestWaysOfClouds")),
+				tests("test/e2e.TestWaysOfClouds", "providers/openstack/e2e.TestTheDriverConforms")),
 		},
 		{
 			Reference: "kubermatic/machine-controller#155", Theme: Quota,

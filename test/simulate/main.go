@@ -34,7 +34,7 @@ var (
 	short = usual{plans: 13_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500,
 		simulation.HealthChecks: 200, simulation.Safety: 200, simulation.Migrations: 200,
-		simulation.Disruptions: 400, simulation.Incidents: 150,
+		simulation.Disruptions: 400, simulation.Incidents: 60,
 	}, faults: 3, corruptions: 3_000, states: 2}
 	full = usual{plans: 305_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000,

@@ -13,7 +13,7 @@ func troubledClouds() []Scenario {
 	return []Scenario{
 		{Name: "quota-full", Group: Incidents, Variants: 2, Base: fleet(3, "a"), Script: quotas, MayDiffer: anyEnd},
 		{Name: "rate-limited", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
-			trouble("the cloud answers 6 calls a minute", func(t *troubles) { t.perMinute = 6 }), create(fleet(5, "a")),
+			trouble("the cloud answers 2 calls a minute", func(t *troubles) { t.perMinute = 2 }), create(fleet(6, "a")),
 		}, lasting(2), []Action{trouble("the limit is lifted", func(t *troubles) { t.perMinute = 0 }), scale(2)}),
 			MayDiffer: passedRevisions},
 		{Name: "retry-beside-collection", Group: Incidents, Controllers: Orphans, Base: fleet(2, "a"),
@@ -67,7 +67,7 @@ func forgetting(r *rand.Rand) []Action {
 // in a minute: their waits grow from a second.
 const (
 	mostRefused   = 15
-	mostThrottled = 120
+	mostThrottled = 60
 )
 
 // mayInsist judges how often a cloud is asked that has said no.
@@ -87,9 +87,11 @@ func (o *oracle) mayInsist() {
 	}
 }
 
-// mayBeFailedByLimit judges that a machine is Failed: one whose cloud has asked to come later is not.
+// mayBeFailedByLimit judges that a machine is Failed: one whose cloud only has asked to come later is not.
 func (o *oracle) mayBeFailedByLimit(before, m *v1beta1.Machine) {
-	if o.world.cloud.troubles.perMinute > 0 && m.Status.FailureReason != "" && before.Status.FailureReason == "" {
+	c := o.world.cloud
+	if c.troubles.perMinute > 0 && len(c.past.habits) == 0 && m.Status.FailureReason != "" &&
+		before.Status.FailureReason == "" {
 		o.breach("stampede", "machine %s is failed (%s) while the cloud only asks to come later", m.Name,
 			m.Status.FailureReason)
 	}

@@ -105,14 +105,13 @@ func clusterAPICore() []Incident {
 			Proofs: scenarios("incident-roll-in-percent"),
 		},
 		{
-			Reference: "kubernetes-sigs/cluster-api#12990", Theme: Upgrades,
-			Title: "A change of replicas rolled all nodes after an upgrade",
-			Happened: "After an upgrade of the controllers, whoever changed the number of replicas of a " +
-				"deployment for the first time got a rolling update of all its nodes, although nothing in the " +
-				"template had changed but what the new version wrote differently.",
-			Here: "Only provider, spec, class, version and user data roll, compared by what they mean. An " +
-				"upgrade of the manager over many machines rolls none, and scaling after it adds what is " +
-				"missing.",
+			Reference: "kubernetes-sigs/cluster-api#12990", Theme: Rollouts,
+			Title: "A change of replicas rolled all nodes of a deployment",
+			Happened: "Somebody scaled a deployment. Nothing but the number of replicas was changed, which is in no " +
+				"machine's template, and yet a rolling update replaced all nodes of the deployment.",
+			Here: "Only provider, spec, class, version and user data roll, compared by what they mean. The test scales " +
+				"a fleet of a thousand after and in the middle of upgrades, and counts the instances ever made: one " +
+				"for each machine.",
 			Proofs: tests("test/install.TestUpgradeOverManyMachines"),
 		},
 		{
@@ -217,7 +216,8 @@ func clusterAPICore() []Incident {
 			Here: "Writes that are refused are tried again ever more slowly, and nothing is made twice. The " +
 				"scenario has a webhook of another system down for up to 12 minutes in the middle of changes. " +
 				"Machinist's own ones lose no request while their certificate is exchanged.",
-			Proofs: slices.Concat(scenarios("incident-webhook-down"), tests("test/e2e.TestNoRequestForAdmissionIsLost")),
+			Proofs: slices.Concat(scenarios("incident-webhook-down"),
+				tests("test/e2e.TestNoRequestForAdmissionIsLost")),
 		},
 	}
 }

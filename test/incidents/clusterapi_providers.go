@@ -86,9 +86,9 @@ func clusterAPIProviders() []Incident {
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api-provider-azure#519", Theme: Quota,
-			Title: "Machines without quota were tried for ever and nobody was told",
+			Title: "Machines without quota were tried for ever, and it did not show",
 			Happened: "A region had not enough quota. The controller asked again and again, for each machine " +
-				"that was wanted, and whoever looked at the objects did not learn that the quota was the reason.",
+				"that was wanted, and the objects did not say that the quota was the reason.",
 			Here: "The machine says InsufficientResources with the cloud's words, is tried from 1 to 10 minutes " +
 				"apart, and goes on by itself when the quota is raised.",
 			Proofs: slices.Concat(scenarios("quota-full"), tests("providers/openstack/e2e.TestAQuotaIsUsedUpAndFreed")),
@@ -97,7 +97,7 @@ func clusterAPIProviders() []Incident {
 			Reference: "kubernetes-sigs/cluster-api-provider-ibmcloud#1862", Theme: DeletedFleets,
 			Title: "A health check deleted machines as soon as they were up",
 			Happened: "Under a health check machines were marked unhealthy and deleted when they had just come " +
-				"up, in the clusters of the provider's own tests, to which health checks were to be added.",
+				"up, in the clusters of the provider's own tests, which had yet to get health checks.",
 			Here: "Only a node that is not well for the whole timeout is marked, counted from when this process " +
 				"could see it. Clocks of the two processes may differ by minutes.",
 			Proofs: scenarios("remediate", "clocks-differ"),

@@ -12,7 +12,8 @@ func openshift() []Incident {
 				"eventual consistency. The next pass began a second clone of the same machine.",
 			Here: "A creation whose answer is lost is repeated with the same token, and what it made is found by " +
 				"the machine's UID. The world loses the answer of each creation, and lets it happen late.",
-			Proofs: slices.Concat(scenarios("create"), tests("providers/azure/e2e.TestACrashAndLostAnswersMakeNoTwins")),
+			Proofs: slices.Concat(scenarios("create"),
+				tests("providers/azure/e2e.TestACrashAndLostAnswersMakeNoTwins")),
 		},
 		{
 			Reference: "openshift/machine-api-operator#1519", Theme: Webhooks,
@@ -74,13 +75,15 @@ func openshift() []Incident {
 			Proofs: scenarios("drain-silent-node", "incident-silent-node-under-budgets"),
 		},
 		{
-			Reference: "openshift/machine-api-operator#1023", Theme: StuckDrains,
-			Title: "One slow drain held up the work on all other machines",
-			Happened: "The machine controller drained nodes in the same workers in which it did everything else. " +
-				"Drains that waited for budgets used them up, and other machines were neither made nor deleted.",
-			Here: "Drains have workers of their own and wait by being asked again. The test has many drains that " +
-				"budgets block, and a fleet that grows beside them.",
-			Proofs: tests("test/e2e.TestManyBlockedDrainsDoNotStarveCreation"),
+			Reference: "openshift/machine-api-operator#1066", Theme: StuckDrains,
+			Title: "Two machines that were drained at once waited for each other",
+			Happened: "Several control plane machines were drained at the same time. Each waited for a pod whose " +
+				"disruption budget was used up on the other one, so that no drain could ever end: a deadlock. " +
+				"Workloads whose budgets conflict in that way can have the same.",
+			Here: "Each drain has a deadline. From its last part on, pods that no budget lets go are deleted with " +
+				"their grace, so that drains that wait for each other end. The scenarios drain two machines of one " +
+				"budget at once, and one that no budget ever lets go.",
+			Proofs: scenarios("drain-same-names", "drain-never-allowed"),
 		},
 		{
 			Reference: "openshift/machine-api-operator#644", Theme: Stampedes,
@@ -155,7 +158,8 @@ func openshift() []Incident {
 				"the token of a service account could ask for one and act as a node.",
 			Here: "A request is approved for the bearer of one machine's own token, under the name of its node, " +
 				"once. The scenario forges six kinds of requests; the attack tests try to become another node.",
-			Proofs: slices.Concat(scenarios("certificates"), tests("test/e2e.TestAttackAKubeletClaimsAnothersProviderID")),
+			Proofs: slices.Concat(scenarios("certificates"),
+				tests("test/e2e.TestAttackAKubeletClaimsAnothersProviderID")),
 		},
 	}
 }

@@ -107,11 +107,11 @@ chaos: controlplane build ## Beat the real processes up for DURATION while peopl
 	$(GO) run ./test/chaos --duration $(DURATION) $(ARGS)
 
 .PHONY: simulate
-simulate: ## Run the controllers in the deterministic world: other clouds, an even sample of fault plans, and random runs (4 minutes)
+simulate: ## Run the controllers in the deterministic world: other clouds, even samples of fault plans and of corruptions, and random runs (5 minutes)
 	$(GO) run ./test/simulate $(ARGS)
 
 .PHONY: simulate-full
-simulate-full: ## The same with every single fault at every effect, pairs of faults, pairs of what clouds do, and more random runs (up to an hour)
+simulate-full: ## The same with nearly every single fault at every effect, many corruptions, pairs of faults, pairs of what clouds do, and more random runs (up to an hour)
 	$(GO) run ./test/simulate --full $(ARGS)
 
 .PHONY: mutants

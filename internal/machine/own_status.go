@@ -32,7 +32,7 @@ func recordedIn(status *v1beta1.MachineStatus) recorded {
 	of := func(kind string) *metav1.Condition { return meta.FindStatusCondition(status.Conditions, kind) }
 	r := recorded{status.Instance, status.Launch, status.Applied, of(v1beta1.ConditionLaunched),
 		of(v1beta1.ConditionDrained), of(v1beta1.ConditionVolumesDetached)}
-	if r.launched != nil && r.launched.Status != metav1.ConditionTrue {
+	if !said(r.launched) {
 		r.launched = nil
 	}
 	return r
@@ -65,15 +65,17 @@ func (p *pass) restoreRecorded(ctx context.Context) {
 		status.Applied, changed = known.applied.DeepCopy(), true
 	}
 	now := recordedIn(status)
-	if known.launched != nil && !equality.Semantic.DeepEqual(known.launched, now.launched) {
+	if known.launched != nil && (now.launched == nil || known.launched.Reason != now.launched.Reason ||
+		!known.launched.LastTransitionTime.Equal(&now.launched.LastTransitionTime)) {
 		putBack(status, v1beta1.ConditionLaunched, known.launched)
 		changed = true
 	}
-	if !equality.Semantic.DeepEqual(known.drained, now.drained) {
+	// Of these only what lets the instance go: two leaders may word the rest in two ways.
+	if said(now.drained) && !said(known.drained) {
 		putBack(status, v1beta1.ConditionDrained, known.drained)
 		changed = true
 	}
-	if !equality.Semantic.DeepEqual(known.detached, now.detached) {
+	if said(now.detached) && !said(known.detached) {
 		putBack(status, v1beta1.ConditionVolumesDetached, known.detached)
 		changed = true
 	}
@@ -81,6 +83,9 @@ func (p *pass) restoreRecorded(ctx context.Context) {
 		logf.FromContext(ctx).Info("Putting back the status of the instance, which somebody else has changed")
 	}
 }
+
+// said reports whether a condition is True.
+func said(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionTrue }
 
 // putBack makes a condition what it was; nil is none.
 func putBack(status *v1beta1.MachineStatus, kind string, was *metav1.Condition) {

@@ -245,18 +245,20 @@ func (m mutant) detect(ctx context.Context, binary string) (string, error) {
 	}
 	switch {
 	case m.corruption != "":
-		attempts = [][]string{{"--corrupt", m.corruption}, {"--plans", "0", "--runs", "0", "--corruptions",
-			fmt.Sprint(mutantCorruptions)}}
+		seed := fmt.Sprint(max(m.last, 1))
+		attempts = [][]string{{"--seed", seed, "--corrupt", m.corruption},
+			{"--seed", seed, "--plans", "0", "--runs", "0", "--corruptions", fmt.Sprint(mutantCorruptions)}}
 		return m.first(ctx, binary, attempts)
 	case m.plan != "":
 		attempts = append(attempts, []string{"--seed", fmt.Sprint(max(m.last, 1)), "--plan", m.plan})
 	case m.last > 0:
-		attempts = append(attempts, []string{"--seed", fmt.Sprint(m.last), "--runs", "1", "--plans", "0"})
+		attempts = append(attempts, []string{"--seed", fmt.Sprint(m.last), "--runs", "1", "--plans", "0", "--corruptions", "0"})
 	}
 	if m.planned || m.plan != "" {
-		attempts = append(attempts, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans)})
+		attempts = append(attempts, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans),
+			"--corruptions", "0"})
 	}
-	attempts = append(attempts, []string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0"})
+	attempts = append(attempts, []string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0", "--corruptions", "0"})
 	return m.first(ctx, binary, attempts)
 }
 

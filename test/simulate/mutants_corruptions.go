@@ -12,13 +12,15 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "changed-drain-believed", file: "internal/machine/own_status.go",
-			from: "	if !equality.Semantic.DeepEqual(known.drained, now.drained) {", to: "	if known.drained == now.drained {",
-			scenario: "interruption-withdrawn", finds: "I7",
+			from:     "	if said(now.drained) && !said(known.drained) {",
+			to:       "	if said(now.drained) && said(known.drained) {",
+			scenario: "interruption-withdrawn", finds: "I7", last: 2,
 			corruption: "61:control/Machine/fleet/web-2b8fpn8lk-00002/status/conditions/type=Drained/status=other-2",
 		},
 		{
 			name: "changed-condition-kept", file: "internal/machine/own_status.go",
-			from: "if known.launched != nil && !equality.Semantic", to: "if known.launched != nil && p.before == nil && !equality.Semantic",
+			from:     "if known.launched != nil && (now",
+			to:       "if known.launched != nil && p.before == nil && (now",
 			scenario: "create", finds: "the end differs",
 			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/status/conditions/type=Launched/reason=highest",
 		},

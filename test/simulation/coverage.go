@@ -104,7 +104,7 @@ func (r PlanReport) String() string {
 		fmt.Fprintf(&out, "plans: %d single faults are not reached, since this is a sample or violations ended it\n", left)
 	case left > 0:
 		fmt.Fprintf(&out,
-			"plans: %d single faults are not reached, since this is an even sample of them; --full has them all\n", left)
+			"plans: %d single faults are not reached, since this is an even sample of them; --full has all but some of caches\n", left)
 	}
 	fmt.Fprintf(&out,
 		"plans: %d in %.1f s (%.0f plans/s): %d of %d single faults (%.1f %%) at %d effects, %d pairs, %d violations\n",

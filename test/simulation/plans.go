@@ -1,9 +1,11 @@
 package simulation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +17,13 @@ import (
 type Plans struct {
 	Scenarios []Scenario
 	// Budget is how many plans are run, 0 for each single fault and no pairs. With fewer than there are single faults it
-	// is an even sample of those; what is left after them goes to pairs, evenly too.
+	// is an even sample of those; what is left after them goes to pairs, evenly too. If it is enough for all faults that
+	// are not of a cache, it has all of these, and an even sample of the others: a cache of each kind can stand still or be
+	// lost at each effect, which makes these two fifths of all single faults, and those at two effects that follow each
+	// other are mostly the same run.
 	Budget int
+	// Pairs is how many pairs are run beside them.
+	Pairs int
 	// MoreVariants multiplies the variants of each scenario; 0 is 1.
 	MoreVariants int
 	// Seed is the one of the first variant.
@@ -44,18 +51,19 @@ func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
 	if err != nil {
 		return PlanReport{}, err
 	}
-	all := 0
+	all, ofCaches := 0, 0
 	for _, v := range variants {
 		all += v.singles
+		ofCaches += v.ofCaches
 	}
 	w.report.Variants, w.report.PossibleSingles = len(variants), all
-	share := 1.0
-	if s.Budget > 0 && s.Budget < all {
-		share = float64(s.Budget) / float64(all)
-	}
+	share := shares(s.Budget, all, ofCaches)
 	pairs := 0.0
 	if s.Budget > all {
 		pairs = float64(s.Budget-all) / float64(all)
+	}
+	if all > 0 {
+		pairs += float64(s.Pairs) / float64(min(all, cmp.Or(s.Budget, all)))
 	}
 	for _, v := range variants {
 		w.sweep(v, share, pairs)
@@ -64,11 +72,38 @@ func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
 	return w.report, nil
 }
 
+// share is how many of the single faults are run: of those of caches, and of the others.
+type share struct{ ofCaches, others float64 }
+
+// shares returns the shares that make up a budget; 0 is all.
+func shares(budget, all, ofCaches int) share {
+	others := all - ofCaches
+	switch {
+	case budget <= 0 || budget >= all:
+		return share{1, 1}
+	case budget > others:
+		return share{float64(budget-others) / float64(ofCaches), 1}
+	}
+	even := float64(budget) / float64(all)
+	return share{even, even}
+}
+
+func (s share) of(f Fault) float64 {
+	if f.ofCache() {
+		return s.ofCaches
+	}
+	return s.others
+}
+
+// ofCache reports whether a fault is one of the cache of a kind.
+func (f Fault) ofCache() bool { return f.family() != string(f) }
+
 // variant is an undisturbed run of a scenario.
 type variant struct {
 	scenario *Prepared
 	seed     uint64
-	singles  int
+	// singles is how many single faults there are, ofCaches how many of these are of caches.
+	singles, ofCaches int
 }
 
 // variants runs each undisturbed.
@@ -82,13 +117,18 @@ func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 			return
 		}
 		for n := range max(1, p.Variants) * max(1, s.MoreVariants) {
-			v := variant{p, s.Seed + uint64(n), 0}
+			v := variant{scenario: p, seed: s.Seed + uint64(n)}
 			r := p.record(v.seed)
 			if r.result.Err != nil {
 				s.check(r, r)
 				continue
 			}
-			v.singles = len(r.faults())
+			for _, at := range r.faults() {
+				v.singles++
+				if at.Fault.ofCache() {
+					v.ofCaches++
+				}
+			}
 			s.mu.Lock()
 			s.report.Coverage.possible(r)
 			s.report.Effects += len(r.effects)
@@ -124,18 +164,20 @@ func (s *sweeper) each(n int, f func(i int)) {
 }
 
 // sweep runs a share of the single faults of a variant, and for each of them a number of pairs that begin with it.
-func (s *sweeper) sweep(v variant, share, pairs float64) {
+func (s *sweeper) sweep(v variant, share share, pairs float64) {
 	r := v.scenario.record(v.seed)
 	singles := r.sample(share)
 	s.each(len(singles), func(i int) {
 		at := singles[i]
-		first := r.with(at, pairs > 0)
+		hash := (&recording{scenario: r.scenario, seed: r.seed, plan: append(slices.Clip(r.plan), at)}).hash()
+		some := howMany(pairs, hash) > 0
+		first := r.with(at, some)
 		s.check(r, first)
-		if pairs == 0 || first.result.Err != nil {
+		if !some || first.result.Err != nil {
 			return
 		}
 		seconds := first.faults()
-		for _, j := range spread(len(seconds), pairs, first.hash()) {
+		for _, j := range spread(len(seconds), pairs, hash) {
 			if s.stop.Load() {
 				return
 			}
@@ -152,9 +194,9 @@ func (r *recording) hash() uint64 {
 }
 
 // sample returns a share of the single faults: of each fault the same share of the effects, evenly.
-func (r *recording) sample(share float64) []At {
+func (r *recording) sample(share share) []At {
 	all := r.faults()
-	if share >= 1 {
+	if share.ofCaches >= 1 && share.others >= 1 {
 		return all
 	}
 	var out []At
@@ -164,7 +206,8 @@ func (r *recording) sample(share float64) []At {
 		seen[at.Fault]++
 		// Each fault begins elsewhere, so that few of each are not all of the first effects.
 		offset := fraction(Plan{{0, at.Fault}}.String() + r.scenario.Name)
-		if int(float64(n+1)*share+offset) > int(float64(n)*share+offset) {
+		part := share.of(at.Fault)
+		if int(float64(n+1)*part+offset) > int(float64(n)*part+offset) {
 			out = append(out, at)
 		}
 	}
@@ -179,16 +222,21 @@ func fraction(text string) float64 {
 
 // spread returns about that many of n indexes, evenly: the fraction of one is one now and then.
 func spread(n int, many float64, hash uint64) []int {
-	count := int(many)
-	if float64(hash>>32%1000)/1000 < many-float64(count) {
-		count++
-	}
-	count = min(count, n)
+	count := min(howMany(many, hash), n)
 	var out []int
 	for i := range count {
 		out = append(out, (int(hash%uint64(n))+i*n/count)%n)
 	}
 	return out
+}
+
+// howMany returns a whole number: the fraction of one is one now and then.
+func howMany(many float64, hash uint64) int {
+	count := int(many)
+	if float64(hash>>32%1000)/1000 < many-float64(count) {
+		count++
+	}
+	return count
 }
 
 // check takes note of what came of a plan.

@@ -106,7 +106,7 @@ func TestASampleIsEven(t *testing.T) {
 	for _, at := range r.faults() {
 		all[at.Fault]++
 	}
-	sample := r.sample(0.25)
+	sample := r.sample(share{0.25, 0.25})
 	for _, at := range sample {
 		if seen[at] {
 			t.Errorf("%s comes twice", at)
@@ -119,7 +119,7 @@ func TestASampleIsEven(t *testing.T) {
 			t.Errorf("%d of %d plans with fault %s are in a sample of a quarter", got, n, f)
 		}
 	}
-	if n := len(r.sample(1)); n != len(r.faults()) {
+	if n := len(r.sample(share{1, 1})); n != len(r.faults()) {
 		t.Errorf("the whole sample has %d of %d plans", n, len(r.faults()))
 	}
 	indexes := spread(1000, 30, 12345)
@@ -167,11 +167,27 @@ func TestASweepOfPlansKeepsItsBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &sweeper{Plans: Plans{Workers: 2}, report: PlanReport{Coverage: Coverage{}}}
-	s.sweep(variant{p, 1, 0}, 0.02, 2)
+	s.sweep(variant{scenario: p, seed: 1}, share{0.02, 0.02}, 2)
 	if s.report.Pairs != 2*s.report.Singles || s.report.Pairs == 0 {
 		t.Errorf("%d pairs begin with %d single faults; two with each were asked for", s.report.Pairs, s.report.Singles)
 	}
 	for _, f := range s.report.Failures {
 		t.Errorf("scenario %s, %s", f.Scenario, f)
+	}
+}
+
+// A budget that is enough for all faults but those of caches leaves out none of these, and an even part of those.
+func TestFaultsOfCachesAreThinnedFirst(t *testing.T) {
+	for _, test := range []struct {
+		budget, all, ofCaches int
+		want                  share
+	}{
+		{0, 100, 40, share{1, 1}}, {100, 100, 40, share{1, 1}}, {120, 100, 40, share{1, 1}},
+		{70, 100, 40, share{0.25, 1}}, {60, 100, 40, share{0.6, 0.6}}, {10, 100, 40, share{0.1, 0.1}},
+	} {
+		if got := shares(test.budget, test.all, test.ofCaches); got != test.want {
+			t.Errorf("with a budget of %d for %d faults, %d of caches, the shares are %v, not %v", test.budget, test.all,
+				test.ofCaches, got, test.want)
+		}
 	}
 }

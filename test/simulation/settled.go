@@ -69,6 +69,8 @@ func Settled(w *World) string {
 			report("machine %s has no node", m.Name)
 		case m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID:
 			report("machine %s is not paired with its node", m.Name)
+		case node.Spec.ProviderID != "" && node.Spec.ProviderID != m.Spec.ProviderID:
+			report("machine %s is paired with node %s, which is another's", m.Name, node.Name)
 		case len(node.Spec.Taints) > 0 || node.Spec.Unschedulable:
 			report("node %s cannot be used: %v", node.Name, node.Spec.Taints)
 		}

@@ -50,7 +50,7 @@ func detectAll(ctx context.Context, match string, every int, kind bool) error {
 	}
 	defer os.RemoveAll(dir)
 	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants(),
-		disruptionMutants())
+		disruptionMutants(), fidelityMutants())
 	var stale []error
 	for _, m := range all {
 		if _, err := m.plant(); err != nil {

@@ -1,7 +1,6 @@
 package main
 
-// fidelityMutants are bugs that show only where Nodes are looked after as a real kube-controller-manager and real
-// kubelets do.
+// fidelityMutants are bugs that show where Nodes are looked after as a real kube-controller-manager and real kubelets do.
 func fidelityMutants() []mutant {
 	return []mutant{
 		{
@@ -10,6 +9,12 @@ func fidelityMutants() []mutant {
 			from:     "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
 			to:       "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",
 			scenario: "create", finds: "settled, but|after the last disturbance|not settled",
+		},
+		{
+			name: "any-condition-of-an-orphans-node", file: "internal/safety/orphans/nodes.go",
+			from:     "		if c.Type == corev1.NodeReady {\n			return c\n",
+			to:       "		if c.Type != \"\" {\n			return c\n",
+			scenario: "machines-lost", finds: "orphans: ",
 		},
 		{
 			// The node lifecycle controller puts its taints back.

@@ -39,9 +39,6 @@ func nodes() []Behaviour {
 			Doubles: []string{world + "hosts.go:setProviderID", hosts + "cloudcontroller.go:adoptNode"},
 			Why: "No cloud's is here. What all have in common: " +
 				"https://kubernetes.io/docs/concepts/architecture/cloud-controller/"},
-		{Name: "Controllers replace pods, each kind in its way, and a scheduler heeds taints",
-			Doubles: []string{world + "pods.go:toMake", world + "pods.go:leastUsedNode", world + "pods.go:schedulable"},
-			Why:     "https://kubernetes.io/docs/concepts/workloads/controllers/"},
 		{Name: "Volumes: no longer reported first, then detached, by force where a node is out of service",
 			Doubles: []string{world + "pods_volumes.go:detachments", world + "pods_volumes.go:detachable"},
 			Why: "It takes a storage driver, and none is here: " +

@@ -52,7 +52,7 @@ func detectAll(ctx context.Context, match string, every int, kind, intact bool) 
 	}
 	defer os.RemoveAll(dir)
 	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants(),
-		disruptionMutants(), incidentMutants(), clusterAPIMutants(), corruptionMutants())
+		disruptionMutants(), incidentMutants(), clusterAPIMutants(), corruptionMutants(), fidelityMutants())
 	var stale []error
 	for _, m := range all {
 		if _, err := m.plant(); err != nil {

@@ -264,4 +264,4 @@ func (s *scene) comesTo(t *testing.T, what string, wanted []string) {
 }
 
 // patience only bounds a failing test.
-const patience = 25 * time.Second
+const patience = 150 * time.Second

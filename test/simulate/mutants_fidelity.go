@@ -1,0 +1,27 @@
+package main
+
+// fidelityMutants are bugs that show where Nodes are looked after as a real kube-controller-manager and real kubelets do.
+func fidelityMutants() []mutant {
+	return []mutant{
+		{
+			// A kubelet reports more than one condition, in any order.
+			name: "any-condition-taken-for-ready", file: "internal/machine/registration.go",
+			from:     "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
+			to:       "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",
+			scenario: "create", finds: "settled, but|after the last disturbance|not settled",
+		},
+		{
+			name: "any-condition-of-an-orphans-node", file: "internal/safety/orphans/nodes.go",
+			from:     "		if c.Type == corev1.NodeReady {\n			return c\n",
+			to:       "		if c.Type != \"\" {\n			return c\n",
+			scenario: "machines-lost", finds: "orphans: ",
+		},
+		{
+			// The node lifecycle controller puts its taints back.
+			name: "taints-of-others-dropped", file: "internal/machine/node_template.go",
+			from:     "		return slices.Contains(applied.Taints, taintName(t)) && find(m.Spec.Node.Taints, t) < 0",
+			to:       "		return find(m.Spec.Node.Taints, t) < 0",
+			scenario: "remediate", finds: ".",
+		},
+	}
+}

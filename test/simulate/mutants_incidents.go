@@ -32,11 +32,5 @@ func incidentMutants() []mutant {
 			to:       "return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, time.Minute}",
 			scenario: "quota-full", finds: "quota: ", planned: true,
 		},
-		{
-			name: "all-that-failed-replaced-at-once", file: "internal/machineset/remediation.go",
-			from:     "	may = may[:min(len(may), free)]",
-			to:       "	may = may[:min(len(may), free+len(may))]",
-			scenario: "rollout-never-joins", finds: "stampede: ", planned: true,
-		},
 	}
 }

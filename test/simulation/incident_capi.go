@@ -29,7 +29,7 @@ func fleetIncidents() []Scenario {
 	patient := joinsWithin(8 * time.Minute)
 	web := []app{{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 90, slow: true}}
 	return []Scenario{
-		{Name: "incident-policy-relabels", Base: fleet(2, "a"), Script: relabelled},
+		{Name: "incident-policy-relabels", Base: fleet(1, "a"), Script: relabelled},
 		{Name: "incident-image-never-ready", Controllers: Health, Base: fleet(3, "a", strategy(1, 0), patient),
 			Script: neverReady},
 		{Name: "incident-webhook-down", Base: fleet(2, "a", strategy(1, 0), patient), Script: withoutWebhook},
@@ -46,15 +46,15 @@ func fleetIncidents() []Scenario {
 
 // relabelled is a policy engine that changes the labels by which a set knows its machines, until somebody notices.
 func relabelled(r *rand.Rand) []Action {
-	const most = 2*4 + 1 + 10 // The ceiling of a set of 4 with a surge of 1.
+	const most = 2*2 + 1 + 10 // The ceiling of a set of 2 with a surge of 1.
 	actions := []Action{
 		always("a set makes no machines without end while others take its machines from it", func(w *World) string {
 			if n := w.liveMachines(); n > most {
-				return fmt.Sprintf("there are %d machines, for 4 that are wanted", n)
+				return fmt.Sprintf("there are %d machines, for 2 that are wanted", n)
 			}
 			return ""
 		}),
-		happens("a policy engine begins to label machines", func(w *World) { w.outside.meddles = true }), scale(4),
+		happens("a policy engine begins to label machines", func(w *World) { w.outside.meddles = true }), scale(2),
 	}
 	return append(actions, wait(3*time.Minute),
 		happens("the policy engine is mended", func(w *World) { w.outside.meddles = false }),
@@ -72,19 +72,31 @@ func relabelled(r *rand.Rand) []Action {
 		}})
 }
 
-// neverReady is a rollout to an image whose nodes are never ready, under a health check, for two hours.
+// neverReady is a rollout to an image whose nodes are never ready, under a health check, for most of an hour.
 func neverReady(r *rand.Rand) []Action {
 	actions := []Action{
 		happens("image b is broken", func(w *World) { w.cloud.outside.brokenClass = "b" }), check("100%"),
 		always("a broken image costs a few machines", func(w *World) string {
-			if n := w.everMade() - 3; n > 20 {
+			if n := w.everMade() - 3; n > 12 {
 				return fmt.Sprintf("%d machines of it were made", n)
+			}
+			return ""
+		}),
+		always("the machines of the image before stay", func(w *World) string {
+			n := 0
+			for _, m := range w.machines() {
+				if m.DeletionTimestamp.IsZero() && m.Spec.ClassRef.Name == "a" {
+					n++
+				}
+			}
+			if n < 3 {
+				return fmt.Sprintf("%d of 3 are left", n)
 			}
 			return ""
 		}),
 		roll("b"),
 	}
-	for range 8 + r.IntN(5) {
+	for range 3 + r.IntN(2) {
 		actions = append(actions, wait(10*time.Minute))
 	}
 	return append(actions, roll("a"))

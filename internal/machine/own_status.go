@@ -15,22 +15,28 @@ import (
 // a status may lose what is found nowhere else, such as where the instance is, which attempt made it and what it was
 // made from. So the process keeps what it wrote last, and puts back what somebody else changed. A process that was
 // restarted believes the first status that it reads.
+//
+// A former leader that was suspended may go on for a moment and write what it has done. So only that is put back which
+// no process writes: what is lost, or changed of the same instance although it never changes.
 
 // recorded is what the status says of the instance as this process wrote it last, or read it first. It is never
 // changed.
 type recorded struct {
-	instance *v1beta1.InstanceStatus
-	launch   *v1beta1.LaunchStatus
-	applied  *v1beta1.AppliedStatus
+	// providerID is that of the instance.
+	providerID string
+	instance   *v1beta1.InstanceStatus
+	launch     *v1beta1.LaunchStatus
+	applied    *v1beta1.AppliedStatus
 	// launched is the condition Launched while it is True: it says how and when the instance came. drained and detached
 	// are those that let an instance go.
 	launched, drained, detached *metav1.Condition
 }
 
 // recordedIn returns what a status says of the instance.
-func recordedIn(status *v1beta1.MachineStatus) recorded {
+func recordedIn(m *v1beta1.Machine) recorded {
+	status := &m.Status
 	of := func(kind string) *metav1.Condition { return meta.FindStatusCondition(status.Conditions, kind) }
-	r := recorded{status.Instance, status.Launch, status.Applied, of(v1beta1.ConditionLaunched),
+	r := recorded{m.Spec.ProviderID, status.Instance, status.Launch, status.Applied, of(v1beta1.ConditionLaunched),
 		of(v1beta1.ConditionDrained), of(v1beta1.ConditionVolumesDetached)}
 	if !said(r.launched) {
 		r.launched = nil
@@ -39,7 +45,7 @@ func recordedIn(status *v1beta1.MachineStatus) recorded {
 }
 
 func (r recorded) equal(other recorded) bool {
-	return equality.Semantic.DeepEqual(r.instance, other.instance) &&
+	return r.providerID == other.providerID && equality.Semantic.DeepEqual(r.instance, other.instance) &&
 		equality.Semantic.DeepEqual(r.launch, other.launch) &&
 		equality.Semantic.DeepEqual(r.applied, other.applied) &&
 		equality.Semantic.DeepEqual(r.launched, other.launched) &&
@@ -54,33 +60,45 @@ func (p *pass) restoreRecorded(ctx context.Context) {
 	if known == nil {
 		return
 	}
-	changed := false
-	if known.instance != nil && !equality.Semantic.DeepEqual(known.instance, status.Instance) {
-		status.Instance, changed = known.instance.DeepCopy(), true
+	before := status.DeepCopy()
+	if known.providerID == p.machine.Spec.ProviderID && !p.machine.Replacing() && !p.machine.Retrying() {
+		known.restoreInstance(status)
 	}
-	if known.launch != nil && !equality.Semantic.DeepEqual(known.launch, status.Launch) {
-		status.Launch, changed = known.launch.DeepCopy(), true
-	}
-	if known.applied != nil && !equality.Semantic.DeepEqual(known.applied, status.Applied) {
-		status.Applied, changed = known.applied.DeepCopy(), true
-	}
-	now := recordedIn(status)
-	if known.launched != nil && (now.launched == nil || known.launched.Reason != now.launched.Reason ||
-		!known.launched.LastTransitionTime.Equal(&now.launched.LastTransitionTime)) {
-		putBack(status, v1beta1.ConditionLaunched, known.launched)
-		changed = true
-	}
-	// Of these only what lets the instance go: two leaders may word the rest in two ways.
-	if said(now.drained) && !said(known.drained) {
+	// What lets the instance go has to be found out anew.
+	if now := recordedIn(p.machine); said(now.drained) && !said(known.drained) {
 		putBack(status, v1beta1.ConditionDrained, known.drained)
-		changed = true
 	}
-	if said(now.detached) && !said(known.detached) {
+	if now := recordedIn(p.machine); said(now.detached) && !said(known.detached) {
 		putBack(status, v1beta1.ConditionVolumesDetached, known.detached)
-		changed = true
 	}
-	if changed {
+	if !equality.Semantic.DeepEqual(before, status) {
 		logf.FromContext(ctx).Info("Putting back the status of the instance, which somebody else has changed")
+	}
+}
+
+// restoreInstance puts back what is lost or wrong of the same instance.
+func (r *recorded) restoreInstance(status *v1beta1.MachineStatus) {
+	switch was, is := r.instance, status.Instance; {
+	case was == nil:
+	case is == nil || is.Provider == "":
+		status.Instance = was.DeepCopy()
+	default:
+		is.Provider, is.Scope, is.LaunchTime = was.Provider, was.Scope, was.LaunchTime.DeepCopy()
+		if was.NodeName != "" {
+			is.NodeName = was.NodeName
+		}
+	}
+	if was, is := r.launch, status.Launch; was != nil && was.Step == v1beta1.LaunchStepNone &&
+		(is == nil || is.Attempt < was.Attempt) {
+		status.Launch = was.DeepCopy()
+	}
+	if r.applied != nil && status.Applied == nil {
+		status.Applied = r.applied.DeepCopy()
+	}
+	is := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionLaunched)
+	if was := r.launched; was != nil && (is == nil || said(is) && (is.Reason != was.Reason ||
+		!is.LastTransitionTime.Equal(&was.LastTransitionTime))) {
+		putBack(status, v1beta1.ConditionLaunched, was)
 	}
 }
 
@@ -101,13 +119,13 @@ func putBack(status *v1beta1.MachineStatus, kind string, was *metav1.Condition) 
 
 // keepRecorded takes note of what the status says of the instance, once it is stored.
 func (p *pass) keepRecorded() {
-	now := recordedIn(&p.machine.Status)
+	now := recordedIn(p.machine)
 	if known := p.states.get(p.machine).recorded; known != nil && known.equal(now) {
 		return
 	}
 	var kept *recorded
-	if now != (recorded{}) {
-		kept = &recorded{now.instance.DeepCopy(), now.launch.DeepCopy(), now.applied.DeepCopy(), now.launched.DeepCopy(),
+	if now != (recorded{providerID: now.providerID}) {
+		kept = &recorded{now.providerID, now.instance.DeepCopy(), now.launch.DeepCopy(), now.applied.DeepCopy(), now.launched.DeepCopy(),
 			now.drained.DeepCopy(), now.detached.DeepCopy()}
 	}
 	p.states.update(p.machine, func(m *machineState) { m.recorded = kept })

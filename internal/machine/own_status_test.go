@@ -31,18 +31,20 @@ func TestWhatSomebodyWritesIntoTheStatusIsPutBack(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.class("small", "")
-			before := w.running("m").Status
+			w.running("m")
 			w.reconcile("m")
+			before := w.get("m")
 			w.writeStatus("m", change)
 			w.effects.clear()
 			w.reconcile("m")
-			after := w.get("m").Status
-			was, is := recordedIn(&before), recordedIn(&after)
+			after := w.get("m")
+			was, is := recordedIn(before), recordedIn(after)
 			if !was.equal(is) {
 				t.Errorf("recorded is %+v, not %+v", is, was)
 			}
-			if before.Phase != after.Phase || !equality.Semantic.DeepEqual(before.NodeRef, after.NodeRef) {
-				t.Errorf("the status is %+v, not %+v", after, before)
+			if before.Status.Phase != after.Status.Phase ||
+				!equality.Semantic.DeepEqual(before.Status.NodeRef, after.Status.NodeRef) {
+				t.Errorf("the status is %+v, not %+v", after.Status, before.Status)
 			}
 			want(t, "effects", w.effects.of("API Machine", "cloud"), "API Machine patch status")
 			w.wantQuiet("m")

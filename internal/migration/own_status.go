@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,18 +22,46 @@ type stored struct {
 	status v1beta1.MigrationStatus
 }
 
-// restoreStatus puts back what somebody else changed of a status that this process wrote, and reports whether there was
-// anything.
+// phases are in the order in which a migration goes through them.
+var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
+	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
+	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
+
+// follows reports whether a process may have written a phase after another one: the same, a later one, or that the
+// migration is aborted. A former leader that was suspended may go on for a moment, and come through several.
+func follows(is, was v1beta1.MigrationPhase) bool {
+	switch {
+	case is == was:
+		return true
+	case is == v1beta1.MigrationAborting:
+		return !was.Ended() && !was.Irrevocable()
+	case was == v1beta1.MigrationAborting:
+		return is == v1beta1.MigrationAborted
+	}
+	from, to := slices.Index(phases, was), slices.Index(phases, is)
+	return from >= 0 && to > from
+}
+
+// restoreStatus puts back a status that this process wrote where its phase is one that no process would have written
+// then, or what stopped the old system is lost. It reports whether there was anything.
 func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bool {
 	r.mu.Lock()
 	known := r.written[client.ObjectKeyFromObject(m)]
 	r.mu.Unlock()
-	if known.uid != m.UID || equality.Semantic.DeepEqual(known.status, m.Status) {
+	if known.uid != m.UID || known.status.Phase == "" {
 		return false
 	}
-	logf.FromContext(ctx).Info("Putting back the status of the migration, which somebody else has changed",
-		"from", m.Status.Phase, "to", known.status.Phase)
-	known.status.DeepCopyInto(&m.Status)
+	switch is, was := &m.Status, &known.status; {
+	case !follows(is.Phase, was.Phase):
+		logf.FromContext(ctx).Info("Putting back the status of the migration, which somebody else has changed",
+			"from", is.Phase, "to", was.Phase)
+		was.DeepCopyInto(is)
+	case is.Phase == was.Phase && equality.Semantic.DeepEqual(is.Fence, v1beta1.MigrationFenceStatus{}) &&
+		!equality.Semantic.DeepEqual(is.Fence, was.Fence):
+		was.Fence.DeepCopyInto(&is.Fence)
+	default:
+		return false
+	}
 	return true
 }
 

@@ -5,8 +5,8 @@ func corruptionMutants() []mutant {
 	return []mutant{
 		{
 			name: "changed-scope-believed", file: "internal/machine/own_status.go",
-			from:     "if known.instance != nil && !equality.Semantic",
-			to:       "if known.instance != nil && p.before == nil && !equality.Semantic",
+			from:     "is.Provider, is.Scope, is.LaunchTime = was.Provider, was.Scope, was",
+			to:       "is.Provider, is.LaunchTime = was.Provider, was",
 			scenario: "delete", finds: "I1|order",
 			corruption: "0:control/Machine/fleet/web-2b8fpn8lk-00001/status/instance/scope=highest",
 		},
@@ -19,8 +19,8 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "changed-condition-kept", file: "internal/machine/own_status.go",
-			from:     "if known.launched != nil && (now",
-			to:       "if known.launched != nil && p.before == nil && (now",
+			from:     "said(is) && (is.Reason != was.Reason",
+			to:       "!said(is) && (is.Reason != was.Reason",
 			scenario: "create", finds: "the end differs",
 			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/status/conditions/type=Launched/reason=highest",
 		},
@@ -59,21 +59,14 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "changed-phase-of-a-migration-believed", file: "internal/migration/own_status.go",
-			from: "if known.uid != m.UID || equality", to: "if known.uid == m.UID || equality",
+			from: "if known.uid != m.UID ||", to: "if known.uid == m.UID ||",
 			scenario: "migrate-K-abort", finds: "settled, but|J",
 			corruption: "end:control/Migration/fleet/over/status/phase=other-2",
 		},
 		{
-			name: "changed-specification-hash-believed", file: "internal/machine/own_status.go",
-			from:     "if known.applied != nil && !equality.Semantic",
-			to:       "if known.applied != nil && p.before == nil && !equality.Semantic",
-			scenario: "in-place", finds: "is lost|settled, but|the end differs|attempt|after the last",
-			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/status/applied/providerSpecHash=highest",
-		},
-		{
 			name: "changed-attempt-believed", file: "internal/machine/own_status.go",
-			from:     "if known.launch != nil && !equality.Semantic",
-			to:       "if known.launch != nil && p.before == nil && !equality.Semantic",
+			from:     "(is == nil || is.Attempt < was.Attempt)",
+			to:       "(is != nil && is.Attempt < was.Attempt)",
 			scenario: "replace", finds: "attempt|I2|settled, but|the end differs|is lost|after the last",
 			corruption: "30:control/Machine/fleet/web-2b8fpn8lk-00001/status/launch=dropped",
 		},

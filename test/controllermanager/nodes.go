@@ -91,10 +91,10 @@ var conditionTaints = []struct {
 func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 	wanted := map[string]bool{corev1.TaintNodeUnschedulable: node.Spec.Unschedulable}
 	for _, t := range conditionTaints {
-		holds := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		is := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == t.condition && c.Status == t.status
 		})
-		wanted[t.key] = wanted[t.key] || holds
+		wanted[t.key] = wanted[t.key] || is
 	}
 	return m.tainted(node.Spec.Taints, corev1.TaintEffectNoSchedule, wanted)
 }

@@ -111,7 +111,9 @@ func (m Manager) collectable(p *corev1.Pod, node *corev1.Node) bool {
 
 // OutOfService reports whether somebody has said that what a Node stands for does not run any more.
 func OutOfService(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService
+	})
 }
 
 // collect is the pod collector: a pod that has not ended fails first, and is then removed without any grace.

@@ -35,7 +35,7 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 			n++
 		}
 	}
-	if node := m.place(w.Pod, pods); n < w.Replicas && node != "" {
+	if node := m.schedule(w.Pod, pods); n < w.Replicas && node != "" {
 		return []*corev1.Pod{w.pod("", node)}
 	}
 	return nil
@@ -64,7 +64,7 @@ func (m Manager) nextInOrder(w Workload, pods []*corev1.Pod) []*corev1.Pod {
 	for i := range w.Replicas {
 		name := fmt.Sprintf("%s-%d", w.Name, i)
 		if p := named[name]; p == nil {
-			if node := m.place(w.Pod, pods); node != "" {
+			if node := m.schedule(w.Pod, pods); node != "" {
 				return []*corev1.Pod{w.pod(name, node)}
 			}
 			return nil
@@ -105,9 +105,9 @@ func (w Workload) pod(name, node string) *corev1.Pod {
 	return p
 }
 
-// place returns the node that the scheduler gives one more of a workload's pods, "" if there is none that takes it: one
+// schedule returns the node that the scheduler gives one more of a workload's pods, "" if there is none that takes it: one
 // that rather takes none only where there is no other, and of those the one with the fewest of the pods.
-func (m Manager) place(p *corev1.Pod, pods []*corev1.Pod) (best string) {
+func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	avoided, fewest := false, 0
 	for _, o := range m.Server.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
@@ -128,8 +128,8 @@ func (m Manager) place(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	return best
 }
 
-// Schedulable reports whether a node takes a pod: its labels and taints say that, whether it is ready does not. A cordon
-// counts before there is a taint for it.
+// Schedulable reports whether a node takes a pod: its labels and taints say that, whether it is ready does not. A
+// cordon counts before there is a taint for it.
 func Schedulable(p *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range p.Spec.NodeSelector {
 		if node.Labels[key] != value {

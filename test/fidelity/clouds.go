@@ -41,7 +41,7 @@ func nodes() []Behaviour {
 				"https://kubernetes.io/docs/concepts/architecture/cloud-controller/"},
 		{Name: "Volumes: no longer reported first, then detached, by force where a node is out of service",
 			Doubles: []string{world + "pods_volumes.go:detachments", world + "pods_volumes.go:detachable"},
-			Why: "It takes a storage driver, and none is here: " +
+			Why: "It takes a storage driver, and there is none here: " +
 				"https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/"},
 	}
 }
@@ -111,7 +111,7 @@ func clouds() []Behaviour {
 // Gaps returns what the real things do and no double.
 func Gaps() []Gap {
 	return []Gap{
-		{"Lists in pages, and tokens of pages that expire", "The store never pages, so no client of it can be told so."},
+		{"Lists in pages, and tokens of pages that expire", "The store never pages, so no client of it meets one."},
 		{"Old resource versions are refused after compaction", "The store keeps all. A lost watch stands for it."},
 		{"Periods and rates of kube-controller-manager", "Its double may act at once, in any order, and as late as others " +
 			"leave it time: these are more runs than the real one has."},

@@ -55,7 +55,7 @@ func apiServer() []Behaviour {
 			Tests:   []string{"test/apiserver/fidelity:TestWatchesSeeTheSame"}},
 		{Name: "A watch that is lost: an informer lists anew, changes merge, deletions are known by absence",
 			Doubles: []string{"test/simulation/relist.go:relist", "test/simulation/cache.go:fill"},
-			Why: "It is client-go's reflector that does this, with any server, and its store says so: " +
+			Why: "It is client-go's reflector that does this, with any server, and its store documents it: " +
 				"https://pkg.go.dev/k8s.io/client-go/tools/cache#DeletedFinalStateUnknown. The end-to-end tests of outages " +
 				"cut real watches."},
 		{Name: "A namespace that ends takes nothing new, and all else goes on",
@@ -91,7 +91,7 @@ func controllers() []Behaviour {
 			Doubles: []string{manager + "nodes.go:noSchedule", manager + "nodes.go:noExecute"},
 			Tests: []string{stories + "TestTaintsFollowWhatANodeIs", stories + "TestANodeThatIsNotReady",
 				stories + "TestASilentNode"}},
-		{Name: "Pods end by taints that they do not tolerate, or no longer, and their status says so before",
+		{Name: "Pods end by taints that they do not tolerate, or no longer, and their status reports it before",
 			Doubles: []string{manager + "pods.go:evict", manager + "pods.go:mustGo", manager + "manager.go:Due"},
 			Tests:   []string{stories + "TestASilentNode", stories + "TestANodeThatIsNotReady"}},
 		{Name: "Pods that end on a node out of service fail and are removed, unless the node is ready",
@@ -107,7 +107,7 @@ func controllers() []Behaviour {
 			Doubles: []string{manager + "workloads.go:missingDaemons", manager + "workloads.go:DaemonTolerations"},
 			Tests:   []string{stories + "TestADaemonSetIsOnEveryNode"}},
 		{Name: "The scheduler heeds cordons and taints, not whether a node is ready, and some taints only if it can",
-			Doubles: []string{manager + "workloads.go:place", manager + "workloads.go:Schedulable"},
+			Doubles: []string{manager + "workloads.go:schedule", manager + "workloads.go:Schedulable"},
 			Tests:   []string{stories + "TestAReplicaSetReplacesItsPods"}},
 		{Name: "Certificates that were approved are signed, or fail",
 			Doubles: []string{manager + "secrets.go:signatures"}, Tests: []string{stories + "TestCertificatesAreSigned"}},

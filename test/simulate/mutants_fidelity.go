@@ -1,6 +1,7 @@
 package main
 
-// fidelityMutants are bugs that show where Nodes are looked after as a real kube-controller-manager and real kubelets do.
+// fidelityMutants are bugs that show where Nodes are looked after as a real kube-controller-manager and real kubelets
+// do.
 func fidelityMutants() []mutant {
 	return []mutant{
 		{

@@ -153,8 +153,8 @@ func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	node.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
 }
 
-// manager is the target cluster's kube-controller-manager. It does not hear of a kubelet that hangs or whose instance is
-// gone.
+// manager is the target cluster's kube-controller-manager. It does not hear of a kubelet that hangs or whose instance
+// is gone.
 func (w *World) manager() controllermanager.Manager {
 	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Silent: func(node *corev1.Node) bool {
 		in := w.hostOf(node)

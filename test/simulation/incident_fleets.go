@@ -3,11 +3,13 @@ package simulation
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // lostFleets are those in which a fleet was lost, or its drains did not end.
@@ -27,7 +29,10 @@ func lostFleets() []Scenario {
 			}},
 		{Name: "delete-while-draining", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},
 			Script: func(r *rand.Rand) []Action {
-				return []Action{deleteMachine(r.IntN(2)), remove().onceDraining()}
+				// A machine without pods is gone at once.
+				return []Action{deleteMachine(r.IntN(2)), remove().once("a machine drains, or is gone", func(w *World) bool {
+					return draining(w) || !slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool { return !machinestate.Live(m) })
+				})}
 			}},
 		{Name: "nowhere-to-go", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},
 			Script: func(r *rand.Rand) []Action {

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// What runs on the nodes, and who looks after it: controllers that make pods, a scheduler and kubelets. All they know is
-// in the target cluster.
+// What runs on the nodes, and who looks after it: controllers that make pods, a scheduler and kubelets. All they know
+// is in the target cluster.
 
 // app is pods that somebody wants to run.
 type app struct {

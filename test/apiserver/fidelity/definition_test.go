@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// A definition that is deleted takes the objects of its kind with it and waits for those that are held; nothing new is
-// made of it meanwhile.
+// A definition that is deleted takes the objects of its kind with it and waits for those with finalizers; nothing new
+// is made of it meanwhile.
 func TestTheEndOfADefinition(t *testing.T) {
 	t.Parallel()
 	scheme := env.Scheme()
@@ -98,19 +98,19 @@ func endOfDefinition(t *testing.T, c client.Client, namespace string,
 		}
 		return false, err
 	})
-	held := object("held")
-	held.SetFinalizers([]string{"example.com/held"})
-	said("create what is held", c.Create(ctx, held))
+	blocked := object("blocked")
+	blocked.SetFinalizers([]string{"example.com/blocked"})
+	said("create what is blocked", c.Create(ctx, blocked))
 	said("create what is free", c.Create(ctx, object("free")))
 	said("delete the definition", c.Delete(ctx, definition))
 	settled(func() (bool, error) {
 		there, err := exists(object("free"))
 		return !there, err
 	})
-	there, err := exists(held)
-	said(fmt.Sprint("what is held is there: ", there, held.GetDeletionTimestamp() != nil), err)
+	there, err := exists(blocked)
+	said(fmt.Sprint("what is blocked is there: ", there, blocked.GetDeletionTimestamp() != nil), err)
 	said("create another one", c.Create(ctx, object("late")))
-	said("let it go", c.Patch(ctx, held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	said("let it go", c.Patch(ctx, blocked, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	settled(func() (bool, error) {
 		there, err := exists(definition)
 		return !there, err

@@ -9,15 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Pods of a node that is gone fail and are removed, whatever they tolerate. The real collector takes most of two minutes
-// to believe that a node is gone.
+// Pods of a node that is gone fail and are removed, whatever they tolerate. The real collector takes most of two
+// minutes to believe that a node is gone.
 func TestPodsOfANodeThatIsGone(t *testing.T) {
-	held := pod("held")
-	held.Finalizers = []string{protected}
-	tell(t, joins("n"), create(static("static")), create(pod("done")), create(held), report(static("static"), ready),
+	blocked := pod("blocked")
+	blocked.Finalizers = []string{protected}
+	compare(t, joins("n"), create(static("static")), create(pod("done")), create(blocked), report(static("static"), ready),
 		report(pod("done"), ended), sentence{what: "the node is deleted", do: func(ctx context.Context, s *scene) error {
 			n := node("n")
-			s.place(n)
+			s.qualify(n)
 			return s.Delete(ctx, n)
-		}}, change(held, func(p *corev1.Pod) { p.Finalizers = nil }))
+		}}, change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }

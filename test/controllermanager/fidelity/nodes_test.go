@@ -13,7 +13,7 @@ import (
 func registers(name string) sentence {
 	return sentence{what: "a kubelet registers as " + name, do: func(ctx context.Context, s *scene) error {
 		n := node(name)
-		s.place(n)
+		s.qualify(n)
 		n.Status.Conditions = conditions(corev1.ConditionFalse)
 		if err := s.lives(ctx, n.Name, true); err != nil {
 			return err
@@ -30,7 +30,7 @@ func lives(name string, alive bool) sentence {
 	return sentence{what: what, do: func(ctx context.Context, s *scene) error { return s.lives(ctx, s.name(name), alive) }}
 }
 
-func says(ready corev1.ConditionStatus) func(*corev1.Node) {
+func reporting(ready corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Status.Conditions = conditions(ready) }
 }
 
@@ -42,10 +42,10 @@ func tainted(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 
 func TestTaintsFollowWhatANodeIs(t *testing.T) {
 	pressure := func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionTrue }
-	tell(t, registers("n"), report(node("n"), says(corev1.ConditionTrue)), change(node("n"), cordon(true)),
+	compare(t, registers("n"), report(node("n"), reporting(corev1.ConditionTrue)), change(node("n"), cordon(true)),
 		change(node("n"), tainted("example.com/other", corev1.TaintEffectNoSchedule)),
-		report(node("n"), pressure), change(node("n"), cordon(false)), report(node("n"), says(corev1.ConditionFalse)),
-		report(node("n"), says(corev1.ConditionTrue)))
+		report(node("n"), pressure), change(node("n"), cordon(false)), report(node("n"), reporting(corev1.ConditionFalse)),
+		report(node("n"), reporting(corev1.ConditionTrue)))
 }
 
 // tolerating returns a pod that stays on nodes that are not ready or not heard of for so many seconds.
@@ -74,22 +74,22 @@ func static(name string) *corev1.Pod {
 }
 
 func TestASilentNode(t *testing.T) {
-	tell(t, registers("n"), report(node("n"), says(corev1.ConditionTrue)),
+	compare(t, registers("n"), report(node("n"), reporting(corev1.ConditionTrue)),
 		create(pod("patient")), create(tolerating("impatient", 0)), create(tolerating("briefly", 2)),
 		create(daemon("daemon")), create(static("static")), create(tolerating("done", 0)),
 		report(pod("patient"), ready), report(pod("impatient"), ready), report(pod("briefly"), ready),
 		report(pod("daemon"), ready), report(pod("static"), ready), report(pod("done"), ended),
-		lives("n", false), lives("n", true), report(node("n"), says(corev1.ConditionTrue)),
+		lives("n", false), lives("n", true), report(node("n"), reporting(corev1.ConditionTrue)),
 		report(pod("daemon"), ready))
 }
 
 // A node that says that it is not ready, as one does whose kubelet starts anew, loses pods as well. What it says of the
 // others counts until it falls silent.
 func TestANodeThatIsNotReady(t *testing.T) {
-	tell(t, registers("n"), report(node("n"), says(corev1.ConditionTrue)), create(tolerating("impatient", 0)),
+	compare(t, registers("n"), report(node("n"), reporting(corev1.ConditionTrue)), create(tolerating("impatient", 0)),
 		create(pod("patient")), report(pod("patient"), ready),
-		report(node("n"), says(corev1.ConditionFalse)), report(node("n"), says(corev1.ConditionTrue)),
-		lives("n", false), report(node("n"), says(corev1.ConditionFalse)))
+		report(node("n"), reporting(corev1.ConditionFalse)), report(node("n"), reporting(corev1.ConditionTrue)),
+		lives("n", false), report(node("n"), reporting(corev1.ConditionFalse)))
 }
 
 // Pods that are being deleted stay on a node whose kubelet is silent, until the node is said to be out of service.
@@ -98,17 +98,17 @@ func TestANodeOutOfService(t *testing.T) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
 			Effect: corev1.TaintEffectNoExecute})
 	}
-	held := pod("held")
-	held.Finalizers = []string{protected}
-	tell(t, joins("n"), create(pod("web")), create(daemon("daemon")), create(static("static")), create(held),
+	blocked := pod("blocked")
+	blocked.Finalizers = []string{protected}
+	compare(t, joins("n"), create(pod("web")), create(daemon("daemon")), create(static("static")), create(blocked),
 		report(pod("web"), ready), report(pod("daemon"), ready), report(pod("static"), ready), lives("n", false),
 		remove(pod("web")), change(node("n"), outOfService), remove(static("static")),
-		change(held, func(p *corev1.Pod) { p.Finalizers = nil }))
+		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }
 
 // On a node that is ready, that taint only ends pods, which its kubelet does.
 func TestAReadyNodeOutOfService(t *testing.T) {
-	tell(t, joins("n"), create(pod("web")), create(static("static")), report(pod("web"), ready),
+	compare(t, joins("n"), create(pod("web")), create(static("static")), report(pod("web"), ready),
 		change(node("n"), tainted(corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)),
 		remove(pod("web"), client.GracePeriodSeconds(0)))
 }
@@ -116,9 +116,9 @@ func TestAReadyNodeOutOfService(t *testing.T) {
 // A kubelet that never reported anything.
 func TestANodeThatNeverReported(t *testing.T) {
 	bare := node("n")
-	tell(t, sentence{what: "somebody makes a node", do: func(ctx context.Context, s *scene) error {
+	compare(t, sentence{what: "somebody makes a node", do: func(ctx context.Context, s *scene) error {
 		n := bare.DeepCopy()
-		s.place(n)
+		s.qualify(n)
 		if s.double != nil {
 			s.double.silent[n.Name] = true
 		}
@@ -131,5 +131,5 @@ func TestAPodWithoutANode(t *testing.T) {
 	waiting := pod("waiting")
 	waiting.Spec.NodeName, waiting.Spec.NodeSelector = "", map[string]string{"no": "node"}
 	waiting.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
-	tell(t, create(waiting), remove(waiting))
+	compare(t, create(waiting), remove(waiting))
 }

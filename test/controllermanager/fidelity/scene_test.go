@@ -164,7 +164,8 @@ func (s *scene) lives(ctx context.Context, node string, alive bool) error {
 	return nil
 }
 
-// bystander makes a node of no story, once. While one is ready, silent nodes are not taken for a network that is broken.
+// bystander makes a node of no story, once. While one is ready, silent nodes are not taken for a network that is
+// broken.
 var bystander = sync.OnceValue(func() error {
 	c, err := client.New(env.Config(), client.Options{Scheme: env.Scheme()})
 	if err != nil {
@@ -185,8 +186,8 @@ type sentence struct {
 	refused bool
 }
 
-// tell tells a story to both clusters, and compares what they show after each sentence.
-func tell(t *testing.T, story ...sentence) {
+// compare acts a story out in both clusters, and compares what they show after each sentence.
+func compare(t *testing.T, story ...sentence) {
 	t.Parallel()
 	ctx := t.Context()
 	c := env.Client(t)

@@ -17,7 +17,8 @@ import (
 )
 
 // asking returns a request for a certificate.
-func asking(t *testing.T, name, signer string, template x509.CertificateRequest) *certificatesv1.CertificateSigningRequest {
+func asking(t *testing.T, name, signer string,
+	template x509.CertificateRequest) *certificatesv1.CertificateSigningRequest {
 	der, err := x509.CreateCertificateRequest(nil, &template, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func TestCertificatesAreSigned(t *testing.T) {
 			story = append(story, decide(name, certificatesv1.CertificateApproved))
 		}
 	}
-	tell(t, story...)
+	compare(t, story...)
 }
 
 // Tokens go when their time is over, others and those for ever stay.
@@ -87,7 +88,7 @@ func TestTokensGoWhenTheyExpire(t *testing.T) {
 		}}
 	}
 	const bootstrap = corev1.SecretType("bootstrap.kubernetes.io/token")
-	tell(t, token("later0", bootstrap, time.Hour), token("never0", bootstrap, 0),
+	compare(t, token("later0", bootstrap, time.Hour), token("never0", bootstrap, 0),
 		token("opaque", corev1.SecretTypeOpaque, -time.Minute), token("soon00", bootstrap, 3*time.Second),
 		token("past00", bootstrap, -time.Minute))
 }

@@ -64,7 +64,7 @@ func describe(o client.Object) string {
 		out = append(out, "ending")
 	}
 	if f := o.GetFinalizers(); len(f) > 0 {
-		out = append(out, "held by "+strings.Join(f, ","))
+		out = append(out, "blocked by "+strings.Join(f, ","))
 	}
 	for _, owner := range o.GetOwnerReferences() {
 		out = append(out, "of "+owner.Name)

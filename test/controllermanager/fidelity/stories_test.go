@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// place gives an object the story's namespace, or a name of the story's own if it has none, and a pod its node.
-func (s *scene) place(o client.Object) {
+// qualify gives an object the story's namespace, or a name of the story's own if it has none, and a pod its node.
+func (s *scene) qualify(o client.Object) {
 	switch x := o.(type) {
 	case *corev1.Node, *certificatesv1.CertificateSigningRequest:
 		o.SetName(s.name(o.GetName()))
@@ -32,7 +32,7 @@ func (s *scene) place(o client.Object) {
 func create(o client.Object, owners ...string) sentence {
 	return sentence{what: fmt.Sprintf("create %T %s", o, o.GetName()), do: func(ctx context.Context, s *scene) error {
 		o := o.DeepCopyObject().(client.Object)
-		s.place(o)
+		s.qualify(o)
 		for _, name := range owners {
 			owner := &corev1.ConfigMap{}
 			if err := s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, owner); err != nil {
@@ -53,7 +53,7 @@ func named(name string, finalizers ...string) *corev1.ConfigMap {
 func remove(o client.Object, options ...client.DeleteOption) sentence {
 	return sentence{what: fmt.Sprintf("delete %T %s", o, o.GetName()), do: func(ctx context.Context, s *scene) error {
 		o := o.DeepCopyObject().(client.Object)
-		s.place(o)
+		s.qualify(o)
 		return s.Delete(ctx, o, options...)
 	}}
 }
@@ -67,7 +67,7 @@ func report[O client.Object](o O, how func(O)) sentence { return patch(o, true, 
 func patch[O client.Object](o O, status bool, how func(O)) sentence {
 	return sentence{what: fmt.Sprintf("change %T %s", o, o.GetName()), do: func(ctx context.Context, s *scene) error {
 		before := o.DeepCopyObject().(O)
-		s.place(before)
+		s.qualify(before)
 		if err := s.Get(ctx, client.ObjectKeyFromObject(before), before); err != nil {
 			return err
 		}
@@ -80,30 +80,30 @@ func patch[O client.Object](o O, status bool, how func(O)) sentence {
 	}}
 }
 
-const protected = "example.com/held"
+const protected = "example.com/protected"
 
 func released(o *corev1.ConfigMap) { o.Finalizers = nil }
 
 func TestDependentsGoWithTheirOwner(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
 		metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
-		for _, held := range [][]string{nil, {protected}} {
-			t.Run(fmt.Sprint(policy, held), func(t *testing.T) {
-				story := []sentence{create(named("owner")), create(named("other")), create(named("child", held...), "owner"),
+		for _, blocked := range [][]string{nil, {protected}} {
+			t.Run(fmt.Sprint(policy, blocked), func(t *testing.T) {
+				story := []sentence{create(named("owner")), create(named("other")), create(named("child", blocked...), "owner"),
 					create(named("grandchild"), "child"), create(named("shared"), "owner", "other"),
 					remove(named("owner"), client.PropagationPolicy(policy))}
-				if held != nil {
+				if blocked != nil {
 					story = append(story, change(named("child"), released))
 				}
-				tell(t, append(story, remove(named("other")))...)
+				compare(t, append(story, remove(named("other")))...)
 			})
 		}
 	}
 }
 
-// An owner that is held by somebody keeps its dependents until it is gone.
+// An owner that is blocked by somebody keeps its dependents until it is gone.
 func TestAnOwnerThatIsHeldKeepsItsDependents(t *testing.T) {
-	tell(t, create(named("owner", protected)), create(named("child"), "owner"), remove(named("owner")),
+	compare(t, create(named("owner", protected)), create(named("child"), "owner"), remove(named("owner")),
 		create(named("sibling"), "owner"), change(named("owner"), released))
 }
 
@@ -122,7 +122,7 @@ func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.Obj
 func joins(name string) sentence {
 	return sentence{what: "a kubelet joins as " + name, do: func(ctx context.Context, s *scene) error {
 		n := node(name)
-		s.place(n)
+		s.qualify(n)
 		n.Status.Conditions = conditions(corev1.ConditionTrue)
 		if err := s.lives(ctx, n.Name, true); err != nil {
 			return err
@@ -173,7 +173,7 @@ func TestDisruptionBudgetsCountPods(t *testing.T) {
 		"at most 1 unavailable": {MaxUnavailable: ptr.To(intstr.FromInt32(1))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tell(t, joins("n"), create(budget(spec)), create(pod("a")), create(pod("b")), create(pod("c")), report(pod("a"), ready),
+			compare(t, joins("n"), create(budget(spec)), create(pod("a")), create(pod("b")), create(pod("c")), report(pod("a"), ready),
 				report(pod("b"), ready), report(pod("c"), ended), remove(pod("b")),
 				remove(pod("b"), client.GracePeriodSeconds(0)), remove(pod("c")),
 				change(budget(spec), func(b *policyv1.PodDisruptionBudget) {
@@ -199,7 +199,7 @@ func TestEvictions(t *testing.T) {
 	policy := func(p policyv1.UnhealthyPodEvictionPolicyType) sentence {
 		return change(budget(spec), func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = &p })
 	}
-	tell(t, joins("n"), create(pod("ready")), create(pod("unready")), create(pod("pending")), create(pod("done")),
+	compare(t, joins("n"), create(pod("ready")), create(pod("unready")), create(pod("pending")), create(pod("done")),
 		report(pod("ready"), ready), report(pod("unready"), unready), report(pod("done"), ended),
 		create(budget(spec)), refused(evict("ready")), evict("pending"),
 		policy(policyv1.IfHealthyBudget), evict("unready"), create(pod("second")), report(pod("second"), unready),
@@ -208,12 +208,12 @@ func TestEvictions(t *testing.T) {
 		refused(evict("nobody")))
 }
 
-// A namespace that is deleted takes all with it, and waits for what is held.
+// A namespace that is deleted takes all with it, and waits for what is blocked.
 func TestNamespacesEnd(t *testing.T) {
 	end := sentence{what: "delete the namespace", do: func(ctx context.Context, s *scene) error {
 		return s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 	}}
-	tell(t, joins("n"), create(named("held", protected)), create(named("free")), create(pod("running")),
+	compare(t, joins("n"), create(named("blocked", protected)), create(named("free")), create(pod("running")),
 		report(pod("running"), ready), end, remove(pod("running"), client.GracePeriodSeconds(0)),
-		change(named("held"), released))
+		change(named("blocked"), released))
 }

@@ -114,10 +114,10 @@ func rather(n *corev1.Node) {
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/rather", Effect: corev1.TaintEffectPreferNoSchedule})
 }
 
-// A ReplicaSet replaces a pod as soon as it is asked to end, on a node that is not cordoned, and on one that rather takes
-// none only where there is no other.
+// A ReplicaSet replaces a pod as soon as it is asked to end, on a node that is not cordoned, and on one that rather
+// takes none only where there is no other.
 func TestAReplicaSetReplacesItsPods(t *testing.T) {
-	tell(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("ReplicaSet", "web", 2), start("n"),
+	compare(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("ReplicaSet", "web", 2), start("n"),
 		joins("m"), report(node("m"), roomy), labelled("m"), change(node("n"), cordon(true)), ask("n"), start("m"),
 		finish("n"), change(node("n"), cordon(false)), change(node("n"), rather), ask("m"), start("m"), finish("m"),
 		change(node("m"), cordon(true)), ask("m"), finish("m"), start("n"))
@@ -125,13 +125,13 @@ func TestAReplicaSetReplacesItsPods(t *testing.T) {
 
 // A StatefulSet makes its pods in order, and one anew only when the one before it is gone.
 func TestAStatefulSetWaitsForItsPods(t *testing.T) {
-	tell(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("StatefulSet", "db", 2), start("n"), start("n"),
+	compare(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("StatefulSet", "db", 2), start("n"), start("n"),
 		ask("n"), finish("n"), start("n"), start("n"))
 }
 
 // A DaemonSet has its pods on cordoned nodes as well, and on none with taints of others.
 func TestADaemonSetIsOnEveryNode(t *testing.T) {
-	tell(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("DaemonSet", "agent", 0), start("n"),
+	compare(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("DaemonSet", "agent", 0), start("n"),
 		joins("m"), report(node("m"), roomy), change(node("m"), tainted("example.com/new", corev1.TaintEffectNoSchedule)),
 		labelled("m"), change(node("n"), cordon(true)), ask("n"), finish("n"),
 		change(node("m"), func(n *corev1.Node) { n.Spec.Taints = nil }), start("n"), start("m"), lives("n", false))

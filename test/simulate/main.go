@@ -23,7 +23,7 @@ import (
 type usual struct {
 	// plans is how many fault plans, pairs how many pairs of faults beside them, runs how many random runs of each group.
 	plans, pairs int
-	runs  map[simulation.Group]int
+	runs         map[simulation.Group]int
 	// faults is how many single faults are tried for each scenario under each of the cloud's semantics.
 	faults int
 	// corruptions is how many corruptions are tried, in so many states of each scenario beside its beginning and end.

@@ -103,7 +103,7 @@ func keepsMachines(n int) Action {
 func nodeThenMachine(r *rand.Rand) []Action {
 	again := r.IntN(2) == 0
 	return []Action{deleteNode(0, again),
-		Action{Name: "delete the machine of the node", Wait: some(r, 40*time.Second), Do: func(ctx context.Context, w *World,
+		{Name: "delete the machine of the node", Wait: some(r, 40*time.Second), Do: func(ctx context.Context, w *World,
 			c client.Client) error {
 			for _, m := range w.machines() {
 				if in := w.cloud.byID(m.Spec.ProviderID); in != nil && (in.hung || again) {

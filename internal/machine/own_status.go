@@ -123,12 +123,12 @@ func (p *pass) keepRecorded() {
 	if known := p.states.get(p.machine).recorded; known != nil && known.equal(now) {
 		return
 	}
-	var kept *recorded
+	var stored *recorded
 	if now != (recorded{providerID: now.providerID}) {
-		kept = &recorded{now.providerID, now.instance.DeepCopy(), now.launch.DeepCopy(), now.applied.DeepCopy(), now.launched.DeepCopy(),
+		stored = &recorded{now.providerID, now.instance.DeepCopy(), now.launch.DeepCopy(), now.applied.DeepCopy(), now.launched.DeepCopy(),
 			now.drained.DeepCopy(), now.detached.DeepCopy()}
 	}
-	p.states.update(p.machine, func(m *machineState) { m.recorded = kept })
+	p.states.update(p.machine, func(m *machineState) { m.recorded = stored })
 }
 
 // forgetRecorded drops what may not be what is stored.

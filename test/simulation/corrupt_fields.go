@@ -125,8 +125,8 @@ func fieldsOf(c content) (paths [][]string) {
 	return paths
 }
 
-// listKey is what an item of a list is known by: what its kind of list is keyed by if that tells it from the others,
-// else its place.
+// listKey is what an item of a list is known by: what its kind of list is keyed by if no other item has
+// the same, else its place.
 func listKey(list []any, i int) string {
 	of := func(item any) string {
 		switch x := item.(type) {

@@ -46,11 +46,12 @@ func follows(is, was v1beta1.MigrationPhase) bool {
 // Changed lets events through that a Reconciler has to know: what people change, and a phase, which somebody else may
 // have written also after the end.
 func Changed() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	phase := func(e event.UpdateEvent) bool {
 		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
 		is, alsoNow := e.ObjectNew.(*v1beta1.Migration)
 		return isMigration && alsoNow && was.Status.Phase != is.Status.Phase
-	}})
+	}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: phase})
 }
 
 // restoreStatus puts back a status that this process wrote where its phase is one that no process would have written

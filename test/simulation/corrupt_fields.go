@@ -173,8 +173,8 @@ func valueAt(value any, path []string) (any, bool) {
 	return nil, false
 }
 
-// withValue returns a copy of a value with another one at a path, or with nothing there. Where there was nothing, and that
-// is not just one field, it stays as it is.
+// withValue returns a copy of a value with another one at a path, or with nothing there. Where there was nothing, and
+// that is not just one field, it stays as it is.
 func withValue(value any, path []string, to any, drop bool) any {
 	switch x := value.(type) {
 	case map[string]any:

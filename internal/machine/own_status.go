@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Only the provider process writes the status of a Machine, but for conditions. Nothing enforces that: whoever may write
-// a status may lose what is found nowhere else, such as where the instance is, which attempt made it and what it was
+// Only the provider process writes the status of a Machine, but for conditions. Nothing enforces that: whoever may
+// write a status may lose what is found nowhere else, such as where the instance is, which attempt made it and what it was
 // made from. So the process keeps what it wrote last, and puts back what somebody else changed. A process that was
 // restarted believes the first status that it reads.
 //
@@ -123,12 +123,13 @@ func (p *pass) keepRecorded() {
 	if known := p.states.get(p.machine).recorded; known != nil && known.equal(now) {
 		return
 	}
-	var kept *recorded
+	var stored *recorded
 	if now != (recorded{providerID: now.providerID}) {
-		kept = &recorded{now.providerID, now.instance.DeepCopy(), now.launch.DeepCopy(), now.applied.DeepCopy(), now.launched.DeepCopy(),
+		stored = &recorded{now.providerID, now.instance.DeepCopy(), now.launch.DeepCopy(), now.applied.DeepCopy(),
+			now.launched.DeepCopy(),
 			now.drained.DeepCopy(), now.detached.DeepCopy()}
 	}
-	p.states.update(p.machine, func(m *machineState) { m.recorded = kept })
+	p.states.update(p.machine, func(m *machineState) { m.recorded = stored })
 }
 
 // forgetRecorded drops what may not be what is stored.

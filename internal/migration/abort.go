@@ -19,7 +19,13 @@ import (
 // objects, and only then may the old controllers act again. They find their objects as they left them.
 func (p *pass) aborting(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
-		return p.enter(v1beta1.MigrationAborted) // Nothing was ever changed.
+		if len(p.migration.Status.Fence.Workloads) == 0 {
+			return p.enter(v1beta1.MigrationAborted) // Nothing was ever changed.
+		}
+		// Somebody else has removed it, which does not undo what was changed.
+		if err := p.keep(ctx); err != nil {
+			return err
+		}
 	}
 	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
 		return err

@@ -4,10 +4,11 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -42,6 +43,17 @@ func follows(is, was v1beta1.MigrationPhase) bool {
 	return from >= 0 && to > from
 }
 
+// Changed lets events through that a Reconciler has to know: what people change, and a phase, which somebody else may
+// have written also after the end.
+func Changed() predicate.Predicate {
+	phase := func(e event.UpdateEvent) bool {
+		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
+		is, alsoNow := e.ObjectNew.(*v1beta1.Migration)
+		return isMigration && alsoNow && was.Status.Phase != is.Status.Phase
+	}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: phase})
+}
+
 // restoreStatus puts back a status that this process wrote where its phase is one that no process would have written
 // then, or what stopped the old system is lost. It reports whether there was anything.
 func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bool {
@@ -56,9 +68,9 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 		logf.FromContext(ctx).Info("Putting back the status of the migration, which somebody else has changed",
 			"from", is.Phase, "to", was.Phase)
 		was.DeepCopyInto(is)
-	case is.Phase == was.Phase && equality.Semantic.DeepEqual(is.Fence, v1beta1.MigrationFenceStatus{}) &&
-		!equality.Semantic.DeepEqual(is.Fence, was.Fence):
-		was.Fence.DeepCopyInto(&is.Fence)
+	case is.Phase == was.Phase && is.Phase != v1beta1.MigrationAborting &&
+		len(is.Fence.Workloads) < len(was.Fence.Workloads):
+		was.Fence.DeepCopyInto(&is.Fence) // Nothing else says what to start again after an abort.
 	default:
 		return false
 	}

@@ -77,7 +77,7 @@ type instance struct {
 	flapped time.Time
 	// legacy are the tags of another system.
 	legacy legacyTags
-	// madeFor is whose it is, where a tag that says so was corrupted.
+	// madeFor is whose it is, where the tag with that was corrupted.
 	madeFor types.UID
 	// trail is what the collection of orphans knows of it.
 	trail trail

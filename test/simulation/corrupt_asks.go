@@ -9,7 +9,7 @@ import (
 // meaning is what a field asks for by its documented meaning when it is changed, so that this is no harm.
 type meaning struct {
 	field *regexp.Regexp
-	// hows are the ways that ask for it; none is all.
+	// hows are the ways that ask for it; all if there are none.
 	hows []How
 	// lose: instances are replaced or removed. leak: an instance stays that no machine has. differ: the end is another
 	// one than that of the undisturbed run.
@@ -30,61 +30,74 @@ const soonAfter = 5 * time.Second
 // fieldsAsking is the table of what fields ask for. What is not in it must be repaired, do no harm, or be named. An
 // entry is the documented meaning of its field and nothing else.
 var fieldsAsking = []meaning{
-	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true,
+	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true, rules: []string{"J4", "J5"},
 		why: "The specification of a deployment is the desired state of its fleet."},
 	{field: regexp.MustCompile(`^MachineSet\.spec(\.replicas)?$`), lose: true, differ: true,
-		rules: []string{"I3", "budget", "freeze", "meltdown", "J4"},
-		why:   "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until its deployment corrects it."},
+		rules: []string{"I3", "budget", "freeze", "meltdown", "J4", "J5"},
+		why: "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until " +
+			"its deployment corrects it."},
 	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
 		why: "The specification of a set is the desired state of its machines."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet)\.metadata\.ownerReferences`), lose: true, differ: true,
-		rules: []string{"I3", "budget", "freeze"},
+		rules: []string{"I3", "budget", "freeze", "J4", "J5"},
 		why: "A set owns the machines that name it, a deployment the sets; Kubernetes' garbage collector deletes what " +
 			"names owners none of which exists."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.labels\.\[machinist\.dev/migration\]`),
 		differ: true, lose: true,
-		why: "The label marks what a migration made, until it takes it off: who puts it on again marks it again."},
-	{field: regexp.MustCompile(`^Machine\.metadata\.labels(\.(app|tier|pool|\[machinist\.dev/template-hash\]))?$`), lose: true,
-		differ: true, rules: []string{"I3", "budget", "J4"},
-		why: "A set has the machines that match its selector, and releases others (rule adopt-only-when-missing)."},
-	{field: regexp.MustCompile(`^MachineSet\.metadata\.labels(\.(app|tier|\[machinist\.dev/template-hash\]))?$`),
-		lose: true, differ: true, rules: []string{"I3"},
+		why: "The label marks what a migration made, until it takes it off: who puts it on again marks it " +
+			"again."},
+	{field: regexp.MustCompile(`^Machine\.metadata\.labels(\.(app|tier|pool|\[machinist\.dev/template-hash\]))?$`),
+		lose: true, differ: true, rules: []string{"I3", "budget", "J4", "J5"},
+		why: "A set has the machines that match its selector, and releases others (rule " +
+			"adopt-only-when-missing)."},
+	{field: regexp.MustCompile(`^MachineSet\.metadata\.labels(\.(app|tier|pool|\[machinist\.dev/template-hash\]))?$`),
+		lose: true, differ: true, rules: []string{"I3", "J4", "J5"},
 		why: "A deployment has the sets that match its selector, and releases others."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels\.\[machinist\.dev/(provider|type-version)\]$`), differ: true,
 		lose: true, hows: []How{OfAnother, Earlier, Highest},
-		why: "The label routes a machine to its provider or schema: others leave it alone (rules provider-serves-own-machines, unsupported-schema-only-deletable)."},
+		why: "The label routes a machine to its provider or schema: others leave it alone (rules " +
+			"provider-serves-own-machines, unsupported-schema-only-deletable)."},
 	{field: regexp.MustCompile(`^Machine\.spec`), lose: true, differ: true,
-		why: "The specification of a machine is its desired state (rules update-in-place, replacement-deletes-first)."},
+		why: "The specification of a machine is its desired state (rules update-in-place, " +
+			"replacement-deletes-first)."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), deleted: true, leak: true, differ: true,
-		rules: []string{"I1", "order"},
-		why:   "The finalizer holds a machine until its instance is gone: who takes it off a machine that is being deleted gives the instance up."},
+		rules: []string{"I1", "order", "J2"},
+		why: "The finalizer holds a machine until its instance is gone: who takes it off a machine that " +
+			"is being deleted gives the instance up."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), atOnce: true, leak: true, differ: true,
-		rules: []string{"I1", "order"},
+		rules: []string{"I1", "order", "J2"},
 		why:   "The same, where the machine is deleted before its provider can put the finalizer back."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.annotations`), lose: true, differ: true,
 		rules: []string{"budget", "exempt"},
-		why:   "Annotations are how people and autoscalers ask for single things: deletion, pause, preservation, sizes."},
+		why: "Annotations are how people and autoscalers ask for single things: deletion, pause, " +
+			"preservation, sizes."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.labels`), differ: true,
 		why: "The label machinist.dev/freeze stops the creation of machines."},
 	{field: regexp.MustCompile(`^MachineClass\.(spec|metadata\.annotations)`), lose: true, differ: true,
-		why: "The class is what machines are made from: a change rolls where it says so."},
+		why: "The class is what machines are made from: a change is rolled out."},
 	{field: regexp.MustCompile(`^MachineClass\.metadata\.finalizers`), differ: true,
-		why: "The finalizer holds a class while machines use it: a class that is being deleted goes without it."},
+		why: "The finalizer holds a class while machines use it: a class that is being deleted goes " +
+			"without it."},
 	{field: regexp.MustCompile(`^(MachineHealthCheck|MachineDisruptionBudget|Migration)\.(spec|metadata)`), lose: true,
 		differ: true, why: "Which machines are replaced, and when, is what these objects ask for."},
 	{field: regexp.MustCompile(`^Migration\.status\.phase$`), hows: []How{Other, Other2, Other3, Other4}, differ: true,
 		rules: []string{"J1", "J2", "J3", "J4", "J5", "J6"},
-		why:   "A later phase is one that a former leader may have reached: it is believed (rule migration-status-put-back)."},
+		why: "A later phase is one that a former leader may have reached: it is believed (rule " +
+			"migration-status-put-back)."},
 	{field: regexp.MustCompile(`^Secret\.`), differ: true, lose: true, leak: true,
 		why: "Credentials and user data are what machines are made and removed with."},
 	{field: regexp.MustCompile(`^Token\.`), differ: true, lose: true,
-		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot (rule join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true,
-		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is not Machinist's to remove."},
+		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +
+			"(rule join-timeout-fails-machine)."},
+	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, rules: []string{"J2"},
+		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is " +
+			"not Machinist's to remove."},
 	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true, rules: []string{"I6", "volumes", "meltdown"},
-		why: "The status of a Node is its kubelet's report of its health and version, which Machinist believes."},
+		why: "The status of a Node is its kubelet's report of its health and version, which Machinist " +
+			"believes."},
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,
-		why: "Most labels and annotations of a Node are others', which Machinist leaves alone (rule node-template-one-patch)."},
+		why: "Most labels and annotations of a Node are others', which Machinist leaves alone (rule " +
+			"node-template-one-patch)."},
 	{field: regexp.MustCompile(`^Node\.spec`), differ: true,
 		why: "People and other controllers cordon and taint Nodes, which Machinist leaves alone."},
 }

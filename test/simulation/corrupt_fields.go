@@ -125,8 +125,8 @@ func fieldsOf(c content) (paths [][]string) {
 	return paths
 }
 
-// listKey is what an item of a list is known by: what its kind of list is keyed by if that tells it from the others,
-// else its place.
+// listKey is what an item of a list is known by: what its kind of list is keyed by if no other item has
+// the same, else its place.
 func listKey(list []any, i int) string {
 	of := func(item any) string {
 		switch x := item.(type) {
@@ -173,8 +173,8 @@ func valueAt(value any, path []string) (any, bool) {
 	return nil, false
 }
 
-// withValue returns a copy of a value with another one at a path, or with nothing there. Where there was nothing, and that
-// is not just one field, it stays as it is.
+// withValue returns a copy of a value with another one at a path, or with nothing there. Where there was nothing, and
+// that is not just one field, it stays as it is.
 func withValue(value any, path []string, to any, drop bool) any {
 	switch x := value.(type) {
 	case map[string]any:

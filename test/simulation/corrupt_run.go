@@ -23,8 +23,8 @@ const (
 	NotAdmitted Outcome = "refused by admission"
 	// Repaired: the field is again what it would have been, and so is all else.
 	Repaired Outcome = "repaired"
-	// Kept: the field stays changed, and all else is as it would have been.
-	Kept Outcome = "kept"
+	// Harmless: the field stays changed, and all else is as it would have been.
+	Harmless Outcome = "harmless"
 	// Named: a condition or an event says what is wrong, and no instance is lost or leaked.
 	Named Outcome = "named"
 	// AskedFor: the field asks for what happened by its documented meaning.
@@ -34,7 +34,9 @@ const (
 )
 
 // Outcomes are all, in the order of a report.
-func Outcomes() []Outcome { return []Outcome{NotAdmitted, Repaired, Kept, Named, AskedFor, Violated} }
+func Outcomes() []Outcome {
+	return []Outcome{NotAdmitted, Repaired, Harmless, Named, AskedFor, Violated}
+}
 
 // Bounds of a world that does not come to its end because of a corruption: what it may do in shortRest.
 const (
@@ -133,7 +135,7 @@ func (w *World) judgeCorruption(r *recording, there map[string]bool) (outcome Ou
 	case err == nil && difference == "" && w.isRepaired(r):
 		return Repaired, nil
 	case err == nil && difference == "":
-		return Kept, nil
+		return Harmless, nil
 	case may(func(a *meaning) bool { return a.differ || a.lose || a.leak }):
 		return AskedFor, nil
 	case named != "":
@@ -165,7 +167,7 @@ func (w *World) quiet(most int) error {
 	}
 	n := w.cloud.changes - calls
 	for _, c := range slices.Concat(w.control.Changes(control), w.target.Changes(target)) {
-		if c.GVK.Kind != "Lease" { // Who leads says so all the time.
+		if c.GVK.Kind != "Lease" { // A leader renews it all the time.
 			n++
 		}
 	}

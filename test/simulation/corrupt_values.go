@@ -146,8 +146,8 @@ var schemas = sync.OnceValue(func() map[string]*apiextensionsv1.JSONSchemaProps 
 	return out
 })
 
-// otherOf returns the n-th next one of the values that the schema names for a field. The status of a condition of a Node
-// has such values, too.
+// otherOf returns the n-th next one of the values that the schema names for a field. The status of a condition of a
+// Node has such values, too.
 func otherOf(kind string, path []string, now any, n int) (any, bool) {
 	text, ok := now.(string)
 	if !ok {

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cloud"
@@ -45,7 +44,7 @@ func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 		Timing: migrationTiming, Parallel: 1,
 	}), origin.migrations)
 	return []wiring.Controller{{Name: "migration", Reconciler: p.migrations,
-		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: predicate.GenerationChangedPredicate{}}}}, nil
+		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.Changed()}}}, nil
 }
 
 // phases are those of a migration that is not aborted, in their order.

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cloud"
@@ -147,7 +146,7 @@ func addMigrations(op *operator.Operator, s *migrator, driver provider.Driver) e
 		options.Target = target.Live
 	}
 	err = builder.ControllerManagedBy(mgr).Named("migration").
-		For(&v1beta1.Migration{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1beta1.Migration{}, builder.WithPredicates(migration.Changed())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(migration.New(options))
 	if err != nil {

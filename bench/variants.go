@@ -84,7 +84,7 @@ func replays(t *tape, workers int, configs map[string]func() (*rest.Config, erro
 }
 
 // changedDefinition applies a change to the schema of Machine.
-func changedDefinition(change func(schema map[string]any) map[string]any) func(context.Context, *bench) (func() error, error) {
+func changedDefinition(change func(map[string]any) map[string]any) func(context.Context, *bench) (func() error, error) {
 	return func(ctx context.Context, b *bench) (func() error, error) {
 		set := func(schema func(map[string]any) map[string]any) error {
 			crd := &unstructured.Unstructured{}

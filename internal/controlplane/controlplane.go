@@ -36,7 +36,7 @@ type ControlPlane struct {
 	admin *rest.Config
 	http  *http.Client // as admin
 
-	// lifecycle is held while processes are started or stopped. After Stop none is started any more.
+	// lifecycle is held while processes are started or stopped. After Stop no process starts any more.
 	lifecycle         sync.Mutex
 	stopped           bool
 	etcd              *process.Process

@@ -20,7 +20,8 @@ func recorded(n int32) func(*Set) { return func(s *Set) { s.ExchangeSurge = n } 
 
 func exchanged(n int32) func(*Set) { return func(s *Set) { s.Exchanged = n } }
 
-// Rules: exchange-makes-the-other-first, scale-down-asks-no-budget. The numbers of a set go up and down again, within the bounds of a rollout.
+// Rules: exchange-makes-the-other-first, scale-down-asks-no-budget. The numbers of a set go up and down again, within
+// the bounds of a rollout.
 func TestADeploymentExchangesMachines(t *testing.T) {
 	surge := func(s, u int32) Bounds { return Bounds{MaxSurge: s, MaxUnavailable: u} }
 	live := func(live, available int32) func(*Set) {
@@ -58,8 +59,8 @@ func TestADeploymentExchangesMachines(t *testing.T) {
 			change: func(s *State) { s.DisruptionDenied = "budget b allows none" }, waiting: "budget b allows none"},
 		"people want fewer": {bounds: surge(1, 0), set: one(5, exchanged(2)), change: func(s *State) { s.SizedFor, s.Replicas = 5, 3 },
 			want: "5→3 (more than replicas)"},
-		"people wanted fewer": {bounds: surge(1, 0), set: one(3, exchanged(2), live(5, 5)), change: func(s *State) { s.SizedFor, s.Replicas = 3, 3 },
-			waiting: "2 machines to be deleted, to be exchanged"},
+		"people wanted fewer": {bounds: surge(1, 0), set: one(3, exchanged(2), live(5, 5)),
+			change: func(s *State) { s.SizedFor, s.Replicas = 3, 3 }, waiting: "2 machines to be deleted, to be exchanged"},
 		"people want fewer in the middle of it": {bounds: surge(2, 0), set: one(7, exchanged(2), recorded(2)),
 			change: func(s *State) { s.Replicas = 3 }, want: "7→3 (more than replicas)", surge: 2},
 		"people want fewer after it": {bounds: surge(2, 0), set: one(5, recorded(2)),

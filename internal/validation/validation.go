@@ -53,8 +53,9 @@ func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo,
 		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate,
-		v1beta1.AnnotationSizedFor, v1beta1.AnnotationExchangeSurge, v1beta1.AnnotationRolloutAfter, v1beta1.AnnotationRemediationRetry, v1beta1.AnnotationRevision,
-		v1beta1.AnnotationHashVersion)
+		v1beta1.AnnotationSizedFor, v1beta1.AnnotationExchangeSurge, v1beta1.AnnotationRolloutAfter,
+		v1beta1.AnnotationRemediationRetry, v1beta1.AnnotationRevision, v1beta1.AnnotationHashVersion,
+		v1beta1.AnnotationReleasedFrom)
 	single := map[string]string{
 		v1beta1.AnnotationDeleteMachine: "deleted first",
 		v1beta1.AnnotationForceDelete:   "deleted without a drain",

@@ -219,7 +219,8 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 		tables = append(tables, p.groups.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(BudgetReports) {
-		p.budgets = successor(report.New(report.Options{Client: control, Clock: p.clock, Recorder: recorder{p}}), origin.budgets)
+		p.budgets = successor(report.New(report.Options{Client: control, Clock: p.clock, Recorder: recorder{p}}),
+			origin.budgets)
 		tables = append(tables, p.budgets.Wiring())
 	}
 	if w.safety.optionalReconcilers.has(Overshoot) {

@@ -121,7 +121,7 @@ func fieldsOf(c content) (paths [][]string) {
 			}
 		}
 	}
-	walk(map[string]any(c), nil)
+	walk(c, nil)
 	return paths
 }
 

@@ -290,7 +290,7 @@ func (w *World) valueOf(f Field) any {
 	}
 	for _, o := range all {
 		if o.Cluster == f.Cluster && o.Kind == f.Kind && o.Namespace == f.Namespace && o.Name == f.Name {
-			value, _ := valueAt(map[string]any(o.content), f.Path)
+			value, _ := valueAt(o.content, f.Path)
 			return value
 		}
 	}

@@ -18,8 +18,8 @@ const longest = 253
 
 // changed returns the value that a field gets, whether it is dropped, and whether there is such a change at all.
 func (w *World) changed(all []stored, o stored, path []string, how How) (to any, drop, possible bool) {
-	now, ok := valueAt(map[string]any(o.content), path)
-	if parent, has := valueAt(map[string]any(o.content), path[:len(path)-1]); !ok {
+	now, ok := valueAt(o.content, path)
+	if parent, has := valueAt(o.content, path[:len(path)-1]); !ok {
 		// What another object or the same one before has, and this one has not, may be set.
 		if _, isMap := parent.(map[string]any); !has || !isMap || how != OfAnother && how != Earlier {
 			return nil, false, false
@@ -67,7 +67,7 @@ func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
 			other.Name == o.Name && other.Namespace == o.Namespace {
 			continue
 		}
-		if to, ok := valueAt(map[string]any(other.content), path); ok && !sameValue(to, now) {
+		if to, ok := valueAt(other.content, path); ok && !sameValue(to, now) {
 			return to, true
 		}
 	}
@@ -89,7 +89,7 @@ func (w *World) former(o stored, path []string, now any) (any, bool) {
 		if err != nil {
 			return nil, false
 		}
-		if to, ok := valueAt(map[string]any(before), path); ok && !sameValue(to, now) {
+		if to, ok := valueAt(before, path); ok && !sameValue(to, now) {
 			return to, true
 		}
 	}

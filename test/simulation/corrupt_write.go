@@ -74,8 +74,8 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	if !possible {
 		return errNoSuchField
 	}
-	next := withValue(map[string]any(o.content), c.Field.Path, to, drop).(map[string]any)
-	before, _ := valueAt(map[string]any(o.content), c.Field.Path)
+	next := withValue(o.content, c.Field.Path, to, drop).(map[string]any)
+	before, _ := valueAt(o.content, c.Field.Path)
 	if !dry {
 		deleted := o.object != nil && !o.object.GetDeletionTimestamp().IsZero()
 		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: askedBy(c, deleted),

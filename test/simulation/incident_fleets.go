@@ -31,7 +31,8 @@ func lostFleets() []Scenario {
 			Script: func(r *rand.Rand) []Action {
 				// A machine without pods is gone at once.
 				return []Action{deleteMachine(r.IntN(2)), remove().once("a machine drains, or is gone", func(w *World) bool {
-					return draining(w) || !slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool { return !machinestate.Live(m) })
+					goes := func(m *v1beta1.Machine) bool { return !machinestate.Live(m) }
+					return draining(w) || !slices.ContainsFunc(w.machines(), goes)
 				})}
 			}},
 		{Name: "nowhere-to-go", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},

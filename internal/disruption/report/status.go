@@ -56,7 +56,8 @@ func (u Use) Total() (n int) {
 }
 
 // Status returns the status of a budget whose namespace has these machines, and what is wrong with the budget.
-func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine, now time.Time) (*v1beta1.MachineDisruptionBudgetStatus, error) {
+func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine,
+	now time.Time) (*v1beta1.MachineDisruptionBudgetStatus, error) {
 	parsed, problem := disruption.Parse(b)
 	use := Count(parsed, machines)
 	status := b.Status.DeepCopy()

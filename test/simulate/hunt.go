@@ -252,7 +252,8 @@ func (m mutant) detect(ctx context.Context, binary string) (string, error) {
 	case m.plan != "":
 		attempts = append(attempts, []string{"--seed", fmt.Sprint(max(m.last, 1)), "--plan", m.plan})
 	case m.last > 0:
-		attempts = append(attempts, []string{"--seed", fmt.Sprint(m.last), "--runs", "1", "--plans", "0", "--corruptions", "0"})
+		attempts = append(attempts, []string{"--seed", fmt.Sprint(m.last), "--runs", "1", "--plans", "0",
+			"--corruptions", "0"})
 	}
 	if m.planned || m.plan != "" {
 		attempts = append(attempts, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans),

@@ -18,8 +18,8 @@ type Plans struct {
 	Scenarios []Scenario
 	// Budget is how many plans are run, 0 for each single fault and no pairs. With fewer than there are single faults it
 	// is an even sample of those; what is left after them goes to pairs, evenly too. If it is enough for all faults that
-	// are not of a cache, it has all of these, and an even sample of the others: a cache of each kind can stand still or be
-	// lost at each effect, which makes these two fifths of all single faults, and those at two effects that follow each
+	// are not of a cache, it has all of these, and an even sample of the others: a cache of each kind can stand still or
+	// be lost at each effect, which makes these two fifths of all single faults, and those at two effects that follow each
 	// other are mostly the same run.
 	Budget int
 	// Pairs is how many pairs are run beside them.

@@ -77,8 +77,9 @@ func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLeas
 		v1beta1.MigrationLease{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease}) {
 		names = append(names, lease.Namespace+"/"+lease.Name)
 	}
+	// A request that deletes all of a kind has no name, the objects that it deletes have.
 	condition := fmt.Sprintf(`%s || request.resource.group == "coordination.k8s.io" && `+
-		`(request.?namespace.orValue("") + "/" + (request.operation == "CREATE" ? object.metadata.?name.orValue("") : request.name)) in %s`,
+		`(request.?namespace.orValue("") + "/" + (request.operation == "CREATE" ? object : oldObject).metadata.?name.orValue("")) in %s`,
 		objects, quoted(names))
 	return policy(m, oldPolicyName(m), []admissionv1.NamedRuleWithOperations{
 		rule(m.Spec.Source, []string{"*/*"}, all...), rule("coordination.k8s.io", []string{"leases"}, all...),

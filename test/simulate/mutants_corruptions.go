@@ -12,8 +12,8 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "changed-drain-believed", file: "internal/machine/own_status.go",
-			from:     "	if said(now.drained) && !said(known.drained) {",
-			to:       "	if said(now.drained) && said(known.drained) {",
+			from:     "said(now.drained) && !said(known.drained)",
+			to:       "said(now.drained) && said(known.drained)",
 			scenario: "interruption-withdrawn", finds: "I7", last: 2,
 			corruption: "61:control/Machine/fleet/web-2b8fpn8lk-00002/status/conditions/type=Drained/status=other-2",
 		},
@@ -43,13 +43,6 @@ func corruptionMutants() []mutant {
 			to:       `hasFinalizer(p.machine)`,
 			scenario: "create", finds: "the end differs",
 			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/metadata/labels/machinist.dev~1provider=dropped",
-		},
-		{
-			name: "node-reference-believed", file: "internal/machine/registration.go",
-			from:     "paired.UID == ref.UID && paired.Spec.ProviderID == s.machine.Spec.ProviderID",
-			to:       "paired.UID == ref.UID",
-			scenario: "create", finds: "not paired|settled, but|the end differs|after the last",
-			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00001/status/nodeRef=of-another",
 		},
 		{
 			name: "instance-with-other-tags-collected", file: "internal/safety/orphans/plan.go",

@@ -185,6 +185,9 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 		return ends, nil
 	}
 	before := secret.DeepCopy()
+	if secret.Data == nil { // Somebody has emptied it.
+		secret.Data = map[string][]byte{}
+	}
 	secret.Data[fieldExpiration] = []byte(until.UTC().Format(time.RFC3339))
 	if err := t.Client.Patch(ctx, secret,
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {

@@ -250,6 +250,14 @@ func TestATokenIsExtendedBeforeItEnds(t *testing.T) {
 	if again := ensure(t, a, now); again.Value != token.Value || !again.Expires.Equal(ends) {
 		t.Errorf("it is another one, or ends at %s", again.Expires)
 	}
+	emptied := secretOf(t, token)
+	emptied.Data = nil
+	if err := env.Client(t).Update(t.Context(), emptied); err != nil {
+		t.Fatal(err)
+	}
+	if ends, err = tokens.Extend(t.Context(), a, now, now.Add(time.Hour)); err != nil || !ends.Equal(now.Add(time.Hour)) {
+		t.Errorf("one that somebody emptied ends at %s: %v", ends, err)
+	}
 }
 
 // The number of the attempt is in a status that others may write.

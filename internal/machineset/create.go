@@ -73,7 +73,10 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 	logf.FromContext(ctx).Info("Creating machines failed", "asked", n, "created", len(names), "cause", failure.Error())
 	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
 	p.known.creationFailure = p.failure
-	p.known.creation.fail(p.state.Now, minCreationBackoff, maxCreationBackoff)
+	// Counted from the answer, which may take longer than the wait. The pass may reconcile once more at a later time.
+	now := p.Clock.Now()
+	p.known.creation.fail(now, minCreationBackoff, maxCreationBackoff)
+	p.requeueIn(p.known.creation.until.Sub(now))
 	return false
 }
 

@@ -292,7 +292,8 @@ func TestAtTheStartWhatAnswersIsSeenAtOnce(t *testing.T) {
 	w.wantStopped("")
 }
 
-// hanging is an API server that never answers, and tells when it is asked.
+// hanging is an API server that never answers, and tells when it was asked; with room for one so that the first is not
+// missed.
 type hanging chan struct{}
 
 func (h hanging) Ping(ctx context.Context) error {
@@ -308,7 +309,7 @@ func (h hanging) CaughtUp(ctx context.Context) error { return h.Ping(ctx) }
 
 // Rule: reachability-by-two-probes.
 func TestTheStartWaitsASecondForWhatDoesNotAnswer(t *testing.T) {
-	clock, hangs := testclock.NewFakeClock(start), make(hanging)
+	clock, hangs := testclock.NewFakeClock(start), make(hanging, 1)
 	w := New(Options{Control: hangs, Clock: clock, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, settled := make(chan struct{}), make(chan struct{})

@@ -153,8 +153,7 @@ var extreme = regexp.MustCompile(` ?x{200,}[^ \]]*`)
 func withoutExtremes(e End) End {
 	out := End{}
 	for line, n := range e {
-		// That nothing is reconciling is said by what is not there as well.
-		out[strings.Replace(extreme.ReplaceAllString(line, ""), " Reconciling=False/RolloutComplete", "", 1)] += n
+		out[extreme.ReplaceAllString(line, "")] += n
 	}
 	return out
 }

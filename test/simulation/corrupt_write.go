@@ -39,7 +39,7 @@ func (c *corrupted) noteEvent(kind, reason string) {
 
 // allows reports whether the corrupted field asks for what a rule forbids.
 func (c *corrupted) allows(rule string, now time.Time) bool {
-	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) ||
+	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) && (rule != "incident" || !c.asks.lose) ||
 		c.asks.atOnce && now.Sub(c.at) > soonAfter {
 		return false
 	}

@@ -125,7 +125,8 @@ func conditions(all []metav1.Condition) []string {
 	for _, c := range all {
 		said := true
 		switch c.Type {
-		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled:
+		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
+			v1beta1.ConditionReconciling:
 			said = c.Status != metav1.ConditionFalse
 		}
 		if said {

@@ -124,8 +124,8 @@ const (
 	// AnnotationPreservedFrom on a preserved Machine names the MachineSet that it was taken from.
 	AnnotationPreservedFrom = "machinist.dev/preserved-from"
 
-	// AnnotationReleasedFrom on a Machine without an owner is the UID of the MachineDeployment, or of the MachineSet alone,
-	// whose labels it lost. It counts towards the ceiling of that owner's sets until it is deleted or adopted.
+	// AnnotationReleasedFrom on a Machine without an owner is the UID of the MachineDeployment, or of the MachineSet
+	// alone, whose labels it lost. It counts towards the ceiling of that owner's sets until it is deleted or adopted.
 	AnnotationReleasedFrom = "machinist.dev/released-from"
 
 	// AnnotationUnfreeze ends the freeze of a MachineSet or MachineDeployment.

@@ -70,11 +70,14 @@ type Asker struct {
 // String returns kind, namespace and name.
 func (a Asker) String() string { return a.Kind + " " + a.NamespacedName.String() }
 
-// waiting are the candidates of somebody that were denied.
+// waiting are the candidates of somebody that were denied, and those that were not and are about to be disrupted.
 type waiting struct {
-	lastAsked  time.Time
-	candidates []Candidate
+	lastAsked       time.Time
+	denied, planned []Candidate
 }
+
+// candidates are all that leave no room for what is less urgent.
+func (w *waiting) candidates() []Candidate { return slices.Concat(w.denied, w.planned) }
 
 // parsed is a budget of a generation.
 type parsed struct {
@@ -131,31 +134,32 @@ func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate)
 	return may, denied, nil
 }
 
-// Waits records which candidates somebody wants to disrupt and may not, and replaces what was recorded of the asker
-// before. None ends the waiting.
-func (l *Ledger) Waits(asker Asker, denied []Denial) {
+// Waits records which candidates somebody wants to disrupt and may not, and which it may and will with its next writes:
+// those keep their turn if something comes between. It replaces what was recorded of the asker before. None ends the
+// waiting.
+func (l *Ledger) Waits(asker Asker, denied []Denial, planned ...Candidate) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.record(asker.Namespace)
-	if len(denied) == 0 {
+	if len(denied)+len(planned) == 0 {
 		delete(r.waiting, asker)
 		return
 	}
 	now := l.Clock.Now()
-	candidates := make([]Candidate, len(denied))
-	for i, d := range denied {
-		candidates[i] = d.Candidate
+	candidates := make([]Candidate, 0, len(denied)+len(planned))
+	for _, d := range denied {
+		candidates = append(candidates, d.Candidate)
 	}
-	candidates = l.sinceAsked(asker, candidates)
+	candidates = l.sinceAsked(asker, append(candidates, planned...))
 	for i := range candidates {
 		if c := &candidates[i]; c.asked.IsZero() || c.asked.After(now) {
 			c.asked = now
 		}
 	}
-	r.waiting[asker] = &waiting{lastAsked: now, candidates: candidates}
+	r.waiting[asker] = &waiting{now, candidates[:len(denied)], candidates[len(denied):]}
 }
 
 // sinceAsked returns the candidates with the times since when they wait.
@@ -165,8 +169,8 @@ func (l *Ledger) sinceAsked(asker Asker, candidates []Candidate) []Candidate {
 	if before == nil {
 		return candidates
 	}
-	asked := make(map[types.UID]time.Time, len(before.candidates))
-	for _, c := range before.candidates {
+	asked := make(map[types.UID]time.Time, len(before.denied)+len(before.planned))
+	for _, c := range before.candidates() {
 		asked[c.Machine.UID] = c.asked
 	}
 	for i := range candidates {
@@ -175,7 +179,7 @@ func (l *Ledger) sinceAsked(asker Asker, candidates []Candidate) []Candidate {
 	return candidates
 }
 
-// Waiting returns who waits in a namespace.
+// Waiting returns who waits for room in a namespace.
 func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	if l == nil {
 		return nil
@@ -183,7 +187,7 @@ func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.namespaces[namespace]; r != nil {
-		askers = r.askers()
+		askers = slices.DeleteFunc(r.askers(), func(a Asker) bool { return len(r.waiting[a].denied) == 0 })
 	}
 	return askers
 }
@@ -216,7 +220,7 @@ func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 			if now.Sub(w.lastAsked) > forgetWaiting {
 				continue
 			}
-			for _, c := range w.candidates {
+			for _, c := range w.denied {
 				blocked[c.Reason]++
 			}
 		}
@@ -224,7 +228,7 @@ func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	return blocked
 }
 
-// askers returns who waits, by name.
+// askers returns those that have candidates recorded, by name.
 func (r *record) askers() []Asker {
 	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b Asker) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
@@ -284,7 +288,7 @@ func (l *Ledger) record(namespace string) *record {
 	return r
 }
 
-// others returns the candidates of others that still wait, as the view has their machines.
+// others returns the candidates of others that have not had their turn, as the view has their machines.
 func (l *Ledger) others(namespace string, asker Asker, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
 	if r == nil || len(r.waiting) == 0 {
@@ -304,7 +308,7 @@ func (l *Ledger) others(namespace string, asker Asker, v *View) (others []Candid
 		if who == asker {
 			continue
 		}
-		for _, c := range w.candidates {
+		for _, c := range w.candidates() {
 			if m := machines[c.Machine.UID]; m != nil {
 				c.Machine = m
 				others = append(others, c)

@@ -193,6 +193,13 @@ func TestWhoWaitsHasItsTurn(t *testing.T) {
 	if got := b.Waiting("fleet"); !slices.Equal(got, []Asker{asker("broken")}) {
 		t.Errorf("waiting: %v", got)
 	}
+	b.Waits(asker("broken"), nil, repair)
+	if got := b.grant(t, "old", rollout); got != "" {
+		t.Errorf("granted %q between the plan for what is more urgent and its write", got)
+	}
+	if got, blocked := b.Waiting("fleet"), b.Blocked(); len(got) != 0 || blocked[v1beta1.DisruptionRemediation] != 0 {
+		t.Errorf("waiting: %v, blocked: %v, though there is room for it", got, blocked)
+	}
 	b.clock.SetTime(noon.Add(forgetWaiting + time.Second))
 	if got := b.grant(t, "old", rollout); got != "old" {
 		t.Errorf("granted %q although nobody else asks any more", got)

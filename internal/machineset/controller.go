@@ -191,7 +191,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		}
 		plan = Decide(p.state)
 	}
-	p.Ledger.Waits(asker(p.key), plan.Denied)
+	p.Ledger.Waits(asker(p.key), plan.Denied, plan.planned...)
 	var wait time.Duration
 	plan.Update, wait = p.known.dueUpdates(plan.Update, p.state.Now)
 	p.requeueIn(wait)

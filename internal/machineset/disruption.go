@@ -89,6 +89,23 @@ func (p *Plan) deny(denied []disruption.Denial) {
 	}
 }
 
+// takeTurns records what the plan disrupts of what it asked for. Something may come before it is carried out, and nobody
+// who goes after these machines may take their room meanwhile.
+func (p *Plan) takeTurns() {
+	if len(p.asked) == 0 {
+		return
+	}
+	machines := slices.Concat(p.Delete, p.Remediate)
+	for _, u := range p.HandOver {
+		machines = append(machines, u.From)
+	}
+	for _, m := range machines {
+		if c, asked := p.asked[m.UID]; asked {
+			p.planned = append(p.planned, c)
+		}
+	}
+}
+
 // waitForWindows asks for another plan when a budget that holds machines back may change by itself.
 func (p *Plan) waitForWindows(now time.Time) {
 	for _, d := range p.Denied {

@@ -92,6 +92,20 @@ func TestWhatASetAsksBudgetsAbout(t *testing.T) {
 	}
 }
 
+// Rule: urgent-disruption-first. What a plan is about to disrupt keeps its turn also while the plan has to wait.
+func TestAPostponedPlanKeepsItsTurn(t *testing.T) {
+	machines := several("m", 3, up, registered)
+	plan := Decide(under(t, "1", stateOf(aSet(0), machines...), func(s *State) { s.Outdated = true })).
+		withoutCounting(time.Second)
+	if len(plan.Delete) != 0 || len(plan.planned) != 1 || plan.planned[0].Machine != machines[0] {
+		t.Errorf("deletes %v, and has planned %v", plan.Delete, plan.planned)
+	}
+	plan = Decide(under(t, "1", stateOf(aSet(1, expiring), newMachine("old", up, registered, created(9*time.Hour)))))
+	if len(plan.planned) != 0 {
+		t.Errorf("to mark a machine takes the turn of %v", plan.planned)
+	}
+}
+
 // Rules: expired-machines-are-exchanged, exchange-makes-the-other-first.
 func TestASetExchangesMachines(t *testing.T) {
 	alone := func(s *State) { s.Alone, s.Exchanges = true, 1 }

@@ -114,6 +114,8 @@ type Plan struct {
 
 	// asked are the machines that budgets allow to disrupt, to be asked for once more right before.
 	asked map[types.UID]disruption.Candidate
+	// planned are those of them that the plan disrupts, also where it is postponed.
+	planned []disruption.Candidate
 	// expiring are the machines to be marked as too old.
 	expiring map[types.UID]bool
 }
@@ -197,6 +199,7 @@ func Decide(s State) Plan {
 	p.expire(s, active)
 	p.update(s, members)
 	p.waitForWindows(s.Now)
+	p.takeTurns()
 	if has(s.Set.Labels, v1beta1.LabelFreeze) {
 		p.Frozen = s.frozen()
 	}

@@ -76,6 +76,7 @@ func (b *bench) start(ctx context.Context, bin, dir string) error {
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=24h"},
 		// Nodes join by a request of ours, not by certificates.
 		ClusterApproves: true,
+		Metrics:         b.passes,
 		ManagerArgs:     slices.Clone(b.managerArgs),
 		ProviderArgs:    append([]string{"--hosts=" + b.hosts.socket, "--latency=" + b.latency.String()}, b.providerArgs...),
 	}
@@ -196,6 +197,10 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	if err != nil {
 		return err
 	}
+	passed, err := b.countPasses(ctx)
+	if err != nil {
+		return err
+	}
 	if err := b.log.Mark(); err != nil {
 		return err
 	}
@@ -223,6 +228,13 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	p.ManagerCPUSeconds, p.ProviderCPUSeconds = (after[0] - before[0]).Seconds(), (after[1] - before[1]).Seconds()
 	p.CPUSeconds = p.ManagerCPUSeconds + p.ProviderCPUSeconds
 	p.count(requests, b.n, begun)
+	passes, err := b.countPasses(ctx)
+	if err != nil {
+		return err
+	}
+	if shown := p.passesBetween(passed, passes, b.n); shown != "" {
+		b.printf("%s: %s", name, shown)
+	}
 	var so memory
 	if err := b.weigh(&so); err != nil {
 		return err

@@ -154,3 +154,24 @@ func TestThePlotIsWellFormed(t *testing.T) {
 		t.Errorf("the plot lacks something:\n%s", svg)
 	}
 }
+
+func TestReadPasses(t *testing.T) {
+	passes := map[string]int{}
+	err := readPasses(strings.NewReader(`# TYPE controller_runtime_reconcile_total counter
+controller_runtime_reconcile_total{controller="machine",result="error"} 1
+controller_runtime_reconcile_total{controller="machine",result="success"} 1.2e+03
+controller_runtime_reconcile_time_seconds_sum{controller="machine"} 7
+controller_runtime_reconcile_total{controller="machineset",result="requeue_after"} 4
+`), passes)
+	if err != nil || passes["machine"] != 1201 || passes["machineset"] != 4 || len(passes) != 2 {
+		t.Errorf("read %v, %v", passes, err)
+	}
+	p := phase{}
+	if got := p.passesBetween(map[string]int{"machine": 1}, passes, 100); got !=
+		"passes: machine 1200 (12.00 per machine), machineset 4 (0.04 per machine)" || p.Passes["machine"] != 1200 {
+		t.Errorf("shown %q, kept %v", got, p.Passes)
+	}
+	if got := p.passesBetween(nil, nil, 100); got != "" {
+		t.Errorf("shown %q of what was not counted", got)
+	}
+}

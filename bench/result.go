@@ -48,6 +48,8 @@ type phase struct {
 
 	// Writes by what they do, such as "patch machines.machinist.dev/status". Of several rounds the most.
 	Writes map[string]int `json:"writes"`
+	// Passes by controller, if they are counted. Of several rounds the most.
+	Passes map[string]int `json:"passes,omitempty"`
 }
 
 // limit is what a bare client took for what a fleet went through, and how the fleet compares.

@@ -54,6 +54,12 @@ func averagedPhase(rounds []*phase) phase {
 		for call, times := range one.Writes {
 			p.Writes[call] = max(p.Writes[call], times)
 		}
+		for controller, times := range one.Passes {
+			if p.Passes == nil {
+				p.Passes = map[string]int{}
+			}
+			p.Passes[controller] = max(p.Passes[controller], times)
+		}
 	}
 	p.Limit = averagedLimit(rounds, func(p *phase) limit { return p.Limit })
 	p.Independent = averagedLimit(rounds, func(p *phase) limit { return p.Independent })

@@ -101,11 +101,13 @@ type MachineDisruptionBudgetStatus struct {
 
 	// selected is the number of machines that the budget selects.
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	Selected int32 `json:"selected"`
 
 	// disrupted is how many of them are disrupted.
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	Disrupted int32 `json:"disrupted"`
 

@@ -168,6 +168,9 @@ func (e *explanation) settled() {
 	if e.Machine.Status.Phase == v1beta1.MachineAvailable {
 		f.What = "It waits for nothing: its instance runs, there is no cluster for it to join, and it is what its specification asks for."
 	}
+	if e.Denied != nil {
+		f.What = "It works, and is to be replaced."
+	}
 	if ready := e.condition(v1beta1.ConditionReady); ready != nil {
 		f.Since = at(ready.LastTransitionTime.Time)
 	}

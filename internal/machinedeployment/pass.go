@@ -193,12 +193,31 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	return reason, message
 }
 
-// batch is how many machines a rollout may replace at a time, 0 without a rollout.
+// batch is for how many machines that come or go a rollout waits before its next step, 0 without a rollout: half of
+// those that it may replace at a time, so that some come while others go, but never for more than are under way.
 func (v *view) batch() int32 {
 	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.rolls() || v.outdated() == 0 {
 		return 0
 	}
-	return v.bounds.MaxSurge + v.bounds.MaxUnavailable
+	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.underWay())
+}
+
+// underWay is how many machines have yet to become Ready or to be gone once the plan is carried out.
+func (v *view) underWay() (n int32) {
+	replicas := make([]int32, len(v.state.Sets))
+	for i, set := range v.state.Sets {
+		replicas[i] = set.Replicas
+	}
+	for _, scale := range v.plan.Scales {
+		replicas[scale.Set] = scale.To
+	}
+	for i, set := range v.state.Sets {
+		n += set.Deleting + max(0, set.Live-replicas[i])
+		if i == v.state.Current {
+			n += max(0, replicas[i]-set.Ready)
+		}
+	}
+	return n
 }
 
 // requeueIn asks for another pass after d at the latest; 0 is never.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // Writing to a nil map would panic.
@@ -18,6 +20,7 @@ func TestDeploymentStateHasNoNilMaps(t *testing.T) {
 	}
 }
 
+// Rule: rollout-steps-overlap.
 func TestDebounce(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -35,7 +38,7 @@ func TestDebounce(t *testing.T) {
 		{"a person's change does not wait", 5000, 8, 0, 0, 0},
 		{"a rollout gathers for one step", 1010, 7, 100 * time.Millisecond, 900 * time.Millisecond, 9},
 		{"a large one for no less than it would wait", 5000, 7, 100 * time.Millisecond, 1900 * time.Millisecond, 9},
-		{"until it can exchange as many as it may", 1000, 7, 10 * time.Millisecond, 390 * time.Millisecond, 10},
+		{"until enough have come or gone", 1000, 7, 10 * time.Millisecond, 390 * time.Millisecond, 10},
 	} {
 		r := &deploymentState{generation: 7, decidedAt: noon.Add(-test.ago), machines: test.machines}
 		if test.machineEvents > 0 {
@@ -43,6 +46,42 @@ func TestDebounce(t *testing.T) {
 		}
 		if got := r.debounce(test.generation, test.machineEvents, noon); got != test.want {
 			t.Errorf("%s: waits %s, expected %s", test.name, got, test.want)
+		}
+	}
+}
+
+// Rule: rollout-steps-overlap.
+func TestHowManyMachinesAStepWaitsFor(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		surge, down int32
+		old, wanted Set
+		scales      []Scale
+		want        int32
+		strategy    v1beta1.DeploymentStrategyType
+	}{
+		{name: "half of what may be replaced at a time", surge: 10, old: Set{Replicas: 90, Live: 100, Ready: 100},
+			wanted: Set{Replicas: 10, Live: 10}, want: 5},
+		{name: "at least one", surge: 1, old: Set{Replicas: 3, Live: 3}, wanted: Set{Replicas: 1}, want: 1},
+		{name: "no more than come or go", surge: 10, down: 10, old: Set{Replicas: 3, Live: 4, Deleting: 1},
+			wanted: Set{Replicas: 8, Live: 8, Ready: 7}, want: 3},
+		{name: "this plan's own included", surge: 10, old: Set{Replicas: 10, Live: 10},
+			scales: []Scale{{Set: 0, From: 10, To: 8}, {Set: 1, To: 1}}, want: 3},
+		{name: "none, where none comes or goes", surge: 10, old: Set{Replicas: 4, Live: 4},
+			wanted: Set{Replicas: 6, Live: 6, Ready: 6}},
+		{name: "not where nothing rolls", surge: 10, old: Set{Deleting: 3}, wanted: Set{Replicas: 5}},
+		{name: "nor with another strategy", strategy: v1beta1.StrategyRecreate, surge: 10, old: Set{Replicas: 3, Live: 5},
+			wanted: Set{Replicas: 5}},
+	} {
+		strategy := test.strategy
+		if strategy == "" {
+			strategy = v1beta1.StrategyRollingUpdate
+		}
+		limits := Bounds{MaxSurge: test.surge, MaxUnavailable: test.down}
+		v := &view{bounds: limits, plan: Plan{Scales: test.scales}, history: history{current: 1},
+			state: State{Strategy: strategy, Bounds: limits, Sets: []Set{test.old, test.wanted}, Current: 1}}
+		if got := v.batch(); got != test.want {
+			t.Errorf("%s: %d, expected %d", test.name, got, test.want)
 		}
 	}
 }

@@ -63,10 +63,15 @@ func (p *pass) reportAfter(ctx context.Context) error {
 	return p.report(ctx, plan)
 }
 
-// urgent reports whether a condition has become true or false, or true for another reason.
+// urgent reports whether a condition has become true or false, or true for another reason. That a set has reached its
+// replicas may wait: in a rollout they are changed again at once.
 func urgent(before, after []metav1.Condition) bool {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
+		if was != nil && c.Status == metav1.ConditionFalse &&
+			(c.Type == v1beta1.ConditionScalingUp || c.Type == v1beta1.ConditionScalingDown) {
+			continue
+		}
 		if was == nil || was.Status != c.Status || c.Status == metav1.ConditionTrue && was.Reason != c.Reason {
 			return true
 		}

@@ -137,7 +137,7 @@ func TestStatusOfTransitions(t *testing.T) {
 	}
 }
 
-// Rule: deletion-order-of-machines.
+// Rule: status-writes-spaced.
 func TestUrgency(t *testing.T) {
 	conditions := func(pairs ...string) []metav1.Condition {
 		var list []metav1.Condition
@@ -157,6 +157,9 @@ func TestUrgency(t *testing.T) {
 		{"another truth value", conditions("A/True/x"), conditions("A/False/x"), true},
 		{"true for another reason", conditions("A/True/x"), conditions("A/True/y"), true},
 		{"false for another reason", conditions("A/False/x"), conditions("A/False/y"), false},
+		{"a set that begins to scale", conditions("ScalingUp/False/x"), conditions("ScalingUp/True/y"), true},
+		{"a set that has scaled", conditions("ScalingDown/True/x"), conditions("ScalingDown/False/y"), false},
+		{"the first status", nil, conditions("ScalingDown/False/y"), true},
 	} {
 		if got := urgent(test.before, test.after); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)

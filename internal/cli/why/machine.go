@@ -169,7 +169,7 @@ func (e *explanation) settled() {
 		f.What = "It waits for nothing: its instance runs, there is no cluster for it to join, and it is what its specification asks for."
 	}
 	if e.Denied != nil {
-		f.What = "It works, and is to be replaced."
+		f.What = "It works, and will be replaced."
 	}
 	if ready := e.condition(v1beta1.ConditionReady); ready != nil {
 		f.Since = at(ready.LastTransitionTime.Time)

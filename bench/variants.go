@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,7 +43,34 @@ var variants = []variant{
 	{key: "roles", name: administrator, users: usersOf("bench")},
 	{key: "audit", name: "administrator, no audit", against: administrator, users: usersOf(controlplane.UnauditedUser)},
 	{key: "manager", name: "administrator, one field manager", against: administrator, users: oneManager},
+	{key: "managed", name: "no managed fields", users: unmanaged},
 	{key: "watch", name: "4 more watches", users: processUsers, apply: watched(4)},
+}
+
+// variantKeys names all variants.
+func variantKeys() string {
+	keys := make([]string, len(variants))
+	for i, v := range variants {
+		keys[i] = v.key
+	}
+	return strings.Join(keys, ", ")
+}
+
+// chosenVariants returns the variants of these keys, all without any, in their order and with those that they are
+// compared with.
+func chosenVariants(keys []string) ([]variant, error) {
+	if len(keys) == 0 {
+		return variants, nil
+	}
+	wanted := map[string]bool{variants[0].name: true}
+	for _, key := range keys {
+		at := slices.IndexFunc(variants, func(v variant) bool { return v.key == key })
+		if at < 0 {
+			return nil, fmt.Errorf("--variants: there is no %q, only %s", key, variantKeys())
+		}
+		wanted[variants[at].name], wanted[variants[at].against] = true, true
+	}
+	return slices.DeleteFunc(slices.Clone(variants), func(v variant) bool { return !wanted[v.name] }), nil
 }
 
 // processUsers are the users that write in an installation.
@@ -58,6 +88,14 @@ func usersOf(name string) func(*bench, *tape, int) (map[string]*replay, error) {
 		admin := func() (*rest.Config, error) { return b.stack.Control.UserConfig(name, "system:masters") }
 		return replays(t, workers, map[string]func() (*rest.Config, error){byManager: admin, byProvider: admin, "": admin})
 	}
+}
+
+// unmanaged are the users that write in an installation, of which the first to patch a Machine has the API server
+// forget who wrote what of it: it keeps no account of such an object until somebody applies to it.
+func unmanaged(b *bench, t *tape, workers int) (map[string]*replay, error) {
+	other := *t
+	other.providerID = bytes.Replace(t.providerID, []byte(`"metadata":{`), []byte(`"metadata":{"managedFields":[{}],`), 1)
+	return processUsers(b, &other, workers)
 }
 
 // oneManager is an administrator who writes as one field manager whatever is written.

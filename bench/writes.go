@@ -21,6 +21,8 @@ type writesOptions struct {
 	options
 	// times is how often each write is made in a round.
 	times int
+	// only are the keys of the variants to measure, all if there are none.
+	only []string
 }
 
 // writesCommand measures what each kind of write costs the API server and etcd, and what of it goes when one of its
@@ -36,14 +38,20 @@ func writesCommand() *cobra.Command {
 			if o.times < 1 || o.rounds < 1 || o.workers < 1 {
 				return errors.New("--times, --rounds and --workers must be at least 1")
 			}
+			chosen, err := chosenVariants(o.only)
+			if err != nil {
+				return err
+			}
 			o.progress, o.machines = cmd.ErrOrStderr(), 1
-			return o.run(cmd.Context(), cmd.OutOrStdout())
+			return o.run(cmd.Context(), cmd.OutOrStdout(), chosen)
 		},
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.times, "times", 500, "how often each write is made in a round")
 	f.IntVar(&o.rounds, "rounds", 5, "number of rounds, of which the medians are shown")
 	f.IntVar(&o.workers, "workers", 16, "how many writes are under way")
+	f.StringSliceVar(&o.only, "variants", nil, "variants to measure, of "+variantKeys()+
+		"; by default all. Those that they are compared with are measured too")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.profiles, "profiles", "",
 		"folder for CPU profiles of the API server for each kind of write as installed, a file for every 5s")
@@ -58,7 +66,7 @@ type writeCost struct {
 	Microseconds map[string]float64 `json:"microseconds"`
 }
 
-func (o *writesOptions) run(ctx context.Context, out io.Writer) error {
+func (o *writesOptions) run(ctx context.Context, out io.Writer, chosen []variant) error {
 	bin, err := build(ctx, o.progress)
 	if err != nil {
 		return err
@@ -83,69 +91,109 @@ func (o *writesOptions) run(ctx context.Context, out io.Writer) error {
 		if err := b.stopProcesses(ctx); err != nil {
 			return err
 		}
-		costs, err = o.measure(ctx, b, t)
+		costs, err = o.measure(ctx, b, t, chosen)
 		return err
 	})
 	switch {
-	case err != nil:
+	case len(costs) == 0:
 		return err
 	case o.json:
-		return encode(out, costs)
+		return errors.Join(err, encode(out, costs))
 	}
-	writeTable(out, costs)
+	writeTable(out, costs, chosen)
+	return err
+}
+
+// measure makes all kinds of writes in each variant, round by round. If it is interrupted, the costs are those of the
+// rounds that were complete.
+func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape, chosen []variant) ([]writeCost, error) {
+	var all writeSamples
+	for round := range o.rounds {
+		var these writeSamples
+		for _, v := range chosen {
+			b.printf("round %d of %d: %s", round+1, o.rounds, v.name)
+			err := o.variant(ctx, b, t, v, round, &these)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("interrupted in round %d of %d, which does not count: %w", round+1, o.rounds, ctx.Err())
+			}
+			if err != nil {
+				return all.costs(), err
+			}
+		}
+		all = append(all, these...)
+	}
+	return all.costs(), nil
+}
+
+// variant makes all kinds of writes in one variant.
+func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v variant, round int, to *writeSamples) (
+	err error) {
+	users, err := v.users(b, t, o.workers)
+	if err != nil {
+		return err
+	}
+	if v.apply != nil {
+		undo, err := v.apply(ctx, b)
+		if err != nil {
+			return fmt.Errorf("variant %q: %w", v.name, err)
+		}
+		defer func() {
+			if ctx.Err() != nil {
+				return // The cluster is thrown away, and nothing can be read from it any more.
+			}
+			if e := undo(); e != nil {
+				err = errors.Join(err, fmt.Errorf("undo variant %q: %w", v.name, e))
+			}
+		}()
+	}
+	for _, kind := range writeKinds {
+		stop := func() {}
+		if v.key == variants[0].key {
+			stop = b.profile(ctx, strings.ReplaceAll(kind.name, " ", "-"))
+		}
+		speed := newSpeedometer()
+		cost, err := o.cost(ctx, b, users, kind, fmt.Sprintf("%s-%d", v.key, round))
+		s := speed.stop()
+		stop()
+		if err != nil {
+			return fmt.Errorf("variant %q: %w", v.name, err)
+		}
+		*to = append(*to, writeSample{kind.name, v.name, cost, s})
+	}
 	return nil
 }
 
-// measure makes all kinds of writes in each variant, round by round.
-func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape) ([]writeCost, error) {
-	all := map[string]map[string][]float64{} // by kind of write and variant, one for each round
-	speeds := 0.0
-	samples := 0
-	for round := range o.rounds {
-		for _, v := range variants {
-			b.printf("round %d of %d: %s", round+1, o.rounds, v.name)
-			users, err := v.users(b, t, o.workers)
-			if err != nil {
-				return nil, err
-			}
-			undo := func() error { return nil }
-			if v.apply != nil {
-				if undo, err = v.apply(ctx, b); err != nil {
-					return nil, fmt.Errorf("variant %q: %w", v.name, err)
-				}
-			}
-			for _, kind := range writeKinds {
-				stop := func() {}
-				if v.key == variants[0].key {
-					stop = b.profile(ctx, strings.ReplaceAll(kind.name, " ", "-"))
-				}
-				speed := newSpeedometer()
-				cost, err := o.cost(ctx, b, users, kind, fmt.Sprintf("%s-%d", v.key, round))
-				s := speed.stop()
-				stop()
-				if err != nil {
-					return nil, errors.Join(fmt.Errorf("variant %q: %w", v.name, err), undo())
-				}
-				if all[kind.name] == nil {
-					all[kind.name] = map[string][]float64{}
-				}
-				speeds, samples = speeds+s, samples+1
-				all[kind.name][v.name] = append(all[kind.name][v.name], cost*s)
-			}
-			if err := undo(); err != nil {
-				return nil, fmt.Errorf("undo variant %q: %w", v.name, err)
-			}
-		}
+// writeSample is what one kind of write has cost in one variant of one round, in microseconds, and how fast the
+// machine was.
+type writeSample struct {
+	write, variant string
+	cost, speed    float64
+}
+
+type writeSamples []writeSample
+
+// costs returns the medians of all rounds, at the machine's mean speed.
+func (all writeSamples) costs() []writeCost {
+	if len(all) == 0 {
+		return nil
+	}
+	work, speeds := map[[2]string][]float64{}, 0.0
+	for _, s := range all {
+		key := [2]string{s.write, s.variant}
+		work[key] = append(work[key], s.cost*s.speed)
+		speeds += s.speed
 	}
 	costs := make([]writeCost, 0, len(writeKinds))
 	for _, kind := range writeKinds {
 		c := writeCost{Write: kind.name, Microseconds: map[string]float64{}}
-		for variant, work := range all[kind.name] {
-			c.Microseconds[variant] = percentile(work, 50) / (speeds / float64(samples))
+		for key, w := range work {
+			if key[0] == kind.name {
+				c.Microseconds[key[1]] = percentile(w, 50) / (speeds / float64(len(all)))
+			}
 		}
 		costs = append(costs, c)
 	}
-	return costs, nil
+	return costs
 }
 
 // cost makes a kind of write many times and returns the processor time of one, in microseconds.
@@ -217,16 +265,16 @@ var writeKinds = []writeKind{
 }
 
 // writeTable shows for each kind of write its cost, and by how much it is cheaper in each variant.
-func writeTable(out io.Writer, costs []writeCost) {
+func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "µs of processor time\tall\t")
-	for _, v := range variants[1:] {
+	for _, v := range chosen[1:] {
 		fmt.Fprintf(w, "%s\t", v.name)
 	}
 	fmt.Fprintln(w)
 	for _, c := range costs {
 		fmt.Fprintf(w, "%s\t%.0f\t", c.Write, c.Microseconds[variants[0].name])
-		for _, v := range variants[1:] {
+		for _, v := range chosen[1:] {
 			fmt.Fprintf(w, "%+.0f\t", c.Microseconds[v.name]-c.Microseconds[cmp.Or(v.against, variants[0].name)])
 		}
 		fmt.Fprintln(w)

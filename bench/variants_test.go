@@ -30,13 +30,26 @@ func TestVariantsComeWithWhatTheyAreComparedWith(t *testing.T) {
 func TestCostsAreMediansAtOneSpeed(t *testing.T) {
 	kind := writeKinds[0].name
 	costs := writeSamples{
-		{kind, "a", 100, 1}, {kind, "a", 50, 2}, {kind, "a", 900, 3}, // The same work, but for one that was disturbed.
-		{kind, "b", 20, 2},
+		{kind, "a", 100, 7, 1}, {kind, "a", 50, 8, 2}, {kind, "a", 900, 9, 3}, // The same work, but for one that was disturbed.
+		{kind, "b", 20, 4, 2},
 	}.costs()
-	if got := costs[0]; got.Write != kind || got.Microseconds["a"] != 50 || got.Microseconds["b"] != 20 {
+	if got := costs[0]; got.Write != kind || got.Microseconds["a"] != 50 || got.Microseconds["b"] != 20 ||
+		got.KiB["a"] != 8 || got.KiB["b"] != 4 {
 		t.Errorf("got %+v", got)
 	}
 	if got := (writeSamples{}).costs(); got != nil {
 		t.Errorf("without a complete round: got %+v", got)
+	}
+}
+
+func TestWhatAHeapProfileTells(t *testing.T) {
+	got, err := allocatedBy("heap profile: 1: 2 [3: 4]\n# runtime.MemStats\n# Alloc = 5\n# TotalAlloc = 123456\n# Sys = 7\n")
+	if err != nil || got != 123456 {
+		t.Errorf("got %g, %v", got, err)
+	}
+	for _, wrong := range []string{"", "# Alloc = 5\n", "# TotalAlloc = many\n"} {
+		if got, err := allocatedBy(wrong); err == nil {
+			t.Errorf("%q has %g bytes", wrong, got)
+		}
 	}
 }

@@ -64,6 +64,9 @@ type writeCost struct {
 	Write string `json:"write"`
 	// Microseconds of processor time in kube-apiserver and etcd, for each variant.
 	Microseconds map[string]float64 `json:"microseconds"`
+	// KiB of memory that kube-apiserver allocates, for each variant. They hardly change from run to run, whatever else
+	// the machine has to do, and a third of the processor time is spent on memory.
+	KiB map[string]float64 `json:"kib"`
 }
 
 func (o *writesOptions) run(ctx context.Context, out io.Writer, chosen []variant) error {
@@ -152,22 +155,22 @@ func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v varian
 			stop = b.profile(ctx, strings.ReplaceAll(kind.name, " ", "-"))
 		}
 		speed := newSpeedometer()
-		cost, err := o.cost(ctx, b, users, kind, fmt.Sprintf("%s-%d", v.key, round))
+		cost, allocated, err := o.cost(ctx, b, users, kind, fmt.Sprintf("%s-%d", v.key, round))
 		s := speed.stop()
 		stop()
 		if err != nil {
 			return fmt.Errorf("variant %q: %w", v.name, err)
 		}
-		*to = append(*to, writeSample{kind.name, v.name, cost, s})
+		*to = append(*to, writeSample{kind.name, v.name, cost, allocated, s})
 	}
 	return nil
 }
 
-// writeSample is what one kind of write has cost in one variant of one round, in microseconds, and how fast the
-// machine was.
+// writeSample is what one kind of write has cost in one variant of one round, in microseconds and KiB, and how fast
+// the machine was.
 type writeSample struct {
-	write, variant string
-	cost, speed    float64
+	write, variant         string
+	cost, allocated, speed float64
 }
 
 type writeSamples []writeSample
@@ -177,18 +180,20 @@ func (all writeSamples) costs() []writeCost {
 	if len(all) == 0 {
 		return nil
 	}
-	work, speeds := map[[2]string][]float64{}, 0.0
+	type key struct{ write, variant string }
+	work, allocated, speeds := map[key][]float64{}, map[key][]float64{}, 0.0
 	for _, s := range all {
-		key := [2]string{s.write, s.variant}
-		work[key] = append(work[key], s.cost*s.speed)
+		k := key{s.write, s.variant}
+		work[k], allocated[k] = append(work[k], s.cost*s.speed), append(allocated[k], s.allocated)
 		speeds += s.speed
 	}
 	costs := make([]writeCost, 0, len(writeKinds))
 	for _, kind := range writeKinds {
-		c := writeCost{Write: kind.name, Microseconds: map[string]float64{}}
-		for key, w := range work {
-			if key[0] == kind.name {
-				c.Microseconds[key[1]] = percentile(w, 50) / (speeds / float64(len(all)))
+		c := writeCost{Write: kind.name, Microseconds: map[string]float64{}, KiB: map[string]float64{}}
+		for k := range work {
+			if k.write == kind.name {
+				c.Microseconds[k.variant] = percentile(work[k], 50) / (speeds / float64(len(all)))
+				c.KiB[k.variant] = percentile(allocated[k], 50)
 			}
 		}
 		costs = append(costs, c)
@@ -196,12 +201,20 @@ func (all writeSamples) costs() []writeCost {
 	return costs
 }
 
-// cost makes a kind of write many times and returns the processor time of one, in microseconds.
+// cost makes a kind of write many times and returns what one takes: processor time in microseconds, and KiB of memory.
 func (o *writesOptions) cost(ctx context.Context, b *bench, users map[string]*replay, kind writeKind,
-	prefix string) (float64, error) {
+	prefix string) (work, memory float64, err error) {
+	reading, err := b.readingCosts(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	allocatedBefore, err := b.allocated(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
 	before, err := serversCPU(b)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	workers, sending := errgroup.WithContext(ctx)
 	workers.SetLimit(o.workers)
@@ -209,10 +222,15 @@ func (o *writesOptions) cost(ctx context.Context, b *bench, users map[string]*re
 		workers.Go(func() error { return kind.send(sending, users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)) })
 	}
 	if err := workers.Wait(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	after, err := serversCPU(b)
-	return float64((after - before).Microseconds()) / float64(o.times), err
+	if err != nil {
+		return 0, 0, err
+	}
+	allocated, err := b.allocated(ctx)
+	times := float64(o.times)
+	return float64((after - before).Microseconds()) / times, (allocated - allocatedBefore - reading) / 1024 / times, err
 }
 
 // serversCPU returns the processor time that kube-apiserver and etcd have used.
@@ -264,20 +282,29 @@ var writeKinds = []writeKind{
 	}},
 }
 
-// writeTable shows for each kind of write its cost, and by how much it is cheaper in each variant.
+// writeTable shows for each kind of write its costs, and by how much they are lower in each variant.
 func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "µs of processor time\tall\t")
-	for _, v := range chosen[1:] {
-		fmt.Fprintf(w, "%s\t", v.name)
-	}
-	fmt.Fprintln(w)
-	for _, c := range costs {
-		fmt.Fprintf(w, "%s\t%.0f\t", c.Write, c.Microseconds[variants[0].name])
+	for _, table := range []struct {
+		title string
+		of    func(writeCost) map[string]float64
+	}{
+		{"µs of processor time", func(c writeCost) map[string]float64 { return c.Microseconds }},
+		{"KiB allocated", func(c writeCost) map[string]float64 { return c.KiB }},
+	} {
+		fmt.Fprintf(w, "%s\tall\t", table.title)
 		for _, v := range chosen[1:] {
-			fmt.Fprintf(w, "%+.0f\t", c.Microseconds[v.name]-c.Microseconds[cmp.Or(v.against, variants[0].name)])
+			fmt.Fprintf(w, "%s\t", v.name)
 		}
 		fmt.Fprintln(w)
+		for _, c := range costs {
+			of := table.of(c)
+			fmt.Fprintf(w, "%s\t%.0f\t", c.Write, of[variants[0].name])
+			for _, v := range chosen[1:] {
+				fmt.Fprintf(w, "%+.0f\t", of[v.name]-of[cmp.Or(v.against, variants[0].name)])
+			}
+			fmt.Fprintln(w)
+		}
 	}
 	_ = w.Flush()
 }

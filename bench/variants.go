@@ -43,7 +43,7 @@ var variants = []variant{
 	{key: "roles", name: administrator, users: usersOf("bench")},
 	{key: "audit", name: "administrator, no audit", against: administrator, users: usersOf(controlplane.UnauditedUser)},
 	{key: "manager", name: "administrator, one field manager", against: administrator, users: oneManager},
-	{key: "managed", name: "no managed fields", users: unmanaged},
+	{key: "managed", name: "managed fields kept", users: managed},
 	{key: "watch", name: "4 more watches", users: processUsers, apply: watched(4)},
 }
 
@@ -90,11 +90,10 @@ func usersOf(name string) func(*bench, *tape, int) (map[string]*replay, error) {
 	}
 }
 
-// unmanaged are the users that write in an installation, of which the first to patch a Machine has the API server
-// forget who wrote what of it: it keeps no account of such an object until somebody applies to it.
-func unmanaged(b *bench, t *tape, workers int) (map[string]*replay, error) {
+// managed are the users that write in an installation, but leave the API server its account of who wrote what.
+func managed(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	other := *t
-	other.providerID = bytes.Replace(t.providerID, []byte(`"metadata":{`), []byte(`"metadata":{"managedFields":[{}],`), 1)
+	other.providerID = bytes.Replace(t.providerID, []byte(withoutManagedFields), nil, 1)
 	return processUsers(b, &other, workers)
 }
 

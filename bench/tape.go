@@ -73,8 +73,8 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 		machine: body(map[string]any{"apiVersion": m.GetAPIVersion(), "kind": m.GetKind(), "metadata": meta,
 			"spec": spec}),
 		providerID: body(map[string]any{"metadata": record, "spec": map[string]any{"providerID": id}}),
-		status: body(map[string]any{"status": m.Object["status"]}),
-		node:   body(nodeOf(instance{id, m.GetName()}, time.Now())),
+		status:     body(map[string]any{"status": m.Object["status"]}),
+		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
 		// Kubernetes' own controllers are left their part: to take away the taint that a node is born with.
 		applyTemplate: body(map[string]any{
 			"metadata": map[string]any{"labels": own(node.GetLabels()), "annotations": own(node.GetAnnotations())},

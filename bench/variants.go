@@ -31,6 +31,8 @@ type variant struct {
 	users func(b *bench, t *tape, workers int) (map[string]*replay, error)
 	// apply changes the cluster until undo is called; nil changes nothing.
 	apply func(ctx context.Context, b *bench) (undo func() error, err error)
+	// least makes the writes of the independent limit in place of ours.
+	least bool
 }
 
 const administrator = "by an administrator"
@@ -44,6 +46,7 @@ var variants = []variant{
 	{key: "audit", name: "administrator, no audit", against: administrator, users: usersOf(controlplane.UnauditedUser)},
 	{key: "manager", name: "administrator, one field manager", against: administrator, users: oneManager},
 	{key: "managed", name: "managed fields kept", users: managed},
+	{key: "least", name: "independent", users: usersOf("bench"), apply: leastDefined, least: true},
 	{key: "watch", name: "4 more watches", users: processUsers, apply: watched(4)},
 }
 
@@ -192,6 +195,20 @@ func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 		pause(ctx, settling)
 		return errors.Join(errs...)
 	}, errors.Join(errs...)
+}
+
+// leastDefined has the kind of the independent limit served. It stays: nothing but itself writes it.
+func leastDefined(ctx context.Context, b *bench) (func() error, error) {
+	users, err := usersOf("bench")(b, nil, 1)
+	if err != nil {
+		return nil, err
+	}
+	l := &independent{users[""]}
+	if l.send(ctx, "", http.MethodGet, leastObjects, nil) == nil {
+		return func() error { return nil }, nil // Since an earlier round.
+	}
+	_, err = newIndependent(ctx, l.replay)
+	return func() error { return nil }, err
 }
 
 // watched opens watches of Machines and Nodes, half each.

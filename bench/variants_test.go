@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -51,5 +52,18 @@ func TestWhatAHeapProfileTells(t *testing.T) {
 		if got, err := allocatedBy(wrong); err == nil {
 			t.Errorf("%q has %g bytes", wrong, got)
 		}
+	}
+}
+
+func TestTheIndependentLimitHasAWriteForEachOfOurs(t *testing.T) {
+	l := &independent{&replay{tape: &tape{node: []byte(`{"metadata":{"name":"` + anyName + `"}}`)}}}
+	for _, kind := range writeKinds {
+		w, found := l.of(kind.name, "m")
+		if reads := strings.HasPrefix(kind.name, "list "); found == reads {
+			t.Errorf("%s: found %t: %+v", kind.name, found, w)
+		}
+	}
+	if w, _ := l.of("create Node", "m"); w.body != `{"metadata":{"name":"m"}}` {
+		t.Errorf("the Node is %s", w.body)
 	}
 }

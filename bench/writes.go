@@ -155,7 +155,7 @@ func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v varian
 			stop = b.profile(ctx, strings.ReplaceAll(kind.name, " ", "-"))
 		}
 		speed := newSpeedometer()
-		cost, allocated, err := o.cost(ctx, b, users, kind, fmt.Sprintf("%s-%d", v.key, round))
+		cost, allocated, err := o.cost(ctx, b, v, users, kind, fmt.Sprintf("%s-%d", v.key, round))
 		s := speed.stop()
 		stop()
 		if err != nil {
@@ -202,7 +202,7 @@ func (all writeSamples) costs() []writeCost {
 }
 
 // cost makes a kind of write many times and returns what one takes: processor time in microseconds, and KiB of memory.
-func (o *writesOptions) cost(ctx context.Context, b *bench, users map[string]*replay, kind writeKind,
+func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
 	prefix string) (work, memory float64, err error) {
 	reading, err := b.readingCosts(ctx)
 	if err != nil {
@@ -219,7 +219,13 @@ func (o *writesOptions) cost(ctx context.Context, b *bench, users map[string]*re
 	workers, sending := errgroup.WithContext(ctx)
 	workers.SetLimit(o.workers)
 	for i := range o.times {
-		workers.Go(func() error { return kind.send(sending, users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)) })
+		workers.Go(func() error {
+			as, machine := users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)
+			if w, found := (&independent{as}).of(kind.name, machine); v.least && found {
+				return as.send(sending, "", w.method, w.path, []byte(w.body))
+			}
+			return kind.send(sending, as, machine)
+		})
 	}
 	if err := workers.Wait(); err != nil {
 		return 0, 0, err
@@ -245,7 +251,7 @@ func serversCPU(b *bench) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// writeKind is a write that a machine's life takes.
+// writeKind is a write that a machine's life takes, or a read that its end takes.
 type writeKind struct {
 	name, by string
 	send     func(ctx context.Context, as *replay, machine string) error
@@ -273,6 +279,12 @@ var writeKinds = []writeKind{
 	}},
 	{"delete Machine", byManager, func(ctx context.Context, as *replay, machine string) error {
 		return as.send(ctx, "", http.MethodDelete, machinesPath+"/"+machine, nil)
+	}},
+	{"list pods of Node", byProvider, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, "", http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3D"+machine, nil)
+	}},
+	{"list VolumeAttachments", byProvider, func(ctx context.Context, as *replay, _ string) error {
+		return as.send(ctx, "", http.MethodGet, "/apis/storage.k8s.io/v1/volumeattachments?limit=500", nil)
 	}},
 	{"delete Node", byProvider, func(ctx context.Context, as *replay, machine string) error {
 		return as.send(ctx, "", http.MethodDelete, "/api/v1/nodes/"+machine, nil)

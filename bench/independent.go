@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,17 +31,22 @@ const leastDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomR
 
 // newIndependent returns one once its kind is served.
 func newIndependent(ctx context.Context, bare *replay) (*independent, error) {
-	l := &independent{bare}
-	if err := l.send(ctx, "", http.MethodPost, leastKinds, []byte(leastDefinition)); err != nil {
+	if err := bare.send(ctx, "", http.MethodPost, leastKinds, []byte(leastDefinition)); err != nil {
 		return nil, err
 	}
+	l := &independent{bare}
+	return l, l.served(ctx)
+}
+
+// served returns once the kind is served.
+func (l *independent) served(ctx context.Context) error {
 	for deadline := time.Now().Add(time.Minute); ; {
 		err := l.send(ctx, "", http.MethodGet, leastObjects, nil)
 		if err == nil {
-			return l, nil
+			return nil
 		}
 		if time.Now().After(deadline) || !pause(ctx, 100*time.Millisecond) {
-			return nil, fmt.Errorf("the smallest kind of machine is not served: %w", err)
+			return fmt.Errorf("the smallest kind of machine is not served: %w", err)
 		}
 	}
 }
@@ -73,29 +77,47 @@ func (l *independent) run(ctx context.Context, n int, comes, goes func(i int) st
 // come makes a machine, writes which instance it is, and, after the node's own write, which node that is and that it
 // works.
 func (l *independent) come(ctx context.Context, name string) error {
-	machine := leastObjects + "/" + name
-	node := strings.NewReplacer(anyName, name, anyID, "sim:///"+name).Replace(string(l.tape.node))
-	err := l.inOrder(ctx, []write{
-		{http.MethodPost, leastObjects, `{"apiVersion":"` + leastGroup + `/v1","kind":"Machine","metadata":{"name":"` + name +
-			`","finalizers":["bench.machinist.dev/instance"]},"spec":{"class":"small"}}`},
-		{http.MethodPatch, machine, `{"spec":{"providerID":"sim:///` + name + `"}}`},
-		{http.MethodPost, "/api/v1/nodes", node},
-		{http.MethodPatch, machine + "/status", `{"status":{"phase":"Provisioned","node":"` + name + `"}}`},
-		{http.MethodPatch, machine + "/status", `{"status":{"phase":"Running"}}`},
-	})
+	err := l.inOrder(ctx, l.comes(name))
 	l.sent.Add(-1) // The node's own write is not counted.
 	return err
 }
 
+func (l *independent) comes(name string) []write {
+	machine := leastObjects + "/" + name
+	return []write{
+		{http.MethodPost, leastObjects, `{"apiVersion":"` + leastGroup + `/v1","kind":"Machine","metadata":{"name":"` + name +
+			`","finalizers":["bench.machinist.dev/instance"]},"spec":{"class":"small"}}`},
+		{http.MethodPatch, machine, `{"spec":{"providerID":"sim:///` + name + `"}}`},
+		{http.MethodPost, "/api/v1/nodes", string(l.tape.of(l.tape.node, name))},
+		{http.MethodPatch, machine + "/status", `{"status":{"phase":"Provisioned","node":"` + name + `"}}`},
+		{http.MethodPatch, machine + "/status", `{"status":{"phase":"Running"}}`},
+	}
+}
+
 // leave deletes a machine, cordons its node, and lets both go.
 func (l *independent) leave(ctx context.Context, name string) error {
+	return l.inOrder(ctx, l.leaves(name))
+}
+
+func (l *independent) leaves(name string) []write {
 	machine, node := leastObjects+"/"+name, "/api/v1/nodes/"+name
-	return l.inOrder(ctx, []write{
+	return []write{
 		{http.MethodDelete, machine, ""},
 		{http.MethodPatch, node, `{"spec":{"unschedulable":true}}`},
 		{http.MethodDelete, node, ""},
 		{http.MethodPatch, machine, `{"metadata":{"finalizers":null}}`},
-	})
+	}
+}
+
+// of returns the write of its that stands in the place of one of ours, by the name of a kind of write; none for reads.
+func (l *independent) of(kind, machine string) (write, bool) {
+	comes, leaves := l.comes(machine), l.leaves(machine)
+	w, found := map[string]write{
+		"create Machine": comes[0], "patch providerID": comes[1], "create Node": comes[2], "patch Node": leaves[1],
+		"patch status": comes[3], "patch status again": comes[4],
+		"delete Machine": leaves[0], "delete Node": leaves[2], "patch finalizers": leaves[3],
+	}[kind]
+	return w, found
 }
 
 // write is one request.

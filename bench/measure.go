@@ -256,6 +256,7 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	}
 	p.MachinesCreated = p.Writes["create machines.machinist.dev"]
 	reads := 0
+	p.Reads = map[string]int{}
 	lives := map[string]*[2]time.Time{} // of machines: first and last write
 	last := begun
 	for _, r := range requests {
@@ -263,6 +264,7 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 		case "get", "list", "watch":
 			if r.Resource != "leases" && r.Path == "" {
 				reads++
+				p.Reads[auditlog.Call{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource}.String()]++
 			}
 			continue
 		}

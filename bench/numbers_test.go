@@ -98,7 +98,7 @@ func TestAPhaseIsCountedFromTheLog(t *testing.T) {
 		request("get", "leases", "", "l", 200, 9*time.Second, 10*time.Second),
 	}, 2, begun)
 	want := phase{Seconds: 8, WritesPerMachine: 3.5, EventsPerMachine: 0.5, ConflictsPerMachine: 1, ReadsPerMachine: 0.5,
-		MachinesCreated: 2, P50Seconds: 5, P99Seconds: 7}
+		MachinesCreated: 2, P50Seconds: 5, P99Seconds: 7, Reads: map[string]int{"get nodes": 1}}
 	p.Writes = nil
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("counted %+v, want %+v", p, want)

@@ -184,7 +184,7 @@ func (r *replay) leave(ctx context.Context, s script, i int, name string) error 
 
 // send makes one request in the name of a field manager, if any, which must succeed.
 func (r *replay) send(ctx context.Context, manager, method, path string, body []byte) error {
-	if manager = cmp.Or(r.manager, manager); manager != "" {
+	if manager = cmp.Or(r.manager, manager); manager != "" && method != http.MethodGet {
 		path += "?fieldManager=" + manager
 	}
 	request, err := http.NewRequestWithContext(ctx, method, r.host+path, bytes.NewReader(body))

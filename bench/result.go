@@ -50,6 +50,8 @@ type phase struct {
 	Writes map[string]int `json:"writes"`
 	// Passes by controller, if they are counted. Of several rounds the most.
 	Passes map[string]int `json:"passes,omitempty"`
+	// Reads by what they read, such as "list pods". Of several rounds the most.
+	Reads map[string]int `json:"reads"`
 }
 
 // limit is what a bare client took for what a fleet went through, and how the fleet compares.
@@ -98,7 +100,7 @@ func (r *result) table(out io.Writer) {
 	}
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tseconds\tlimit\tratio\teven ratio\tindependent\tratio\teven ratio\twrites/machine\tevents/machine"+
+	fmt.Fprintln(w, "\tseconds\tlimit\tratio\teven ratio\tindependent\tratio\teven ratio\twrites/machine\treads/machine\tevents/machine"+
 		"\tconflicts/machine\tcreated\tCPU s\tp50 s\tp99 s\t")
 	rows := []struct {
 		name string
@@ -106,10 +108,10 @@ func (r *result) table(out io.Writer) {
 	}{{"create", &r.Create}, {"roll", r.Roll}, {"delete", &r.Delete}}
 	for _, row := range rows {
 		if p := row.p; p != nil {
-			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name,
+			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name,
 				p.Seconds, p.Limit.Seconds, p.Limit.Ratio, p.Limit.EvenRatio,
 				p.Independent.Seconds, p.Independent.Ratio, p.Independent.EvenRatio,
-				p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.MachinesCreated, p.CPUSeconds, p.P50Seconds,
+				p.WritesPerMachine, p.ReadsPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.MachinesCreated, p.CPUSeconds, p.P50Seconds,
 				p.P99Seconds)
 		}
 	}

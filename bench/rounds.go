@@ -35,7 +35,7 @@ func averaged(rounds []*result) *result {
 func averagedPhase(rounds []*phase) phase {
 	var p phase
 	n := float64(len(rounds))
-	p.Writes = map[string]int{}
+	p.Writes, p.Reads = map[string]int{}, map[string]int{}
 	for _, one := range rounds {
 		for _, f := range []struct {
 			sum *float64
@@ -53,6 +53,9 @@ func averagedPhase(rounds []*phase) phase {
 		p.MachinesCreated = max(p.MachinesCreated, one.MachinesCreated)
 		for call, times := range one.Writes {
 			p.Writes[call] = max(p.Writes[call], times)
+		}
+		for call, times := range one.Reads {
+			p.Reads[call] = max(p.Reads[call], times)
 		}
 		for controller, times := range one.Passes {
 			if p.Passes == nil {

@@ -22,6 +22,9 @@ const (
 	anyID   = "sim:///bench-recorded-id"
 )
 
+// withoutManagedFields is what the body of the patch of the provider ID has where it empties the managed fields.
+const withoutManagedFields = `,"managedFields":[{}]`
+
 // tape has the bodies of the requests that a machine's life takes, as they were in a life that was measured: of the
 // same kinds, fields and sizes.
 type tape struct {
@@ -62,13 +65,16 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 	meta := map[string]any{"namespace": namespace, "name": m.GetName(), "labels": m.GetLabels(),
 		"annotations": m.GetAnnotations()}
 	meta["ownerReferences"], _, _ = unstructured.NestedSlice(m.Object, "metadata", "ownerReferences")
+	record := map[string]any{"finalizers": m.GetFinalizers()}
+	if len(m.GetManagedFields()) == 0 {
+		record["managedFields"] = []any{map[string]any{}}
+	}
 	t := &tape{
 		machine: body(map[string]any{"apiVersion": m.GetAPIVersion(), "kind": m.GetKind(), "metadata": meta,
 			"spec": spec}),
-		providerID: body(map[string]any{"metadata": map[string]any{"finalizers": m.GetFinalizers()},
-			"spec": map[string]any{"providerID": id}}),
-		status: body(map[string]any{"status": m.Object["status"]}),
-		node:   body(nodeOf(instance{id, m.GetName()}, time.Now())),
+		providerID: body(map[string]any{"metadata": record, "spec": map[string]any{"providerID": id}}),
+		status:     body(map[string]any{"status": m.Object["status"]}),
+		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
 		// Kubernetes' own controllers are left their part: to take away the taint that a node is born with.
 		applyTemplate: body(map[string]any{
 			"metadata": map[string]any{"labels": own(node.GetLabels()), "annotations": own(node.GetAnnotations())},

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,6 +31,8 @@ type variant struct {
 	users func(b *bench, t *tape, workers int) (map[string]*replay, error)
 	// apply changes the cluster until undo is called; nil changes nothing.
 	apply func(ctx context.Context, b *bench) (undo func() error, err error)
+	// least makes the writes of the independent limit in place of ours.
+	least bool
 }
 
 const administrator = "by an administrator"
@@ -40,7 +45,35 @@ var variants = []variant{
 	{key: "roles", name: administrator, users: usersOf("bench")},
 	{key: "audit", name: "administrator, no audit", against: administrator, users: usersOf(controlplane.UnauditedUser)},
 	{key: "manager", name: "administrator, one field manager", against: administrator, users: oneManager},
+	{key: "managed", name: "managed fields kept", users: managed},
+	{key: "least", name: "independent", users: usersOf("bench"), apply: leastDefined, least: true},
 	{key: "watch", name: "4 more watches", users: processUsers, apply: watched(4)},
+}
+
+// variantKeys names all variants.
+func variantKeys() string {
+	keys := make([]string, len(variants))
+	for i, v := range variants {
+		keys[i] = v.key
+	}
+	return strings.Join(keys, ", ")
+}
+
+// chosenVariants returns the variants of these keys, all without any, in their order and with those that they are
+// compared with.
+func chosenVariants(keys []string) ([]variant, error) {
+	if len(keys) == 0 {
+		return variants, nil
+	}
+	wanted := map[string]bool{variants[0].name: true}
+	for _, key := range keys {
+		at := slices.IndexFunc(variants, func(v variant) bool { return v.key == key })
+		if at < 0 {
+			return nil, fmt.Errorf("--variants: there is no %q, only %s", key, variantKeys())
+		}
+		wanted[variants[at].name], wanted[variants[at].against] = true, true
+	}
+	return slices.DeleteFunc(slices.Clone(variants), func(v variant) bool { return !wanted[v.name] }), nil
 }
 
 // processUsers are the users that write in an installation.
@@ -58,6 +91,13 @@ func usersOf(name string) func(*bench, *tape, int) (map[string]*replay, error) {
 		admin := func() (*rest.Config, error) { return b.stack.Control.UserConfig(name, "system:masters") }
 		return replays(t, workers, map[string]func() (*rest.Config, error){byManager: admin, byProvider: admin, "": admin})
 	}
+}
+
+// managed are the users that write in an installation, but leave the API server its account of who wrote what.
+func managed(b *bench, t *tape, workers int) (map[string]*replay, error) {
+	other := *t
+	other.providerID = bytes.Replace(t.providerID, []byte(withoutManagedFields), nil, 1)
+	return processUsers(b, &other, workers)
 }
 
 // oneManager is an administrator who writes as one field manager whatever is written.
@@ -155,6 +195,20 @@ func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 		pause(ctx, settling)
 		return errors.Join(errs...)
 	}, errors.Join(errs...)
+}
+
+// leastDefined has the kind of the independent limit served. It stays: nothing but itself writes it.
+func leastDefined(ctx context.Context, b *bench) (func() error, error) {
+	users, err := usersOf("bench")(b, nil, 1)
+	if err != nil {
+		return nil, err
+	}
+	l := &independent{users[""]}
+	if l.send(ctx, "", http.MethodGet, leastObjects, nil) == nil {
+		return func() error { return nil }, nil // Since an earlier round.
+	}
+	_, err = newIndependent(ctx, l.replay)
+	return func() error { return nil }, err
 }
 
 // watched opens watches of Machines and Nodes, half each.

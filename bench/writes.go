@@ -21,6 +21,8 @@ type writesOptions struct {
 	options
 	// times is how often each write is made in a round.
 	times int
+	// only are the keys of the variants to measure, all if there are none.
+	only []string
 }
 
 // writesCommand measures what each kind of write costs the API server and etcd, and what of it goes when one of its
@@ -36,14 +38,20 @@ func writesCommand() *cobra.Command {
 			if o.times < 1 || o.rounds < 1 || o.workers < 1 {
 				return errors.New("--times, --rounds and --workers must be at least 1")
 			}
+			chosen, err := chosenVariants(o.only)
+			if err != nil {
+				return err
+			}
 			o.progress, o.machines = cmd.ErrOrStderr(), 1
-			return o.run(cmd.Context(), cmd.OutOrStdout())
+			return o.run(cmd.Context(), cmd.OutOrStdout(), chosen)
 		},
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.times, "times", 500, "how often each write is made in a round")
 	f.IntVar(&o.rounds, "rounds", 5, "number of rounds, of which the medians are shown")
 	f.IntVar(&o.workers, "workers", 16, "how many writes are under way")
+	f.StringSliceVar(&o.only, "variants", nil, "variants to measure, of "+variantKeys()+
+		"; by default all. Those that they are compared with are measured too")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.profiles, "profiles", "",
 		"folder for CPU profiles of the API server for each kind of write as installed, a file for every 5s")
@@ -56,9 +64,12 @@ type writeCost struct {
 	Write string `json:"write"`
 	// Microseconds of processor time in kube-apiserver and etcd, for each variant.
 	Microseconds map[string]float64 `json:"microseconds"`
+	// KiB of memory that kube-apiserver allocates, for each variant. They hardly change from run to run, whatever else
+	// the machine has to do, and a third of the processor time is spent on memory.
+	KiB map[string]float64 `json:"kib"`
 }
 
-func (o *writesOptions) run(ctx context.Context, out io.Writer) error {
+func (o *writesOptions) run(ctx context.Context, out io.Writer, chosen []variant) error {
 	bin, err := build(ctx, o.progress)
 	if err != nil {
 		return err
@@ -83,88 +94,149 @@ func (o *writesOptions) run(ctx context.Context, out io.Writer) error {
 		if err := b.stopProcesses(ctx); err != nil {
 			return err
 		}
-		costs, err = o.measure(ctx, b, t)
+		costs, err = o.measure(ctx, b, t, chosen)
 		return err
 	})
 	switch {
-	case err != nil:
+	case len(costs) == 0:
 		return err
 	case o.json:
-		return encode(out, costs)
+		return errors.Join(err, encode(out, costs))
 	}
-	writeTable(out, costs)
+	writeTable(out, costs, chosen)
+	return err
+}
+
+// measure makes all kinds of writes in each variant, round by round. If it is interrupted, the costs are those of the
+// rounds that were complete.
+func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape, chosen []variant) ([]writeCost, error) {
+	var all writeSamples
+	for round := range o.rounds {
+		var these writeSamples
+		for _, v := range chosen {
+			b.printf("round %d of %d: %s", round+1, o.rounds, v.name)
+			err := o.variant(ctx, b, t, v, round, &these)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("interrupted in round %d of %d, which does not count: %w", round+1, o.rounds, ctx.Err())
+			}
+			if err != nil {
+				return all.costs(), err
+			}
+		}
+		all = append(all, these...)
+	}
+	return all.costs(), nil
+}
+
+// variant makes all kinds of writes in one variant.
+func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v variant, round int, to *writeSamples) (
+	err error) {
+	users, err := v.users(b, t, o.workers)
+	if err != nil {
+		return err
+	}
+	if v.apply != nil {
+		undo, err := v.apply(ctx, b)
+		if err != nil {
+			return fmt.Errorf("variant %q: %w", v.name, err)
+		}
+		defer func() {
+			if ctx.Err() != nil {
+				return // The cluster is thrown away, and nothing can be read from it any more.
+			}
+			if e := undo(); e != nil {
+				err = errors.Join(err, fmt.Errorf("undo variant %q: %w", v.name, e))
+			}
+		}()
+	}
+	for _, kind := range writeKinds {
+		stop := func() {}
+		if v.key == variants[0].key {
+			stop = b.profile(ctx, strings.ReplaceAll(kind.name, " ", "-"))
+		}
+		speed := newSpeedometer()
+		cost, allocated, err := o.cost(ctx, b, v, users, kind, fmt.Sprintf("%s-%d", v.key, round))
+		s := speed.stop()
+		stop()
+		if err != nil {
+			return fmt.Errorf("variant %q: %w", v.name, err)
+		}
+		*to = append(*to, writeSample{kind.name, v.name, cost, allocated, s})
+	}
 	return nil
 }
 
-// measure makes all kinds of writes in each variant, round by round.
-func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape) ([]writeCost, error) {
-	all := map[string]map[string][]float64{} // by kind of write and variant, one for each round
-	speeds := 0.0
-	samples := 0
-	for round := range o.rounds {
-		for _, v := range variants {
-			b.printf("round %d of %d: %s", round+1, o.rounds, v.name)
-			users, err := v.users(b, t, o.workers)
-			if err != nil {
-				return nil, err
-			}
-			undo := func() error { return nil }
-			if v.apply != nil {
-				if undo, err = v.apply(ctx, b); err != nil {
-					return nil, fmt.Errorf("variant %q: %w", v.name, err)
-				}
-			}
-			for _, kind := range writeKinds {
-				stop := func() {}
-				if v.key == variants[0].key {
-					stop = b.profile(ctx, strings.ReplaceAll(kind.name, " ", "-"))
-				}
-				speed := newSpeedometer()
-				cost, err := o.cost(ctx, b, users, kind, fmt.Sprintf("%s-%d", v.key, round))
-				s := speed.stop()
-				stop()
-				if err != nil {
-					return nil, errors.Join(fmt.Errorf("variant %q: %w", v.name, err), undo())
-				}
-				if all[kind.name] == nil {
-					all[kind.name] = map[string][]float64{}
-				}
-				speeds, samples = speeds+s, samples+1
-				all[kind.name][v.name] = append(all[kind.name][v.name], cost*s)
-			}
-			if err := undo(); err != nil {
-				return nil, fmt.Errorf("undo variant %q: %w", v.name, err)
-			}
-		}
+// writeSample is what one kind of write has cost in one variant of one round, in microseconds and KiB, and how fast
+// the machine was.
+type writeSample struct {
+	write, variant         string
+	cost, allocated, speed float64
+}
+
+type writeSamples []writeSample
+
+// costs returns the medians of all rounds, at the machine's mean speed.
+func (all writeSamples) costs() []writeCost {
+	if len(all) == 0 {
+		return nil
+	}
+	type key struct{ write, variant string }
+	work, allocated, speeds := map[key][]float64{}, map[key][]float64{}, 0.0
+	for _, s := range all {
+		k := key{s.write, s.variant}
+		work[k], allocated[k] = append(work[k], s.cost*s.speed), append(allocated[k], s.allocated)
+		speeds += s.speed
 	}
 	costs := make([]writeCost, 0, len(writeKinds))
 	for _, kind := range writeKinds {
-		c := writeCost{Write: kind.name, Microseconds: map[string]float64{}}
-		for variant, work := range all[kind.name] {
-			c.Microseconds[variant] = percentile(work, 50) / (speeds / float64(samples))
+		c := writeCost{Write: kind.name, Microseconds: map[string]float64{}, KiB: map[string]float64{}}
+		for k := range work {
+			if k.write == kind.name {
+				c.Microseconds[k.variant] = percentile(work[k], 50) / (speeds / float64(len(all)))
+				c.KiB[k.variant] = percentile(allocated[k], 50)
+			}
 		}
 		costs = append(costs, c)
 	}
-	return costs, nil
+	return costs
 }
 
-// cost makes a kind of write many times and returns the processor time of one, in microseconds.
-func (o *writesOptions) cost(ctx context.Context, b *bench, users map[string]*replay, kind writeKind,
-	prefix string) (float64, error) {
+// cost makes a kind of write many times and returns what one takes: processor time in microseconds, and KiB of memory.
+func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
+	prefix string) (work, memory float64, err error) {
+	reading, err := b.readingCosts(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	allocatedBefore, err := b.allocated(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
 	before, err := serversCPU(b)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	workers, sending := errgroup.WithContext(ctx)
 	workers.SetLimit(o.workers)
 	for i := range o.times {
-		workers.Go(func() error { return kind.send(sending, users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)) })
+		workers.Go(func() error {
+			as, machine := users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)
+			if w, found := (&independent{as}).of(kind.name, machine); v.least && found {
+				return as.send(sending, "", w.method, w.path, []byte(w.body))
+			}
+			return kind.send(sending, as, machine)
+		})
 	}
 	if err := workers.Wait(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	after, err := serversCPU(b)
-	return float64((after - before).Microseconds()) / float64(o.times), err
+	if err != nil {
+		return 0, 0, err
+	}
+	allocated, err := b.allocated(ctx)
+	times := float64(o.times)
+	return float64((after - before).Microseconds()) / times, (allocated - allocatedBefore - reading) / 1024 / times, err
 }
 
 // serversCPU returns the processor time that kube-apiserver and etcd have used.
@@ -179,7 +251,7 @@ func serversCPU(b *bench) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// writeKind is a write that a machine's life takes.
+// writeKind is a write that a machine's life takes, or a read that its end takes.
 type writeKind struct {
 	name, by string
 	send     func(ctx context.Context, as *replay, machine string) error
@@ -208,6 +280,12 @@ var writeKinds = []writeKind{
 	{"delete Machine", byManager, func(ctx context.Context, as *replay, machine string) error {
 		return as.send(ctx, "", http.MethodDelete, machinesPath+"/"+machine, nil)
 	}},
+	{"list pods of Node", byProvider, func(ctx context.Context, as *replay, machine string) error {
+		return as.send(ctx, "", http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3D"+machine, nil)
+	}},
+	{"list VolumeAttachments", byProvider, func(ctx context.Context, as *replay, _ string) error {
+		return as.send(ctx, "", http.MethodGet, "/apis/storage.k8s.io/v1/volumeattachments?limit=500", nil)
+	}},
 	{"delete Node", byProvider, func(ctx context.Context, as *replay, machine string) error {
 		return as.send(ctx, "", http.MethodDelete, "/api/v1/nodes/"+machine, nil)
 	}},
@@ -216,20 +294,29 @@ var writeKinds = []writeKind{
 	}},
 }
 
-// writeTable shows for each kind of write its cost, and by how much it is cheaper in each variant.
-func writeTable(out io.Writer, costs []writeCost) {
+// writeTable shows for each kind of write its costs, and by how much they are lower in each variant.
+func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "µs of processor time\tall\t")
-	for _, v := range variants[1:] {
-		fmt.Fprintf(w, "%s\t", v.name)
-	}
-	fmt.Fprintln(w)
-	for _, c := range costs {
-		fmt.Fprintf(w, "%s\t%.0f\t", c.Write, c.Microseconds[variants[0].name])
-		for _, v := range variants[1:] {
-			fmt.Fprintf(w, "%+.0f\t", c.Microseconds[v.name]-c.Microseconds[cmp.Or(v.against, variants[0].name)])
+	for _, table := range []struct {
+		title string
+		of    func(writeCost) map[string]float64
+	}{
+		{"µs of processor time", func(c writeCost) map[string]float64 { return c.Microseconds }},
+		{"KiB allocated", func(c writeCost) map[string]float64 { return c.KiB }},
+	} {
+		fmt.Fprintf(w, "%s\tall\t", table.title)
+		for _, v := range chosen[1:] {
+			fmt.Fprintf(w, "%s\t", v.name)
 		}
 		fmt.Fprintln(w)
+		for _, c := range costs {
+			of := table.of(c)
+			fmt.Fprintf(w, "%s\t%.0f\t", c.Write, of[variants[0].name])
+			for _, v := range chosen[1:] {
+				fmt.Fprintf(w, "%+.0f\t", of[v.name]-of[cmp.Or(v.against, variants[0].name)])
+			}
+			fmt.Fprintln(w)
+		}
 	}
 	_ = w.Flush()
 }

@@ -21,9 +21,9 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.classRef) != has(self.provider)",message="exactly one of classRef and provider must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || has(self.providerSpec)",message="providerSpec is required with provider",fieldPath=".providerSpec",reason="FieldValueRequired"
-// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.providerSpec)",message="providerSpec must not be set with classRef: the class has it",fieldPath=".providerSpec",reason="FieldValueForbidden"
-// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.credentialsRef)",message="credentialsRef must not be set with classRef: the class has it",fieldPath=".credentialsRef",reason="FieldValueForbidden"
-// +kubebuilder:validation:XValidation:rule="!has(self.classRef) || !has(self.userDataRef)",message="userDataRef must not be set with classRef: the class has it",fieldPath=".userDataRef",reason="FieldValueForbidden"
+// +kubebuilder:validation:XValidation:rule="!has(self.providerSpec) || !has(self.classRef)",message="providerSpec must not be set with classRef: the class has it",fieldPath=".providerSpec",reason="FieldValueForbidden"
+// +kubebuilder:validation:XValidation:rule="!has(self.credentialsRef) || !has(self.classRef)",message="credentialsRef must not be set with classRef: the class has it",fieldPath=".credentialsRef",reason="FieldValueForbidden"
+// +kubebuilder:validation:XValidation:rule="!has(self.userDataRef) || !has(self.classRef)",message="userDataRef must not be set with classRef: the class has it",fieldPath=".userDataRef",reason="FieldValueForbidden"
 type MachineSpec struct {
 	// classRef names the MachineClass to make the instance from. Exactly one of classRef and the inline form (provider
 	// and providerSpec) is set.
@@ -64,6 +64,7 @@ type MachineSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://[^\s]+)?$`
+	// +kubebuilder:validation:XValidation:rule=`oldSelf == "" || self in ["", oldSelf]`,message="must not change once it is set, except to empty while status.launch.step is Replacing or Retrying"
 	ProviderID string `json:"providerID,omitempty"`
 
 	// node is what the Node carries.
@@ -123,19 +124,18 @@ type NodeTemplate struct {
 }
 
 // MachineTimeouts bounds the phases of a machine's life.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.creation) || duration(self.creation) > duration('0s')",message="creation must be longer than 0s",fieldPath=".creation"
-// +kubebuilder:validation:XValidation:rule="!has(self.update) || duration(self.update) > duration('0s')",message="update must be longer than 0s",fieldPath=".update"
 type MachineTimeouts struct {
 	// creation is the time until the machine must be Running, from its creation or, if something it needs was missing,
 	// from when that came. Then it is Failed. Defaults to 20m.
 	// +optional
 	// +kubebuilder:default="20m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
 	Creation *metav1.Duration `json:"creation,omitempty"`
 
 	// update is the time that a change in place may take, drain not counted. Defaults to 20m.
 	// +optional
 	// +kubebuilder:default="20m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
 	Update *metav1.Duration `json:"update,omitempty"`
 
 	// drain is the time that eviction of the pods may take before they are deleted. 0s does not wait. Defaults to 2h.
@@ -225,8 +225,8 @@ type LifecycleHook struct {
 // +kubebuilder:printcolumn:name="Zone",type=string,priority=1,JSONPath=`.status.instance.zone`
 // +kubebuilder:printcolumn:name="Internal-IP",type=string,priority=1,JSONPath=`.status.addresses[?(@.type=="InternalIP")].address`
 // +kubebuilder:printcolumn:name="Last-Operation",type=string,priority=1,JSONPath=`.status.lastOperation.type`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 63 characters"
-// +kubebuilder:validation:XValidation:rule=`oldSelf.spec.?providerID.orValue("") in ["", self.spec.?providerID.orValue("")] || (self.spec.?providerID.orValue("") == "" && oldSelf.?status.?launch.?step.orValue("") in ["Replacing", "Retrying"])`,message="spec.providerID must not change once it is set, except to empty while status.launch.step is Replacing or Retrying"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[^.]{1,63}$')",message="metadata.name must be a DNS label of at most 63 characters"
+// +kubebuilder:validation:XValidation:rule=`self.spec.?providerID.orValue("") != "" || oldSelf.spec.?providerID.orValue("") == "" || oldSelf.?status.?launch.?step.orValue("") in ["Replacing", "Retrying"]`,message="spec.providerID must not change once it is set, except to empty while status.launch.step is Replacing or Retrying"
 type Machine struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

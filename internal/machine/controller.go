@@ -371,6 +371,7 @@ func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) 
 	if err := p.Client.Patch(ctx, changed, withoutStatus{p.before}); err != nil {
 		return fmt.Errorf("patch machine: %w", err)
 	}
+	changed.ManagedFields = nil // As in the cache, whatever was sent or answered.
 	p.before = changed
 	p.machine.TypeMeta, p.machine.ObjectMeta = changed.TypeMeta, *changed.ObjectMeta.DeepCopy()
 	p.machine.Spec = *changed.Spec.DeepCopy()

@@ -134,6 +134,12 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	return s.recordInstance(ctx, inputs, instance)
 }
 
+// unmanaged has the API server forget which process wrote which field of a Machine, and keep no account of it until
+// somebody applies to it. That account is a third of a Machine, goes through every read and write of it, and is of no
+// use where only a set and its provider write: those are what the audit log names. Of a Machine that a person made it
+// stays, since tools that apply it need to know what they have applied.
+var unmanaged = []metav1.ManagedFieldsEntry{{}}
+
 // recordInstance writes down which instance the Machine has: the provider ID at once, for from then on Create is not
 // called again.
 func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved,
@@ -152,7 +158,13 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 		// Noted before it is written down: where only the answer to that is lost, the next pass finds the provider ID.
 		s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
 	}
-	if err := s.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {
+	err := s.patchMachine(ctx, func(m *v1beta1.Machine) {
+		m.Spec.ProviderID = instance.ProviderID
+		if metav1.GetControllerOfNoCopy(m) != nil && m.LaunchAttempt() == 1 {
+			m.ManagedFields = unmanaged
+		}
+	})
+	if err != nil {
 		return wait, err
 	}
 	s.states.update(s.machine, func(m *machineState) {

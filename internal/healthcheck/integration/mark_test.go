@@ -20,9 +20,17 @@ import (
 //
 // Rule: remediation-confirmed-live.
 func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
+	t.Run("a machine that a person made", func(t *testing.T) { testMarkedByAnother(t, "{}") })
+	t.Run("a machine of a set, which has no managed fields", func(t *testing.T) {
+		testMarkedByAnother(t, `{"metadata":{"managedFields":[{}]}}`)
+	})
+}
+
+func testMarkedByAnother(t *testing.T, launch string) {
 	b := newBench(t)
 	machines := b.machines(3)
 	broken := machines[0]
+	b.must(b.c.Patch(b.ctx(), broken.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(launch))))
 	b.silence(broken)
 	b.after(9 * time.Minute)
 	b.wantMarked()

@@ -20,6 +20,8 @@ const again = 100 * time.Millisecond
 type Change struct {
 	Key      string
 	Revision int64
+	// Read is when this program has heard of it, a moment after it came about unless the follower was cut off.
+	Read time.Time
 	// Value is what the key has now; nil if it is deleted. Old is what it had before, nil if it is new.
 	Value, Old []byte
 }
@@ -111,7 +113,8 @@ func (f *follower) watch(ctx context.Context) error {
 				continue
 			}
 			// A key that is deleted comes without a value.
-			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Value: e.KV.Value, Old: e.Prev.Value})
+			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Read: time.Now(), Value: e.KV.Value,
+				Old: e.Prev.Value})
 		}
 		if n := len(w.Result.Events); n > 0 {
 			f.next = max(f.next, w.Result.Events[n-1].KV.Revision+1)

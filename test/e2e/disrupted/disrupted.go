@@ -60,7 +60,7 @@ func (h *History) Add(c history.Change) error {
 	before := h.machines[c.Key]
 	h.machines[c.Key] = m
 	if (before == nil || !Is(before)) && Is(m) {
-		h.Begins = append(h.Begins, Begin{Machine: m, At: written(m), Revision: c.Revision,
+		h.Begins = append(h.Begins, Begin{Machine: m, At: written(m, c.Read), Revision: c.Revision,
 			All: slices.Collect(maps.Values(h.machines))})
 	}
 	return nil
@@ -77,8 +77,9 @@ func changing(m *v1beta1.Machine) bool {
 		meta.IsStatusConditionFalse(m.Status.Conditions, v1beta1.ConditionUpToDate))
 }
 
-// written returns when a machine that is disrupted was written so.
-func written(m *v1beta1.Machine) time.Time {
+// written returns when a machine that is disrupted was written so: by its metadata, or else, as that of a set's machine
+// does not say it, when it was read.
+func written(m *v1beta1.Machine, read time.Time) time.Time {
 	if m.DeletionTimestamp != nil {
 		return m.DeletionTimestamp.Time
 	}
@@ -87,6 +88,9 @@ func written(m *v1beta1.Machine) time.Time {
 		if f.Time != nil && last.Before(f.Time) {
 			last = *f.Time
 		}
+	}
+	if last.IsZero() {
+		return read
 	}
 	return last.Time
 }

@@ -12,7 +12,11 @@ import (
 	"machinist.dev/machinist/test/chaos/history"
 )
 
-var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+var (
+	noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	// read is when the follower heard of all that a test writes.
+	read = noon.Add(time.Minute)
+)
 
 // tale is a history that a test writes.
 type tale struct {
@@ -38,7 +42,7 @@ func (s *tale) write(name string, changes ...func(*v1beta1.Machine)) {
 func (s *tale) gone(name string) { s.add(Machines+"default/"+name, nil) }
 
 func (s *tale) add(key string, value []byte) {
-	s.changes = append(s.changes, history.Change{Key: key, Revision: int64(len(s.changes) + 1), Value: value})
+	s.changes = append(s.changes, history.Change{Key: key, Revision: int64(len(s.changes) + 1), Read: read, Value: value})
 }
 
 func (s *tale) begins() []Begin {
@@ -102,6 +106,15 @@ func TestEachWriteThatBeginsADisruptionIsFoundOnce(t *testing.T) {
 	var h History
 	if err := h.Add(s.changes[13]); err == nil || !strings.Contains(err.Error(), "broken at revision 14") {
 		t.Errorf("what is no Machine is reported as %v", err)
+	}
+}
+
+func TestAWriteThatDoesNotSayItsTimeIsAsOldAsItsReading(t *testing.T) {
+	s := &tale{t: t}
+	s.write("a-1")
+	s.write("a-1", large, func(m *v1beta1.Machine) { m.ManagedFields = nil })
+	if begins := s.begins(); len(begins) != 1 || !begins[0].At.Equal(read) {
+		t.Errorf("found %+v, want one at %s", begins, read)
 	}
 }
 

@@ -145,8 +145,8 @@ type FailedMachine struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// reason of the failure: the machine's failureReason, or the reason of its condition Launched or, in recentFailures of
-	// a deployment, RemediationRequested.
+	// reason of the failure: the machine's failureReason, or the reason of its condition Launched or, in the status of a
+	// deployment, RemediationRequested.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`

@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/rollout/handover"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // failuresInARow is how many machines of a new revision may fail to launch before its rollout stops.
@@ -46,7 +47,8 @@ func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMa
 	*f = failures{set: set.UID, machines: map[string]v1beta1.FailedMachine{}}
 	for _, m := range described {
 		random, ok := strings.CutPrefix(m.Name, set.Name+"-")
-		if ok && !strings.Contains(random, "-") && m.Time != nil && failureOfLaunch(v1beta1.MachineFailureReason(m.Reason)) {
+		if ok && !strings.Contains(random, "-") && m.Time != nil &&
+			(failureOfLaunch(v1beta1.MachineFailureReason(m.Reason)) || givenUpByCheck(m.Reason)) {
 			f.machines[m.Name] = m
 		}
 	}
@@ -91,14 +93,16 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 		}
 	}
 	for _, m := range machines {
+		failed, ok := failedToLaunch(m)
+		before, known := f.machines[m.Name]
 		switch {
 		case machinestate.Live(m) && machinestate.Unlaunchable(m) != nil:
 			// It may recover without being replaced, so it counts only while it is unlaunchable.
 			inARow++
-		case failedToLaunch(m):
-			if _, known := f.machines[m.Name]; !known && !f.over[m.Name] {
-				f.machines[m.Name] = failedMachine(m)
-			}
+		case ok && !known && !f.over[m.Name]:
+			f.machines[m.Name] = failed
+		case !ok && known && machinestate.Live(m) && givenUpByCheck(before.Reason):
+			delete(f.machines, m.Name) // The check has taken its request back, and the machine may yet become Ready.
 		}
 	}
 	recorded := len(f.machines)
@@ -180,9 +184,28 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	return since, true
 }
 
-// failedToLaunch reports whether the machine failed before it registered a Node.
-func failedToLaunch(m *v1beta1.Machine) bool {
-	return machinestate.Failed(m) && failureOfLaunch(m.Status.FailureReason)
+// failedToLaunch returns the failure of a machine that failed before it was a Ready node, or that a health check wants
+// replaced before it was one. The latter is soon gone, and never Failed. ok is false for any other machine.
+func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) {
+	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+	switch {
+	case machinestate.Failed(m):
+		return failedMachine(m), failureOfLaunch(m.Status.FailureReason)
+	case machinestate.Starting(m) && requested != nil && requested.Status == metav1.ConditionTrue:
+		return v1beta1.FailedMachine{Name: m.Name, Reason: requested.Reason, Message: wording.Brief(requested.Message),
+			Time: requested.LastTransitionTime.DeepCopy()}, givenUpByCheck(requested.Reason)
+	}
+	return failed, false
+}
+
+// givenUpByCheck reports whether the reason of RemediationRequested is a matter of health. A person may want any machine
+// replaced, and that says nothing about its revision.
+func givenUpByCheck(reason string) bool {
+	switch reason {
+	case v1beta1.ReasonMachineHealthCheck, v1beta1.ReasonBuiltInPolicy, v1beta1.ReasonExternalRemediation:
+		return true
+	}
+	return false
 }
 
 func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {

@@ -54,6 +54,15 @@ func seenFailing(set types.UID, name string, minute int) launchFailure {
 		Time: &at}}
 }
 
+// unhealthyFor is a health check that wants a machine replaced before it was a Ready node.
+func unhealthyFor(reason string) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) {
+		m.Status.Phase = v1beta1.MachineProvisioned
+		notReady(m)
+		condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, reason)(m)
+	}
+}
+
 func refusedFor(reason string) func(*v1beta1.Machine) {
 	return condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, reason)
 }
@@ -109,6 +118,28 @@ func TestFailuresInARow(t *testing.T) {
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 2, refusedFor(v1beta1.ReasonCreateFailed)),
 				machine("b", 1, refusedFor(v1beta1.ReasonClassNotFound))}},
 		}, 1},
+		{"given up by health checks, one after the other", []step{
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unhealthyFor(v1beta1.ReasonMachineHealthCheck))}},
+			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, unhealthyFor(v1beta1.ReasonBuiltInPolicy))}},
+			{set: "s", machines: []*v1beta1.Machine{machine("c", 3, unhealthyFor(v1beta1.ReasonExternalRemediation))}},
+			{set: "s", machines: []*v1beta1.Machine{machine("d", 3, notReady)}},
+		}, 3},
+		{"a health check takes its request back", []step{
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unhealthyFor(v1beta1.ReasonMachineHealthCheck))}},
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, notReady)}},
+		}, 0},
+		{"a person wants one replaced", []step{
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unhealthyFor(v1beta1.ReasonRemediateAnnotation))}},
+		}, 0},
+		{"a health check gives up one that was Ready", []step{{set: "s", machines: []*v1beta1.Machine{
+			machine("a", 1, unhealthyFor(v1beta1.ReasonMachineHealthCheck)), machine("b", 1, func(m *v1beta1.Machine) {
+				unhealthyFor(v1beta1.ReasonMachineHealthCheck)(m)
+				m.Status.Phase = v1beta1.MachineUnhealthy
+			})}}}, 1},
+		{"one became Ready since health checks gave others up", []step{
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unhealthyFor(v1beta1.ReasonMachineHealthCheck))}},
+			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, isReady)}},
+		}, 0},
 		{"no more is remembered than needed", []step{{set: "s", machines: []*v1beta1.Machine{
 			machine("a", 1, create), machine("b", 2, create), machine("c", 3, create), machine("d", 4, create),
 			machine("e", 5, create)}}, {set: "s"}}, 3},
@@ -204,6 +235,39 @@ func TestFailuresInARowSurviveTheProcess(t *testing.T) {
 	// The failures of one revision are not those of another.
 	if v := viewed(t, deployment("a"), sets, nil); v.state.Failing {
 		t.Error("the old revision is said to fail")
+	}
+}
+
+// A machine that a health check gives up is gone before anything says that it failed: the event of the request counts,
+// and a new process knows it from the status.
+//
+// Rule: failing-revision-stops.
+func TestMachinesThatHealthChecksReplaceCount(t *testing.T) {
+	set := setOf("b", 2, noon)
+	set.UID = "set"
+	d := deployment("b")
+	requested := v1beta1.ReasonMachineHealthCheck
+	m := machine(set.Name+"-aaaaa", 1, unhealthyFor(requested))
+	m.Labels = map[string]string{v1beta1.LabelMachineDeployment: "web"}
+	controller := true
+	m.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: set.Name, UID: set.UID, Controller: &controller}}
+	key := types.NamespacedName{Namespace: m.Namespace, Name: "web"}
+	r := &Reconciler{shared: newSharedState()}
+	state := r.shared.get(key, d.UID)
+	r.deploymentOfMachine(t.Context(), m)
+	seen := r.shared.takeFailed(state)
+	var f failures
+	if inARow, _ := f.observe(set.UID, nil, seen); inARow != 1 {
+		t.Fatalf("%d failed in a row although a health check gave one up, want 1", inARow)
+	}
+	gone := f.replaced(nil)
+	if len(gone) != 1 || gone[0].Reason != requested || !gone[0].Time.Equal(&metav1.Time{Time: noon.Add(time.Minute)}) {
+		t.Fatalf("replaced are %+v, want one since the minute of the request, for %s", gone, requested)
+	}
+	var next failures
+	next.restore(set, gone)
+	if inARow, _ := next.observe(set.UID, nil, nil); inARow != 1 {
+		t.Errorf("a new process knows of %d failures, want 1", inARow)
 	}
 }
 

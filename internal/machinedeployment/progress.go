@@ -62,8 +62,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 			sentence(name+" has all machines, and they are available", "")), true
 	case r.failing:
 		return is(metav1.ConditionFalse, v1beta1.ReasonRevisionFailing,
-			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch or to be updated", failuresInARow, name),
-				r.waiting)), false
+			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch, to become Ready or to be updated",
+				failuresInARow, name), r.waiting)), false
 	case r.began != "":
 		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyWanted:

@@ -67,7 +67,7 @@ func TestProgressing(t *testing.T) {
 		{"failing", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", failing: true, waiting: "nothing is done",
 			still: time.Hour},
 			"False", v1beta1.ReasonRevisionFailing,
-			"3 machines of set x in a row failed to launch or to be updated: nothing is done.", false, 0},
+			"3 machines of set x in a row failed to launch, to become Ready or to be updated: nothing is done.", false, 0},
 		{"strategy changed, so that nobody is waited for", before(v1beta1.ReasonWaitingForDeletion),
 			rollout{set: "x", still: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing.", true, time.Millisecond},

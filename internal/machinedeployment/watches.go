@@ -58,8 +58,10 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 		return nil
 	}
 	key := types.NamespacedName{Namespace: m.Namespace, Name: name}
-	if owner := metav1.GetControllerOfNoCopy(m); owner != nil && failedToLaunch(m) {
-		r.shared.launchFailed(key, launchFailure{set: owner.UID, machine: failedMachine(m)})
+	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+		if failed, ok := failedToLaunch(m); ok {
+			r.shared.launchFailed(key, launchFailure{set: owner.UID, machine: failed})
+		}
 	}
 	if failure, ok := recentFailure(m); ok {
 		r.shared.machineFailed(key, failure)

@@ -133,8 +133,8 @@ func clusterAPICore() []Incident {
 				"although the others worked.",
 			Here: "Only a machine whose own node is not well is replaced, a wait grows with each replacement " +
 				"that fails, and old machines stay. The scenario rolls to an image whose nodes are never ready, " +
-				"under a health check, for most of an hour: the old machines stay, and a few new ones are " +
-				"made.",
+				"under a health check, for most of an hour: the old machines stay, a few new ones are " +
+				"made, and the deployment says that the revision fails.",
 			Proofs: scenarios("incident-image-never-ready", "remediate"),
 		},
 		{

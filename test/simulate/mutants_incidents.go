@@ -32,5 +32,11 @@ func incidentMutants() []mutant {
 			to:       "return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, time.Minute}",
 			scenario: "quota-full", finds: "quota: ", planned: true,
 		},
+		{
+			name: "health-checks-hide-a-failing-revision", file: "internal/machinedeployment/failing.go",
+			from:     "machinestate.Starting(m) && requested != nil && requested.Status == metav1.ConditionTrue",
+			to:       "machinestate.Starting(m) && requested != nil && requested.Status == metav1.ConditionFalse",
+			scenario: "incident-image-never-ready", finds: "settled, but|after the last disturbance",
+		},
 	}
 }

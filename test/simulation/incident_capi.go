@@ -72,7 +72,8 @@ func relabelled(r *rand.Rand) []Action {
 		}})
 }
 
-// neverReady is a rollout to an image whose nodes are never ready, under a health check, for most of an hour.
+// neverReady is a rollout to an image whose nodes are never ready, under a health check that replaces them sooner than
+// they fail by themselves, for most of an hour. People go back once the deployment has said that the revision fails.
 func neverReady(r *rand.Rand) []Action {
 	actions := []Action{
 		happens("image b is broken", func(w *World) { w.cloud.outside.brokenClass = "b" }), check("100%"),
@@ -96,10 +97,20 @@ func neverReady(r *rand.Rand) []Action {
 		}),
 		roll("b"),
 	}
-	for range 3 + r.IntN(2) {
-		actions = append(actions, wait(10*time.Minute))
+	actions = append(actions, lasting(3+r.IntN(2))...)
+	return append(actions, roll("a").once("the deployment says that the revision fails", saysFailing))
+}
+
+// saysFailing reports whether the deployment says that its newest revision fails.
+func saysFailing(w *World) bool {
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		for _, c := range o.(*v1beta1.MachineDeployment).Status.Conditions {
+			if c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonRevisionFailing {
+				return true
+			}
+		}
 	}
-	return append(actions, roll("a"))
+	return false
 }
 
 // withoutWebhook is people who change a fleet while each write of a machine fails.

@@ -1,6 +1,6 @@
 // Package controllermanager is what a deterministic world has of kube-controller-manager and kube-scheduler: the
-// controllers of Nodes, of the pods on them and of certificates, over the store of test/apiserver. The store itself has
-// those that need no more than its objects (garbage, namespaces, disruption budgets).
+// controllers of Nodes, of the pods and volumes on them and of certificates, over the store of test/apiserver. The store
+// itself has those that need no more than its objects (garbage, namespaces, disruption budgets).
 //
 // It runs nothing by itself. It says which writes its controllers would do next, and the world chooses: so all orders
 // in which independent loops may act are tried. Nothing waits for the periods of the real loops. Where a real
@@ -38,6 +38,8 @@ type Manager struct {
 	Now func() time.Time
 	// Silent reports whether the kubelet of a Node has not been heard of for longer than the grace period.
 	Silent func(*corev1.Node) bool
+	// Volumes is nil where pods have none.
+	Volumes *Volumes
 }
 
 // Choice is one thing that a controller may do now.
@@ -64,6 +66,7 @@ func (m Manager) Choices() []Choice {
 			out = append(out, m.evict(p))
 		}
 	}
+	out = append(out, m.volumeChoices(nodes)...)
 	return append(out, append(m.signatures(), m.expiredTokens()...)...)
 }
 
@@ -74,10 +77,12 @@ func (m Manager) Due() (at time.Time, any bool) {
 			at, any = t, true
 		}
 	}
-	pods := m.pods()
+	pods, nodes := m.pods(), map[string]*corev1.Node{}
 	for _, o := range m.Server.Snapshot(nodeKind) {
-		for _, p := range pods[o.GetName()] {
-			if t, ends := toleratedUntil(p, o.(*corev1.Node)); ends && p.DeletionTimestamp.IsZero() {
+		node := o.(*corev1.Node)
+		nodes[node.Name] = node
+		for _, p := range pods[node.Name] {
+			if t, ends := toleratedUntil(p, node); ends && p.DeletionTimestamp.IsZero() {
 				consider(t)
 			}
 		}
@@ -87,6 +92,7 @@ func (m Manager) Due() (at time.Time, any bool) {
 			consider(t)
 		}
 	}
+	m.volumesDue(nodes, consider)
 	return at, any
 }
 

@@ -39,10 +39,13 @@ func nodes() []Behaviour {
 			Doubles: []string{world + "hosts.go:setProviderID", hosts + "cloudcontroller.go:adoptNode"},
 			Why: "No cloud's is here. What all have in common: " +
 				"https://kubernetes.io/docs/concepts/architecture/cloud-controller/"},
-		{Name: "Volumes: no longer reported first, then detached, by force where a node is out of service",
-			Doubles: []string{world + "pods_volumes.go:detachments", world + "pods_volumes.go:detachable"},
-			Why: "It takes a storage driver, and there is none here: " +
-				"https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/"},
+		{Name: "A kubelet reports the volumes that it may have mounted before it starts a pod, and until it has let go",
+			Doubles: []string{world + "pods_volumes.go:mountedOn", world + "pods_volumes.go:mountable"},
+			Why: "It takes a CSI driver on the node, and there is none here: " +
+				"https://kubernetes.io/docs/concepts/storage/volumes/#csi"},
+		{Name: "A storage driver attaches and detaches what VolumeAttachments ask for, behind a finalizer",
+			Doubles: []string{world + "pods_volumes.go:drives"},
+			Why:     "No storage is here. All drivers have this program: https://github.com/kubernetes-csi/external-attacher"},
 	}
 }
 
@@ -117,6 +120,8 @@ func Gaps() []Gap {
 			"leave it time: these are more runs than the real one has."},
 		{"Pods that all end together are spared when a whole zone is silent", "The double ends them: this is crueller."},
 		{"Requests for certificates are deleted an hour after their decision", "No run is so long."},
+		{"Volumes whose driver never attaches them: they are given up after two minutes", "The world's driver always does."},
+		{"What the attach-detach controller forgets when it starts anew", "Nobody restarts the world's controllers."},
 		{"Finalizers of a Job's pods, and that a finished Job makes no other pod", "A drain waits for no pod that ended."},
 		{"Pods that no node takes wait for one", "The double makes a pod when there is a node for it."},
 		{"Node status and Leases by the minute", "The world knows which kubelet is silent: heartbeats would only cost steps."},

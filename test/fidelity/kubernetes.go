@@ -113,5 +113,16 @@ func controllers() []Behaviour {
 			Doubles: []string{manager + "secrets.go:signatures"}, Tests: []string{stories + "TestCertificatesAreSigned"}},
 		{Name: "Bootstrap tokens go when they expire",
 			Doubles: []string{manager + "secrets.go:expiredTokens"}, Tests: []string{stories + "TestTokensGoWhenTheyExpire"}},
+		{Name: "Volumes: attached when a pod is bound, to one node at a time, and detached when nothing uses them",
+			Doubles: []string{manager + "volumes.go:volumeChoices", manager + "volumes.go:attachedChoices"},
+			Tests: []string{stories + "TestAVolumeComesAndGoesWithItsPod", stories + "TestAVolumeOfAPodThatNeverRan",
+				stories + "TestAVolumeIsAttachedToOneNode", stories + "TestVolumesOfAKubeletThatAttachesItself"}},
+		{Name: "Volumes of a node that is out of service or gone: what a kubelet had in use stays, or is torn from it",
+			Doubles: []string{manager + "volumes.go:detachable", manager + "volumes.go:observeVolumes"},
+			Tests: []string{stories + "TestVolumesOfANodeOutOfService", stories + "TestVolumesOfAReadyNodeOutOfService",
+				stories + "TestVolumesOfANodeThatIsDeleted"}},
+		{Name: "Volumes are detached by force after six minutes where a node is gone or not ready",
+			Doubles: []string{manager + "volumes.go:volumesDue"}, Tests: []string{stories + "TestVolumesAreDetachedByForce"},
+			Why: "No flag shortens the six minutes, so the test is one of make e2e FULL=1."},
 	}
 }

@@ -120,7 +120,8 @@ func (w *World) tokenGood(in *instance) bool {
 func (w *World) register(in *instance) error {
 	in.registered = true
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.NodeName,
-		Labels: map[string]string{corev1.LabelHostname: in.NodeName}}}
+		Labels:      map[string]string{corev1.LabelHostname: in.NodeName},
+		Annotations: map[string]string{controllermanager.AnnotationManaged: "true"}}}
 	if !w.safety.optionalReconcilers.has(CloudController) {
 		node.Spec.ProviderID = in.ProviderID
 	}
@@ -156,7 +157,7 @@ func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 // manager is the target cluster's kube-controller-manager. It does not hear of a kubelet that hangs or whose instance
 // is gone.
 func (w *World) manager() controllermanager.Manager {
-	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Silent: func(node *corev1.Node) bool {
+	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Volumes: w.volumes, Silent: func(node *corev1.Node) bool {
 		in := w.hostOf(node)
 		return in == nil || in.hung
 	}}

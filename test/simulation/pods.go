@@ -32,8 +32,7 @@ type app struct {
 	// grace is for how many seconds a pod may go on after it was asked to end. One that is slow needs all of them.
 	grace int64
 	slow  bool
-	// volume gives each pod a volume, which is attached to its node. One that sticks is not detached before the Node is
-	// gone.
+	// volume gives each pod a volume, which is attached to its node. One that sticks is never unmounted.
 	volume, sticks bool
 	critical       bool
 }
@@ -65,6 +64,9 @@ func (w *World) deploy(apps []app) error {
 	w.apps = apps
 	c := w.hand(w.target)
 	for _, a := range apps {
+		if a.volume && w.volumes == nil {
+			w.volumes = &controllermanager.Volumes{Of: w.volumesOf}
+		}
 		meta := metav1.ObjectMeta{Namespace: workloads, Name: a.name}
 		if a.kind == DaemonSet {
 			if err := c.Create(context.Background(), &appsv1.DaemonSet{ObjectMeta: meta}); err != nil {
@@ -103,7 +105,7 @@ func (w *World) workload() (out []choice) {
 			out = append(out, choice{what + " " + p.Name, func() error { w.logf("%s pod %s", what, p.Name); return do() }})
 		}
 	}
-	return append(out, w.detachments()...)
+	return append(out, w.storage()...)
 }
 
 func (w *World) podsWhere(f func(*corev1.Pod) bool) (found []*corev1.Pod) {
@@ -215,7 +217,7 @@ func (w *World) fateOf(p *corev1.Pod) (what string, do func() error) {
 	case dying && (!a.slow || p.Status.Phase == corev1.PodPending || !w.clock.at.Before(p.DeletionTimestamp.Time)):
 		return "kubelet ends", func() error { return w.setPodReady(p, corev1.PodFailed, corev1.ConditionFalse) }
 	case dying:
-	case p.Status.Phase == corev1.PodPending && w.attachable(p):
+	case p.Status.Phase == corev1.PodPending && w.mountable(p, node):
 		return "kubelet starts", func() error { return w.run(p, a) }
 	case p.Status.Phase == corev1.PodRunning && !isReady(p) && readiness(node) == corev1.ConditionTrue:
 		return "kubelet finds ready", func() error { return w.setPodReady(p, corev1.PodRunning, corev1.ConditionTrue) }
@@ -239,11 +241,6 @@ func (w *World) podsDue() (at time.Time, any bool) {
 }
 
 func (w *World) run(p *corev1.Pod, a app) error {
-	if a.volume {
-		if err := w.attach(p); err != nil {
-			return err
-		}
-	}
 	if a.kind == Job {
 		return w.setPodReady(p, corev1.PodSucceeded, corev1.ConditionFalse)
 	}
@@ -260,6 +257,13 @@ func isReady(p *corev1.Pod) bool {
 func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.ConditionStatus) error {
 	changed := p.DeepCopy()
 	changed.Status.Phase = phase
+	container := corev1.ContainerStatus{Name: "c"}
+	if phase == corev1.PodRunning {
+		container.State.Running = &corev1.ContainerStateRunning{}
+	} else {
+		container.State.Terminated = &corev1.ContainerStateTerminated{}
+	}
+	changed.Status.ContainerStatuses = []corev1.ContainerStatus{container}
 	changed.Status.Conditions = append(slices.DeleteFunc(changed.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady
 	}), corev1.PodCondition{Type: corev1.PodReady, Status: status})

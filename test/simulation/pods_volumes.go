@@ -6,17 +6,26 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// Volumes of pods. One is attached when its pod starts. When the pod is gone, first the Node's report is withdrawn
-// and then the VolumeAttachment, at nodes that do not report only if they are out of service or gone.
+// Volumes of pods. kube-controller-manager has them attached and detached; here are the kubelets that mount them and the
+// storage driver that does it.
+
+const storageDriver = "storage-driver"
 
 func volumeOf(p *corev1.Pod) string { return "volume-of-" + p.Name }
+
+// volumesOf names the volumes of a pod.
+func (w *World) volumesOf(p *corev1.Pod) []string {
+	if w.appOf(p).volume {
+		return []string{volumeOf(p)}
+	}
+	return nil
+}
 
 func (w *World) attachments(f func(*storagev1.VolumeAttachment) bool) (found []*storagev1.VolumeAttachment) {
 	for _, o := range w.target.Snapshot(attachmentKind) {
@@ -27,66 +36,80 @@ func (w *World) attachments(f func(*storagev1.VolumeAttachment) bool) (found []*
 	return found
 }
 
-// attachable reports whether nothing keeps the volume of a pod elsewhere.
-func (w *World) attachable(p *corev1.Pod) bool {
-	return len(w.attachments(func(va *storagev1.VolumeAttachment) bool {
-		return *va.Spec.Source.PersistentVolumeName == volumeOf(p) && va.Spec.NodeName != p.Spec.NodeName
-	})) == 0
+// mountable reports whether the volumes of a pod are there: its Node says that they are attached, and that they are in
+// use.
+func (w *World) mountable(p *corev1.Pod, node *corev1.Node) bool {
+	return !slices.ContainsFunc(w.volumesOf(p), func(volume string) bool {
+		return !controllermanager.ReportsAttached(node, volume) || !controllermanager.InUse(node, volume)
+	})
 }
 
-func (w *World) attach(p *corev1.Pod) error {
-	volume, attacher := volumeOf(p), w.target.Client("attacher")
-	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: volume + "-to-" + p.Spec.NodeName}}
-	va.Spec = storagev1.VolumeAttachmentSpec{Attacher: "fake", NodeName: p.Spec.NodeName,
-		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}
-	if len(w.attachments(func(known *storagev1.VolumeAttachment) bool { return known.Name == va.Name })) > 0 {
+// storage returns what may be done about volumes now.
+func (w *World) storage() (out []choice) {
+	if w.volumes == nil {
 		return nil
 	}
-	if err := attacher.Create(context.Background(), va); err != nil {
-		return err
-	}
-	node := w.node(p.Spec.NodeName)
-	changed := node.DeepCopy()
-	changed.Status.VolumesAttached = append(changed.Status.VolumesAttached, corev1.AttachedVolume{Name: reported(volume)})
-	return attacher.Status().Patch(context.Background(), changed, client.MergeFrom(node))
-}
-
-func reported(volume string) corev1.UniqueVolumeName {
-	return corev1.UniqueVolumeName("kubernetes.io/csi/fake^" + volume)
-}
-
-// detachments returns which volumes may be detached a bit more now.
-func (w *World) detachments() (out []choice) {
-	for _, va := range w.attachments(func(va *storagev1.VolumeAttachment) bool { return w.detachable(va) }) {
-		volume, node, attacher := *va.Spec.Source.PersistentVolumeName, w.node(va.Spec.NodeName), w.target.Client("attacher")
-		isIt := func(v corev1.AttachedVolume) bool { return v.Name == reported(volume) }
-		if node != nil && slices.ContainsFunc(node.Status.VolumesAttached, isIt) {
-			out = append(out, choice{"volume is no longer reported", func() error {
-				w.logf("node %s no longer reports %s", node.Name, volume)
-				changed := node.DeepCopy()
-				changed.Status.VolumesAttached = slices.DeleteFunc(changed.Status.VolumesAttached, isIt)
-				return attacher.Status().Patch(context.Background(), changed, client.MergeFrom(node))
-			}})
-			continue
+	for _, va := range w.attachments(func(*storagev1.VolumeAttachment) bool { return true }) {
+		if do := w.drives(va); do != nil {
+			out = append(out, choice{"storage driver is done with " + va.Name, do})
 		}
-		out = append(out, choice{"volume is detached", func() error {
-			w.logf("%s is detached from node %s", volume, va.Spec.NodeName)
-			return attacher.Delete(context.Background(), va.DeepCopy())
-		}})
+	}
+	for _, o := range w.target.Snapshot(nodeKind) {
+		node := o.(*corev1.Node)
+		if next := w.mountedOn(node); w.kubeletOn(node.Name) != nil && !slices.Equal(next, node.Status.VolumesInUse) {
+			out = append(out, choice{"kubelet reports its volumes", func() error {
+				w.logf("kubelet of node %s has in use %v", node.Name, next)
+				changed := node.DeepCopy()
+				changed.Status.VolumesInUse = next
+				return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)))
+			}})
+		}
 	}
 	return out
 }
 
-func (w *World) detachable(va *storagev1.VolumeAttachment) bool {
-	node := w.node(va.Spec.NodeName)
-	if node == nil {
-		return true
+// drives returns what the storage driver does about an attachment, nil if nothing: it attaches, and detaches what is
+// being deleted.
+func (w *World) drives(va *storagev1.VolumeAttachment) func() error {
+	c, changed := w.target.Client(storageDriver), va.DeepCopy()
+	switch {
+	case !va.DeletionTimestamp.IsZero():
+		return func() error {
+			w.logf("%s is detached from node %s", controllermanager.VolumeOf(va), va.Spec.NodeName)
+			changed.Finalizers = nil
+			return c.Patch(context.Background(), changed, client.MergeFrom(va))
+		}
+	case len(va.Finalizers) == 0:
+		return func() error {
+			changed.Finalizers = []string{"external-attacher/" + controllermanager.StorageDriver}
+			return c.Patch(context.Background(), changed, client.MergeFrom(va))
+		}
+	case !va.Status.Attached:
+		return func() error {
+			w.logf("%s is attached to node %s", controllermanager.VolumeOf(va), va.Spec.NodeName)
+			changed.Status.Attached = true
+			return c.Status().Patch(context.Background(), changed, client.MergeFrom(va))
+		}
 	}
-	used := w.podsWhere(func(p *corev1.Pod) bool {
-		return volumeOf(p) == *va.Spec.Source.PersistentVolumeName && p.Spec.NodeName == node.Name && !ended(p)
-	})
+	return nil
+}
+
+// mountedOn names what a node's kubelet has in use, or is about to: the volumes of pods that have not ended, and those
+// that stick.
+func (w *World) mountedOn(node *corev1.Node) (all []corev1.UniqueVolumeName) {
 	sticks := slices.ContainsFunc(w.apps, func(a app) bool { return a.sticks })
-	return len(used) == 0 && !sticks && (w.kubeletOn(node.Name) != nil || outOfService(node))
+	if sticks {
+		all = slices.Clone(node.Status.VolumesInUse)
+	}
+	for _, p := range w.podsWhere(func(p *corev1.Pod) bool { return p.Spec.NodeName == node.Name && !ended(p) }) {
+		for _, volume := range w.volumesOf(p) {
+			if name := controllermanager.Reported(volume); !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 func outOfService(node *corev1.Node) bool { return controllermanager.OutOfService(node) }

@@ -37,6 +37,9 @@ func (w *World) snapshot() (*World, error) {
 	f.oracle, f.secrets, f.safety = w.oracle.clone(f), w.secrets.clone(f), w.safety.clone()
 	f.legacy = w.legacy.clone(f)
 	f.outside = w.outside.clone()
+	if w.volumes != nil {
+		f.volumes = w.volumes.Clone(f.volumesOf)
+	}
 	for _, p := range w.processes {
 		copied, err := p.clone(f)
 		if err != nil {

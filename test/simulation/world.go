@@ -22,6 +22,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/controllermanager"
 )
 
 // World is one run.
@@ -49,8 +50,9 @@ type World struct {
 	legacy *legacy
 	// outside is what goes wrong around the processes in the scenarios of incidents.
 	outside outside
-	// apps is what runs on the nodes.
-	apps []app
+	// apps is what runs on the nodes, volumes what is attached for them; nil where they have none.
+	apps    []app
+	volumes *controllermanager.Volumes
 
 	oracle  oracle
 	secrets *secrets

@@ -94,10 +94,6 @@ func TestANodeThatIsNotReady(t *testing.T) {
 
 // Pods that are being deleted stay on a node whose kubelet is silent, until the node is said to be out of service.
 func TestANodeOutOfService(t *testing.T) {
-	outOfService := func(n *corev1.Node) {
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
-			Effect: corev1.TaintEffectNoExecute})
-	}
 	blocked := pod("blocked")
 	blocked.Finalizers = []string{protected}
 	compare(t, joins("n"), create(pod("web")), create(daemon("daemon")), create(static("static")), create(blocked),

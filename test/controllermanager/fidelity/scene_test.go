@@ -71,10 +71,11 @@ type double struct {
 	silent map[string]bool
 	// workloads are those that somebody made.
 	workloads []controllermanager.Workload
+	volumes   *controllermanager.Volumes
 }
 
 func (d *double) manager() controllermanager.Manager {
-	return controllermanager.Manager{Server: d.server, Now: func() time.Time { return d.now },
+	return controllermanager.Manager{Server: d.server, Now: func() time.Time { return d.now }, Volumes: d.volumes,
 		Silent: func(n *corev1.Node) bool { return d.silent[n.Name] }}
 }
 
@@ -92,7 +93,7 @@ func (d *double) choices() []controllermanager.Choice {
 }
 
 // settle lets the controllers act in any order until there is nothing left to do.
-func (d *double) settle() error {
+func (d *double) settle(takes time.Duration) error {
 	for range 10_000 {
 		choices := d.choices()
 		n := d.server.Pending()
@@ -105,8 +106,8 @@ func (d *double) settle() error {
 			}
 		default:
 			at, any := d.manager().Due()
-			// Times beyond a minute are those that a story does not wait for.
-			if !any || at.Sub(d.now) > time.Minute {
+			// Times beyond are those that a story does not wait for.
+			if !any || at.Sub(d.now) > max(takes, time.Minute) {
 				return nil
 			}
 			d.now = at
@@ -184,6 +185,8 @@ type sentence struct {
 	do   func(context.Context, *scene) error
 	// refused says that the API server refuses it.
 	refused bool
+	// takes is for how long it waits for what becomes due; stories wait a minute at most otherwise.
+	takes time.Duration
 }
 
 // compare acts a story out in both clusters, and compares what they show after each sentence.
@@ -198,7 +201,8 @@ func compare(t *testing.T, story ...sentence) {
 	}
 	env.Await(t, c, &corev1.ServiceAccountList{}, "the namespace's service account",
 		func(l *corev1.ServiceAccountList) (bool, string) { return len(l.Items) > 0, "" }, client.InNamespace(real.namespace))
-	d := &double{now: time.Now(), random: rand.New(rand.NewPCG(uint64(len(t.Name())), 1)), silent: map[string]bool{}}
+	d := &double{now: time.Now(), random: rand.New(rand.NewPCG(uint64(len(t.Name())), 1)), silent: map[string]bool{},
+		volumes: &controllermanager.Volumes{Of: volumesOf}}
 	d.server = apiserver.New(env.Scheme(), func() time.Time { return d.now })
 	imitated := &scene{Client: d.server.Client("story"), namespace: real.namespace, double: d}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: real.namespace}}
@@ -211,7 +215,7 @@ func compare(t *testing.T, story ...sentence) {
 		if s.refused == (answer == nil) || said(answer) != said(wanted) {
 			t.Fatalf("%s:\nreal:   %v\ndouble: %v", s.what, answer, wanted)
 		}
-		if err := d.settle(); err != nil {
+		if err := d.settle(s.takes); err != nil {
 			t.Fatalf("%s, in the double: %v", s.what, err)
 		}
 		shown, err := imitated.shows(ctx)
@@ -219,7 +223,7 @@ func compare(t *testing.T, story ...sentence) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %s\n  %s", s.what, said(wanted), strings.Join(shown, "\n  "))
-		real.comesTo(t, s.what, shown)
+		real.comesTo(t, s, shown)
 	}
 }
 
@@ -239,9 +243,9 @@ func said(err error) string {
 }
 
 // comesTo waits until the real cluster shows what the double does.
-func (s *scene) comesTo(t *testing.T, what string, wanted []string) {
+func (s *scene) comesTo(t *testing.T, after sentence, wanted []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience+after.takes)
 	defer cancel()
 	events, err := s.watchAll(ctx)
 	if err != nil {
@@ -258,7 +262,7 @@ func (s *scene) comesTo(t *testing.T, what string, wanted []string) {
 		select {
 		case <-events:
 		case <-ctx.Done():
-			t.Fatalf("%s: the real cluster does not come to show what the double does (-real +double):\n%s", what,
+			t.Fatalf("%s: the real cluster does not come to show what the double does (-real +double):\n%s", after.what,
 				cmp.Diff(seen, wanted))
 		}
 	}

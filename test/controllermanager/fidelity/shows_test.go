@@ -10,21 +10,28 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/test/controllermanager"
 )
 
 // shown are the kinds that are compared.
 func shown() []client.ObjectList {
 	return []client.ObjectList{&corev1.NamespaceList{}, &corev1.NodeList{}, &corev1.PodList{}, &corev1.ConfigMapList{},
-		&corev1.SecretList{}, &policyv1.PodDisruptionBudgetList{}, &certificatesv1.CertificateSigningRequestList{}}
+		&corev1.SecretList{}, &policyv1.PodDisruptionBudgetList{}, &certificatesv1.CertificateSigningRequestList{},
+		&storagev1.VolumeAttachmentList{}}
 }
 
 // mine reports whether an object belongs to the scene's story, and is none that every namespace has.
 func (s *scene) mine(o client.Object) bool {
+	if va, is := o.(*storagev1.VolumeAttachment); is {
+		return strings.HasPrefix(va.Spec.NodeName, s.namespace)
+	}
 	return (o.GetNamespace() == s.namespace || strings.HasPrefix(o.GetName(), s.namespace) ||
 		strings.HasSuffix(o.GetName(), s.namespace)) && o.GetName() != "kube-root-ca.crt"
 }
@@ -59,6 +66,9 @@ func describe(o client.Object) string {
 	if prefix := o.GetGenerateName(); prefix != "" && o.GetNamespace() != "" && !ordered {
 		name = prefix
 	}
+	if va, is := o.(*storagev1.VolumeAttachment); is {
+		name = controllermanager.VolumeOf(va) + " to " + va.Spec.NodeName
+	}
 	out := []string{strings.TrimPrefix(fmt.Sprintf("%T", o), "*"), name}
 	if o.GetDeletionTimestamp() != nil {
 		out = append(out, "ending")
@@ -82,6 +92,8 @@ func describe(o client.Object) string {
 			}
 		}
 		slices.Sort(out[3:])
+	case *storagev1.VolumeAttachment:
+		out = append(out, fmt.Sprint("attached ", x.Status.Attached))
 	case *policyv1.PodDisruptionBudget:
 		st := x.Status
 		var disrupted []string
@@ -109,6 +121,12 @@ func describeNode(node *corev1.Node) (out []string) {
 	}
 	for _, t := range node.Spec.Taints {
 		out = append(out, fmt.Sprintf("taint %s:%s since %t", t.Key, t.Effect, t.TimeAdded != nil))
+	}
+	for _, v := range node.Status.VolumesAttached {
+		out = append(out, "attached "+string(v.Name))
+	}
+	for _, v := range node.Status.VolumesInUse {
+		out = append(out, "in use "+string(v))
 	}
 	if node.Spec.Unschedulable {
 		out = append(out, "cordoned")

@@ -112,21 +112,30 @@ func main() {
 }
 
 func mutantsCommand() *cobra.Command {
-	match, every, kind, intact := "", 1, false, false
+	h := hunt{}
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant bugs in the controllers, one at a time, and see whether the world finds them",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return detectAll(cmd.Context(), match, every, kind, intact)
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return h.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&match, "match", "", "only the bugs whose names match this regular expression")
-	cmd.Flags().BoolVar(&kind, "kind-cloud", false,
-		"only the bugs that semantics of clouds show, each in the usual sweep without any: it must survive, or the semantics were not needed for it")
-	cmd.Flags().BoolVar(&intact, "intact", false,
-		"only the bugs that corruptions show, each in plans and random runs without any: it must survive, or corruptions were not needed for it")
-	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked anyway")
+	flags := cmd.Flags()
+	flags.StringVar(&h.match, "match", "", "only the bugs whose names match this regular expression")
+	flags.IntVar(&h.every, "every", 1, "only one of so many; that all can be planted is checked anyway")
+	flags.BoolVar(&h.quick, "quick", false, fmt.Sprintf(
+		"only %d of the bugs that many runs find, always the same ones: for CI, a minute or two", quickMutants))
+	flags.IntVar(&h.workers, "workers", runtime.NumCPU(), "runs of a build side by side; each is single-threaded")
+	flags.BoolVar(&h.measure, "measure", false, fmt.Sprintf(
+		"count how many of %d runs of each kind find each bug", measuredRuns))
+	flags.BoolVar(&h.kindCloud, "kind-cloud", false, "only the bugs that semantics of clouds show, each in the usual "+
+		"sweep without any: it must survive, or the semantics were not needed for it")
+	flags.BoolVar(&h.exclusive, "exclusive", false, "only the bugs that corruptions, incidents and real looking after of "+
+		"nodes show: each must survive the plans and random runs of a world without these, and be found with them")
+	flags.IntVar(&h.former.plans, "plans", 5_000, "plans that a bug must survive to be exclusive")
+	flags.IntVar(&h.former.runs, "runs", 40, "random runs of each group of scenarios that a bug must survive to be exclusive")
+	flags.StringVar(&h.keep, "keep", "",
+		"only build the programs, into this folder: to look by hand for a scenario, seed or plan that finds a bug")
+	cmd.MarkFlagsMutuallyExclusive("quick", "measure", "kind-cloud", "exclusive", "keep")
 	return cmd
 }
 

@@ -89,7 +89,8 @@ func main() {
 		simulation.Groups()))
 	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
 	cmd.Flags().StringVar(&s.plan, "plan", "",
-		"run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else")
+		"run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else; an effect is "+
+			"its number, or a name: \"create Machine\", \"create Machine@3\" or \"manager/machineset create Machine\"")
 	cmd.Flags().StringVar(&s.cloud, "cloud", "",
 		fmt.Sprintf("run under these semantics of the cloud only, several joined by +: %v; \"none\" for none",
 			simulation.AllSemantics()))
@@ -344,10 +345,6 @@ func replay(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--story and --plan need --scenario")
 	}
-	plan, err := simulation.ParsePlan(s.plan)
-	if err != nil {
-		return err
-	}
 	habits, err := simulation.ParseHabits(strings.TrimPrefix(s.cloud, "none"))
 	if err != nil {
 		return fmt.Errorf("--cloud: %w", err)
@@ -357,6 +354,10 @@ func replay(scenarios []simulation.Scenario, s settings) error {
 		return err
 	}
 	p = p.Under(habits)
+	plan, err := p.Plan(s.seed, s.plan)
+	if err != nil {
+		return fmt.Errorf("--plan: %w", err)
+	}
 	var story func(string)
 	if s.story {
 		story = func(line string) { fmt.Println(line) }

@@ -94,7 +94,7 @@ var mutants = []mutant{
 	{
 		name: "doubtful-writes-trusted", file: "internal/freshness/tracker.go",
 		from: `	t.minVersion, t.confirmed = "", false`, to: "	t.confirmed = false",
-		scenario: "scale-up", finds: "I3", last: 743,
+		scenario: "scale-up", finds: "I3", plan: "get MachineSet:freeze-Machine,create Machine:lost,create Machine:lost",
 	},
 	{
 		name: "mark-ignored-by-the-set", quick: true, file: "internal/machinestate/precedence.go",

@@ -18,6 +18,8 @@ const (
 	// those that plans find.
 	mutantRuns  = 20_000
 	mutantPlans = 4_000
+	// planSeeds is in the runs of how many seeds, from the entry's, a plan is tried that found a mutant.
+	planSeeds = 8
 	// mutantFaults is how many faults are tried for each scenario where the cloud's semantics show a mutant.
 	mutantFaults = 60
 	// mutantCorruptions is how many corruptions of a scenario are tried.
@@ -45,7 +47,9 @@ func (s search) detect(ctx context.Context) (string, error) {
 		return s.first(ctx, []string{"--seed", seed, "--corrupt", s.corruption},
 			[]string{"--seed", seed, "--plans", "0", "--runs", "0", "--corruptions", fmt.Sprint(mutantCorruptions)})
 	case s.plan != "":
-		attempts = append(attempts, []string{"--seed", seed, "--plan", s.plan})
+		for n := range planSeeds {
+			attempts = append(attempts, []string{"--seed", fmt.Sprint(max(s.last, 1) + n), "--plan", s.plan})
+		}
 	case s.last > 0:
 		attempts = append(attempts, []string{"--seed", seed, "--runs", "1", "--plans", "0", "--corruptions", "0"})
 	}

@@ -2,123 +2,183 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
 
-// mutantRuns bounds how long a mutant is looked for at random: the rarest shows in one run of three thousand.
-// mutantPlans is how many plans are tried before, for those that plans find.
-const (
-	mutantRuns  = 20_000
-	mutantPlans = 4_000
-	// mutantFaults is how many faults are tried for each scenario where the cloud's semantics show a mutant.
-	mutantFaults = 60
-	// mutantCorruptions is how many corruptions of a scenario are tried.
-	mutantCorruptions = 4_000
-)
+// quickMutants is how many bugs CI plants.
+const quickMutants = 14
 
-// build is a program with a bug planted, or why there is none.
-type build struct {
-	mutant mutant
-	binary string
-	took   time.Duration
-	err    error
+// hunt is which bugs are planted, and what is asked about them.
+type hunt struct {
+	// match selects bugs by name, every one of so many of those.
+	match string
+	every int
+	// workers is how many runs of a build go side by side.
+	workers int
+	// quick plants an even sample of those that many runs find.
+	quick bool
+	// kindCloud and exclusive ask whether a dimension of the world is needed for the bugs that are there for it.
+	kindCloud, exclusive bool
+	// former is in how many runs of other dimensions an exclusive bug must survive.
+	former former
+	// measure counts the runs that find each.
+	measure bool
+	// keep is a folder where the programs stay that nobody has asked yet, "" for none.
+	keep string
 }
 
-// detectAll plants each bug in a build of this command of its own and lets that check for violations, while the next
-// one is built. match selects mutants by name, and every one of so many of those. With a kind cloud, those that only
-// semantics of clouds show must survive the sweep without them; with intact objects, those that only corruptions show.
-func detectAll(ctx context.Context, match string, every int, kind, intact bool) error {
-	if every < 1 {
-		return fmt.Errorf("--every is %d; it must be at least 1", every)
+// newDimensions are bugs that show only where objects are corrupted, incidents are played or Nodes are looked after as
+// real controllers do.
+func newDimensions() []mutant {
+	return slices.Concat(incidentMutants(), clusterAPIMutants(), corruptionMutants(), fidelityMutants())
+}
+
+// chosen returns the bugs that are planted. That all others can be planted is checked anyway.
+func (h hunt) chosen() ([]mutant, error) {
+	if h.every < 1 {
+		return nil, fmt.Errorf("--every is %d; it must be at least 1", h.every)
 	}
-	pattern, err := regexp.Compile(match)
+	pattern, err := regexp.Compile(h.match)
 	if err != nil {
-		return fmt.Errorf("--match is %q: %w", match, err)
+		return nil, fmt.Errorf("--match is %q: %w", h.match, err)
 	}
-	dir, err := os.MkdirTemp("", "machinist-mutants-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants(),
-		disruptionMutants(), incidentMutants(), clusterAPIMutants(), corruptionMutants(), fidelityMutants())
+		disruptionMutants(), newDimensions())
 	var stale []error
 	for _, m := range all {
-		if _, err := m.plant(); err != nil {
+		if _, err := m.plant(m.plain...); err != nil {
 			stale = append(stale, fmt.Errorf("mutant %s: %w", m.name, err))
 		}
 	}
 	if len(stale) > 0 {
-		return errors.Join(stale...)
+		return nil, errors.Join(stale...)
 	}
-	all = slices.DeleteFunc(all, func(m mutant) bool { return !pattern.MatchString(m.name) })
-	if kind {
-		all = slices.DeleteFunc(all, func(m mutant) bool { return m.cloud == "" })
+	if h.exclusive {
+		all = newDimensions()
 	}
-	if intact {
-		all = slices.DeleteFunc(all, func(m mutant) bool { return m.corruption == "" })
+	all = slices.DeleteFunc(all, func(m mutant) bool {
+		return !pattern.MatchString(m.name) || h.kindCloud && m.cloud == "" || h.quick && !m.quick
+	})
+	if h.quick {
+		all = evenly(all, quickMutants)
 	}
-	var chosen []mutant
-	for i, m := range all {
-		if i%every == 0 {
-			chosen = append(chosen, m)
+	var out []mutant
+	for i := 0; i < len(all); i += h.every {
+		out = append(out, all[i])
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no bug is planted: none has such a name, or what the flags ask for")
+	}
+	return out, nil
+}
+
+// evenly returns n of some bugs, or all if there are fewer: always the same, from each part of the list.
+func evenly(from []mutant, n int) (out []mutant) {
+	n = min(n, len(from))
+	for i := range n {
+		out = append(out, from[i*len(from)/n])
+	}
+	return out
+}
+
+// answer is what is said about a bug.
+type answer struct {
+	// text is the violation that gave it away, or how many did.
+	text string
+	// as is one word, expected whether it is the right one.
+	as       string
+	expected bool
+}
+
+// ask asks about a bug what the hunt is for.
+func (h hunt) ask(ctx context.Context, b build) (answer, error) {
+	s := search{b.mutant, b.binary, h.workers}
+	switch {
+	case h.measure:
+		text, err := s.measure(ctx)
+		return answer{text, "measured", true}, err
+	case h.kindCloud:
+		found, err := s.withDefaultCloud(ctx)
+		if found != "" {
+			return answer{found, "FOUND", false}, err
+		}
+		return answer{"", "survived", true}, err
+	case h.exclusive:
+		plain := search{b.mutant, b.plain, h.workers}
+		if found, err := plain.inFormerDimensions(ctx, h.former); err != nil || found != "" {
+			return answer{found, "COMMON", false}, err
 		}
 	}
-	all = chosen
+	found, err := s.detect(ctx)
+	switch {
+	case found == "":
+		return answer{"", "SURVIVED", false}, err
+	case h.exclusive:
+		return answer{found, "exclusive", true}, err
+	}
+	return answer{found, "found", true}, err
+}
+
+// run plants each bug in a build of this command of its own and lets that look for violations, while the next one is
+// built. It fails if the answer about one of them is not the expected one.
+func (h hunt) run(ctx context.Context) error {
+	chosen, err := h.chosen()
+	if err != nil {
+		return err
+	}
+	dir := h.keep
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "machinist-mutants-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began := time.Now()
-	var survivors []string
+	var unexpected []string
 	by := map[string]int{}
-	for b := range builds(ctx, dir, all) {
+	for b := range builds(ctx, dir, chosen, h.exclusive) {
 		if b.err != nil {
 			return fmt.Errorf("mutant %s: %w", b.mutant.name, b.err)
 		}
-		began := time.Now()
-		detect := b.mutant.detect
-		if kind {
-			detect = b.mutant.detectWithDefaultCloud
+		if h.keep != "" {
+			fmt.Println(b.binary)
+			continue
 		}
-		if intact {
-			detect = b.mutant.detectWithoutCorruptions
-		}
-		found, err := detect(ctx, b.binary)
-		os.Remove(b.binary)
-		switch {
-		case err != nil:
+		asked := time.Now()
+		a, err := h.ask(ctx, b)
+		b.remove()
+		if err != nil {
 			return fmt.Errorf("mutant %s: %w", b.mutant.name, err)
-		case found == "":
-			survivors = append(survivors, b.mutant.name)
-			fmt.Printf("SURVIVED  %s\n", b.mutant.name)
-		default:
-			oracle := oracleOf(found)
-			by[oracle]++
-			fmt.Printf("found     %-34s by %-12s built in %4.1f s, found in %4.1f s: %.160s\n", b.mutant.name, oracle,
-				b.took.Seconds(), time.Since(began).Seconds(), found)
 		}
+		if !a.expected {
+			unexpected = append(unexpected, b.mutant.name+" "+a.as)
+		}
+		oracle := oracleOf(a.text)
+		if !h.measure {
+			by[oracle]++
+		}
+		fmt.Printf("%-9s %-42s by %-12s built in %4.1f s, asked for %4.1f s: %.160s\n", a.as, b.mutant.name, oracle,
+			b.took.Seconds(), time.Since(asked).Seconds(), a.text)
+	}
+	if h.keep != "" {
+		return nil
 	}
 	for _, oracle := range slices.Sorted(maps.Keys(by)) {
-		fmt.Printf("%-12s found %d\n", oracle, by[oracle])
+		fmt.Printf("%-12s %d\n", oracle, by[oracle])
 	}
-	fmt.Printf("%d of %d planted bugs found in %.0f s\n", len(all)-len(survivors), len(all), time.Since(began).Seconds())
-	switch {
-	case kind && len(survivors) < len(all):
-		return fmt.Errorf("%d are found without semantics of clouds", len(all)-len(survivors))
-	case intact && len(survivors) < len(all):
-		return fmt.Errorf("%d are found without corruptions", len(all)-len(survivors))
-	case !kind && !intact && len(survivors) > 0:
-		return fmt.Errorf("not found: %s", strings.Join(survivors, ", "))
+	fmt.Printf("%d of %d planted bugs are as expected, in %.0f s\n", len(chosen)-len(unexpected), len(chosen),
+		time.Since(began).Seconds())
+	if len(unexpected) > 0 {
+		return fmt.Errorf("not as expected: %s", strings.Join(unexpected, ", "))
 	}
 	return nil
 }
@@ -129,7 +189,7 @@ var (
 	ruleOf = regexp.MustCompile(`^(\w+): `)
 )
 
-// oracleOf names the judge of a violation: the rule that it breaks, or what the run lacks.
+// oracleOf names the judge of a violation: the rule that it breaks, or what the run lacks; "-" for no violation.
 func oracleOf(violation string) string {
 	text := seedOf.ReplaceAllString(violation, "")
 	for _, rule := range []struct{ text, name string }{
@@ -144,170 +204,5 @@ func oracleOf(violation string) string {
 	if rule := ruleOf.FindStringSubmatch(text); rule != nil {
 		return rule[1]
 	}
-	return "?"
-}
-
-// builds returns the mutants' programs as they become ready, one ahead of whoever takes them.
-func builds(ctx context.Context, dir string, all []mutant) <-chan build {
-	out := make(chan build, 1)
-	go func() {
-		defer close(out)
-		for _, m := range all {
-			began := time.Now()
-			binary, err := m.build(ctx, dir)
-			select {
-			case out <- build{m, binary, time.Since(began), err}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out
-}
-
-// plant returns the files with the bug in them, by their absolute names.
-func (m mutant) plant() (map[string]string, error) {
-	planted := map[string]string{}
-	if m.without != nil {
-		var err error
-		if planted, err = m.without.plant(); err != nil {
-			return nil, err
-		}
-	}
-	file, err := filepath.Abs(m.file)
-	if err != nil {
-		return nil, err
-	}
-	source, changed := planted[file]
-	if !changed {
-		read, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		source = string(read)
-	}
-	found := asQuoted(m.from).FindAllStringIndex(source, -1)
-	if len(found) != 1 {
-		return nil, fmt.Errorf("%s has %d times the text that is replaced: %q", m.file, len(found), m.from)
-	}
-	planted[file] = source[:found[0][0]] + m.to + source[found[0][1]:]
-	return planted, nil
-}
-
-// asQuoted matches a quote from a source however its lines are broken.
-func asQuoted(from string) *regexp.Regexp {
-	quote := strings.TrimLeft(from, " \t\n")
-	pattern := strings.Join(strings.FieldsFunc(regexp.QuoteMeta(quote), unicode.IsSpace), `\s+`)
-	if strings.TrimRight(quote, " \t\n") != quote {
-		pattern += `\s+`
-	}
-	if quote != from {
-		pattern = `[ \t]*` + pattern
-	}
-	return regexp.MustCompile(pattern)
-}
-
-// build builds this command with the bug.
-func (m mutant) build(ctx context.Context, dir string) (string, error) {
-	planted, err := m.plant()
-	if err != nil {
-		return "", err
-	}
-	replace := map[string]string{}
-	for file, source := range planted {
-		replace[file] = filepath.Join(dir, fmt.Sprintf("%s-%d.go", m.name, len(replace)))
-		if err := os.WriteFile(replace[file], []byte(source), 0o600); err != nil {
-			return "", err
-		}
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	overlayFile, binary := filepath.Join(dir, m.name+".json"), filepath.Join(dir, m.name)
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		return "", err
-	}
-	// Without what a debugger needs there is half as much to link, which is what takes the time.
-	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary,
-		"./test/simulate").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w: %s", err, out)
-	}
-	return binary, nil
-}
-
-// detect returns the violation that gave the mutant away, "" if there was none.
-func (m mutant) detect(ctx context.Context, binary string) (string, error) {
-	var attempts [][]string
-	if m.cloud != "" {
-		return m.run(ctx, binary, "--cloud", m.cloud, "--faults", fmt.Sprint(mutantFaults))
-	}
-	switch {
-	case m.corruption != "":
-		seed := fmt.Sprint(max(m.last, 1))
-		attempts = [][]string{{"--seed", seed, "--corrupt", m.corruption},
-			{"--seed", seed, "--plans", "0", "--runs", "0", "--corruptions", fmt.Sprint(mutantCorruptions)}}
-		return m.first(ctx, binary, attempts)
-	case m.plan != "":
-		attempts = append(attempts, []string{"--seed", fmt.Sprint(max(m.last, 1)), "--plan", m.plan})
-	case m.last > 0:
-		attempts = append(attempts, []string{"--seed", fmt.Sprint(m.last), "--runs", "1", "--plans", "0",
-			"--corruptions", "0"})
-	}
-	if m.planned || m.plan != "" {
-		attempts = append(attempts, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans),
-			"--corruptions", "0"})
-	}
-	attempts = append(attempts, []string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0", "--corruptions", "0"})
-	return m.first(ctx, binary, attempts)
-}
-
-// first returns what the first of some attempts finds.
-func (m mutant) first(ctx context.Context, binary string, attempts [][]string) (string, error) {
-	for _, arguments := range attempts {
-		if found, err := m.run(ctx, binary, arguments...); err != nil || found != "" {
-			return found, err
-		}
-	}
-	return "", nil
-}
-
-// detectWithoutCorruptions has a build with the bug make many runs of its scenario in which nothing is corrupted.
-func (m mutant) detectWithoutCorruptions(ctx context.Context, binary string) (string, error) {
-	m.finds = "."
-	return m.first(ctx, binary, [][]string{{"--corruptions", "0", "--plans", fmt.Sprint(mutantPlans / 2), "--runs",
-		fmt.Sprint(mutantRuns / 10)}})
-}
-
-// detectWithDefaultCloud has a build with the bug make the usual sweep without semantics of clouds.
-func (m mutant) detectWithDefaultCloud(ctx context.Context, binary string) (string, error) {
-	m.cloud, m.finds = "", "."
-	return m.run(ctx, binary)
-}
-
-// run has a build with the bug look for violations.
-func (m mutant) run(ctx context.Context, binary string, arguments ...string) (string, error) {
-	arguments = append(arguments, "--until", m.finds)
-	if m.cloud == "" {
-		arguments = append(arguments, "--cloud", "none")
-	}
-	if m.scenario != "" {
-		arguments = append(arguments, "--scenario", m.scenario)
-	}
-	out, err := exec.CommandContext(ctx, binary, arguments...).CombinedOutput()
-	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
-		return "", err
-	}
-	for line := range strings.Lines(string(out)) {
-		text, failed := strings.CutPrefix(line, "FAILED ")
-		if !failed { // Not even the fleet that a scenario begins with came up.
-			text, failed = strings.CutPrefix(line, "Error: prepare ")
-			text = "prepare " + text
-		}
-		if failed && regexp.MustCompile(m.finds).MatchString(text) {
-			return strings.TrimSpace(text), nil
-		}
-	}
-	return "", nil
+	return "-"
 }

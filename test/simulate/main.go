@@ -89,7 +89,8 @@ func main() {
 		simulation.Groups()))
 	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
 	cmd.Flags().StringVar(&s.plan, "plan", "",
-		"run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else")
+		"run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else; an effect is "+
+			"its number, or a name: \"create Machine\", \"create Machine@3\" or \"manager/machineset create Machine\"")
 	cmd.Flags().StringVar(&s.cloud, "cloud", "",
 		fmt.Sprintf("run under these semantics of the cloud only, several joined by +: %v; \"none\" for none",
 			simulation.AllSemantics()))
@@ -112,21 +113,30 @@ func main() {
 }
 
 func mutantsCommand() *cobra.Command {
-	match, every, kind, intact := "", 1, false, false
+	h := hunt{}
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant bugs in the controllers, one at a time, and see whether the world finds them",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return detectAll(cmd.Context(), match, every, kind, intact)
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return h.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&match, "match", "", "only the bugs whose names match this regular expression")
-	cmd.Flags().BoolVar(&kind, "kind-cloud", false,
-		"only the bugs that semantics of clouds show, each in the usual sweep without any: it must survive, or the semantics were not needed for it")
-	cmd.Flags().BoolVar(&intact, "intact", false,
-		"only the bugs that corruptions show, each in plans and random runs without any: it must survive, or corruptions were not needed for it")
-	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked anyway")
+	flags := cmd.Flags()
+	flags.StringVar(&h.match, "match", "", "only the bugs whose names match this regular expression")
+	flags.IntVar(&h.every, "every", 1, "only one of so many; that all can be planted is checked anyway")
+	flags.BoolVar(&h.quick, "quick", false, fmt.Sprintf(
+		"only %d of the bugs that many runs find, always the same ones: for CI, a minute or two", quickMutants))
+	flags.IntVar(&h.workers, "workers", runtime.NumCPU(), "runs of a build side by side; each is single-threaded")
+	flags.BoolVar(&h.measure, "measure", false, fmt.Sprintf(
+		"count how many of %d runs of each kind find each bug", measuredRuns))
+	flags.BoolVar(&h.kindCloud, "kind-cloud", false, "only the bugs that semantics of clouds show, each in the usual "+
+		"sweep without any: it must survive, or the semantics were not needed for it")
+	flags.BoolVar(&h.exclusive, "exclusive", false, "only the bugs that corruptions, incidents and real looking after of "+
+		"nodes show: each must survive the plans and random runs of a world without these, and be found with them")
+	flags.IntVar(&h.former.plans, "plans", 5_000, "plans that a bug must survive to be exclusive")
+	flags.IntVar(&h.former.runs, "runs", 40, "random runs of each group of scenarios that a bug must survive to be exclusive")
+	flags.StringVar(&h.keep, "keep", "",
+		"only build the programs, into this folder: to look by hand for a scenario, seed or plan that finds a bug")
+	cmd.MarkFlagsMutuallyExclusive("quick", "measure", "kind-cloud", "exclusive", "keep")
 	return cmd
 }
 
@@ -335,10 +345,6 @@ func replay(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--story and --plan need --scenario")
 	}
-	plan, err := simulation.ParsePlan(s.plan)
-	if err != nil {
-		return err
-	}
 	habits, err := simulation.ParseHabits(strings.TrimPrefix(s.cloud, "none"))
 	if err != nil {
 		return fmt.Errorf("--cloud: %w", err)
@@ -348,6 +354,10 @@ func replay(scenarios []simulation.Scenario, s settings) error {
 		return err
 	}
 	p = p.Under(habits)
+	plan, err := p.Plan(s.seed, s.plan)
+	if err != nil {
+		return fmt.Errorf("--plan: %w", err)
+	}
 	var story func(string)
 	if s.story {
 		story = func(line string) { fmt.Println(line) }

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,37 @@ func updates(r *rand.Rand) []Action {
 		}
 	}
 	return actions
+}
+
+// updatesInTheWay changes the version once more while agents are at work with the one before, or when one of them has
+// just answered: for another one, or back.
+func updatesInTheWay(r *rand.Rand) []Action {
+	next := upgrade([]string{firstVersion, "v1.36.5"}[r.IntN(2)])
+	if r.IntN(2) == 0 {
+		next = next.once("an agent is asked", func(w *World) bool {
+			return w.anyNodeHas(v1beta1.NodeAnnotationUpdateRequested)
+		})
+	} else {
+		next = next.once("an agent has answered", func(w *World) bool {
+			return w.anyNodeHas(v1beta1.NodeAnnotationUpdateResult) || w.settledWith("v1.36.4")
+		})
+	}
+	return []Action{upgrade("v1.36.4"), next}
+}
+
+// anyNodeHas reports whether a Node has an annotation.
+func (w *World) anyNodeHas(key string) bool {
+	return slices.ContainsFunc(w.target.Snapshot(nodeKind), func(o client.Object) bool {
+		_, has := o.GetAnnotations()[key]
+		return has
+	})
+}
+
+// settledWith reports whether all kubelets of agents are of a version, and no agent has anything to say.
+func (w *World) settledWith(version string) bool {
+	return !slices.ContainsFunc(w.cloud.instances, func(in *instance) bool {
+		return in.kubelet != version || in.answer != ""
+	})
 }
 
 // agents returns what agents on nodes, and people those that they failed, may do now.

@@ -230,8 +230,10 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		in.kubelet = cmp.Or(req.Version, firstVersion)
 	}
 	in.doomed = c.past.dooms(req.Machine.Name)
-	if in.of(c.troubles.silent) {
-		c.troubles.madeSilent++
+	if t := &c.troubles; in.of(t.silent) {
+		if t.madeSilent++; t.madeSilent == 1 {
+			t.silentSince = now
+		}
 	}
 	if c.Boot == 0 && !in.doomed {
 		in.State = provider.StateRunning

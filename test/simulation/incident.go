@@ -39,8 +39,9 @@ type troubles struct {
 	// silent is the image whose kubelets never register, flapping the one whose kubelets register, are never Ready and
 	// report another condition every flapEvery.
 	silent, flapping string
-	// madeSilent is how many instances were made of the image silent.
-	madeSilent int
+	// madeSilent is how many instances were made of the image silent, the first of them at silentSince.
+	madeSilent  int
+	silentSince time.Time
 	// byAddress is true where the cloud names hosts after their addresses, and gives an address away again at once.
 	byAddress bool
 	// refused is when each machine was refused an instance, throttled when a call was.

@@ -17,9 +17,9 @@ func lostFleets() []Scenario {
 	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
 	stubborn := app{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}
 	return []Scenario{
-		{Name: "rollout-never-joins", Group: Incidents, Base: fleet(3, "a", strategy(3, 0), joinsWithin(impatience)),
-			Script: inOrder([]Action{bootAtOnce(),
-				trouble("image b does not join", func(t *troubles) { t.silent = "b" }), roll("b")},
+		{Name: "rollout-never-joins", Group: Incidents,
+			Base: fleet(3, "a", strategy(surgeOfSilence, 0), joinsWithin(impatience)), Script: inOrder(
+				[]Action{bootAtOnce(), trouble("image b does not join", func(t *troubles) { t.silent = "b" }), roll("b")},
 				lasting(6), []Action{roll("a"), wait(time.Minute)}), MayDiffer: anyEnd},
 		{Name: "restart-in-outage", Group: Incidents, Controllers: Orphans, Base: fleet(4, "a"), Age: 10 * time.Minute,
 			Script: restartsInOutage},
@@ -79,14 +79,20 @@ func strip(i int) Action {
 	}}
 }
 
-// mostOfAFailingRevision is how many instances a rollout makes in an hour whose machines never join: those that its
-// bounds allow, and one at a time in their place, each after its time to join.
-const mostOfAFailingRevision = 16
+// surgeOfSilence is how many machines a rollout to an image that never joins may have beside the old ones.
+const surgeOfSilence = 3
 
-// mayGoOnFailing judges how many instances are made of an image that never joins.
+// mayGoOnFailing judges how many instances are made of an image that never joins: those of the surge, one that a
+// former leader was making, and one at a time in place of one that has had its time to join.
 func (o *oracle) mayGoOnFailing() {
-	if t := &o.world.cloud.troubles; t.madeSilent > mostOfAFailingRevision {
-		o.breach("stampede", "%d instances were made of image %s, none of which has joined", t.madeSilent, t.silent)
+	t := &o.world.cloud.troubles
+	if t.madeSilent == 0 {
+		return
+	}
+	d := o.world.clock.Since(t.silentSince)
+	if most := surgeOfSilence + 1 + int(d/impatience); t.madeSilent > most {
+		o.breach("stampede", "%d instances were made of image %s in %s, none of which has joined: at most %d may be",
+			t.madeSilent, t.silent, d, most)
 	}
 }
 

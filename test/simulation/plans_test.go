@@ -191,3 +191,39 @@ func TestFaultsOfCachesAreThinnedFirst(t *testing.T) {
 		}
 	}
 }
+
+// A plan that names its effects is the plan of their numbers, each in the run that the faults before have disturbed.
+func TestAPlanNamesEffects(t *testing.T) {
+	t.Parallel()
+	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "scale-up" })
+	p, err := Scenarios()[i].Prepare(Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := p.Plan(1, "manager/machineset create Machine@2:lost,create instance:throttled")
+	if err != nil || len(plan) != 2 {
+		t.Fatalf("the plan is %q (%v)", plan, err)
+	}
+	var creates []int
+	for _, e := range p.record(1).effects {
+		if e.Verb == "create" && e.Kind == "Machine" {
+			creates = append(creates, e.N)
+		}
+	}
+	if len(creates) != 2 || plan[0] != (At{creates[1], Lost}) {
+		t.Errorf("the first fault is %s; the creations are effects %v", plan[0], creates)
+	}
+	again := p.record(1).with(plan[0], true)
+	if e, ok := again.find("create instance"); !ok || plan[1] != (At{e.N, Throttled}) || e.N < plan[0].Effect {
+		t.Errorf("the second fault is %s; the first creation of an instance after %s is %s", plan[1], plan[0], e)
+	}
+	numbered, err := p.Plan(1, plan.String())
+	if err != nil || numbered.String() != plan.String() {
+		t.Errorf("%q is read as %q (%v)", plan, numbered, err)
+	}
+	for _, text := range []string{"create Machine", "create Machine@9:lost", "5:lost,5:lost", "create Nothing:lost"} {
+		if plan, err := p.Plan(1, text); err == nil {
+			t.Errorf("%q is read as %q", text, plan)
+		}
+	}
+}

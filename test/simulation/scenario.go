@@ -88,6 +88,8 @@ func Scenarios() []Scenario {
 			MayDiffer: anyEnd},
 		{Name: "update-by-agent", Group: Fleets, Variants: 4, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace),
 			ofFirstVersion), Script: updates},
+		{Name: "update-by-agent-again", Group: Fleets, Variants: 4, Base: fleet(2, agentClass,
+			ofType(v1beta1.StrategyInPlace), ofFirstVersion), Script: updatesInTheWay},
 		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup(minSize)), Script: autoscaled, MayDiffer: anyEnd},
 		{Name: "autoscaler-roll", Group: Autoscaling, Base: fleet(4, "a", nodeGroup(minSize)), Script: autoscaledRoll,
 			MayDiffer: anyEnd},

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+
+	"machinist.dev/machinist/test/simulation"
+)
+
+// Bounds of a search: what is found by fewer is luck.
+const (
+	// mutantRuns is how many random runs a mutant is looked for in. mutantPlans is how many plans are tried before, for
+	// those that plans find.
+	mutantRuns  = 20_000
+	mutantPlans = 4_000
+	// planSeeds is in the runs of how many seeds, from the entry's, a plan is tried that found a mutant.
+	planSeeds = 8
+	// mutantFaults is how many faults are tried for each scenario where the cloud's semantics show a mutant.
+	mutantFaults = 60
+	// mutantCorruptions is how many corruptions of a scenario are tried.
+	mutantCorruptions = 4_000
+	// measuredRuns is how many plans, random runs or corruptions are made to measure how many find a bug.
+	measuredRuns = 400
+)
+
+// search has a build with a bug look for violations.
+type search struct {
+	mutant
+	binary  string
+	workers int
+}
+
+// detect returns the violation that gave the mutant away, "" if there was none.
+func (s search) detect(ctx context.Context) (string, error) {
+	if s.cloud != "" {
+		return s.first(ctx, []string{"--cloud", s.cloud, "--faults", fmt.Sprint(mutantFaults)})
+	}
+	var attempts [][]string
+	seed := fmt.Sprint(max(s.last, 1))
+	switch {
+	case s.corruption != "":
+		return s.first(ctx, []string{"--seed", seed, "--corrupt", s.corruption},
+			[]string{"--seed", seed, "--plans", "0", "--runs", "0", "--corruptions", fmt.Sprint(mutantCorruptions)})
+	case s.plan != "":
+		for n := range planSeeds {
+			attempts = append(attempts, []string{"--seed", fmt.Sprint(max(s.last, 1) + n), "--plan", s.plan})
+		}
+	case s.last > 0:
+		attempts = append(attempts, []string{"--seed", seed, "--runs", "1", "--plans", "0", "--corruptions", "0"})
+	}
+	if s.planned || s.plan != "" {
+		attempts = append(attempts, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans), "--corruptions", "0"})
+	}
+	return s.first(ctx, append(attempts,
+		[]string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0", "--corruptions", "0"})...)
+}
+
+// first returns what the first of some attempts finds that finds something.
+func (s search) first(ctx context.Context, attempts ...[]string) (string, error) {
+	for _, arguments := range attempts {
+		found, err := s.violations(ctx, s.finds, s.inScenario(arguments)...)
+		if err != nil || len(found) > 0 {
+			return strings.Join(found, "; "), err
+		}
+	}
+	return "", nil
+}
+
+// inScenario returns arguments that look in the mutant's scenario only.
+func (s search) inScenario(arguments []string) []string {
+	if s.scenario != "" {
+		arguments = append(slices.Clone(arguments), "--scenario", s.scenario)
+	}
+	return arguments
+}
+
+// withDefaultCloud returns what the usual sweep finds without semantics of clouds.
+func (s search) withDefaultCloud(ctx context.Context) (string, error) {
+	found, err := s.violations(ctx, ".", "--cloud", "none")
+	return strings.Join(found, "; "), err
+}
+
+// former is how many plans, and random runs of each group, a bug must survive that only a new dimension finds.
+type former struct{ plans, runs int }
+
+// inFormerDimensions returns what plans and random runs find in all scenarios but those of incidents, in a cloud
+// without semantics and without corruptions.
+func (s search) inFormerDimensions(ctx context.Context, much former) (string, error) {
+	var groups []string
+	for _, g := range simulation.Groups() {
+		if g != simulation.Incidents {
+			groups = append(groups, string(g))
+		}
+	}
+	found, err := s.violations(ctx, ".", "--cloud", "none", "--corruptions", "0", "--plans", fmt.Sprint(much.plans),
+		"--runs", fmt.Sprint(much.runs), "--group", strings.Join(groups, ","))
+	return strings.Join(found, "; "), err
+}
+
+// measure returns how many runs of each kind find the mutant.
+func (s search) measure(ctx context.Context) (string, error) {
+	n := fmt.Sprint(measuredRuns)
+	kinds := []struct {
+		name      string
+		arguments []string
+	}{
+		{"plans", []string{"--plans", n, "--runs", "0", "--corruptions", "0"}},
+		{"random runs", []string{"--plans", "0", "--runs", n, "--corruptions", "0"}},
+	}
+	switch {
+	case s.cloud != "":
+		kinds = kinds[:1]
+		kinds[0].name, kinds[0].arguments = "runs with "+s.cloud, []string{"--cloud", s.cloud, "--faults", "3"}
+	case s.corruption != "":
+		kinds = kinds[:1]
+		kinds[0].name, kinds[0].arguments = "corruptions", []string{"--seed", fmt.Sprint(max(s.last, 1)), "--plans", "0",
+			"--runs", "0", "--corruptions", n}
+	}
+	var out []string
+	for _, kind := range kinds {
+		found, err := s.violations(ctx, "^$", s.inScenario(kind.arguments)...)
+		if err != nil {
+			return "", err
+		}
+		n := 0
+		for _, text := range found {
+			if regexp.MustCompile(s.finds).MatchString(text) {
+				n++
+			}
+		}
+		out = append(out, fmt.Sprintf("%3d by %s", n, kind.name))
+	}
+	return strings.Join(out, ", "), nil
+}
+
+// violations runs the build until a violation matches, and returns those that do; all if until matches none.
+func (s search) violations(ctx context.Context, until string, arguments ...string) (found []string, err error) {
+	arguments = append(slices.Clone(arguments), "--until", until, "--workers", fmt.Sprint(s.workers))
+	if !slices.Contains(arguments, "--cloud") {
+		arguments = append(arguments, "--cloud", "none")
+	}
+	out, err := exec.CommandContext(ctx, s.binary, arguments...).CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		return nil, err
+	}
+	wanted := regexp.MustCompile(until)
+	for line := range strings.Lines(string(out)) {
+		text, failed := strings.CutPrefix(line, "FAILED ")
+		if !failed { // Not even the fleet that a scenario begins with came up.
+			text, failed = strings.CutPrefix(line, "Error: prepare ")
+			text = "prepare " + text
+		}
+		if failed && (until == "^$" || wanted.MatchString(text)) {
+			found = append(found, strings.TrimSpace(text))
+		}
+	}
+	return found, nil
+}

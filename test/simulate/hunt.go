@@ -52,7 +52,7 @@ func detectAll(ctx context.Context, match string, every int, kind, intact bool) 
 	}
 	defer os.RemoveAll(dir)
 	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants(),
-		disruptionMutants(), incidentMutants(), clusterAPIMutants(), corruptionMutants(), fidelityMutants())
+		disruptionMutants(), incidentMutants(), clusterAPIMutants(), corruptionMutants(), fidelityMutants(), shardMutants())
 	var stale []error
 	for _, m := range all {
 		if _, err := m.plant(); err != nil {
@@ -240,6 +240,9 @@ func (m mutant) build(ctx context.Context, dir string) (string, error) {
 // detect returns the violation that gave the mutant away, "" if there was none.
 func (m mutant) detect(ctx context.Context, binary string) (string, error) {
 	var attempts [][]string
+	if m.handovers {
+		return m.run(ctx, binary, "handovers")
+	}
 	if m.cloud != "" {
 		return m.run(ctx, binary, "--cloud", m.cloud, "--faults", fmt.Sprint(mutantFaults))
 	}
@@ -289,7 +292,7 @@ func (m mutant) detectWithDefaultCloud(ctx context.Context, binary string) (stri
 // run has a build with the bug look for violations.
 func (m mutant) run(ctx context.Context, binary string, arguments ...string) (string, error) {
 	arguments = append(arguments, "--until", m.finds)
-	if m.cloud == "" {
+	if m.cloud == "" && !m.handovers {
 		arguments = append(arguments, "--cloud", "none")
 	}
 	if m.scenario != "" {

@@ -36,7 +36,8 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 		return nil, nil, err
 	}
 	l.known = read
-	return resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec), []byte(string(read.UID) + "/" + read.ResourceVersion), nil
+	version := []byte(string(read.UID) + "/" + read.ResourceVersion)
+	return resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec), version, nil
 }
 
 // Create implements resourcelock.Interface.

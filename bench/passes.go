@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
 )
 
 // passesCounted is the metric of how many passes a controller made, by controller and result.

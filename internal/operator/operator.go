@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -23,7 +22,6 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -187,11 +185,9 @@ func (o *Operator) makeLock() error {
 	if err != nil {
 		return fmt.Errorf("lease client: %w", err)
 	}
-	o.lock = o.fence.Guard(&resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: o.namespace, Name: o.config.leaseName()},
-		Client:     leases,
-		Labels:     leaseLabels(o.config.Name),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	o.lock = o.fence.Guard(&fence.Lease{
+		Client: leases.Leases(o.namespace), Namespace: o.namespace, Name: o.config.leaseName(),
+		Holder: host + "_" + string(uuid.NewUUID()), Labels: leaseLabels(o.config.Name),
 	})
 	return nil
 }

@@ -105,7 +105,7 @@ func main() {
 		"stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
 	cmd.Flags().StringVar(&s.report, "json", "", "write what came of the plans to this file")
-	cmd.AddCommand(mutantsCommand(), soakCommand())
+	cmd.AddCommand(mutantsCommand(), soakCommand(), handoversCommand())
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)

@@ -26,6 +26,8 @@ type mutant struct {
 	// corruption is one that found it, and nothing else than corruptions does. It is tried first, and after it a sweep
 	// of corruptions.
 	corruption string
+	// handovers is true for what is found where shards are handed over, and nowhere else.
+	handovers bool
 	// planned is true for what a sweep of plans finds, which comes before random runs.
 	planned bool
 }

@@ -37,6 +37,9 @@ type search struct {
 
 // detect returns the violation that gave the mutant away, "" if there was none.
 func (s search) detect(ctx context.Context) (string, error) {
+	if s.handovers {
+		return s.first(ctx, []string{"handovers"})
+	}
 	if s.cloud != "" {
 		return s.first(ctx, []string{"--cloud", s.cloud, "--faults", fmt.Sprint(mutantFaults)})
 	}
@@ -141,7 +144,7 @@ func (s search) measure(ctx context.Context) (string, error) {
 // violations runs the build until a violation matches, and returns those that do; all if until matches none.
 func (s search) violations(ctx context.Context, until string, arguments ...string) (found []string, err error) {
 	arguments = append(slices.Clone(arguments), "--until", until, "--workers", fmt.Sprint(s.workers))
-	if !slices.Contains(arguments, "--cloud") {
+	if !s.handovers && !slices.Contains(arguments, "--cloud") {
 		arguments = append(arguments, "--cloud", "none")
 	}
 	out, err := exec.CommandContext(ctx, s.binary, arguments...).CombinedOutput()

@@ -35,17 +35,19 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create makes the lease, held by us.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.renew(record, func() error { return l.Interface.Create(ctx, record) })
+	return l.renew(ctx, record, l.Interface.Create)
 }
 
 // Update takes or renews the lease.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.renew(record, func() error { return l.Interface.Update(ctx, record) })
+	return l.renew(ctx, record, l.Interface.Update)
 }
 
 // renew sends a request that makes the lease ours. A process whose fence closed sends none: it would keep its successor
-// waiting.
-func (l *Lock) renew(record resourcelock.LeaderElectionRecord, send func() error) error {
+// waiting. The elector repeats a request that failed with the time of the first: if that one arrived nevertheless, the
+// second would change nothing that others see, and they would wait from the first. So each has its own time.
+func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord,
+	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {
 		return fmt.Errorf("lease %s: cannot be written for holder %q, only for %q", l.Describe(), record.HolderIdentity,
 			l.Identity())
@@ -54,7 +56,8 @@ func (l *Lock) renew(record resourcelock.LeaderElectionRecord, send func() error
 		return err
 	}
 	sent := l.fence.clock.Now()
-	if err := send(); err != nil {
+	record.RenewTime = metav1.NewTime(sent)
+	if err := send(ctx, record); err != nil {
 		return err
 	}
 	l.fence.renewed(sent)

@@ -1,0 +1,211 @@
+package fence
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// store has leases, and refuses writes that were made from an older version.
+type store struct {
+	coordinationclient.LeaseInterface
+	leases   map[string]coordinationv1.Lease
+	revision int
+	// beforeUpdate is called with the name before an update is judged.
+	beforeUpdate func(name string)
+}
+
+func (s *store) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	l, ok := s.leases[name]
+	if !ok {
+		return nil, apierrors.NewNotFound(leases, name)
+	}
+	return l.DeepCopy(), nil
+}
+
+func (s *store) put(l *coordinationv1.Lease) *coordinationv1.Lease {
+	s.revision++
+	l = l.DeepCopy()
+	l.ResourceVersion = strconv.Itoa(s.revision)
+	s.leases[l.Name] = *l
+	return l.DeepCopy()
+}
+
+func (s *store) Create(_ context.Context, l *coordinationv1.Lease,
+	_ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	if _, ok := s.leases[l.Name]; ok {
+		return nil, apierrors.NewAlreadyExists(leases, l.Name)
+	}
+	return s.put(l), nil
+}
+
+func (s *store) Update(_ context.Context, l *coordinationv1.Lease,
+	_ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if s.beforeUpdate != nil {
+		s.beforeUpdate(l.Name)
+	}
+	if s.leases[l.Name].ResourceVersion != l.ResourceVersion {
+		return nil, apierrors.NewConflict(leases, l.Name, nil)
+	}
+	return s.put(l), nil
+}
+
+func (s *store) holder(name string) string {
+	l, ok := s.leases[name]
+	if !ok || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+func (s *store) lock(name, holder string) *Lease {
+	return &Lease{Client: s, Namespace: "ns", Name: name, Holder: holder}
+}
+
+func (s *store) member(shard, holder, group string) *Joint {
+	return NewJoint(s.lock("shard-"+shard, holder), s.lock("common", group))
+}
+
+func by(holder string) resourcelock.LeaderElectionRecord {
+	return resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: 15}
+}
+
+func newStore() *store { return &store{leases: map[string]coordinationv1.Lease{}} }
+
+// acquired has a member get its lease where there is none.
+func acquired(t *testing.T, j *Joint) {
+	t.Helper()
+	if _, _, err := j.Get(t.Context()); !apierrors.IsNotFound(err) {
+		t.Fatalf("Get() = %v, want that there is none", err)
+	}
+	if err := j.Create(t.Context(), by(j.Identity())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Rule: shards-agree-on-their-number.
+func TestMembersHoldTheCommonLeaseTogether(t *testing.T) {
+	s := newStore()
+	a, b := s.member("0", "a", "2-shards"), s.member("1", "b", "2-shards")
+	acquired(t, a)
+	acquired(t, b)
+	for range 3 {
+		for _, j := range []*Joint{a, b} {
+			if err := j.Update(t.Context(), by(j.Identity())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if s.holder("common") != "2-shards" || s.holder("shard-0") != "a" || s.holder("shard-1") != "b" {
+		t.Errorf("the leases are %v", s.leases)
+	}
+}
+
+// Rule: shards-agree-on-their-number.
+func TestAMemberSeesWhoeverElseHoldsTheCommonLease(t *testing.T) {
+	s := newStore()
+	whole := s.lock("common", "whole")
+	if err := whole.Create(t.Context(), by("whole")); err != nil {
+		t.Fatal(err)
+	}
+	a := s.member("0", "a", "2-shards")
+	record, first, err := a.Get(t.Context())
+	if err != nil || record.HolderIdentity != "whole" {
+		t.Fatalf("Get() = %+v, %v, want the other holder", record, err)
+	}
+	if err := whole.Update(t.Context(), by("whole")); err != nil {
+		t.Fatal(err)
+	}
+	if _, second, err := a.Get(t.Context()); err != nil || string(first) == string(second) {
+		t.Errorf("a renewal of the other is no change: %s, %v", second, err)
+	}
+	// It has run out: both leases are taken.
+	if err := a.Update(t.Context(), by("a")); err != nil {
+		t.Fatal(err)
+	}
+	if s.holder("common") != "2-shards" || s.holder("shard-0") != "a" {
+		t.Errorf("the leases are %v", s.leases)
+	}
+	if err := whole.Update(t.Context(), by("whole")); !apierrors.IsConflict(err) {
+		t.Errorf("the former holder renewed: %v", err)
+	}
+}
+
+// Rule: shards-agree-on-their-number.
+func TestAMemberThatLostTheCommonLeaseRenewsNothing(t *testing.T) {
+	s := newStore()
+	a := s.member("0", "a", "2-shards")
+	acquired(t, a)
+	other := s.lock("common", "3-shards")
+	if _, _, err := other.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Update(t.Context(), by("3-shards")); err != nil {
+		t.Fatal(err)
+	}
+	before := s.revision
+	for range 2 {
+		if err := a.Update(t.Context(), by("a")); err == nil {
+			t.Error("a member renewed without its group")
+		}
+	}
+	if s.revision != before || s.holder("common") != "3-shards" {
+		t.Errorf("it wrote: %v", s.leases)
+	}
+	if record, _, err := a.Get(t.Context()); err != nil || record.HolderIdentity != "3-shards" {
+		t.Errorf("Get() = %+v, %v, want the other group", record, err)
+	}
+}
+
+func TestTwoMembersThatRenewAtOnceBothSucceed(t *testing.T) {
+	s := newStore()
+	a, b := s.member("0", "a", "2-shards"), s.member("1", "b", "2-shards")
+	acquired(t, a)
+	acquired(t, b)
+	s.beforeUpdate = func(name string) {
+		if name == "common" {
+			s.beforeUpdate = nil
+			if err := b.Update(t.Context(), by("b")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := a.Update(t.Context(), by("a")); err != nil {
+		t.Errorf("Update() = %v", err)
+	}
+}
+
+// Rule: shards-agree-on-their-number.
+func TestAMemberReleasesItsOwnLeaseOnly(t *testing.T) {
+	s := newStore()
+	a := s.member("0", "a", "2-shards")
+	acquired(t, a)
+	if err := a.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil {
+		t.Fatal(err)
+	}
+	if s.holder("shard-0") != "" || s.holder("common") != "2-shards" {
+		t.Errorf("the leases are %v", s.leases)
+	}
+}
+
+func TestALeaseIsNotTakenFromItsHolderBecauseTheCommonOneIsMissing(t *testing.T) {
+	s := newStore()
+	a, successor := s.member("0", "a", "2-shards"), s.member("0", "successor", "2-shards")
+	acquired(t, a)
+	delete(s.leases, "common")
+	if _, _, err := successor.Get(t.Context()); !apierrors.IsNotFound(err) {
+		t.Fatalf("Get() = %v, want that there is none", err)
+	}
+	if err := successor.Create(t.Context(), by("successor")); err == nil || s.holder("shard-0") != "a" {
+		t.Errorf("the lease is held by %s: %v", s.holder("shard-0"), err)
+	}
+	if record, _, err := successor.Get(t.Context()); err != nil || record.HolderIdentity != "a" {
+		t.Errorf("Get() = %+v, %v, want the holder", record, err)
+	}
+}

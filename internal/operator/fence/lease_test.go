@@ -1,0 +1,117 @@
+package fence
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// versioned gives each write a version, as an API server does.
+type versioned struct {
+	coordinationclient.LeaseInterface
+	written *int
+}
+
+func (v versioned) version(l *coordinationv1.Lease) *coordinationv1.Lease {
+	*v.written++
+	l = l.DeepCopy()
+	l.ResourceVersion = string(rune('a' + *v.written))
+	return l
+}
+
+func leasesOf(t *testing.T) (us, them *Lease) {
+	t.Helper()
+	client := fake.NewClientset().CoordinationV1().Leases("ns")
+	lock := func(holder string) *Lease {
+		return &Lease{Client: client, Namespace: "ns", Name: "lease", Holder: holder, Labels: map[string]string{"a": "b"}}
+	}
+	return lock("us"), lock("them")
+}
+
+func TestALeaseIsMadeReadAndTaken(t *testing.T) {
+	us, them := leasesOf(t)
+	if _, _, err := us.Get(t.Context()); !apierrors.IsNotFound(err) {
+		t.Fatalf("Get() = %v before there is one", err)
+	}
+	if err := us.Update(t.Context(), ours); err == nil {
+		t.Error("a lease that is not there was renewed")
+	}
+	if err := us.Create(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	if err := us.Update(t.Context(), ours); err != nil {
+		t.Errorf("Update() = %v after Create()", err)
+	}
+	record, _, err := them.Get(t.Context())
+	if err != nil || record.HolderIdentity != "us" {
+		t.Fatalf("Get() = %+v, %v", record, err)
+	}
+	if err := them.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "them"}); err != nil {
+		t.Fatal(err)
+	}
+	if record, _, err = us.Get(t.Context()); err != nil || record.HolderIdentity != "them" {
+		t.Errorf("Get() = %+v, %v after it was taken", record, err)
+	}
+	stored, err := us.Client.Get(t.Context(), "lease", metav1.GetOptions{})
+	if err != nil || stored.Labels["a"] != "b" {
+		t.Errorf("the lease has the labels %v, %v", stored.Labels, err)
+	}
+	if us.Identity() != "us" || us.Describe() != "ns/lease" {
+		t.Errorf("it is %s of %s", us.Describe(), us.Identity())
+	}
+}
+
+// Whoever waits for a lease waits from the last change that it saw. A renewal that changes no time in it is one.
+//
+// Rule: renewals-are-seen.
+func TestEachRenewalIsAChangeToWhoeverWaits(t *testing.T) {
+	us, them := leasesOf(t)
+	client := versioned{us.Client, new(int)}
+	same := resourcelock.LeaderElectionRecord{HolderIdentity: "us", RenewTime: metav1.NewTime(time.Unix(1e9, 0))}
+	if err := us.Create(t.Context(), same); err != nil {
+		t.Fatal(err)
+	}
+	var before []byte
+	for range 3 {
+		stored, err := us.Client.Get(t.Context(), "lease", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := us.Client.Update(t.Context(), client.version(stored), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_, raw, err := them.Get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(raw, before) {
+			t.Errorf("after another write the lease looks as before: %s", raw)
+		}
+		before = raw
+	}
+}
+
+// An elector repeats a renewal that failed as it was. The first may have arrived nevertheless.
+//
+// Rule: renewals-are-seen.
+func TestARepeatedRenewalHasATimeOfItsOwn(t *testing.T) {
+	_, lock, api := elected(t)
+	record := ours
+	record.RenewTime = metav1.NewTime(api.clock.Now())
+	for range 2 {
+		api.clock.Step(2 * time.Second)
+		if err := lock.Update(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		if got := api.writes[len(api.writes)-1].RenewTime.Time; !got.Equal(api.clock.Now()) {
+			t.Errorf("renewed at %s with the time %s", api.clock.Now(), got)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package sharding
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/sharding"
+)
+
+// Rule: namespace-has-one-shard.
+func TestEveryNamespaceIsInExactlyOneShard(t *testing.T) {
+	for count := 1; count <= Most; count++ {
+		for i := range 200 {
+			namespace := fmt.Sprintf("team-%d", i)
+			owners := 0
+			for index := range count {
+				if (Shard{Index: index, Count: count}).Owns(namespace) {
+					owners++
+				}
+			}
+			if owners != 1 {
+				t.Fatalf("%s is in %d of %d shards", namespace, owners, count)
+			}
+		}
+	}
+}
+
+// Rule: namespace-has-one-shard.
+func TestTheShardOfANamespaceNeverChanges(t *testing.T) {
+	var got []int
+	for _, namespace := range []string{"default", "kube-system", "team-a", "team-b", "shoot--core--eu1", "x"} {
+		got = append(got, Of(namespace, 4))
+	}
+	if want := "[3 3 3 0 1 0]"; fmt.Sprint(got) != want {
+		t.Errorf("the shards are %v, and were %s in every version before", got, want)
+	}
+}
+
+func TestSharesAreEven(t *testing.T) {
+	for name, format := range map[string]string{
+		"numbered": "fleet-%03d", "in the middle": "shoot--%d--workers", "numbers only": "%d",
+		"long": strings.Repeat("a", 50) + "-%d",
+	} {
+		t.Run(name, func(t *testing.T) {
+			const namespaces, count = 4000, 4
+			sizes := [count]int{}
+			for i := range namespaces {
+				sizes[Of(fmt.Sprintf(format, i), count)]++
+			}
+			for index, size := range sizes {
+				// The standard deviation is 27.
+				if size < namespaces/count-120 || size > namespaces/count+120 {
+					t.Errorf("shard %d has %d of %d namespaces", index, size, namespaces)
+				}
+			}
+		})
+	}
+}
+
+// The reason not to use ListOptions.ShardSelector. If this fails, the API server's hash has become better.
+func TestTheAPIServersHashKeepsSimilarNamesTogether(t *testing.T) {
+	theirs, ours := map[string]int{}, map[int]int{}
+	for c := 'a'; c <= 'z'; c++ {
+		namespace := fmt.Sprintf("team-%c", c)
+		// The first hexadecimal digit decides in which of 4, 8 or 16 ranges of equal size a hash is.
+		theirs[sharding.HashField(namespace)[:1]]++
+		ours[Of(namespace, 4)]++
+	}
+	if len(theirs) != 1 {
+		t.Errorf("26 namespaces are in %d of 16 ranges: %v", len(theirs), theirs)
+	}
+	if len(ours) != 4 {
+		t.Errorf("26 namespaces are in %d of 4 shards: %v", len(ours), ours)
+	}
+}
+
+func TestWithoutShardsOneProcessHasEverything(t *testing.T) {
+	for _, s := range []Shard{{}, {Count: 1}} {
+		if !s.All() || !s.Owns("any") || s.String() != "all" || s.Validate() != nil {
+			t.Errorf("%+v is %s", s, s)
+		}
+	}
+	if s := (Shard{Index: 2, Count: 4}); s.All() || s.String() != "2 of 4" || !s.Owns("") {
+		t.Errorf("%+v is %s", s, s)
+	}
+}
+
+func TestThereIsNoShardBeyondTheLast(t *testing.T) {
+	for _, s := range []Shard{{Index: 4, Count: 4}, {Index: -1, Count: 4}, {Index: 1}, {Count: -1}, {Count: Most + 1}} {
+		if err := s.Validate(); err == nil {
+			t.Errorf("%+v is valid", s)
+		}
+	}
+	for _, s := range []Shard{{Index: 3, Count: 4}, {Index: Most - 1, Count: Most}} {
+		if err := s.Validate(); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}

@@ -52,12 +52,12 @@ var mutants = []mutant{
 		name: "stale-sets", file: "internal/machinedeployment/claim.go",
 		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {",
 		to:   "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
-		scenario: "roll", finds: "I3",
+		scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment list MachineSetList:freeze-MachineSet",
 	},
 	{
 		name: "trusted-too-early", file: "internal/machinedeployment/controller.go",
 		from: "err == nil && p.cacheConfirmed", to: "err == nil", without: withoutCapacityCheck,
-		scenario: "roll", finds: "I3", last: 11768,
+		scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment list MachineSetList:freeze-MachineSet",
 	},
 	{
 		name: "finalizer-removed-early", quick: true, file: "internal/machine/teardown.go",
@@ -73,7 +73,8 @@ var mutants = []mutant{
 	{
 		name: "create-from-stale-view", file: "internal/machine/launch.go",
 		from: `if err := s.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
-		scenario: "create-then-delete", finds: "when settled|instances", last: 2401,
+		scenario: "create-then-delete", finds: "when settled|instances",
+		plan: "provider/machine patch Machine@2:restart-9-back,get Secret@8:freeze-Machine",
 	},
 	{
 		name: "no-settling", file: "internal/machine/teardown.go",
@@ -142,7 +143,7 @@ var mutants = []mutant{
 		name: "stale-answer-of-an-agent", file: "internal/machine/update_agent.go",
 		from:     "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)",
 		to:       "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
-		scenario: "update-by-agent", finds: "settled, but|after the last disturbance", last: 1489,
+		scenario: "update-by-agent-again", finds: "agent: |settled, but|after the last disturbance", planned: true,
 	},
 	{
 		name: "agent-asked-before-the-drain", file: "internal/machine/update_agent.go",
@@ -193,7 +194,7 @@ var mutants = []mutant{
 	{
 		name: "availability-left-to-the-deployment", file: "internal/machineset/availability.go",
 		from: "	if k.MinAvailable <= 0 {", to: "	if true {",
-		scenario: "autoscaler", finds: "I3: manager deleted", last: 339,
+		scenario: "autoscaler", finds: "I3: manager deleted",
 	},
 	{
 		name: "token-left", file: "internal/bootstrap/token.go",

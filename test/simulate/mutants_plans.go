@@ -62,7 +62,7 @@ func planMutants() []mutant {
 		{
 			name: "agent-forgotten", file: "internal/machine/update.go",
 			from: "	if s.unchanged() && !s.asked() {", to: "	if s.unchanged() {",
-			scenario: "update-by-agent", finds: "agent: |runs v", last: 2398,
+			scenario: "update-by-agent-again", finds: "agent: |runs v", planned: true,
 		},
 		{
 			name: "uncordoned-from-a-stale-view", file: "internal/machine/drain.go",
@@ -79,7 +79,7 @@ func planMutants() []mutant {
 		{
 			name: "node-given-up-at-once-by-force", file: "internal/machine/teardown.go",
 			from: "s.leftBehind || s.forced() && !s.instanceGone {", to: "s.leftBehind || s.forced() {",
-			scenario: "drain-forced", finds: "nodes|the end differs", plan: "59:denied",
+			scenario: "drain-forced", finds: "nodes|the end differs", planned: true,
 		},
 		{
 			name: "adoption-not-durable-at-deletion", file: "internal/machine/adoption.go",
@@ -107,7 +107,8 @@ func planMutants() []mutant {
 			name: "token-taken-for-none", file: "internal/machine/health.go",
 			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
 			to:       "!errors.Is(err, bootstrap.ErrMayNotRead)",
-			scenario: "certificates", finds: "tokens are left", plan: "61:freeze-Node,139:denied-for-long",
+			scenario: "certificates", finds: "tokens are left",
+			plan: "provider/machine create Secret@2:freeze-Node,provider/orphans get Secret@6:denied-for-long",
 		},
 	}
 }

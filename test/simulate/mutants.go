@@ -52,12 +52,12 @@ var mutants = []mutant{
 		name: "stale-sets", file: "internal/machinedeployment/claim.go",
 		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {",
 		to:   "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
-		scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment list MachineSetList:freeze-MachineSet",
+		scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
 	},
 	{
 		name: "trusted-too-early", file: "internal/machinedeployment/controller.go",
 		from: "err == nil && p.cacheConfirmed", to: "err == nil", without: withoutCapacityCheck,
-		scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment list MachineSetList:freeze-MachineSet",
+		scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
 	},
 	{
 		name: "finalizer-removed-early", quick: true, file: "internal/machine/teardown.go",
@@ -143,7 +143,8 @@ var mutants = []mutant{
 		name: "stale-answer-of-an-agent", file: "internal/machine/update_agent.go",
 		from:     "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)",
 		to:       "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
-		scenario: "update-by-agent-again", finds: "agent: |settled, but|after the last disturbance", planned: true,
+		scenario: "update-by-agent-again", finds: "agent: |settled, but|after the last disturbance",
+		plan: "provider/machine patch Node:freeze-Node",
 	},
 	{
 		name: "agent-asked-before-the-drain", file: "internal/machine/update_agent.go",

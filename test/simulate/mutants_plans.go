@@ -62,7 +62,7 @@ func planMutants() []mutant {
 		{
 			name: "agent-forgotten", file: "internal/machine/update.go",
 			from: "	if s.unchanged() && !s.asked() {", to: "	if s.unchanged() {",
-			scenario: "update-by-agent-again", finds: "agent: |runs v", planned: true,
+			scenario: "update-by-agent-withdrawn", finds: "agent: |runs v", planned: true,
 		},
 		{
 			name: "uncordoned-from-a-stale-view", file: "internal/machine/drain.go",
@@ -101,7 +101,7 @@ func planMutants() []mutant {
 		{
 			name: "made-beyond-what-the-deployment-may-have", file: "internal/machineset/scale.go",
 			from: "if s.OverCapacity > 0 {", to: "if false {",
-			scenario: "autoscaler-roll", finds: "I3", plan: "303:two-leaders",
+			scenario: "autoscaler-roll", finds: "I3", planned: true,
 		},
 		{
 			name: "token-taken-for-none", file: "internal/machine/health.go",

@@ -203,6 +203,13 @@ var mutants = []mutant{
 		scenario: "create-with-token", finds: "tokens are left",
 	},
 	{
+		name: "deleting-machines-without-a-node-counted", quick: true, file: "internal/machineset/scale.go",
+		from: "	switch surplus := len(active) - replicas; {",
+		to: "	for _, m := range members {\n		if !machinestate.Live(m) && m.Status.NodeRef == nil && replicas > 0 {\n			replicas--\n		}\n	}\n" +
+			"	switch surplus := len(active) - replicas; {",
+		scenario: "incident-scaled-back-at-once", finds: "incident: one machine less is one machine", planned: true,
+	},
+	{
 		name: "throttled-with-no-hint-not-tried-again", file: "internal/machine/retry_policy.go",
 		from:     "	return max(d, retryAfter)",
 		to:       "	if retryAfter == 0 && c.reason == v1beta1.ReasonProviderUnavailable {\n		return 24 * time.Hour\n	}\n	return max(d, retryAfter)",

@@ -93,7 +93,7 @@ var mutants = []mutant{
 		scenario: "create-then-delete", finds: "nodes",
 	},
 	{
-		name: "doubtful-writes-trusted", file: "internal/freshness/tracker.go",
+		name: "doubtful-writes-trusted", quick: true, file: "internal/freshness/tracker.go",
 		from: `	t.minVersion, t.confirmed = "", false`, to: "	t.confirmed = false",
 		scenario: "scale-up", finds: "I3", plan: "get MachineSet:freeze-Machine,create Machine:lost,create Machine:lost",
 	},
@@ -140,14 +140,14 @@ var mutants = []mutant{
 		scenario: "in-place-by-selection", finds: "selection: ",
 	},
 	{
-		name: "stale-answer-of-an-agent", file: "internal/machine/update_agent.go",
+		name: "stale-answer-of-an-agent", quick: true, file: "internal/machine/update_agent.go",
 		from:     "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)",
 		to:       "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
 		scenario: "update-by-agent-again", finds: "agent: |settled, but|after the last disturbance",
 		plan: "provider/machine patch Node:freeze-Node",
 	},
 	{
-		name: "agent-asked-before-the-drain", file: "internal/machine/update_agent.go",
+		name: "agent-asked-before-the-drain", quick: true, file: "internal/machine/update_agent.go",
 		from: "	if proceed, err := s.drain.run(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
 		scenario: "update-by-agent", finds: "agent: ",
 	},
@@ -198,7 +198,7 @@ var mutants = []mutant{
 		scenario: "autoscaler", finds: "I3: manager deleted",
 	},
 	{
-		name: "token-left", file: "internal/bootstrap/token.go",
+		name: "token-left", quick: true, file: "internal/bootstrap/token.go",
 		from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
 		scenario: "create-with-token", finds: "tokens are left",
 	},

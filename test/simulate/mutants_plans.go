@@ -48,7 +48,7 @@ func planMutants() []mutant {
 			scenario: "replace", finds: "attempt: ", planned: true,
 		},
 		{
-			name: "one-bootstrap-token-for-all", file: "internal/bootstrap/token.go",
+			name: "one-bootstrap-token-for-all", quick: true, file: "internal/bootstrap/token.go",
 			from:     "	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err",
 			to:       "	a.UID, a.Number = \"\", 0\n	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err",
 			scenario: "certificates", finds: "attempt: ", planned: true,
@@ -77,7 +77,7 @@ func planMutants() []mutant {
 			scenario: "drain-for-update", finds: "volumes: ", planned: true,
 		},
 		{
-			name: "node-given-up-at-once-by-force", file: "internal/machine/teardown.go",
+			name: "node-given-up-at-once-by-force", quick: true, file: "internal/machine/teardown.go",
 			from: "s.leftBehind || s.forced() && !s.instanceGone {", to: "s.leftBehind || s.forced() {",
 			scenario: "drain-forced", finds: "nodes|the end differs", planned: true,
 		},
@@ -104,7 +104,7 @@ func planMutants() []mutant {
 			scenario: "autoscaler-roll", finds: "I3", planned: true,
 		},
 		{
-			name: "token-taken-for-none", file: "internal/machine/health.go",
+			name: "token-taken-for-none", quick: true, file: "internal/machine/health.go",
 			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
 			to:       "!errors.Is(err, bootstrap.ErrMayNotRead)",
 			scenario: "certificates", finds: "tokens are left",

@@ -21,7 +21,7 @@ var withoutBrake = &mutant{
 func safetyMutants() []mutant {
 	return []mutant{
 		{
-			name: "outages-before-the-lead-counted", file: "internal/machine/outage.go",
+			name: "outages-before-the-lead-counted", quick: true, file: "internal/machine/outage.go",
 			from: `p.machine.Spec.ProviderID != "" && began.Before(p.leading)`, to: "p.now.Before(p.leading)",
 			scenario: "late-in-target-outage", finds: "I6", planned: true,
 		},

@@ -54,12 +54,12 @@ var mutants = []mutant{
 		name: "stale-sets", file: "internal/machinedeployment/claim.go",
 		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {",
 		to:   "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
-		scenario: "roll", finds: "I3",
+		scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
 	},
 	{
 		name: "trusted-too-early", file: "internal/machinedeployment/controller.go",
 		from: "err == nil && p.cacheConfirmed", to: "err == nil", without: withoutCapacityCheck,
-		scenario: "roll", finds: "I3", last: 11768,
+		scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
 	},
 	{
 		name: "finalizer-removed-early", quick: true, file: "internal/machine/teardown.go",
@@ -75,7 +75,8 @@ var mutants = []mutant{
 	{
 		name: "create-from-stale-view", file: "internal/machine/launch.go",
 		from: `if err := s.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
-		scenario: "create-then-delete", finds: "when settled|instances", last: 2401,
+		scenario: "create-then-delete", finds: "when settled|instances",
+		plan: "provider/machine patch Machine@2:restart-9-back,get Secret@8:freeze-Machine",
 	},
 	{
 		name: "no-settling", file: "internal/machine/teardown.go",
@@ -94,7 +95,7 @@ var mutants = []mutant{
 		scenario: "create-then-delete", finds: "nodes",
 	},
 	{
-		name: "doubtful-writes-trusted", file: "internal/freshness/tracker.go",
+		name: "doubtful-writes-trusted", quick: true, file: "internal/freshness/tracker.go",
 		from: `	t.minVersion, t.confirmed = "", false`, to: "	t.confirmed = false",
 		scenario: "scale-up", finds: "I3", plan: "get MachineSet:freeze-Machine,create Machine:lost,create Machine:lost",
 	},
@@ -141,13 +142,14 @@ var mutants = []mutant{
 		scenario: "in-place-by-selection", finds: "selection: ",
 	},
 	{
-		name: "stale-answer-of-an-agent", file: "internal/machine/update_agent.go",
+		name: "stale-answer-of-an-agent", quick: true, file: "internal/machine/update_agent.go",
 		from:     "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)",
 		to:       "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
-		scenario: "update-by-agent", finds: "settled, but|after the last disturbance", last: 1489,
+		scenario: "update-by-agent-again", finds: "agent: |settled, but|after the last disturbance",
+		plan: "provider/machine patch Node:freeze-Node",
 	},
 	{
-		name: "agent-asked-before-the-drain", file: "internal/machine/update_agent.go",
+		name: "agent-asked-before-the-drain", quick: true, file: "internal/machine/update_agent.go",
 		from: "	if proceed, err := s.drain.run(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
 		scenario: "update-by-agent", finds: "agent: ",
 	},
@@ -195,12 +197,19 @@ var mutants = []mutant{
 	{
 		name: "availability-left-to-the-deployment", file: "internal/machineset/availability.go",
 		from: "	if k.MinAvailable <= 0 {", to: "	if true {",
-		scenario: "autoscaler", finds: "I3: manager deleted", last: 339,
+		scenario: "autoscaler", finds: "I3: manager deleted",
 	},
 	{
-		name: "token-left", file: "internal/bootstrap/token.go",
+		name: "token-left", quick: true, file: "internal/bootstrap/token.go",
 		from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
 		scenario: "create-with-token", finds: "tokens are left",
+	},
+	{
+		name: "deleting-machines-without-a-node-counted", quick: true, file: "internal/machineset/scale.go",
+		from: "	switch surplus := len(active) - replicas; {",
+		to: "	for _, m := range members {\n		if !machinestate.Live(m) && m.Status.NodeRef == nil && replicas > 0 {\n			replicas--\n		}\n	}\n" +
+			"	switch surplus := len(active) - replicas; {",
+		scenario: "incident-scaled-back-at-once", finds: "incident: one machine less is one machine", planned: true,
 	},
 	{
 		name: "throttled-with-no-hint-not-tried-again", file: "internal/machine/retry_policy.go",

@@ -4,7 +4,7 @@ package main
 func corruptionMutants() []mutant {
 	return []mutant{
 		{
-			name: "changed-scope-believed", file: "internal/machine/own_status.go",
+			name: "changed-scope-believed", quick: true, file: "internal/machine/own_status.go",
 			from:     "is.Provider, is.Scope, is.LaunchTime = was.Provider, was.Scope, was",
 			to:       "is.Provider, is.LaunchTime = was.Provider, was",
 			scenario: "delete", finds: "I1|order",

@@ -66,7 +66,7 @@ func disruptionMutants() []mutant {
 			scenario: "budgets-overlap", finds: "budget: ",
 		},
 		{
-			name: "scale-down-asks", file: "internal/machineset/disruption.go",
+			name: "scale-down-asks", quick: true, file: "internal/machineset/disruption.go",
 			from: "	s.ScaleDown = max(0, live-int(replicas)-surge)", to: "	s.ScaleDown = 0 * max(0, live-int(replicas)-surge)",
 			scenario: "fleet-paused", finds: "settled, but|after the last disturbance",
 		},
@@ -81,7 +81,7 @@ func disruptionMutants() []mutant {
 			scenario: "scale-down-of-the-exchanged", finds: "settled, but|after the last disturbance",
 		},
 		{
-			name: "exchanged-before-the-other-is-available", file: "internal/machineset/exchange.go",
+			name: "exchanged-before-the-other-is-available", quick: true, file: "internal/machineset/exchange.go",
 			from: "	case available > int(s.Set.ReplicasOrDefault()):", to: "	case available >= 0:",
 			scenario: "exchange-in-a-set", finds: "I3",
 		},

@@ -52,7 +52,7 @@ func drainMutants() []mutant {
 			scenario: "drain-stuck-volume", finds: "settled, but|after the last disturbance|not settled",
 		},
 		{
-			name: "node-of-a-dead-instance-dropped", file: "internal/machine/teardown.go",
+			name: "node-of-a-dead-instance-dropped", quick: true, file: "internal/machine/teardown.go",
 			from:     "	if proceed, err := s.detachByForce(ctx); err != nil || !bool(proceed) {",
 			to:       "	if proceed, err := next, error(nil); err != nil || !bool(proceed) {",
 			scenario: "drain-silent-node", finds: "volumes: node",

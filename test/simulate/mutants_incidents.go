@@ -5,12 +5,12 @@ package main
 func incidentMutants() []mutant {
 	return []mutant{
 		{
-			name: "cloud-that-denies-all-is-believed", file: "internal/machine/absence_witness.go",
+			name: "cloud-that-denies-all-is-believed", quick: true, file: "internal/machine/absence_witness.go",
 			from: "	for _, m := range witnesses {", to: "	for _, m := range witnesses[:0] {",
 			scenario: "cloud-forgets", finds: "vanished: ", last: 1,
 		},
 		{
-			name: "token-never-extended", file: "internal/machine/attempt.go",
+			name: "token-never-extended", quick: true, file: "internal/machine/attempt.go",
 			from:     "m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife ||",
 			to:       "m.Spec.Timeouts.CreationOrDefault() > 0 ||",
 			scenario: "slow-boot", finds: "settled, but|after the last disturbance", planned: true,
@@ -22,12 +22,12 @@ func incidentMutants() []mutant {
 			scenario: "flapping-join", finds: "join: ", planned: true,
 		},
 		{
-			name: "waits-do-not-grow", file: "internal/machine/retry_policy.go",
+			name: "waits-do-not-grow", quick: true, file: "internal/machine/retry_policy.go",
 			from: "	for range min(failures, 32) - 1 {", to: "	for range min(failures, 1) - 1 {",
 			scenario: "rate-limited", finds: "stampede: ", planned: true,
 		},
 		{
-			name: "quota-asked-each-minute", file: "internal/machine/retry_policy.go",
+			name: "quota-asked-each-minute", quick: true, file: "internal/machine/retry_policy.go",
 			from:     "return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}",
 			to:       "return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, time.Minute}",
 			scenario: "quota-full", finds: "quota: ", planned: true,

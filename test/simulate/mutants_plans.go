@@ -48,7 +48,7 @@ func planMutants() []mutant {
 			scenario: "replace", finds: "attempt: ", planned: true,
 		},
 		{
-			name: "one-bootstrap-token-for-all", file: "internal/bootstrap/token.go",
+			name: "one-bootstrap-token-for-all", quick: true, file: "internal/bootstrap/token.go",
 			from:     "	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err",
 			to:       "	a.UID, a.Number = \"\", 0\n	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err",
 			scenario: "certificates", finds: "attempt: ", planned: true,
@@ -62,7 +62,7 @@ func planMutants() []mutant {
 		{
 			name: "agent-forgotten", file: "internal/machine/update.go",
 			from: "	if s.unchanged() && !s.asked() {", to: "	if s.unchanged() {",
-			scenario: "update-by-agent", finds: "agent: |runs v", last: 2398,
+			scenario: "update-by-agent-withdrawn", finds: "agent: |runs v", planned: true,
 		},
 		{
 			name: "uncordoned-from-a-stale-view", file: "internal/machine/drain.go",
@@ -77,9 +77,9 @@ func planMutants() []mutant {
 			scenario: "drain-for-update", finds: "volumes: ", planned: true,
 		},
 		{
-			name: "node-given-up-at-once-by-force", file: "internal/machine/teardown.go",
+			name: "node-given-up-at-once-by-force", quick: true, file: "internal/machine/teardown.go",
 			from: "s.leftBehind || s.forced() && !s.instanceGone {", to: "s.leftBehind || s.forced() {",
-			scenario: "drain-forced", finds: "nodes|the end differs", plan: "59:denied",
+			scenario: "drain-forced", finds: "nodes|the end differs", planned: true,
 		},
 		{
 			name: "adoption-not-durable-at-deletion", file: "internal/machine/adoption.go",
@@ -101,13 +101,14 @@ func planMutants() []mutant {
 		{
 			name: "made-beyond-what-the-deployment-may-have", file: "internal/machineset/scale.go",
 			from: "if s.OverCapacity > 0 {", to: "if false {",
-			scenario: "autoscaler-roll", finds: "I3", plan: "303:two-leaders",
+			scenario: "autoscaler-roll", finds: "I3", planned: true,
 		},
 		{
-			name: "token-taken-for-none", file: "internal/machine/health.go",
+			name: "token-taken-for-none", quick: true, file: "internal/machine/health.go",
 			from:     "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))",
 			to:       "!errors.Is(err, bootstrap.ErrMayNotRead)",
-			scenario: "certificates", finds: "tokens are left", plan: "61:freeze-Node,139:denied-for-long",
+			scenario: "certificates", finds: "tokens are left",
+			plan: "provider/machine create Secret@2:freeze-Node,provider/orphans get Secret@6:denied-for-long",
 		},
 	}
 }

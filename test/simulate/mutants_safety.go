@@ -21,18 +21,18 @@ var withoutBrake = &mutant{
 func safetyMutants() []mutant {
 	return []mutant{
 		{
-			name: "outages-before-the-lead-counted", file: "internal/machine/outage.go",
+			name: "outages-before-the-lead-counted", quick: true, file: "internal/machine/outage.go",
 			from: `p.machine.Spec.ProviderID != "" && began.Before(p.leading)`, to: "p.now.Before(p.leading)",
-			scenario: "change-in-target-outage", finds: "I6", last: 2239,
+			scenario: "late-in-target-outage", finds: "I6", planned: true,
 		},
 		{
 			name: "left-behind-at-once", file: "internal/machine/outage.go",
 			from: "min(s.now.Sub(since), s.now.Sub(s.targetFailsSince()))", to: "s.now.Sub(since)", without: lastTry,
-			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 3747,
+			scenario: "late-in-target-outage", finds: "tokens are left|nodes, not", planned: true,
 		},
 		{
 			name: "left-behind-without-a-last-try", file: lastTry.file, from: lastTry.from, to: lastTry.to,
-			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 7030239,
+			scenario: "late-in-target-outage", finds: "tokens are left|nodes, not", planned: true,
 		},
 		{
 			name: "gone-where-nobody-may-look", file: "internal/machine/outage.go",

@@ -50,20 +50,22 @@ func updates(r *rand.Rand) []Action {
 	return actions
 }
 
-// updatesInTheWay changes the version once more while agents are at work with the one before, or when one of them has
-// just answered: for another one, or back.
-func updatesInTheWay(r *rand.Rand) []Action {
-	next := upgrade([]string{firstVersion, "v1.36.5"}[r.IntN(2)])
-	if r.IntN(2) == 0 {
-		next = next.once("an agent is asked", func(w *World) bool {
-			return w.anyNodeHas(v1beta1.NodeAnnotationUpdateRequested)
-		})
-	} else {
-		next = next.once("an agent has answered", func(w *World) bool {
-			return w.anyNodeHas(v1beta1.NodeAnnotationUpdateResult) || w.settledWith("v1.36.4")
-		})
+// thenUpdate changes the version once more while agents are at work with the one before, or when one of them has just
+// answered.
+func thenUpdate(version string) func(*rand.Rand) []Action {
+	return func(r *rand.Rand) []Action {
+		next := upgrade(version)
+		if r.IntN(2) == 0 {
+			next = next.once("an agent is asked", func(w *World) bool {
+				return w.anyNodeHas(v1beta1.NodeAnnotationUpdateRequested)
+			})
+		} else {
+			next = next.once("an agent has answered", func(w *World) bool {
+				return w.anyNodeHas(v1beta1.NodeAnnotationUpdateResult) || w.settledWith("v1.36.4")
+			})
+		}
+		return []Action{upgrade("v1.36.4"), next}
 	}
-	return []Action{upgrade("v1.36.4"), next}
 }
 
 // anyNodeHas reports whether a Node has an annotation.

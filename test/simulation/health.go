@@ -37,6 +37,8 @@ func safetyScenarios() []Scenario {
 			Script: outages(toControl)},
 		{Name: "change-in-target-outage", Group: HealthChecks, Controllers: AllControllers,
 			Base: fleet(2, "with-token", impatient), Script: changesInOutage(toTarget)},
+		{Name: "late-in-target-outage", Group: HealthChecks, Controllers: AllControllers,
+			Base: fleet(2, "with-token", impatient), Script: lateInOutage, Variants: 3},
 		{Name: "change-in-control-outage", Group: HealthChecks, Controllers: AllControllers,
 			Base: fleet(2, "with-token", impatient), Script: changesInOutage(toControl)},
 
@@ -236,6 +238,22 @@ func changesInOutage(to int) func(*rand.Rand) []Action {
 		return append(actions, delayJoins().after(some(r, 14*time.Minute)), back(to),
 			revive(0).after(some(r, 90*time.Second)))
 	}
+}
+
+// lateInOutage is a machine whose instance was made before an outage that lasts longer than it has to join: when the
+// outage is nearly over the provider is started anew, or the machine is deleted.
+func lateInOutage(r *rand.Rand) []Action {
+	actions := []Action{scale(3), delayJoins().onceThereIs(3, "instance"), outage(toTarget, true),
+		wait(9 * time.Minute)}
+	switch r.IntN(3) {
+	case 0:
+		return append(actions, bringUp(Provider, 0), back(toTarget).after(some(r, 20*time.Second)),
+			revive(0).after(some(r, 90*time.Second)))
+	case 1:
+		return append(actions, deleteMachine(2), back(toTarget).after(some(r, 20*time.Second)))
+	}
+	// A deletion goes on without the cluster after half a minute.
+	return append(actions, deleteMachine(2), back(toTarget).after(30*time.Second-some(r, 10*time.Second)))
 }
 
 // delayJoins keeps the kubelets that have not joined from doing so for now.

@@ -86,11 +86,10 @@ func outside() []Behaviour {
 // clouds is what doubles do of infrastructure clouds.
 func clouds() []Behaviour {
 	conformance := []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
-		libvirt + "TestTheDriverConformsAtTheSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms"}
+		libvirt + "TestTheDriverConformsAtTheSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms", "test/simulation:TestTheCloudConforms"}
 	return []Behaviour{
 		{Name: "Creation once per token, tags, names, absence, deletion twice, pages: the contract of drivers",
-			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud.go:Create"}, Tests: conformance,
-			Why: "The world's cloud has the contract only: the suite is for drivers with a network."},
+			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud.go:Create"}, Tests: conformance},
 		{Name: "Reads, lists and tags that lag, each by itself, and lists that lack or repeat entries",
 			Doubles: []string{"simcloud/semantics.go:Semantics", world + "semantics.go:ReadsLate",
 				world + "semantics.go:ReadsFlicker", world + "semantics.go:TagsLate", world + "semantics.go:ListsLate",

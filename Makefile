@@ -75,7 +75,7 @@ e2e-install: ## Install by Helm into a cluster with a real node, from images in 
 		--programs machinist-manager,machinist-operator,machinist-provider-sim,simcloud
 	$(if $(FULL),HELM3=$$(hack/tool.sh helm3 helm.sh/helm/v3/cmd/helm)) HELM4=$$(hack/tool.sh helm4 helm.sh/helm/v4/cmd/helm) \
 		INSTALL_IMAGES=$(CURDIR)/dist/e2e-images FULL=$(FULL) \
-		$(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),90m,15m) ./test/realnode ./test/install
+		$(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),90m,15m) ./test/realnode ./test/realnode/fidelity ./test/install
 
 .PHONY: e2e-openstack
 e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hypervisors, from Debian 12's packages; FULL=1 runs all of it

@@ -6,9 +6,9 @@ const (
 	// AnnotationReadyAfter delays readiness after the containers started;
 	// "never" for always. Default: ready at once.
 	AnnotationReadyAfter = "simcloud/ready-after"
-	// AnnotationStopAfter is how long termination takes, at most the pod's
-	// grace period; "never" for all of it. Default:
-	// HostSettings.PodStopTime.
+	// AnnotationStopAfter is how long termination takes. A pod that takes
+	// longer than its grace period, as with "never", is killed and fails.
+	// Default: HostSettings.PodStopTime.
 	AnnotationStopAfter = "simcloud/stop-after"
 	// AnnotationCrashAfter makes the containers exit with status 1 that long
 	// after each start.

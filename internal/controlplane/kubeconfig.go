@@ -12,9 +12,10 @@ import (
 )
 
 // WriteKubeconfig writes a kubeconfig file with what config holds of the
-// server's address and authority and of the user's certificate and key, which
-// is all that the configs of a ControlPlane have. Whoever reads the file
-// meanwhile finds all of what was there before, or all of the new.
+// server's address and authority and of the user's certificate, key and token,
+// which is all that the configs of a ControlPlane and of those who join it have.
+// Whoever reads the file meanwhile finds all of what was there before, or all of
+// the new.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "machinist"
 	data, err := clientcmd.Write(clientcmdapi.Config{
@@ -25,6 +26,7 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
 			ClientCertificateData: config.CertData,
 			ClientKeyData:         config.KeyData,
+			Token:                 config.BearerToken,
 		}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,

@@ -31,7 +31,7 @@ func (m *machine) obey(ctx context.Context, node *corev1.Node) error {
 	answer := "succeeded"
 	if err := m.install(node, version); err != nil {
 		answer = "failed: " + err.Error()
-	} else if _, err := m.syncNode(ctx, true); err != nil {
+	} else if _, err := m.syncNode(ctx, false, true); err != nil {
 		return err
 	}
 	m.printf("agent: update to %.64q: %s", version, answer)

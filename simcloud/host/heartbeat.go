@@ -126,7 +126,7 @@ func (m *machine) beat(ctx context.Context, p *pulse) error {
 // check holds the Node against the machine.
 func (m *machine) check(ctx context.Context, p *pulse, now time.Time) error {
 	report := now.Sub(p.reported) >= m.boot.statusReport
-	node, err := m.syncNode(ctx, report)
+	node, err := m.syncNode(ctx, false, report)
 	if err != nil {
 		return err
 	}

@@ -123,8 +123,9 @@ func TestWhatAKubeletRecords(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		{0, ""}, {time.Second, "p Pulling, p Pulled, p Created, p Started"}, {6 * time.Second, "p BackOff"},
-		{16 * time.Second, "p Pulled, p Created, p Started"},
+		{0, ""}, {time.Second, "p Pulling, p Pulled, p Created, p Started"}, {6 * time.Second, ""},
+		{7 * time.Second, "p Pulled, p Created, p Started"}, {21500 * time.Millisecond, "p BackOff"},
+		{22 * time.Second, "p Pulled, p Created, p Started"},
 	} {
 		p.advance(dawn.Add(step.after), settings)
 		m.recordOccurred(p)
@@ -132,7 +133,7 @@ func TestWhatAKubeletRecords(t *testing.T) {
 			t.Errorf("after %s: %q, want %q", step.after, got, step.want)
 		}
 	}
-	_ = p.update(deleted(from, 17*time.Second, time.Minute), dawn.Add(17*time.Second), settings)
+	_ = p.update(deleted(from, 23*time.Second, time.Minute), dawn.Add(23*time.Second), settings)
 	m.recordOccurred(p)
 	event := <-m.events
 	if event.Reason != "Killing" || event.Message != "Stopping container c" || event.Namespace != "n" ||

@@ -256,6 +256,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	old := m.node(dawn)
 	existing.Status = old.Status
 	existing.Status.Capacity[resourceGPU] = existing.Status.Capacity[corev1.ResourceCPU]
+	existing.Status.Capacity["example.com/thing"] = existing.Status.Capacity[corev1.ResourceCPU]
 	existing.Status.Conditions = append([]corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue}},
 		existing.Status.Conditions...)
 	for i := range existing.Status.Conditions {
@@ -264,7 +265,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 		}
 	}
 	now := dawn.Add(time.Hour)
-	patch, err := difference(existing, updated(existing, m.node(now), false))
+	patch, err := difference(existing, updated(existing, m.node(now), true, false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,14 +281,18 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Labels["others"] != "1" || got.Labels["pool"] != "blue" ||
+	// A label that the machine was given is only for a Node that it makes.
+	if got.Labels["others"] != "1" || got.Labels["pool"] != "" || got.Labels[corev1.LabelOSStable] != "linux" ||
 		got.Labels[corev1.LabelInstanceTypeStable] != "gpu" ||
 		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable ||
 		len(got.Spec.Taints) != 0 {
 		t.Errorf("got %+v", got)
 	}
-	if _, stale := got.Status.Capacity[resourceGPU]; stale {
+	if gpus := got.Status.Capacity[resourceGPU]; !gpus.IsZero() {
 		t.Error("the GPU of another type is still there")
+	}
+	if things := got.Status.Capacity["example.com/thing"]; things.Value() != 1 {
+		t.Error("what others say that the node has is lost")
 	}
 	var conditions []string
 	for _, c := range got.Status.Conditions {
@@ -297,11 +302,11 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 		!strings.Contains(all, "Ready=True@1h0m0s") || !strings.Contains(all, "MemoryPressure=False@0s") {
 		t.Errorf("conditions: %s", all)
 	}
-	again := updated(&got, m.node(now.Add(time.Minute)), false)
+	again := updated(&got, m.node(now.Add(time.Minute)), false, false)
 	if !equality.Semantic.DeepEqual(got.Status, again.Status) {
 		t.Error("a node that is as it should be is changed again")
 	}
-	if report := updated(&got, m.node(now.Add(time.Minute)), true); equality.Semantic.DeepEqual(got.Status,
+	if report := updated(&got, m.node(now.Add(time.Minute)), false, true); equality.Semantic.DeepEqual(got.Status,
 		report.Status) {
 		t.Error("the heartbeat is not reported")
 	}

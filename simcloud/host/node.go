@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -33,7 +35,7 @@ func (m *machine) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if node, err = m.syncNode(ctx, true); err != nil {
+		if node, err = m.syncNode(ctx, true, true); err != nil {
 			return err
 		}
 		if boot := former.Status.NodeInfo.BootID; boot != "" && boot != wanted.Status.NodeInfo.BootID {
@@ -67,8 +69,9 @@ func (m *machine) register(ctx context.Context) error {
 }
 
 // syncNode brings the existing Node's labels and status up to date, and its
-// heartbeat too if that must be reported.
-func (m *machine) syncNode(ctx context.Context, report bool) (*corev1.Node, error) {
+// heartbeat too if that must be reported. More of it is the machine's when it
+// registers.
+func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	o := metav1.GetOptions{}
@@ -79,8 +82,9 @@ func (m *machine) syncNode(ctx context.Context, report bool) (*corev1.Node, erro
 	if err != nil {
 		return nil, fmt.Errorf("read node: %w", err)
 	}
-	next := updated(node, m.node(m.clock.Now()), report)
-	if maps.Equal(node.Labels, next.Labels) && equality.Semantic.DeepEqual(node.Status, next.Status) {
+	next := updated(node, m.node(m.clock.Now()), registers, report)
+	if maps.Equal(node.Labels, next.Labels) && maps.Equal(node.Annotations, next.Annotations) &&
+		equality.Semantic.DeepEqual(node.Status, next.Status) {
 		return node, nil
 	}
 	patch, err := difference(node, next)
@@ -109,23 +113,53 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
+// ownLabels are those that a kubelet sets anew when it registers a Node that is there, and the first two of them
+// whenever it updates its status. Others that it was given, it gives to a Node that it makes, and never again.
+var ownLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname, labelBetaOS, labelBetaArch,
+	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType}
+
 // updated gives an existing Node the labels and the status of a fresh one. The
 // heartbeat of a condition that is as it should be counts only if it must be
 // reported.
-func updated(existing, fresh *corev1.Node, report bool) *corev1.Node {
+func updated(existing, fresh *corev1.Node, registers, report bool) *corev1.Node {
 	next := existing.DeepCopy()
 	if next.Labels == nil {
 		next.Labels = map[string]string{}
 	}
-	maps.Copy(next.Labels, fresh.Labels)
-	next.Status.Capacity, next.Status.Allocatable = fresh.Status.Capacity, fresh.Status.Allocatable
+	own := ownLabels[:2]
+	if registers {
+		own = ownLabels
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, annotationAttach, fresh.Annotations[annotationAttach])
+	}
+	for _, key := range own {
+		if value, given := fresh.Labels[key]; given {
+			next.Labels[key] = value
+		}
+	}
+	next.Status.Capacity = withExtended(fresh.Status.Capacity, existing.Status.Capacity)
+	next.Status.Allocatable = withExtended(fresh.Status.Allocatable, existing.Status.Capacity)
 	next.Status.Addresses, next.Status.NodeInfo = fresh.Status.Addresses, fresh.Status.NodeInfo
 	next.Status.DaemonEndpoints, next.Status.Images = fresh.Status.DaemonEndpoints, fresh.Status.Images
 	next.Status.RuntimeHandlers, next.Status.Features = fresh.Status.RuntimeHandlers, fresh.Status.Features
+	next.Status.VolumesInUse = nil // Pods here mount none.
 	for _, condition := range fresh.Status.Conditions {
 		setCondition(&next.Status, condition, report)
 	}
 	return next
+}
+
+// withExtended adds the extended resources that others have given a Node, and none of a device that it has no more.
+func withExtended(own, existing corev1.ResourceList) corev1.ResourceList {
+	for name, quantity := range existing {
+		if _, mine := own[name]; mine || !strings.Contains(string(name), "/") {
+			continue
+		}
+		if own[name] = quantity; name == resourceGPU {
+			own[name] = *resource.NewQuantity(0, resource.DecimalSI)
+		}
+	}
+	return own
 }
 
 // migratedPlugins are the plugins in the kubelet whose volumes CSI drivers serve, of a kubelet of v1.36.

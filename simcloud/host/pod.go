@@ -16,6 +16,10 @@ import (
 const (
 	restartBackoff    = 10 * time.Second
 	maxRestartBackoff = 5 * time.Minute
+	// exitNotice is how long a kubelet shows that containers have exited before it does something about it.
+	exitNotice = 500 * time.Millisecond
+	// podSync is when a kubelet comes back to a pod that has to wait. Only then it shows that it does.
+	podSync = 10 * time.Second
 )
 
 // stage is where a pod's play has got to.
@@ -26,6 +30,7 @@ const (
 	prepared              // the sandbox is there, the containers are being created
 	running               // containers run, not ready
 	ready
+	exited    // containers exited, which was noticed only now
 	backoff   // containers exited and will run again
 	succeeded // containers exited for good
 	failed
@@ -62,7 +67,8 @@ type pod struct {
 	startTime  time.Time // when the machine first saw the pod
 	runningAt  time.Time // when the containers last started
 	ranBefore  time.Time // when the run before that started
-	exitedAt   time.Time
+	exit       exit      // of the last run
+	exitBefore exit      // of the run before that
 	stoppingAt time.Time // when the machine learned of the deletion
 	restarts   int32
 	ip         string
@@ -86,6 +92,13 @@ type pod struct {
 }
 
 type container struct{ name, image string }
+
+// exit is how a run of the containers ended.
+type exit struct {
+	at     time.Time
+	code   int32
+	reason string
+}
 
 // update takes over what others changed.
 func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (complaint error) {
@@ -128,6 +141,12 @@ func (p *pod) resume(status corev1.PodStatus) {
 	p.ip, p.generation = status.PodIP, status.ObservedGeneration
 	for _, c := range status.ContainerStatuses {
 		p.restarts = max(p.restarts, c.RestartCount)
+		if last := c.LastTerminationState.Terminated; last != nil {
+			p.exit, p.ranBefore = exitOf(last), last.StartedAt.Time
+		}
+		if end := c.State.Terminated; end != nil {
+			p.exitBefore, p.exit, p.runningAt = p.exit, exitOf(end), end.StartedAt.Time
+		}
 	}
 	switch status.Phase {
 	case corev1.PodSucceeded:
@@ -151,6 +170,9 @@ func (p *pod) resume(status corev1.PodStatus) {
 	}
 	for _, c := range status.ContainerStatuses {
 		if c.State.Running == nil {
+			if c.State.Terminated != nil {
+				p.stage, p.since, p.reported = exited, p.exit.at, true
+			}
 			if sandbox && c.State.Waiting != nil && c.State.Waiting.Reason == creating {
 				p.stage, p.since, p.reported = prepared, p.sandboxAt, true
 			}
@@ -164,6 +186,10 @@ func (p *pod) resume(status corev1.PodStatus) {
 			p.stage, p.since = ready, p.readyAt
 		}
 	}
+}
+
+func exitOf(end *corev1.ContainerStateTerminated) exit {
+	return exit{end.FinishedAt.Time, end.ExitCode, end.Reason}
 }
 
 // enter goes to another stage, which is not reported yet.
@@ -182,7 +208,9 @@ func (p *pod) enter(to stage, at time.Time) {
 func (p *pod) runs() bool { return p.stage == running || p.stage == ready }
 
 // hasSandbox shows whether the pod has its sandbox, in which containers start.
-func (p *pod) hasSandbox() bool { return p.stage == prepared || p.stage == backoff || p.runs() }
+func (p *pod) hasSandbox() bool {
+	return p.stage == prepared || p.stage == exited && !p.isLast() || p.stage == backoff || p.runs()
+}
 
 // occur takes note of something about every container. The message may have a
 // place for its name.
@@ -208,7 +236,7 @@ func (p *pod) reboot(now time.Time) {
 	if !p.runs() {
 		return
 	}
-	p.cut, p.exitedAt = true, now
+	p.cut, p.exitBefore, p.exit = true, p.exit, exit{now, 255, "Unknown"}
 	if p.restart == corev1.RestartPolicyNever {
 		p.enter(failed, now)
 		return
@@ -246,33 +274,63 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	case prepared:
 		consider(p.since, time.Duration(s.PodStartTime)-time.Duration(s.PodStartTime)/2, running)
 	case running, ready:
-		consider(p.runningAt, p.script.crashAfter, p.exit(failed))
-		consider(p.runningAt, p.script.completeAfter, p.exit(succeeded))
+		consider(p.runningAt, p.script.crashAfter, exited)
+		consider(p.runningAt, p.script.completeAfter, exited)
 		if p.stage == running {
 			consider(p.runningAt, max(0, p.script.readyAfter), ready)
 		}
+	case exited:
+		switch {
+		case p.isLast():
+			consider(p.since, exitNotice, p.ending())
+		case p.restarts == 0: // The first restart waits for nothing.
+			consider(p.since, exitNotice, running)
+		default:
+			consider(p.since, podSync, backoff)
+		}
 	case backoff:
-		delay := min(maxRestartBackoff, restartBackoff<<min(p.restarts, 10))
-		consider(p.since, delay, running)
+		delay := min(maxRestartBackoff, restartBackoff<<min(max(0, p.restarts-1), 10))
+		consider(p.exit.at, max(delay, podSync+exitNotice), running)
 	}
 	return at, to
 }
 
-// exit is where a pod gets to whose containers exit this way.
-func (p *pod) exit(as stage) stage {
-	if p.restart == corev1.RestartPolicyNever || (p.restart == corev1.RestartPolicyOnFailure && as == succeeded) {
-		return as
+// ending is how a pod ends whose containers exited as they did last.
+func (p *pod) ending() stage {
+	if p.exit.code != 0 {
+		return failed
 	}
-	return backoff
+	return succeeded
+}
+
+// isLast shows whether containers that exited as they did last are not restarted.
+func (p *pod) isLast() bool {
+	return p.restart == corev1.RestartPolicyNever || p.restart == corev1.RestartPolicyOnFailure && p.exit.code == 0
 }
 
 // stopAfter is how long the pod takes to terminate: no longer than its grace
-// period, and no time at all if nothing of it runs.
+// period, and no time at all if nothing of it ever ran.
 func (p *pod) stopAfter() time.Duration {
-	if !p.runs() {
+	switch {
+	case p.stage == exited, p.stage == backoff:
+		return exitNotice
+	case !p.runs():
 		return 0
 	}
 	return max(0, min(p.script.stopAfter, p.stopBy.Sub(p.stoppingAt)))
+}
+
+// exits takes note of how containers that ran have exited: by themselves, as they were asked to, or killed because they
+// were not through when the grace period was.
+func (p *pod) exits(to stage, at time.Time) {
+	p.exitBefore, p.exit, p.cut = p.exit, exit{at, 0, "Completed"}, false
+	crash, complete := p.script.crashAfter, p.script.completeAfter
+	switch {
+	case to == stopped && p.script.stopAfter > p.stopBy.Sub(p.stoppingAt):
+		p.exit.code, p.exit.reason = 137, "Error"
+	case to == exited && crash >= 0 && (complete < 0 || crash <= complete):
+		p.exit.code, p.exit.reason = 1, "Error"
+	}
 }
 
 // advance goes on with everything that is due.
@@ -284,11 +342,11 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 		}
 		ran := p.runs()
 		if ran && to != ready {
-			p.exitedAt, p.cut = at, false
+			p.exits(to, at)
 		}
 		switch to {
 		case running:
-			if p.stage == backoff || p.rebooted {
+			if p.stage == exited || p.stage == backoff || p.rebooted {
 				p.restarts++
 			}
 			p.rebooted = false
@@ -302,14 +360,12 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 		case stopped:
 			p.over = true
 			switch {
-			case ran:
-				to = succeeded
+			case ran, p.stage == exited, p.stage == backoff:
+				to = p.ending()
 			case p.stage == starting, p.stage == prepared:
 				to, p.lost = failed, true
 			default:
-				// What ended before has nothing new to say.
-				p.reported = p.reported || p.stage == backoff
-				continue
+				continue // What ended before has nothing new to say.
 			}
 		}
 		p.enter(to, at)

@@ -104,19 +104,22 @@ func TestPodsAreAPlay(t *testing.T) {
 		"never ready": {bound(corev1.RestartPolicyAlways, "ready-after", "never"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running"},
 		"job": {bound(corev1.RestartPolicyNever, "complete-after", "5s"),
-			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Succeeded exit=0"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=0; 6.5s Succeeded exit=0"},
 		"job on failure": {bound(corev1.RestartPolicyOnFailure, "complete-after", "5s"),
-			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Succeeded exit=0"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=0; 6.5s Succeeded exit=0"},
 		"failing job": {bound(corev1.RestartPolicyNever, "crash-after", "5s"),
-			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Failed exit=1"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=1; 6.5s Failed exit=1"},
 		"crashing service": {bound(corev1.RestartPolicyAlways, "crash-after", "5s"),
-			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running CrashLoopBackOff; 16s Running ready restarts=1; 21s Running CrashLoopBackOff restarts=1; 41s Running ready restarts=2; 46s Running CrashLoopBackOff restarts=2"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; " +
+				"6s Running exit=1; 6.5s Running ready restarts=1; 11.5s Running exit=1 restarts=1; " +
+				"21.5s Running CrashLoopBackOff restarts=1; 22s Running ready restarts=2; 27s Running exit=1 restarts=2; " +
+				"37s Running CrashLoopBackOff restarts=2; 47s Running ready restarts=3; 52s Running exit=1 restarts=3"},
 		"ending service": {bound(corev1.RestartPolicyAlways, "complete-after", "50s"),
-			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 51s Running CrashLoopBackOff"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 51s Running exit=0; 51.5s Running ready restarts=1"},
 		"crashing before": {bound(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"),
-			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Failed exit=1"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=1; 6.5s Failed exit=1"},
 		"crashing at once": {bound(corev1.RestartPolicyNever, "crash-after", "0s"),
-			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Failed exit=1"},
+			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running exit=1; 1.5s Failed exit=1"},
 		"unreadable": {bound(corev1.RestartPolicyAlways, "ready-after", "soon"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready"},
 		"deleted while bound": {deleted(bound(corev1.RestartPolicyAlways), 0, 30*time.Second),
@@ -143,11 +146,11 @@ func TestPodsAreStopped(t *testing.T) {
 	}{
 		"by default":       {nil, 30 * time.Second, 0, "10s Running ready; 12s Succeeded exit=0 over"},
 		"slowly":           {[]string{"stop-after", "20s"}, 30 * time.Second, 0, "10s Running ready; 30s Succeeded exit=0 over"},
-		"within its grace": {[]string{"stop-after", "never"}, 5 * time.Second, 0, "10s Running ready; 15s Succeeded exit=0 over"},
+		"within its grace": {[]string{"stop-after", "never"}, 5 * time.Second, 0, "10s Running ready; 15s Failed exit=137 over"},
 		"at once":          {[]string{"stop-after", "0s"}, 30 * time.Second, 0, "10s Succeeded exit=0 over"},
-		"without grace":    {[]string{"stop-after", "never"}, 0, 0, "10s Succeeded exit=0 over"},
+		"without grace":    {[]string{"stop-after", "never"}, 0, 0, "10s Failed exit=137 over"},
 		"sooner on second call": {[]string{"stop-after", "never"}, 30 * time.Second, 2 * time.Second,
-			"11s Running ready; 13s Succeeded exit=0 over"},
+			"11s Running ready; 13s Failed exit=137 over"},
 		"before it crashes": {[]string{"crash-after", "9.5s"}, 30 * time.Second, 0, "10s Running ready; 12s Succeeded exit=0 over"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +204,8 @@ func TestPodsAreResumed(t *testing.T) {
 		"failed":          {bound(corev1.RestartPolicyNever, "crash-after", "1s"), 3 * time.Second, ""},
 		"crash while off": {bound(corev1.RestartPolicyNever, "crash-after", "5s"), 3 * time.Second, "13s Failed exit=1"},
 		"in backoff": {bound(corev1.RestartPolicyAlways, "crash-after", "1s"), 50 * time.Second,
-			"1m0s Pending ContainerCreating restarts=2; 1m0.5s Pending ContainerCreating prepared restarts=2; 1m1s Running ready restarts=2; 1m2s Running CrashLoopBackOff restarts=2"},
+			"1m0s Pending ContainerCreating restarts=3; 1m0.5s Pending ContainerCreating prepared restarts=3; " +
+				"1m1s Running ready restarts=3; 1m2s Running exit=1 restarts=3; 1m12s Running CrashLoopBackOff restarts=3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, _ := newPod(test.pod, dawn, settings)

@@ -36,6 +36,15 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 		}
 	case running, backoff:
 		reason = "ContainersNotReady"
+	case exited:
+		switch {
+		case !p.isLast():
+			reason = "ContainersNotReady"
+		case p.ending() == succeeded:
+			reason = "PodCompleted"
+		default:
+			reason = "PodFailed"
+		}
 	case succeeded:
 		status.Phase, reason = corev1.PodSucceeded, "PodCompleted"
 	case failed:
@@ -84,50 +93,38 @@ func (p *pod) containerStatus(c container) corev1.ContainerStatus {
 		RestartCount: p.restarts, Ready: p.stage == ready,
 		Started: ptr.To(p.runs()),
 	}
-	exit := func(started time.Time, code int32, reason string) *corev1.ContainerStateTerminated {
-		return &corev1.ContainerStateTerminated{
-			ExitCode: code, Reason: reason,
-			StartedAt: metav1.NewTime(started), FinishedAt: metav1.NewTime(p.exitedAt),
-		}
-	}
-	// How the last run ended is how this one would, too.
-	code, why := int32(0), "Completed"
-	if p.script.crashAfter >= 0 && (p.script.completeAfter < 0 || p.script.crashAfter <= p.script.completeAfter) {
-		code, why = 1, "Error"
-	}
-	if p.cut {
-		code, why = 255, "Unknown"
+	ended := func(started time.Time, e exit) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{ExitCode: e.code, Reason: e.reason,
+			StartedAt: metav1.NewTime(started), FinishedAt: metav1.NewTime(e.at)}
 	}
 	switch p.stage {
 	case starting, prepared:
 		if p.showsEnd() {
-			out.State.Terminated = exit(p.runningAt, code, why)
+			out.State.Terminated = ended(p.runningAt, p.exit)
 			break
 		}
 		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: creating}
 	case running, ready:
 		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.runningAt)}
 		switch {
-		case p.restarts == 0 || p.exitedAt.IsZero():
+		case p.restarts == 0 || p.exit.at.IsZero():
 		case p.cut && p.restart == corev1.RestartPolicyAlways: // It has forgotten that they ran.
 			out.LastTerminationState.Waiting = &corev1.ContainerStateWaiting{}
 		default:
-			out.LastTerminationState.Terminated = exit(p.ranBefore, code, why)
+			out.LastTerminationState.Terminated = ended(p.ranBefore, p.exit)
 		}
 	case backoff:
 		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
-		out.LastTerminationState.Terminated = exit(p.runningAt, code, why)
-	case failed:
-		out.State.Terminated = exit(p.runningAt, 1, "Error")
-		if p.cut {
-			out.State.Terminated = exit(p.runningAt, code, why)
+		out.LastTerminationState.Terminated = ended(p.runningAt, p.exit)
+	case exited, succeeded, failed:
+		out.State.Terminated = ended(p.runningAt, p.exit)
+		if p.restarts > 0 && !p.exitBefore.at.IsZero() {
+			out.LastTerminationState.Terminated = ended(p.ranBefore, p.exitBefore)
 		}
 		if p.lost {
 			out.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 				Message: "The container could not be located when the pod was terminated"}
 		}
-	case succeeded:
-		out.State.Terminated = exit(p.runningAt, 0, "Completed")
 	}
 	return out
 }

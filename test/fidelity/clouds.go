@@ -6,31 +6,50 @@ const (
 	openstack  = "providers/openstack/e2e:"
 	libvirt    = "providers/libvirt/e2e:"
 	machines   = "providers/libvirt/vm:"
+	kubelets   = "test/realnode/fidelity:"
 	ec2        = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/"
 	throttling = "https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling"
 )
 
-// noKubelet says why no test tells one story to a kubelet and to its double.
-const noKubelet = "A kubelet needs root, control groups and a container runtime, which make test does without. " +
-	"docs/simulated-cloud.md lists what was measured at one of v1.36. Real ones are in test/realnode and " +
-	"providers/libvirt/vm, where machines join, are drained and go by the same code of Machinist."
+// worldKubelet says what of the deterministic world's kubelets a comparison leaves out.
+const worldKubelet = "The real one is compared with the machines of the simulated cloud. The deterministic world's " +
+	"kubelets do the same in fewer steps."
 
 // nodes is what doubles do of kubelets and of what runs beside them.
 func nodes() []Behaviour {
 	return []Behaviour{
-		{Name: "A kubelet registers once, as not ready, and is ready later",
+		{Name: "A kubelet registers once, as not ready, and is ready later; started anew it registers a Node that is gone",
 			Doubles: []string{world + "hosts.go:register", world + "hosts.go:report", hosts + "node.go:register",
-				hosts + "nodestatus.go:ready"},
-			Why: noKubelet},
+				hosts + "nodestatus.go:node"},
+			Tests: []string{kubelets + "TestAKubeletRegistersItsNode", kubelets + "TestANodeThatIsDeleted"},
+			Why:   worldKubelet},
+		{Name: "A kubelet sets few labels anew, its status wholly, and leaves what is not its own",
+			Doubles: []string{world + "hosts.go:setReady", hosts + "node.go:updated"},
+			Tests:   []string{kubelets + "TestWhatOthersWriteOnANode"}, Why: worldKubelet},
+		{Name: "A kubelet does not start with labels that are Kubernetes' own",
+			Doubles: []string{hosts + "bootstrap.go:kubeletMaySet"},
+			Tests:   []string{kubelets + "TestWhichLabelsAKubeletStartsWith"}},
 		{Name: "A kubelet joins by a bootstrap token that has not expired, and asks for certificates",
 			Doubles: []string{world + "hosts.go:tokenGood", world + "approval.go:signing", world + "approval.go:request",
-				hosts + "bootstrap.go:parseBootstrap", hosts + "certificate.go:requestCertificate", hosts + "serving.go:requestServingCertificate"},
-			Why: noKubelet},
+				hosts + "bootstrap.go:parseBootstrap", hosts + "certificate.go:requestCertificate",
+				hosts + "serving.go:requestServingCertificate"},
+			Tests: []string{kubelets + "TestAKubeletAsksForItsCertificate",
+				kubelets + "TestAKubeletAsksForACertificateToServeWith"},
+			Why: worldKubelet},
 		{Name: "A kubelet renews its Lease and compares its status",
-			Doubles: []string{hosts + "heartbeat.go:heartbeat"}, Why: noKubelet},
+			Doubles: []string{hosts + "heartbeat.go:heartbeat"},
+			Tests:   []string{kubelets + "TestWhatComesWithANode", kubelets + "TestHowOftenALeaseIsRenewed"}},
 		{Name: "A kubelet starts pods, and reports the end of one before it removes it",
 			Doubles: []string{world + "pods.go:fateOf", hosts + "pods.go:playPods", hosts + "podstatus.go:status"},
-			Why:     noKubelet},
+			Tests: []string{kubelets + "TestAPodRunsAndIsDeleted", kubelets + "TestAPodThatIsKilled",
+				kubelets + "TestAPodWithAFinalizer", kubelets + "TestPodsThatEnd"}, Why: worldKubelet},
+		{Name: "A kubelet restarts containers, at once and then after a while",
+			Doubles: []string{hosts + "pod.go:next"},
+			Tests:   []string{kubelets + "TestPodsThatRestart", kubelets + "TestPodsThatAreDeletedBeforeARestart"}},
+		{Name: "A kubelet of a machine that boots anew starts its pods anew, or fails those that never restart",
+			Doubles: []string{hosts + "pod.go:reboot"},
+			Why: "A container cannot boot the machine that it is on. docs/simulated-cloud.md says what was measured in a " +
+				"virtual machine."},
 		{Name: "An agent on a node changes the version of its kubelet",
 			Doubles: []string{world + "agent.go:agents", hosts + "agent.go:obey"},
 			Tests:   []string{machines + "TestAnAgentUpgradesAVersionInPlace"},
@@ -67,11 +86,10 @@ func outside() []Behaviour {
 // clouds is what doubles do of infrastructure clouds.
 func clouds() []Behaviour {
 	conformance := []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
-		libvirt + "TestTheDriverConformsAtTheSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms"}
+		libvirt + "TestTheDriverConformsAtTheSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms", "test/simulation:TestTheCloudConforms"}
 	return []Behaviour{
 		{Name: "Creation once per token, tags, names, absence, deletion twice, pages: the contract of drivers",
-			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud.go:Create"}, Tests: conformance,
-			Why: "The world's cloud has the contract only: the suite is for drivers with a network."},
+			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud.go:Create"}, Tests: conformance},
 		{Name: "Reads, lists and tags that lag, each by itself, and lists that lack or repeat entries",
 			Doubles: []string{"simcloud/semantics.go:Semantics", world + "semantics.go:ReadsLate",
 				world + "semantics.go:ReadsFlicker", world + "semantics.go:TagsLate", world + "semantics.go:ListsLate",

@@ -64,7 +64,8 @@ func TestEachFileOfADoubleHasARow(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"test/apiserver/fidelity", "test/controllermanager/fidelity"} {
+	for _, folder := range []string{"test/apiserver/fidelity", "test/controllermanager/fidelity",
+		"test/realnode/fidelity"} {
 		for _, test := range tests(t, folder) {
 			if name := folder + ":" + test; test != "TestMain" && !slices.Contains(compared, name) {
 				t.Errorf("no row names %s", name)

@@ -32,6 +32,15 @@ type Options struct {
 	// WithControllerManager, WithScheduler and Output are set by Start.
 	ControlPlane controlplane.Options
 
+	// BootstrapToken, if set, is one as ID.SECRET by which the kubelet joins: Start makes its Secret, and the kubelet
+	// asks for a certificate with it, and for another one to serve with. Somebody has to approve them, such as the
+	// control plane with ApproveNodeClientCSRs the former. Without a token the kubelet has both when it starts.
+	BootstrapToken string
+
+	// KubeletConfig has more fields of the kubelet's configuration, in YAML, and KubeletFlags more of its flags.
+	KubeletConfig string
+	KubeletFlags  []string
+
 	// Layouts are the OCI layouts with the images that pods can use. An image
 	// NAME:TAG in a layout is pulled as ANY-REGISTRY/NAME:TAG.
 	Layouts []string
@@ -52,6 +61,7 @@ type Cluster struct {
 
 	// processes run in the order in which they were started.
 	processes []*process.Process
+	kubelet   *process.Process
 }
 
 // Start runs a cluster and returns when the node is ready for pods. It can run once in a process: the node's programs
@@ -117,10 +127,11 @@ func (c *Cluster) start(ctx context.Context, o Options, programs programs) error
 		return err
 	}
 	c.logf("registry and containerd are ready after %s", since(begun))
-	kubelet, err := c.prepareKubelet(programs.kubelet)
+	kubelet, err := c.prepareKubelet(ctx, programs.kubelet, o)
 	if err != nil {
 		return err
 	}
+	c.kubelet = kubelet
 	proxy, err := c.prepareProxy(programs.proxy)
 	if err != nil {
 		return err
@@ -154,6 +165,14 @@ func (c *Cluster) Stop() error {
 		errs = append(errs, c.ControlPlane.Stop())
 	}
 	return errors.Join(errs...)
+}
+
+// RestartKubelet ends the kubelet and starts it again. The containers run on.
+func (c *Cluster) RestartKubelet() error {
+	if err := c.kubelet.Stop(stopGrace); err != nil {
+		return err
+	}
+	return c.kubelet.Start()
 }
 
 // Dir returns the folder of the node, with the logs <name of the program>.log. Main removes it.

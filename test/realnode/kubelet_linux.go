@@ -4,36 +4,61 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/process"
 )
 
-func (c *Cluster) prepareKubelet(path string) (*process.Process, error) {
-	if err := c.WriteServerCertificate(c.dir, "kubelet", nodeAddress); err != nil {
-		return nil, err
-	}
-	kubeconfig, err := c.userKubeconfig("system:node:"+NodeName, "system:nodes")
+func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*process.Process, error) {
+	kubeconfig, identity, flags, err := c.identifyKubelet(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	err = c.write(map[string]string{
-		"kubelet.yaml": fmt.Sprintf(kubeletConfig, c.dir, nodeAddress, c.CAFile(), containerdSocket),
-		"resolv.conf":  "",
-	})
+	config := fmt.Sprintf(kubeletConfig, c.dir, nodeAddress, c.CAFile(), containerdSocket)
+	err = c.write(map[string]string{"kubelet.yaml": config + identity + o.KubeletConfig, "resolv.conf": ""})
 	if err != nil {
 		return nil, err
 	}
-	return c.newProcess("kubelet", path,
+	flags = append(flags,
 		"--config="+filepath.Join(c.dir, "kubelet.yaml"),
 		"--kubeconfig="+kubeconfig,
 		"--hostname-override="+NodeName,
 		"--node-ip="+nodeAddress.String(),
 		"--cert-dir="+filepath.Join(c.dir, "kubelet-pki"),
-	), nil
+	)
+	return c.newProcess("kubelet", path, append(flags, o.KubeletFlags...)...), nil
+}
+
+// identifyKubelet gives the kubelet certificates, or a token by which it gets them. It returns the path of its
+// kubeconfig, which in the latter case it writes itself, and what else its configuration and its flags need.
+func (c *Cluster) identifyKubelet(
+	ctx context.Context, o Options,
+) (kubeconfig, config string, flags []string, err error) {
+	if o.BootstrapToken == "" {
+		if err := c.WriteServerCertificate(c.dir, "kubelet", nodeAddress); err != nil {
+			return "", "", nil, err
+		}
+		kubeconfig, err := c.userKubeconfig("system:node:"+NodeName, "system:nodes")
+		config := fmt.Sprintf("tlsCertFile: %[1]s/kubelet.crt\ntlsPrivateKeyFile: %[1]s/kubelet.key\n", c.dir)
+		return kubeconfig, config, nil, err
+	}
+	id, secret, _ := strings.Cut(o.BootstrapToken, ".")
+	token := &corev1.Secret{Type: corev1.SecretTypeBootstrapToken, StringData: map[string]string{
+		"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true"}}
+	token.Name = "bootstrap-token-" + id
+	if _, err := c.kube.CoreV1().Secrets("kube-system").Create(ctx, token, metav1.CreateOptions{}); err != nil {
+		return "", "", nil, fmt.Errorf("create bootstrap token: %w", err)
+	}
+	bootstrap := filepath.Join(c.dir, "bootstrap.kubeconfig")
+	err = controlplane.WriteKubeconfig(bootstrap, &rest.Config{Host: c.Endpoint(), BearerToken: o.BootstrapToken,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA()}})
+	return filepath.Join(c.dir, "kubelet.kubeconfig"), "serverTLSBootstrap: true\n",
+		[]string{"--bootstrap-kubeconfig=" + bootstrap}, err
 }
 
 // kubeletConfig has the folder of the run, the node's address, the authority of the cluster and the socket of
@@ -41,8 +66,6 @@ func (c *Cluster) prepareKubelet(path string) (*process.Process, error) {
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[2]s
-tlsCertFile: %[1]s/kubelet.crt
-tlsPrivateKeyFile: %[1]s/kubelet.key
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %[3]s}}
 authorization: {mode: Webhook}
 containerRuntimeEndpoint: unix://%[4]s
@@ -84,8 +107,11 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 			return fmt.Errorf("the node is not Ready: %s", condition.Message)
 		}
 	}
-	if len(node.Spec.Taints) > 0 {
-		return fmt.Errorf("the node has taints: %v", node.Spec.Taints)
+	// Taints that it was registered with are for whoever asked for them.
+	for _, taint := range node.Spec.Taints {
+		if strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
+			return fmt.Errorf("the node has the taint %s", taint.Key)
+		}
 	}
 	return nil
 }

@@ -111,11 +111,11 @@ func (c *Cloud) elapseTagging(w *World, now time.Time) {
 }
 
 func (c *Cloud) adopt(req provider.AdoptRequest) (*provider.Instance, error) {
-	in, err := c.find(req.ProviderID, "", "")
+	in, err := c.find(req.ProviderID, "", "", "")
 	switch {
 	case err != nil:
 		return nil, err
-	case in.MachineUID != "" && in.OwnedBy(req.ClusterID, req.Machine) != nil:
+	case in.MachineUID != "" && !req.Replaces(&in.Instance) && in.OwnedBy(req.ClusterID, req.Machine) != nil:
 		return nil, in.OwnedBy(req.ClusterID, req.Machine)
 	}
 	in.ClusterID, in.MachineUID, in.MachineKey = req.Tags[provider.TagCluster], types.UID(req.Tags[provider.TagMachineUID]), req.Tags[provider.TagMachine]

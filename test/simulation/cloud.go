@@ -198,7 +198,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	if err := c.full(req.Machine.UID); err != nil {
 		return nil, err
 	}
-	if in := c.byTag(req.Machine.UID); in != nil {
+	if in := c.byTag(req.ClusterID, req.Machine.UID); in != nil {
 		if !in.dying.IsZero() {
 			return nil, provider.Errorf(provider.AlreadyExists, "instance %s of the machine is being removed", in.ProviderID)
 		}
@@ -256,24 +256,24 @@ func (c *Cloud) byID(providerID string) *instance {
 	return nil
 }
 
-func (c *Cloud) byTag(uid types.UID) *instance {
+func (c *Cloud) byTag(cluster string, uid types.UID) *instance {
 	if c.troubles.forgets {
 		return nil
 	}
 	for _, in := range c.instances {
-		if in.MachineUID == uid && !in.visible.After(c.now()) {
+		if in.MachineUID == uid && in.ClusterID == cluster && !in.visible.After(c.now()) {
 			return in
 		}
 	}
 	return nil
 }
 
-func (c *Cloud) find(providerID, scope string, uid types.UID) (*instance, error) {
+func (c *Cloud) find(providerID, scope, cluster string, uid types.UID) (*instance, error) {
 	if scope != "" && scope != cloudScope {
 		return nil, provider.Errorf(provider.NotFound, "no instance %s in %s", providerID, scope)
 	}
 	if providerID == "" {
-		if in := c.byTag(uid); in != nil {
+		if in := c.byTag(cluster, uid); in != nil {
 			return in, nil
 		}
 		return nil, provider.Errorf(provider.NotFound, "no instance of machine %s", uid)
@@ -385,7 +385,7 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 // Get implements provider.Driver.
 func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.Instance, err error) {
 	err = d.do("get", req.Machine, true, func(bool) error {
-		in, err := d.find(req.ProviderID, req.Scope, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if err == nil {
 			d.process.world.noteRead(in)
 			if out = d.shows(in); out == nil {
@@ -412,7 +412,7 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 // Delete implements provider.Driver.
 func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
 	err = d.do("delete", req.Machine, false, func(late bool) error {
-		in, err := d.find(req.ProviderID, req.Scope, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
 			// A driver looks before it deletes, so that it knows no more than a read tells.
 			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
@@ -452,8 +452,11 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 // Update implements provider.Driver: the version can be changed in place, by the cloud or by an agent, nothing else.
 func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = d.do("update", req.Machine, false, func(bool) error {
-		in, err := d.find(req.ProviderID, req.Scope, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if err != nil {
+			return err
+		}
+		if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
 			return err
 		}
 		switch {
@@ -492,6 +495,11 @@ func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.
 			}
 		}
 		out.Instances, out.Leftovers = d.listing(shown), d.unattached(req.ClusterID)
+		if repeated := d.past.has(ListsRepeat) && len(out.Instances) > 0; repeated && req.Continue == "" {
+			out.Continue, out.Leftovers = "again", nil
+		} else if repeated {
+			slices.Reverse(out.Instances)
+		}
 		return nil
 	})
 	if err != nil {

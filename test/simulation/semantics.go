@@ -34,7 +34,7 @@ const (
 	ListsLate Semantics = "lists-late"
 	// ListsShort: a page of every other list is missing.
 	ListsShort Semantics = "lists-short"
-	// ListsRepeat: lists have their entries twice, in another order.
+	// ListsRepeat: the second page of a list has the entries of the first once more, in another order.
 	ListsRepeat Semantics = "lists-repeat"
 	// AnswersLost: of every third call that changes something the answer is lost.
 	AnswersLost Semantics = "answers-lost"
@@ -345,10 +345,6 @@ func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 		}
 		if p.has(ListsShort) && p.lists%2 == 1 {
 			shown = shown[:len(shown)/2]
-		}
-		if p.has(ListsRepeat) {
-			shown = append(slices.Clone(shown), shown...)
-			slices.Reverse(shown)
 		}
 	}
 	for _, in := range shown {

@@ -74,7 +74,7 @@ func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
 		return nil
 	}
 	part := func(in *instance) {
-		if in.ClusterID == cluster {
+		if in.ClusterID == cluster && in.MachineUID != "" {
 			all = append(all, provider.Leftover{ID: "disk of " + in.ProviderID, LaunchTime: in.born, ClusterID: in.ClusterID,
 				MachineUID: in.MachineUID, MachineKey: in.MachineKey})
 		}

@@ -1,0 +1,69 @@
+//go:build e2e && linux
+
+package fidelity
+
+import (
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/host"
+)
+
+// listener passes on what a machine reports first.
+type listener chan simcloud.HostStatus
+
+func (l listener) Save(host.Disk) error { return nil }
+func (l listener) Print(string)         {}
+func (l listener) Report(s simcloud.HostStatus) {
+	select {
+	case l <- s:
+	default:
+	}
+}
+
+// A kubelet does not start with labels of Kubernetes that are not its own to set.
+func TestWhichLabelsAKubeletStartsWith(t *testing.T) {
+	kubelet, err := controlplane.Locate("kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"pool", "example.com/pool", "kubernetes.io/pool", "k8s.io/pool", "my.k8s.io/pool",
+		"node-role.kubernetes.io/worker", "node.kubernetes.io/pool", "kubelet.kubernetes.io/pool", "a.node.kubernetes.io/pool",
+		"node-restriction.kubernetes.io/pool", "kubernetes.io/hostname", "kubernetes.io/os", "beta.kubernetes.io/arch",
+		"topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "node.kubernetes.io/instance-type",
+		"failure-domain.beta.kubernetes.io/zone", "notkubernetes.io/pool"} {
+		t.Run(strings.ReplaceAll(key, "/", " "), func(t *testing.T) {
+			t.Parallel()
+			// A configuration that is not there ends the ones that are content with their labels.
+			said, err := exec.CommandContext(t.Context(), kubelet, "--node-labels="+key+"=x", "--config=/none").CombinedOutput()
+			if err == nil {
+				t.Fatal("the kubelet has run to its end")
+			}
+			refused := strings.Contains(string(said), "labels specified with --node-labels")
+			if !refused && !strings.Contains(string(said), "/none") {
+				t.Fatalf("the kubelet ended for another reason: %s", said)
+			}
+			s := c.simulated
+			s.ID, s.Address = key, netip.MustParseAddr("192.0.2.21")
+			s.Hostname = "labels"
+			s.UserData = userData(c.endpoint, c.authority, key+"=x")
+			first := make(listener, 1)
+			fleet := host.NewFleet(clock.RealClock{})
+			defer fleet.Close()
+			fleet.Start(s, first)
+			if status := <-first; (status.Phase == simcloud.HostIdle) != refused {
+				t.Errorf("the kubelet refuses it: %t; the machine: %+v", refused, status)
+			}
+		})
+	}
+}

@@ -58,6 +58,7 @@ func command() *cobra.Command {
 		},
 	}
 	config.AddFlags(cmd.Flags())
+	config.AddShardFlags(cmd.Flags())
 	settings.addFlags(cmd.Flags())
 	return cmd
 }
@@ -89,7 +90,7 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 			Name: config.Name, Namespace: op.OwnNamespace(), Only: config.Namespace,
 			Manager: op.Manager(), Writer: op.Control().Live, Log: log,
 		}
-		if err := s.webhook.Serve(ctx, webhook, admission.NewCore(o.Scheme, op.Control().Cache,
+		if err := s.webhook.Serve(ctx, webhook, admission.NewCore(o.Scheme, op.Anywhere(),
 			op.Control().Live)); err != nil {
 			return err
 		}

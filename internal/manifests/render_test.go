@@ -71,6 +71,16 @@ manager:
 		"provider-sim": provider(`
 provider: {name: sim, flags: {cloud-endpoint: ["http://one", "http://two?a=b&c=d"], create-settle: 5s, concurrent-machines: 1000000}}
 `),
+		"machinist-shards": machinist(`
+manager: {shards: 2}
+policies: {enabled: false}
+flowControl: {enabled: false}
+`),
+		"provider-shards": provider(`
+provider: {name: sim}
+shards: 3
+migrator: {enabled: true}
+`),
 		"provider-migrator": provider(`
 provider: {name: sim, flags: {cloud-endpoint: "http://one"}}
 extraArgs: [--concurrent-machines=4]
@@ -139,8 +149,10 @@ func TestReleasesRenderToTheGoldenFiles(t *testing.T) {
 // Rule: bad-input-names-field.
 func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
 	for values, want := range map[string]string{
-		"replica: 1":                                                 "replica",
-		"manager: {replica: 1}":                                      "manager",
+		"replica: 1":            "replica",
+		"manager: {replica: 1}": "manager",
+		"manager: {shards: 65}": "manager/shards",
+		"watchNamespace: a\nclusterID: a\nwebhook: {enabled: false}\nmanager: {shards: 2}": "one namespace cannot be divided",
 		"manager: {replicas: two}":                                   "manager/replicas",
 		"target: {kubeconfigSecret: a}":                              "target/kubeconfigSecret",
 		"install: {control: maybe}":                                  "install/control",

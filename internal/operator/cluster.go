@@ -52,6 +52,7 @@ type Cluster struct {
 	mapper    meta.RESTMapper
 	discovery *discovery.DiscoveryClient
 	kinds     kinds
+	declared  *declaredCache
 	namespace string // the only one that is cached; empty means all
 	filled    chan struct{}
 	older     func(error)
@@ -65,6 +66,7 @@ type clusterOptions struct {
 	scheme      *runtime.Scheme
 	kinds       []Kind
 	namespace   string
+	keeps       keeps // what is cached of the kinds; nil means all
 	readTimeout time.Duration
 	fieldOwner  string
 	fence       *fence.Fence
@@ -106,7 +108,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	c.mapper = knownFirst(lazy)
 
 	forInformers := persistent(httpClient, o.log)
-	w := watches{fenced, forInformers, o.scheme, c.mapper, o.namespace, o.log, o.older}
+	w := watches{fenced, forInformers, o.scheme, c.mapper, o.namespace, o.keeps, o.log, o.older}
 	informers, err := cache.New(fenced, cache.Options{
 		HTTPClient: forInformers, Scheme: o.scheme, Mapper: c.mapper,
 		NewInformer:                 w.newInformer,
@@ -118,7 +120,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 		return nil, err
 	}
 	declared := &declaredCache{Cache: informers, kinds: c.kinds, everywhere: map[string]bool{}}
-	c.Cache = declared
+	c.Cache, c.declared = declared, declared
 
 	base := client.Options{HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper, FieldOwner: o.fieldOwner}
 	live, err := client.New(fenced, base)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/internal/reachability"
+	"machinist.dev/machinist/internal/sharding"
 )
 
 // Values of the kubeconfig flags that are not paths.
@@ -28,6 +29,11 @@ type Config struct {
 	// ClusterID marks the instances of this installation at the cloud. Empty means the UID of the control cluster's
 	// namespace kube-system, followed by "/" and Namespace if that is set.
 	ClusterID string
+
+	// Shards is among how many leaders the namespaces of the control cluster are divided; 0 and 1 mean one for all.
+	Shards int
+	// ShardIndex is the shard that this process serves, from 0.
+	ShardIndex int
 
 	// LeaderElect can be switched off where there is certainly one process only.
 	LeaderElect bool
@@ -73,11 +79,15 @@ type Config struct {
 	LogFormat string
 }
 
+// Shard returns the part of the namespaces that the process serves.
+func (c *Config) Shard() sharding.Shard { return sharding.Shard{Index: c.ShardIndex, Count: c.Shards} }
+
 // DefaultConfig returns the defaults of a process.
 func DefaultConfig(name string) *Config {
 	return &Config{
 		Name:                    name,
 		ControlKubeconfig:       InCluster,
+		Shards:                  1,
 		LeaderElect:             true,
 		LeaseDuration:           15 * time.Second,
 		RenewDeadline:           10 * time.Second,

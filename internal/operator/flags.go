@@ -72,6 +72,14 @@ func (c *Config) AddProcessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "How to log: json or text.")
 }
 
+// AddShardFlags registers the flags of a process of which there may be one for each shard.
+func (c *Config) AddShardFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&c.Shards, "shards", c.Shards,
+		"Among how many leaders the namespaces of the control cluster are divided. All of them must have the same number.")
+	fs.IntVar(&c.ShardIndex, "shard", c.ShardIndex,
+		"Which of --shards this process serves, from 0.")
+}
+
 // clusterID is what fits the tags of every cloud and says nothing that would have to be quoted.
 var clusterID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?$`)
 
@@ -106,6 +114,15 @@ func (c *Config) Validate() error {
 	}
 	if c.LeaderElect {
 		c.validateLease(refuse)
+	}
+	switch err := c.Shard().Validate(); {
+	case err != nil:
+		refuse("shards", c.Shards, err.Error())
+	case c.Shard().All():
+	case c.Namespace != "":
+		refuse("shards", c.Shards, "cannot be combined with --namespace: one namespace cannot be divided")
+	case !c.LeaderElect:
+		refuse("shards", c.Shards, "needs --leader-elect: it is leases that keep the shards apart")
 	}
 	for _, f := range []struct{ flag, address string }{
 		{"health-probe-bind-address", c.HealthProbeBindAddress},

@@ -15,6 +15,7 @@ func parsed(t *testing.T, args ...string) *Config {
 	c := DefaultConfig("machinist-manager")
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	c.AddFlags(fs)
+	c.AddShardFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,9 @@ func TestTheDefaultsNeedATargetOnly(t *testing.T) {
 
 func TestEveryFieldHasAFlagWithAText(t *testing.T) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	DefaultConfig("x").AddFlags(fs)
+	c := DefaultConfig("x")
+	c.AddFlags(fs)
+	c.AddShardFlags(fs)
 	n := 0
 	fs.VisitAll(func(f *pflag.Flag) {
 		n++
@@ -75,6 +78,12 @@ func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 		"--log-level=loud",
 		"--log-level=-1",
 		"--log-format=xml",
+		"--shards=65",
+		"--shards=-1",
+		"--shards=4 --shard=4",
+		"--shards=4 --shard=-1",
+		"--shards=4 --namespace=team",
+		"--shards=4 --leader-elect=false",
 	} {
 		fields := strings.SplitAfter(args, " --")
 		for i := range fields {

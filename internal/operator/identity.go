@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"machinist.dev/machinist/internal/sharding"
 )
 
 const (
@@ -144,6 +146,9 @@ func (o *Operator) IdentityRecord() *corev1.ConfigMap {
 
 // Namespace returns the only namespace of the control cluster that this installation works in; empty means all.
 func (o *Operator) Namespace() string { return o.config.Namespace }
+
+// Shard returns the part of all namespaces that this process serves.
+func (o *Operator) Shard() sharding.Shard { return o.config.Shard() }
 
 // mismatchGauge returns the metric of an identity mismatch, the one that is registered already if there is one.
 func mismatchGauge(registerer prometheus.Registerer) (prometheus.Gauge, error) {

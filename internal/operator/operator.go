@@ -142,25 +142,26 @@ func (o *Operator) connect() error {
 	if o.namespace, err = c.leaderElectionNamespace(); err != nil {
 		return err
 	}
-	build := func(flag, kubeconfig string, qps float32, burst int, kinds []Kind, namespace string) (*Cluster, error) {
+	build := func(flag, kubeconfig string, qps float32, burst int, kinds []Kind, namespace string,
+		keeps keeps) (*Cluster, error) {
 		config, file, err := restConfig(flag, kubeconfig, c.Name, qps, burst, o.log)
 		if err != nil {
 			return nil, err
 		}
 		name, _, _ := strings.Cut(flag, "-")
 		return newCluster(config, clusterOptions{
-			name: name, kubeconfig: file, scheme: o.options.Scheme, kinds: kinds, namespace: namespace,
+			name: name, kubeconfig: file, scheme: o.options.Scheme, kinds: kinds, namespace: namespace, keeps: keeps,
 			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence, log: o.log,
 			older: func(err error) { o.dataIsOlder(name, err) },
 		})
 	}
 	if o.control, err = build("control-kubeconfig", c.ControlKubeconfig, c.ControlQPS, c.ControlBurst,
-		o.options.ControlKinds, c.Namespace); err != nil {
+		o.options.ControlKinds, c.Namespace, inShard(c.Shard())); err != nil {
 		return fmt.Errorf("control cluster: %w", err)
 	}
 	if c.TargetKubeconfig != None {
 		if o.target, err = build("target-kubeconfig", c.TargetKubeconfig, c.TargetQPS, c.TargetBurst, o.options.TargetKinds,
-			""); err != nil {
+			"", o.ofShard(c.Shard())); err != nil {
 			return fmt.Errorf("target cluster: %w", err)
 		}
 	}
@@ -185,10 +186,17 @@ func (o *Operator) makeLock() error {
 	if err != nil {
 		return fmt.Errorf("lease client: %w", err)
 	}
-	o.lock = o.fence.Guard(&fence.Lease{
-		Client: leases.Leases(o.namespace), Namespace: o.namespace, Name: o.config.leaseName(),
-		Holder: host + "_" + string(uuid.NewUUID()), Labels: leaseLabels(o.config.Name),
-	})
+	lease := func(name, holder string) *fence.Lease {
+		return &fence.Lease{Client: leases.Leases(o.namespace), Namespace: o.namespace, Name: name, Holder: holder,
+			Labels: leaseLabels(o.config.Name)}
+	}
+	shard, name := o.config.Shard(), o.config.leaseName()
+	own := lease(shard.LeaseName(name), host+"_"+string(uuid.NewUUID()))
+	if shard.All() {
+		o.lock = o.fence.Guard(own)
+	} else {
+		o.lock = o.fence.Guard(fence.NewJoint(own, lease(name, shard.Group())))
+	}
 	return nil
 }
 

@@ -121,6 +121,14 @@ func unlessEnded(ctx context.Context, err error) error {
 // runTarget fills the target cluster's cache once there is somebody to ask: an informer that cannot list tries again
 // ever less often.
 func (o *Operator) runTarget(ctx context.Context) {
+	if !o.config.Shard().All() {
+		// Which Nodes are a shard's depends on its Machines.
+		select {
+		case <-o.control.Filled():
+		case <-ctx.Done():
+			return
+		}
+	}
 	if err := o.awaitQuietly(ctx, "the target cluster's API", waitPeriod, o.target.answers); err != nil {
 		return // The process ended.
 	}

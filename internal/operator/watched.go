@@ -34,6 +34,7 @@ type watches struct {
 	scheme    *runtime.Scheme
 	mapper    meta.RESTMapper
 	namespace string // the only one, if any
+	keeps     keeps
 	log       logr.Logger
 	older     func(error)
 }
@@ -50,7 +51,14 @@ func (w watches) newInformer(lw toolscache.ListerWatcher, example runtime.Object
 		own = &sameHistory{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(own),
 			what: fmt.Sprintf("objects of type %T", example), older: w.older}
 	}
-	return toolscache.NewSharedIndexInformer(own, example, resync, indexers)
+	return toolscache.NewSharedIndexInformer(newSelected(own, w.keeps, w.namespaced(example)), example, resync, indexers)
+}
+
+// namespaced reports whether objects like example have a namespace.
+func (w watches) namespaced(example runtime.Object) bool {
+	f, err := formOf(example, w.scheme)
+	scope := scopes()[f.GroupVersionKind]
+	return err == nil && scope != nil && scope.Name() == meta.RESTScopeNameNamespace
 }
 
 // own returns lw for an informer of objects like example, with watches of our own if they are of one of our kinds.

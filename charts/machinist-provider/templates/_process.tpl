@@ -6,6 +6,7 @@ dict:
   component  its short name, a label
   values     the settings of its Deployment
   operator   set for the operator, which knows its own cluster only and serves no webhook
+  shard      set for the Deployment of one shard of several: {index: …, count: …}
   program    the image's name and the first argument, where they are not the process's: {image: …, argument: …}. Such a
              process serves no webhook
 This file is kept in charts/machinist; make generate copies it to the other charts.
@@ -14,6 +15,14 @@ This file is kept in charts/machinist; make generate copies it to the other char
 {{- define "machinist.selector" -}}
 app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
+{{- /* Those of the pods of one Deployment. */ -}}
+{{- define "machinist.podSelector" -}}
+{{ include "machinist.selector" . }}
+{{- with .shard }}
+machinist.dev/shard: {{ .index | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "machinist.labels" -}}
@@ -89,6 +98,10 @@ metadata:
 {{- with .root.Values.clusterID }}
 - --cluster-id={{ . }}
 {{- end }}
+{{- with .shard }}
+- --shards={{ .count }}
+- --shard={{ .index }}
+{{- end }}
 {{- if and .root.Values.webhook.enabled (not .program) }}
 - --webhook-bind-address=:9443
 {{- if .root.Values.webhook.certSecret }}
@@ -112,7 +125,7 @@ metadata:
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ .name }}
+  name: {{ .name }}{{ with .shard }}-shard-{{ .index }}{{ end }}
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
 spec:
@@ -121,11 +134,14 @@ spec:
   replicas: {{ .values.replicas }}
   revisionHistoryLimit: 3
   selector:
-    matchLabels: {{- include "machinist.selector" . | nindent 6 }}
+    matchLabels: {{- include "machinist.podSelector" . | nindent 6 }}
   template:
     metadata:
       labels:
         {{- include "machinist.labels" . | nindent 8 }}
+        {{- with .shard }}
+        machinist.dev/shard: {{ .index | quote }}
+        {{- end }}
         {{- with .values.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -166,7 +182,7 @@ spec:
               podAffinityTerm:
                 topologyKey: kubernetes.io/hostname
                 labelSelector:
-                  matchLabels: {{- include "machinist.selector" . | nindent 20 }}
+                  matchLabels: {{- include "machinist.podSelector" . | nindent 20 }}
       {{- end }}
       {{- with .values.topologySpreadConstraints }}
       topologySpreadConstraints: {{- toYaml . | nindent 8 }}
@@ -332,8 +348,17 @@ spec:
 
 {{- /* What runs in the cluster of the pods. */ -}}
 {{- define "machinist.workload" -}}
+{{- $scope := . -}}
+{{- $shards := int (.values.shards | default 1) -}}
+{{- if gt $shards 1 }}
+{{- range $index := until $shards }}
+{{ include "machinist.deployment" (merge (dict "shard" (dict "index" $index "count" $shards)) $scope) }}
+---
+{{- end }}
+{{- else }}
 {{ include "machinist.deployment" . }}
 ---
+{{- end }}
 {{- if or (and .root.Values.webhook.enabled (not .operator)) .root.Values.metrics.enabled }}
 {{ include "machinist.service" . }}
 ---
@@ -369,8 +394,13 @@ roles beside the ServiceAccount).
 {{- range $rule := $role.rules }}
 {{- if and $rule.resourceNames (has "leases" $rule.resources) }}
 {{- $names := list }}
-{{- range $rule.resourceNames }}
-{{- $names = append $names (print . (include "machinist.suffix" $scope)) }}
+{{- range $lease := $rule.resourceNames }}
+{{- $names = append $names (print $lease (include "machinist.suffix" $scope)) }}
+{{- if gt (int $scope.shards) 1 }}
+{{- range $index := until (int $scope.shards) }}
+{{- $names = append $names (printf "%s-shard-%d" $lease $index) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- $_ := set $rule "resourceNames" $names }}
 {{- end }}
@@ -402,7 +432,10 @@ subjects:
 
 {{- /* All roles of a process, by the clusters that the release is for. */ -}}
 {{- define "machinist.allRoles" -}}
-{{- $scope := dict "root" .root "name" .name "component" .component }}
+{{- $scope := dict "root" .root "name" .name "component" .component "shards" (.values.shards | default 1) }}
+{{- if and .root.Values.watchNamespace (gt (int $scope.shards) 1) -}}
+{{- fail (printf "shards=%d cannot be combined with watchNamespace=%s: one namespace cannot be divided" (int $scope.shards) .root.Values.watchNamespace) -}}
+{{- end -}}
 {{- if include "machinist.installs" (dict "root" .root "cluster" "control") }}
 {{- $_ := set $scope "file" (printf "files/rbac/%s-control.yaml" .component) }}
 {{- $_ := set $scope "within" .root.Values.watchNamespace }}

@@ -81,8 +81,8 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	for _, s := range listed {
 		for _, source := range s.sources {
 			class, ok := source.(*v1beta1.MachineClass)
-			if !ok {
-				continue
+			if !ok || !c.Rules.Shard.Owns(class.Namespace) {
+				continue // Another shard reports on its own classes.
 			}
 			want := metav1.Condition{}
 			if source == s.source {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,31 +44,53 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 }
 
 // listMachines returns the UIDs of all Machines in the scope of this installation as the API server itself has them
-// now, all at one version. Whatever casts a uncertainty on it is an error.
-func (c *Collector) listMachines(ctx context.Context) (map[types.UID]bool, error) {
-	live, version, token := map[types.UID]bool{}, "", ""
+// now, all at one version. Whatever casts a uncertainty on it is an error. recorded are the provider IDs of Machines
+// that the cache does not have because they are another shard's.
+func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, recorded map[string]bool, err error) {
+	live, recorded = map[types.UID]bool{}, map[string]bool{}
+	version, token := "", ""
 	for {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
+		list := c.emptyList()
 		if err := c.Live.List(ctx, list, client.InNamespace(c.Rules.Namespace), client.Limit(c.pageSize),
 			client.Continue(token)); err != nil {
-			return nil, fmt.Errorf("list all machines: %w", err)
+			return nil, nil, fmt.Errorf("list all machines: %w", err)
 		}
-		for i := range list.Items {
-			live[list.Items[i].UID] = true
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			switch m := o.(type) {
+			case *metav1.PartialObjectMetadata:
+				live[m.UID] = true
+			case *v1beta1.Machine:
+				if live[m.UID] = true; !c.Rules.Shard.Owns(m.Namespace) && m.Spec.ProviderID != "" {
+					recorded[m.Spec.ProviderID] = true
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, nil, fmt.Errorf("list all machines: %w", err)
 		}
 		left := list.GetRemainingItemCount()
 		switch next := list.GetContinue(); {
-		case list.ResourceVersion == "" || version != "" && list.ResourceVersion != version:
-			return nil, fmt.Errorf("list all machines: the pages are of the versions %q and %q", version, list.ResourceVersion)
+		case list.GetResourceVersion() == "" || version != "" && list.GetResourceVersion() != version:
+			return nil, nil, fmt.Errorf("list all machines: the pages are of the versions %q and %q", version,
+				list.GetResourceVersion())
 		case next == "" && left != nil && *left > 0:
-			return nil, fmt.Errorf("list all machines: the list ends with %d left", *left)
+			return nil, nil, fmt.Errorf("list all machines: the list ends with %d left", *left)
 		case next == "":
-			return live, nil
+			return live, recorded, nil
 		case next == token:
-			return nil, fmt.Errorf("list all machines: the list does not get on after %d", len(live))
+			return nil, nil, fmt.Errorf("list all machines: the list does not get on after %d", len(live))
 		default:
-			version, token = list.ResourceVersion, next
+			version, token = list.GetResourceVersion(), next
 		}
 	}
+}
+
+// emptyList is for Machines: their metadata is enough where the cache has the rest.
+func (c *Collector) emptyList() client.ObjectList {
+	if !c.Rules.Shard.All() {
+		return &v1beta1.MachineList{}
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
+	return list
 }

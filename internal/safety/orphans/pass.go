@@ -44,7 +44,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	}
 	c.suspect(ctx, listed, scopes)
 	if state.candidates() {
-		if state.Live, err = c.listMachines(ctx); err != nil {
+		if state.Live, state.Elsewhere, err = c.listMachines(ctx); err != nil {
 			c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which Machines there are")
 		}
 	}

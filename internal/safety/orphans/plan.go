@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"machinist.dev/machinist/internal/sharding"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -17,6 +18,8 @@ type Rules struct {
 	ClusterID string
 	// Namespace is the only one of this installation; empty means all.
 	Namespace string
+	// Shard is the part of the namespaces whose instances are judged; the zero value is all.
+	Shard sharding.Shard
 	// Period is the time between two passes. For as long, nothing is removed after an outage.
 	Period time.Duration
 	// MinAge is the age from which an instance can be an orphan.
@@ -45,6 +48,8 @@ type State struct {
 	// Live are the UIDs in a consistent and unfiltered list of Machines that the API server gave after the instances were
 	// listed; nil if there is none.
 	Live map[types.UID]bool
+	// Elsewhere has the provider IDs that Machines of other shards had recorded in that list.
+	Elsewhere map[string]bool
 	// Before is what the pass before has left, and InstancesBefore its Plan's Instances; nil if there was none.
 	Before          Observations
 	InstancesBefore map[string]int
@@ -112,7 +117,8 @@ const (
 
 	// The other ones leave it where it is.
 
-	// OtherInstallation is for an instance of another installation, by its cluster id or its namespace.
+	// OtherInstallation is for an instance of another installation, or of another shard, by its cluster id or its
+	// namespace.
 	OtherInstallation Outcome = "OtherInstallation"
 	// Untagged is for one that does not say whose it is.
 	Untagged Outcome = "Untagged"
@@ -234,7 +240,7 @@ func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID
 		return OtherInstallation
 	case d.ID == "" || in.MachineUID == "" || !named || namespace == "" || name == "" || strings.Contains(name, "/"):
 		return Untagged
-	case s.Namespace != "" && namespace != s.Namespace:
+	case s.Namespace != "" && namespace != s.Namespace, !s.Shard.Owns(namespace):
 		return OtherInstallation
 	case claimed[d.ID]:
 		return Owned
@@ -249,6 +255,8 @@ func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID
 		return Owned
 	case s.Live == nil:
 		return Undetermined
+	case s.Elsewhere[d.ID]:
+		return Owned
 	}
 	return Delete
 }

@@ -3,6 +3,7 @@ package orphans
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,6 +22,9 @@ func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
 		return
 	}
 	page.Provider, page.Namespace = c.Cloud.Name(), c.Rules.Namespace
+	if shard := c.Rules.Shard; !shard.All() {
+		page.Shard = fmt.Sprintf("%d-of-%d", shard.Index, shard.Count)
+	}
 	page.Written, page.Period = now, int64(c.Rules.Period/time.Second)
 	if err := c.Ledger.Keep(ctx, page); err != nil {
 		c.log(ctx).Error(err, "What is known of orphans cannot be written down")

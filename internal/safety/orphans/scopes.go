@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -56,9 +57,9 @@ func (c *Collector) observe(ctx context.Context) (*fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the machines that the cache knows: %w", err)
 	}
-	classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{}, namespace)
+	classes, err := c.allClasses(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the classes that the cache knows: %w", err)
+		return nil, err
 	}
 	f := &fleet{
 		recorded: map[types.UID]string{}, machines: map[types.UID]*v1beta1.Machine{},
@@ -81,6 +82,28 @@ func (c *Collector) observe(ctx context.Context) (*fleet, error) {
 		}
 	}
 	return f, nil
+}
+
+// allClasses returns those of the installation: also those of other shards, because an instance may be the last trace of
+// a namespace of ours, and another's class leads to it.
+func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, error) {
+	if c.Rules.Shard.All() {
+		classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},
+			client.InNamespace(c.Rules.Namespace))
+		if err != nil {
+			return nil, fmt.Errorf("list the classes that the cache knows: %w", err)
+		}
+		return classes, nil
+	}
+	list := &v1beta1.MachineClassList{}
+	if err := c.Live.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list the classes of all shards: %w", err)
+	}
+	classes := make([]*v1beta1.MachineClass, len(list.Items))
+	for i := range list.Items {
+		classes[i] = &list.Items[i]
+	}
+	return classes, nil
 }
 
 // keyOf names the inputs of a Machine; it is empty where there are none of this provider.
@@ -129,7 +152,17 @@ func nodeReports(m *v1beta1.Machine) bool {
 func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
-	for _, key := range slices.Sorted(maps.Keys(f.inputs)) {
+	// What is found is reported on the first source of a scope, which is one of the shard where there is one.
+	keys := slices.SortedFunc(maps.Keys(f.inputs), func(a, b string) int {
+		ours := func(key string) int {
+			if c.Rules.Shard.Owns(f.inputs[key].namespace) {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(ours(a), ours(b)), cmp.Compare(a, b))
+	})
+	for _, key := range keys {
 		in := f.inputs[key]
 		if len(in.spec.ProviderSpec) == 0 {
 			continue

@@ -60,6 +60,7 @@ func Command(p Provider) *cobra.Command {
 		},
 	}
 	config.AddFlags(cmd.Flags())
+	config.AddShardFlags(cmd.Flags())
 	settings.addFlags(cmd.Flags())
 	if p.AddFlags != nil {
 		p.AddFlags(cmd.Flags())

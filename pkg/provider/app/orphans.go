@@ -22,7 +22,7 @@ func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, checkIn
 		return err
 	}
 	collector := orphans.New(orphans.Options{
-		Rules:         s.orphanRules(op.ClusterID(), op.Namespace()),
+		Rules:         s.orphanRules(op.ClusterID(), op.Namespace(), op.Shard()),
 		Cloud:         driver,
 		Client:        op.Control().Cache,
 		Live:          op.Control().Live,

@@ -16,6 +16,7 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/safety/orphans"
+	"machinist.dev/machinist/internal/sharding"
 )
 
 // settings are the flags that every provider process has beside those of all processes.
@@ -147,9 +148,10 @@ func (s *settings) validate() error {
 }
 
 // orphanRules returns what the flags say about orphans, for an installation.
-func (s *settings) orphanRules(clusterID, namespace string) orphans.Rules {
+func (s *settings) orphanRules(clusterID, namespace string, shard sharding.Shard) orphans.Rules {
 	r := s.orphans
-	r.ClusterID, r.Namespace, r.ReportOnly = clusterID, namespace, s.orphansAction == reportOrphans
+	r.ClusterID, r.Namespace, r.Shard = clusterID, namespace, shard
+	r.ReportOnly = s.orphansAction == reportOrphans
 	return r
 }
 

@@ -35,6 +35,8 @@ type Page struct {
 	// Provider whose instances were listed, and the only Namespace of its Machines; empty for all.
 	Provider  string `json:"provider"`
 	Namespace string `json:"namespace,omitempty"`
+	// Shard is the part of the namespaces whose instances were listed, such as 0-of-4; empty for all.
+	Shard string `json:"shard,omitempty"`
 	// Written is when something was last new.
 	Written time.Time `json:"written"`
 	// Period is the time between two passes, in seconds.
@@ -89,6 +91,32 @@ func Key(provider, namespace string) string {
 	return provider + "." + namespace
 }
 
+// key is that of a page in the ConfigMap: each shard has one.
+func (p *Page) key() string {
+	if p.Shard == "" {
+		return Key(p.Provider, p.Namespace)
+	}
+	return p.Provider + shardKey + p.Shard
+}
+
+// shardKey is in the keys of shards alone: the name of a namespace has no dot.
+const shardKey = ".shard."
+
+// outdated returns the keys of pages about the same instances, divided in another way: those who wrote them have ended.
+func (p *Page) outdated(data map[string]string) (keys []string) {
+	_, count, _ := strings.Cut(p.Shard, "-of-")
+	for key := range data {
+		of, shard, sharded := strings.Cut(key, shardKey)
+		_, counted, _ := strings.Cut(shard, "-of-")
+		switch {
+		case sharded && of == p.Provider && p.Namespace == "" && counted != count,
+			!sharded && key == p.Provider && p.Shard != "":
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // conflicts is how often a page is written anew when that of another provider came in between.
 const conflicts = 3
 
@@ -105,16 +133,17 @@ func (b Book) Keep(ctx context.Context, page Page) error {
 }
 
 func (b Book) keep(ctx context.Context, page Page) error {
-	key := Key(page.Provider, page.Namespace)
+	key := page.key()
 	found := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: Name}}
 	err := b.Client.Get(ctx, client.ObjectKeyFromObject(found), found)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
 		return fmt.Errorf("read ConfigMap %s/%s: %w", b.Namespace, Name, err)
 	}
+	outdated := page.outdated(found.Data)
 	if before, err := Decode(found.Data[key]); err == nil {
 		page.remember(before)
-		if page.same(before) {
+		if page.same(before) && len(outdated) == 0 {
 			return nil
 		}
 	}
@@ -124,6 +153,9 @@ func (b Book) keep(ctx context.Context, page Page) error {
 	}
 	if found.Data == nil {
 		found.Data = map[string]string{}
+	}
+	for _, old := range outdated {
+		delete(found.Data, old)
 	}
 	found.Data[key] = string(text)
 	if missing {

@@ -3,6 +3,8 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +91,41 @@ func TestAPageThatCannotBeReadIsReplaced(t *testing.T) {
 	}
 	if page, _ := read(t, c, "sim"); page.Total != 1 {
 		t.Errorf("kept %+v", page)
+	}
+}
+
+// Each shard has a page of its own, and those who divide in another way leave none behind.
+//
+// Rule: orphan-report-kept.
+func TestShardsHaveAPageEach(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	keys := func(shards ...string) []string {
+		t.Helper()
+		for _, shard := range shards {
+			if err := (Book{c, "system"}).Keep(t.Context(), Page{Provider: "sim", Shard: shard}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stored := &corev1.ConfigMap{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: Name}, stored); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Sorted(maps.Keys(stored.Data))
+	}
+	for _, page := range []Page{{Provider: "other"}, {Provider: "sim", Namespace: "team"}} {
+		if err := (Book{c, "system"}).Keep(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	others := []string{"other", "sim.team"}
+	for _, test := range []struct{ shards, want []string }{
+		{[]string{""}, []string{"other", "sim", "sim.team"}},
+		{[]string{"0-of-2", "1-of-2"}, append(others[:1:1], "sim.shard.0-of-2", "sim.shard.1-of-2", "sim.team")},
+		{[]string{"2-of-3"}, append(others[:1:1], "sim.shard.2-of-3", "sim.team")},
+		{[]string{""}, []string{"other", "sim", "sim.team"}},
+	} {
+		if got := keys(test.shards...); !slices.Equal(got, test.want) {
+			t.Errorf("after pages of %q there are %q, want %q", test.shards, got, test.want)
+		}
 	}
 }

@@ -111,8 +111,8 @@ func (r *result) table(out io.Writer) {
 			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name,
 				p.Seconds, p.Limit.Seconds, p.Limit.Ratio, p.Limit.EvenRatio,
 				p.Independent.Seconds, p.Independent.Ratio, p.Independent.EvenRatio,
-				p.WritesPerMachine, p.ReadsPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.MachinesCreated, p.CPUSeconds, p.P50Seconds,
-				p.P99Seconds)
+				p.WritesPerMachine, p.ReadsPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.MachinesCreated,
+				p.CPUSeconds, p.P50Seconds, p.P99Seconds)
 		}
 	}
 	_ = w.Flush()

@@ -89,8 +89,8 @@ func (p *Plan) deny(denied []disruption.Denial) {
 	}
 }
 
-// takeTurns records what the plan disrupts of what it asked for. Something may come before it is carried out, and nobody
-// who goes after these machines may take their room meanwhile.
+// takeTurns records what the plan disrupts of what it asked for. Something may come before it is carried out, and
+// nobody who goes after these machines may take their room meanwhile.
 func (p *Plan) takeTurns() {
 	if len(p.asked) == 0 {
 		return

@@ -24,7 +24,8 @@ func TestOfAProcessPoliciesJudgeWhatItChanges(t *testing.T) {
 	}
 	const wrong = "forever"
 	judged := parse(t, namespace, machine)
-	requireRejection(t, env.Client(t).Create(t.Context(), apply(t, judged.DeepCopy(), change{preserve, wrong})), "preserve")
+	requireRejection(t, env.Client(t).Create(t.Context(), apply(t, judged.DeepCopy(), change{preserve, wrong})),
+		"preserve")
 	if err := process.Create(t.Context(), apply(t, judged.DeepCopy(), change{preserve, wrong}),
 		client.DryRunAll); err != nil {
 		t.Errorf("a process that makes a Machine is refused: %v", err)

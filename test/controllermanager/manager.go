@@ -1,6 +1,6 @@
 // Package controllermanager is what a deterministic world has of kube-controller-manager and kube-scheduler: the
-// controllers of Nodes, of the pods and volumes on them and of certificates, over the store of test/apiserver. The store
-// itself has those that need no more than its objects (garbage, namespaces, disruption budgets).
+// controllers of Nodes, of the pods and volumes on them and of certificates, over the store of test/apiserver. The
+// store itself has those that need no more than its objects (garbage, namespaces, disruption budgets).
 //
 // It runs nothing by itself. It says which writes its controllers would do next, and the world chooses: so all orders
 // in which independent loops may act are tried. Nothing waits for the periods of the real loops. Where a real

@@ -65,7 +65,7 @@ func (w *World) way(p *process) error {
 	case w.faulty(400):
 		w.logf("%s is frozen in a request", p.name)
 		w.pause(w.upTo(30 * time.Second))
-	case w.faulty(400):
+	case w.faulty(399): // as often as frozen
 		w.end(p, "killed in a request")
 	}
 	if p.dead {

@@ -1,7 +1,7 @@
 package main
 
-// onlyReady has kubelets report nothing but whether they are ready, withoutTaints has no controller taint Nodes by their
-// conditions: so the world was before.
+// onlyReady has kubelets report nothing but whether they are ready, withoutTaints has no controller taint Nodes by
+// their conditions: so the world was before.
 var (
 	onlyReady = &mutant{file: "test/simulation/hosts.go",
 		from: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",

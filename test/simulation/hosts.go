@@ -157,8 +157,9 @@ func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 // manager is the target cluster's kube-controller-manager. It does not hear of a kubelet that hangs or whose instance
 // is gone.
 func (w *World) manager() controllermanager.Manager {
-	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Volumes: w.volumes, Silent: func(node *corev1.Node) bool {
+	silent := func(node *corev1.Node) bool {
 		in := w.hostOf(node)
 		return in == nil || in.hung
-	}}
+	}
+	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Volumes: w.volumes, Silent: silent}
 }

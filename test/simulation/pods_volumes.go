@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// Volumes of pods. kube-controller-manager has them attached and detached; here are the kubelets that mount them and the
-// storage driver that does it.
+// Volumes of pods. kube-controller-manager has them attached and detached; here are the kubelets that mount them and
+// the storage driver that does it.
 
 const storageDriver = "storage-driver"
 

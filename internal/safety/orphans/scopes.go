@@ -84,8 +84,8 @@ func (c *Collector) observe(ctx context.Context) (*fleet, error) {
 	return f, nil
 }
 
-// allClasses returns those of the installation: also those of other shards, because an instance may be the last trace of
-// a namespace of ours, and another's class leads to it.
+// allClasses returns those of the installation: also those of other shards, because an instance may be the last trace
+// of a namespace of ours, and another's class leads to it.
 func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, error) {
 	if c.Rules.Shard.All() {
 		classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},

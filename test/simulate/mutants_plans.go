@@ -85,7 +85,9 @@ func planMutants() []mutant {
 			name: "adoption-not-durable-at-deletion", file: "internal/machine/adoption.go",
 			from:     "	return next, s.writeStatus(ctx)\n	case s.machine.Adopting():",
 			to:       "	return next, nil\n	case s.machine.Adopting():",
-			scenario: "adopt", finds: "nodes", plan: "16:denied-for-long", last: 6,
+			scenario: "adopt-then-delete", finds: "nodes",
+			plan: "provider/machine adopt instance:crash-after,provider/machine delete instance:crash-after," +
+				"provider/machine get instance:time-jumps",
 		},
 		{
 			name: "absence-not-noticed", file: "internal/machineclass/wiring.go",

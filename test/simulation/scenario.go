@@ -99,6 +99,10 @@ func Scenarios() []Scenario {
 			Script: autoscaledFromZero, MayDiffer: anyEnd},
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
+		{Name: "adopt-then-delete", Group: Lifecycle, Variants: 3, Script: always(adoptingClass(), bringInstance("vm-1"),
+			adopt("vm-1", "vm-1"), deleteNamed("vm-1").once("it has tags", func(w *World) bool {
+				return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.MachineUID != "" })
+			})), MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
 	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
 		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents())

@@ -80,7 +80,7 @@ func (r *record) shows(t *testing.T, from int, describe func(client.Object) stri
 	return r.until(t, from, describe, wanted, func(all []string, text string) bool { return all[len(all)-1] != text })
 }
 
-// order returns what objects look like in the order in which each look came first.
+// order returns what objects look like in the order in which they first looked so.
 func (r *record) order(t *testing.T, describe func(client.Object) string, wanted string) []string {
 	t.Helper()
 	return r.until(t, 0, describe, wanted, func(all []string, text string) bool { return !slices.Contains(all, text) })

@@ -125,7 +125,7 @@ func (m Manager) attach(volume, node string) Choice {
 		va.Spec = storagev1.VolumeAttachmentSpec{Attacher: StorageDriver, NodeName: node,
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}
 		return client.IgnoreAlreadyExists(m.Server.Client(AttachDetach).Create(context.Background(), va))
-	}, "volume %s must be attached to node %s", volume, node)
+	}, "attach volume %s to node %s", volume, node)
 }
 
 // attachedChoices is what becomes of a volume that is attached.
@@ -142,7 +142,7 @@ func (m Manager) attachedChoices(va *storagev1.VolumeAttachment, node *corev1.No
 	case detachable:
 		out = append(out, choose(func() error {
 			return client.IgnoreNotFound(m.Server.Client(AttachDetach).Delete(context.Background(), va.DeepCopy()))
-		}, "volume %s must be detached from node %s", volume, va.Spec.NodeName))
+		}, "detach volume %s from node %s", volume, va.Spec.NodeName))
 	}
 	return out
 }

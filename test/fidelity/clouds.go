@@ -46,6 +46,13 @@ func nodes() []Behaviour {
 		{Name: "A kubelet restarts containers, at once and then after a while",
 			Doubles: []string{hosts + "pod.go:next"},
 			Tests:   []string{kubelets + "TestPodsThatRestart", kubelets + "TestPodsThatAreDeletedBeforeARestart"}},
+		{Name: "How long a kubelet waits between two tries, and what it has recorded as events",
+			Doubles: []string{hosts + "machine.go:registrationBackoff", hosts + "events.go:recordOccurred"},
+			Why: "Both follow its source: a test of minutes would only repeat it. " +
+				"https://github.com/kubernetes/kubernetes/tree/v1.36.3/pkg/kubelet"},
+		{Name: "What cloud-init writes on a machine",
+			Doubles: []string{hosts + "userdata.go:parseUserData"},
+			Tests:   []string{machines + "TestAMachineBootsJoinsRunsAPodAndGoes"}},
 		{Name: "A kubelet of a machine that boots anew starts its pods anew, or fails those that never restart",
 			Doubles: []string{hosts + "pod.go:reboot"},
 			Why: "A container cannot boot the machine that it is on. docs/simulated-cloud.md says what was measured in a " +
@@ -86,10 +93,20 @@ func outside() []Behaviour {
 // clouds is what doubles do of infrastructure clouds.
 func clouds() []Behaviour {
 	conformance := []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
-		libvirt + "TestTheDriverConformsAtTheSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms", "test/simulation:TestTheCloudConforms"}
+		libvirt + "TestTheDriverConformsAtTheSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms",
+		"test/simulation:TestTheCloudConforms", "test/fakecloud:TestTheCloudConforms"}
 	return []Behaviour{
 		{Name: "Creation once per token, tags, names, absence, deletion twice, pages: the contract of drivers",
-			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud.go:Create"}, Tests: conformance},
+			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud.go:Create",
+				"test/fakecloud/driver.go:create"},
+			Tests: conformance},
+		{Name: "The cloud of the reconcilers' tests: reads behind by a time, and steps that a test writes",
+			Doubles: []string{"test/fakecloud/read.go:read", "test/fakecloud/cloud.go:tick", "test/fakecloud/script.go:Step"},
+			Why: "Each is what the contract of drivers allows, which the tests that use it name: " +
+				"https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html"},
+		{Name: "An instance that the cloud announces to remove, and removes",
+			Doubles: []string{world + "interruption.go:reclaim"},
+			Why:     "OpenStack and libvirt never do. Documented for EC2: " + ec2 + "spot-instance-termination-notices.html"},
 		{Name: "Reads, lists and tags that lag, each by itself, and lists that lack or repeat entries",
 			Doubles: []string{"simcloud/semantics.go:Semantics", world + "semantics.go:ReadsLate",
 				world + "semantics.go:ReadsFlicker", world + "semantics.go:TagsLate", world + "semantics.go:ListsLate",
@@ -121,7 +138,7 @@ func clouds() []Behaviour {
 			Why:   "At OpenStack it frees at once, at others late: https://learn.microsoft.com/azure/quotas/quotas-overview"},
 		{Name: "Credentials that are refused for a while", Doubles: []string{world + "semantics.go:CredentialsExpire"},
 			Tests: []string{openstack + "TestKeystoneTakesTokensAndCredentialsBack"}},
-		{Name: "Clocks that differ", Doubles: []string{world + "semantics.go:ClockAhead"},
+		{Name: "Clocks that differ", Doubles: []string{world + "semantics.go:ClockAhead", world + "semantics.go:ClockBehind"},
 			Why: "All clouds here run on this machine's clock."},
 		{Name: "A hypervisor that stops, and machines whose process was killed",
 			Doubles: []string{"simcloud/cloud/operations.go:AddFault"},

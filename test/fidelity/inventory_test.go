@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"machinist.dev/machinist/test/simulation"
 )
 
 const root = "../.."
@@ -45,7 +47,8 @@ func TestEachBehaviourIsWhereItsRowSays(t *testing.T) {
 }
 
 // mechanics are the files of doubles that imitate nothing by themselves.
-var mechanics = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go"}
+var mechanics = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "simcloud/host/connection.go",
+	"simcloud/host/doc.go", "simcloud/host/fleet.go", "simcloud/host/podpatch.go", "simcloud/host/spec.go"}
 
 // A file of a double that no row names imitates something that nobody compares, and so does a test that no row names.
 func TestEachFileOfADoubleHasARow(t *testing.T) {
@@ -57,7 +60,8 @@ func TestEachFileOfADoubleHasARow(t *testing.T) {
 		}
 		compared = append(compared, b.Tests...)
 	}
-	for _, folder := range []string{"test/apiserver", "test/apiserver/crd", "test/controllermanager"} {
+	for _, folder := range []string{"test/apiserver", "test/apiserver/crd", "test/controllermanager", "test/fakecloud",
+		"simcloud/host"} {
 		for _, file := range files(t, folder) {
 			if !strings.HasSuffix(file, "_test.go") && !slices.Contains(rows, file) && !slices.Contains(mechanics, file) {
 				t.Errorf("no row names %s", file)
@@ -70,6 +74,26 @@ func TestEachFileOfADoubleHasARow(t *testing.T) {
 			if name := folder + ":" + test; test != "TestMain" && !slices.Contains(compared, name) {
 				t.Errorf("no row names %s", name)
 			}
+		}
+	}
+}
+
+// Each of the semantics that a cloud of the world can have is that of some cloud.
+func TestEachOfTheCloudsSemanticsHasARow(t *testing.T) {
+	var rows []string
+	for _, b := range All() {
+		rows = append(rows, b.Doubles...)
+	}
+	for _, s := range simulation.AllSemantics() {
+		name := ""
+		for word := range strings.SplitSeq(string(s), "-") {
+			name += strings.ToUpper(word[:1]) + word[1:]
+		}
+		if name == "Throttled" {
+			name = "ThrottledOften"
+		}
+		if !slices.Contains(rows, world+"semantics.go:"+name) {
+			t.Errorf("no row names %s", name)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestVolumesAreDetachedByForce(t *testing.T) {
 	}
 	now := client.GracePeriodSeconds(0)
 	gone, silent, healthy := using("gone", "n", "one"), using("silent", "m", "two"), using("healthy", "o", "three")
-	compare(t, inOrder(hosts("n"), hosts("m"), hosts("o"), mounts(healthy, "o", "three"), mounts(gone, "n", "one"),
+	compare(t, storyOf(hosts("n"), hosts("m"), hosts("o"), mounts(healthy, "o", "three"), mounts(gone, "n", "one"),
 		mounts(silent, "m", "two"), lives("m", false), remove(healthy, now), remove(gone, now), remove(silent, now),
 		remove(node("n")), sentence{what: "six minutes pass", takes: 6 * time.Minute,
 			do: func(context.Context, *scene) error { return nil }},

@@ -149,7 +149,7 @@ func hosts(name string) []sentence {
 	return []sentence{joins(name), change(node(name), managed)}
 }
 
-func inOrder(parts ...any) (story []sentence) {
+func storyOf(parts ...any) (story []sentence) {
 	for _, part := range parts {
 		switch part := part.(type) {
 		case sentence:
@@ -165,35 +165,35 @@ func inOrder(parts ...any) (story []sentence) {
 // use: first it is no longer reported, then the attachment is deleted, and the driver takes its time.
 func TestAVolumeComesAndGoesWithItsPod(t *testing.T) {
 	p := using("db", "n", "data")
-	compare(t, inOrder(hosts("n"), mounts(p, "n", "data"), remove(p), report(p, stopped),
+	compare(t, storyOf(hosts("n"), mounts(p, "n", "data"), remove(p), report(p, stopped),
 		remove(p, client.GracePeriodSeconds(0)), inUse("n"), detached("data", "n"))...)
 }
 
 // A pod that was deleted before anything of it ran needs no volume.
 func TestAVolumeOfAPodThatNeverRan(t *testing.T) {
 	p := using("db", "n", "data")
-	compare(t, inOrder(hosts("n"), provided("data"), create(p), remove(p), attached("data", "n"), inUse("n"),
+	compare(t, storyOf(hosts("n"), provided("data"), create(p), remove(p), attached("data", "n"), inUse("n"),
 		detached("data", "n"))...)
 }
 
 // A volume is attached to one node at a time: another one waits until the driver has detached it.
 func TestAVolumeIsAttachedToOneNode(t *testing.T) {
 	first, second := using("first", "n", "data"), using("second", "m", "data")
-	compare(t, inOrder(hosts("n"), hosts("m"), mounts(first, "n", "data"), create(second), inUse("m", "data"),
+	compare(t, storyOf(hosts("n"), hosts("m"), mounts(first, "n", "data"), create(second), inUse("m", "data"),
 		report(first, stopped), inUse("n"), remove(first, client.GracePeriodSeconds(0)), detached("data", "n"),
 		attached("data", "m"), report(second, running))...)
 }
 
-// Where a kubelet does not let volumes be attached for it, no volume gets attached.
+// Where a kubelet does not let volumes be attached for it, nobody attaches one.
 func TestVolumesOfAKubeletThatAttachesItself(t *testing.T) {
 	p, other := using("db", "n", "one"), using("other", "m", "two")
-	compare(t, inOrder(joins("n"), provided("one"), create(p), report(p, running), hosts("m"), mounts(other, "m", "two"))...)
+	compare(t, storyOf(joins("n"), provided("one"), create(p), report(p, running), hosts("m"), mounts(other, "m", "two"))...)
 }
 
 // A kubelet that is silent keeps its volumes, also when their pods are gone, until its node is out of service.
 func TestVolumesOfANodeOutOfService(t *testing.T) {
 	first, second := using("first", "n", "one"), using("second", "n", "two")
-	compare(t, inOrder(hosts("n"), mounts(first, "n", "one"), mounts(second, "n", "two"), inUse("n", "one", "two"),
+	compare(t, storyOf(hosts("n"), mounts(first, "n", "one"), mounts(second, "n", "two"), inUse("n", "one", "two"),
 		lives("n", false), remove(first, client.GracePeriodSeconds(0)), remove(second), change(node("n"), outOfService),
 		detached("one", "n"), detached("two", "n"))...)
 }
@@ -201,14 +201,14 @@ func TestVolumesOfANodeOutOfService(t *testing.T) {
 // The taint also tears volumes from a node that is ready, once their pods are gone.
 func TestVolumesOfAReadyNodeOutOfService(t *testing.T) {
 	p := using("db", "n", "data")
-	compare(t, inOrder(hosts("n"), mounts(p, "n", "data"), change(node("n"), outOfService),
+	compare(t, storyOf(hosts("n"), mounts(p, "n", "data"), change(node("n"), outOfService),
 		remove(p, client.GracePeriodSeconds(0)), detached("data", "n"))...)
 }
 
 // A volume that its kubelet had in use stays attached when the Node is deleted; one that it had not is detached.
 func TestVolumesOfANodeThatIsDeleted(t *testing.T) {
 	used, unused := using("used", "n", "one"), using("unused", "m", "two")
-	compare(t, inOrder(hosts("n"), hosts("m"), mounts(used, "n", "one"), mounts(unused, "m", "two"),
+	compare(t, storyOf(hosts("n"), hosts("m"), mounts(used, "n", "one"), mounts(unused, "m", "two"),
 		remove(used, client.GracePeriodSeconds(0)), remove(node("n")), inUse("m"),
 		remove(unused, client.GracePeriodSeconds(0)), remove(node("m")), detached("two", "m"))...)
 }

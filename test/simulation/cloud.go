@@ -230,7 +230,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		in.kubelet = cmp.Or(req.Version, firstVersion)
 	}
 	in.doomed = c.past.dooms(req.Machine.Name)
-	if t := &c.troubles; in.of(t.silent) {
+	if t := &c.troubles; in.of(t.silent) && !in.doomed {
 		if t.madeSilent++; t.madeSilent == 1 {
 			t.silentSince = now
 		}

@@ -39,7 +39,8 @@ type troubles struct {
 	// silent is the image whose kubelets never register, flapping the one whose kubelets register, are never Ready and
 	// report another condition every flapEvery.
 	silent, flapping string
-	// madeSilent is how many instances were made of the image silent, the first of them at silentSince.
+	// madeSilent is how many instances were made of the image silent that the cloud does not give up by itself, the first
+	// of them at silentSince.
 	madeSilent  int
 	silentSince time.Time
 	// byAddress is true where the cloud names hosts after their addresses, and gives an address away again at once.

@@ -40,15 +40,15 @@ var (
 		simulation.HealthChecks: 200, simulation.Safety: 200, simulation.Migrations: 200,
 		simulation.Disruptions: 400, simulation.Incidents: 60,
 	}, faults: 3, corruptions: 4_500, states: 2}
-	full = usual{plans: 120_000, pairs: 3_000, runs: map[simulation.Group]int{
+	full = usual{plans: 80_000, pairs: 3_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000,
 		simulation.HealthChecks: 2_000, simulation.Safety: 2_000, simulation.Migrations: 2_000,
 		simulation.Disruptions: 10_000, simulation.Incidents: 2_000,
-	}, faults: 25, corruptions: 60_000, states: 4}
+	}, faults: 15, corruptions: 45_000, states: 4}
 )
 
 // faultsOfPairs is how many single faults are tried for each scenario under two semantics of the cloud at once.
-const faultsOfPairs = 2
+const faultsOfPairs = 1
 
 type settings struct {
 	runs, plans, variants, workers int

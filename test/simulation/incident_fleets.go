@@ -82,15 +82,16 @@ func strip(i int) Action {
 // surgeOfSilence is how many machines a rollout to an image that never joins may have beside the old ones.
 const surgeOfSilence = 3
 
-// mayGoOnFailing judges how many instances are made of an image that never joins: those of the surge, one that a
-// former leader was making, and one at a time in place of one that has had its time to join.
+// mayGoOnFailing judges how many instances are made of an image that never joins: those of the surge, one at a time in
+// place of one that has had its time to join, and one each that a former leader was making and was replacing.
 func (o *oracle) mayGoOnFailing() {
 	t := &o.world.cloud.troubles
 	if t.madeSilent == 0 {
 		return
 	}
 	d := o.world.clock.Since(t.silentSince)
-	if most := surgeOfSilence + 1 + int(d/impatience); t.madeSilent > most {
+	// Machines are up to a second older by their time of creation, which has no fractions.
+	if most := surgeOfSilence + 2 + int((d+time.Second)/impatience); t.madeSilent > most {
 		o.breach("stampede", "%d instances were made of image %s in %s, none of which has joined: at most %d may be",
 			t.madeSilent, t.silent, d, most)
 	}

@@ -47,6 +47,8 @@ type launchState struct {
 	// again; zero: not before something changes.
 	tried     string
 	notBefore time.Time
+	// failures is how many of these calls failed in a row.
+	failures int32
 	// ambiguousAt is when this process last sent a Create and got no answer.
 	ambiguousAt time.Time
 	// ownToken is true if only this process can have made a bootstrap token for the Machine, and token if this process may

@@ -344,7 +344,11 @@ func difference(before, after *v1beta1.Machine) ([]byte, error) {
 
 // operationFailed records a failed call, how many there were in a row and when the next one is due.
 func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) {
-	failures, state := oneMore(p.failuresOf(kind)), v1beta1.OperationProcessing
+	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing
+	if launch := p.states.get(p.machine).launch; launch.tried == fingerprint {
+		failures = max(failures, launch.failures) // The status with the last one may not be written.
+	}
+	failures = oneMore(failures)
 	if c.isRejection() {
 		state = v1beta1.OperationFailed
 	}
@@ -357,5 +361,7 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 		last.NextTryTime = &metav1.Time{Time: retry}
 		p.requeueIn(d)
 	}
-	p.states.update(p.machine, func(m *machineState) { m.launch.tried, m.launch.notBefore = fingerprint, retry })
+	p.states.update(p.machine, func(m *machineState) {
+		m.launch.tried, m.launch.notBefore, m.launch.failures = fingerprint, retry, failures
+	})
 }

@@ -128,8 +128,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			orphans = append(orphans, m)
 		}
 	}
-	// What the set has made may not match any more, and counts until it is released. Where machines are missing, those that
-	// a former leader made may be such ones, of which the cache knows nothing yet.
+	// What the set has made may not match any more, and counts until it is released. Where machines are missing, those
+	// that a former leader made may be such ones, of which the cache knows nothing yet.
 	if countLive(machines) < int(p.state.Set.ReplicasOrDefault()) {
 		made, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
 		if err != nil {

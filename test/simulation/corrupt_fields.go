@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,19 +18,19 @@ import (
 )
 
 // corruptible are the kinds of which each field is changed: Machinist's own, and what it keeps or judges beside them.
-// Leases are those of the old system that a migration takes. What other systems, kubelets and the applications of a
-// cluster keep is theirs; of a Node the fields are, which Machinist reads.
+// What other systems, kubelets and the applications of a cluster keep is theirs; of a Node the fields are, which
+// Machinist reads.
 //
 // The Leases by which Machinist's processes are elected, and those of Nodes, are not in this world. A leader is a
 // process until another one follows it (leaders.go), and a kubelet that is silent shows in the condition Ready of its
-// Node, which is all that Machinist reads of it.
+// Node, which is all that Machinist reads of it. The Lease of an old system, which a migration takes, is left out: that
+// system takes any write of it by another for the loss of its lead.
 var corruptible = map[Cluster][]schema.GroupVersionKind{
 	InControl: {
 		v1beta1.GroupVersion.WithKind("MachineDeployment"), v1beta1.GroupVersion.WithKind("MachineSet"),
 		v1beta1.GroupVersion.WithKind("Machine"), v1beta1.GroupVersion.WithKind("MachineClass"),
 		v1beta1.GroupVersion.WithKind("MachineHealthCheck"), v1beta1.GroupVersion.WithKind("MachineDisruptionBudget"),
 		v1beta1.GroupVersion.WithKind("Migration"), corev1.SchemeGroupVersion.WithKind("Secret"),
-		coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 	},
 	InTarget: {
 		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Secret"), requestKind,

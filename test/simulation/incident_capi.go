@@ -98,11 +98,11 @@ func neverReady(r *rand.Rand) []Action {
 		roll("b"),
 	}
 	actions = append(actions, lasting(3+r.IntN(2))...)
-	return append(actions, roll("a").once("the deployment says that the revision fails", saysFailing))
+	return append(actions, roll("a").once("the deployment says that the revision fails", reportsFailing))
 }
 
-// saysFailing reports whether the deployment says that its newest revision fails.
-func saysFailing(w *World) bool {
+// reportsFailing is whether the deployment reports that its newest revision fails.
+func reportsFailing(w *World) bool {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		for _, c := range o.(*v1beta1.MachineDeployment).Status.Conditions {
 			if c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonRevisionFailing {

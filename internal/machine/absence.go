@@ -20,7 +20,8 @@ import (
 //
 //   - not before the driver's settling time has passed since the instance was created or adopted,
 //   - only if two reads in a row say NotFound. An instance that is shown, a failed read and a Ready Node start the
-//     count again, and
+//     count again,
+//   - only if this process knows that it has looked in the right place (absence_scope.go), and
 //   - only if the cloud does not deny others that run (absence_witness.go).
 
 // maxRecheck bounds the time between the two reads.
@@ -108,13 +109,24 @@ func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved
 // it behind. If the removal was accepted before, nothing is left to confirm.
 func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	result provider.DeleteResult) progress {
-	if s.deletionAccepted() {
+	if s.states.get(s.machine).teardown.accepted && s.scopeKnown() {
 		return next
 	}
 	if result.Found {
 		return s.goneForGood()
 	}
 	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
+	switch misplaced, err := s.misplaced(ctx, inputs); {
+	case err != nil:
+		s.deleteFailed(err)
+		return wait
+	case misplaced:
+		s.deleting(v1beta1.ReasonInstanceTerminating, "The instance is in another place than the one recorded.")
+		s.requeueIn(poll)
+		return wait
+	case s.deletionAccepted():
+		return next
+	}
 	if left := s.instance.showsWithin(); left > 0 {
 		s.deleting(v1beta1.ReasonCreateSettling,
 			"The provider does not show the instance; waiting until it would have shown.")
@@ -145,6 +157,7 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 // what that waits for.
 func (s *teardownStep) goneForGood() progress {
 	s.states.update(s.machine, func(m *machineState) { m.teardown.accepted = true })
+	s.foundIn(s.scope()) // It is nowhere else.
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }

@@ -117,12 +117,15 @@ func TestAnInstanceThatIsNeverShownFailsInTime(t *testing.T) {
 		v1beta1.DefaultCreationTimeout, v1beta1.DefaultCreationTimeout+time.Minute)
 }
 
-// What is really gone is found within seconds where the machine is no longer new: two calls, one write.
+// What is really gone is found within seconds where the machine is no longer new: two calls, one write. Another process
+// makes sure that it has looked in the right place.
 //
-// Rules: unhealthy-node-checks-instance, absence-needs-two-reads.
+// Rules: unhealthy-node-checks-instance, absence-needs-two-reads, scope-confirmed-by-tags.
 func TestAPreemptedInstanceIsFoundWithinSeconds(t *testing.T) {
 	t.Parallel()
-	for name, again := range map[string]func(*world){"the same process": func(*world) {}, "another process": (*world).restart} {
+	calls := []string{"cloud get", "cloud get", "cloud get"}
+	for name, again := range map[string]func(*world) int{"the same process": func(*world) int { return 2 },
+		"another process": func(w *world) int { w.restart(); return 3 }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -130,14 +133,14 @@ func TestAPreemptedInstanceIsFoundWithinSeconds(t *testing.T) {
 			m := w.longRunning("m")
 			w.cloud.Vanish(m.Spec.ProviderID)
 			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
-			again(w)
+			n := again(w)
 			began := w.clock.Now()
 			m = w.untilPhase("m", v1beta1.MachineFailed)
 			if m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 				t.Errorf("failureReason is %s", m.Status.FailureReason)
 			}
 			within(t, "the time until it was found", w.clock.Since(began), recheckAfter(w.cloud.Settle), maxRecheck)
-			want(t, "calls", w.effects.calls(), "cloud get", "cloud get")
+			want(t, "calls", w.effects.calls(), calls[:n]...)
 			want(t, "writes", w.effects.writes(), "API Machine patch status", "API Machine patch status")
 			if again := w.wantQuiet("m").RequeueAfter; again != 0 {
 				t.Errorf("reconciles again after %s", again)

@@ -51,7 +51,12 @@ func (p *pass) confirmDenial(ctx context.Context, inputs resolve.Resolved) error
 	for _, m := range witnesses {
 		req := provider.GetRequest{Machine: identity(m), Class: inputs.Class(), ClusterID: p.ClusterID,
 			ProviderID: m.Spec.ProviderID, Scope: m.Status.Instance.Scope}
-		switch _, err := p.Cloud.Get(ctx, req); {
+		_, err := p.Cloud.Get(ctx, req)
+		if provider.IsNotFound(err) && req.Scope != "" && len(inputs.ProviderSpec) > 0 {
+			// Its scope may be what is wrong.
+			_, err = p.byTags(ctx, m, inputs)
+		}
+		switch {
 		case err == nil:
 			return nil
 		case provider.IsNotFound(err):
@@ -95,7 +100,16 @@ func (s *instanceStep) confirmed(ctx context.Context, inputs resolve.Resolved) b
 		s.requeueIn(left)
 		return false
 	}
-	err := s.confirmDenial(ctx, inputs)
+	misplaced, err := s.misplaced(ctx, inputs)
+	if misplaced {
+		s.undecided = true
+		s.shown()
+		s.requeueIn(s.pollInterval())
+		return false
+	}
+	if err == nil {
+		err = s.confirmDenial(ctx, inputs)
+	}
 	if err == nil {
 		return true
 	}

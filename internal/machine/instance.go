@@ -109,10 +109,12 @@ func pollInterval(age time.Duration) time.Duration {
 func (s *instanceStep) get(ctx context.Context, inputs resolve.Resolved) (*provider.Instance, error) {
 	req := provider.GetRequest{Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID,
 		ProviderID: s.machine.Spec.ProviderID}
-	if s.machine.Status.Instance != nil {
-		req.Scope = s.machine.Status.Instance.Scope
+	req.Scope = s.scope()
+	instance, err := s.Cloud.Get(ctx, req)
+	if err == nil {
+		s.foundIn(req.Scope)
 	}
-	return s.Cloud.Get(ctx, req)
+	return instance, err
 }
 
 // readAddresses asks for the addresses of an instance that had none yet when it was seen running: some get theirs from
@@ -152,6 +154,7 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		CredentialsRef: inputs.CredentialsRef,
 		Scope:          instance.Scope,
 	}
+	s.foundIn(instance.Scope)
 	if !instance.LaunchTime.IsZero() {
 		// As it is stored, or it would look changed at every look.
 		m.Status.Instance.LaunchTime = &metav1.Time{Time: instance.LaunchTime.Truncate(time.Second)}

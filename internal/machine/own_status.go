@@ -14,7 +14,8 @@ import (
 // Only the provider process writes the status of a Machine, but for conditions. Nothing enforces that: whoever may
 // write a status may lose what is found nowhere else, such as where the instance is, which attempt made it and what it
 // was made from. So the process keeps what it wrote last, and puts back what somebody else changed. A process that was
-// restarted believes the first status that it reads.
+// restarted believes the first status that it reads, apart from a scope in which it does not find the instance
+// (absence_scope.go).
 //
 // A former leader that was suspended may go on for a moment and write what it has done. So only that is put back which
 // no process writes: what is lost, or changed of the same instance although it never changes.

@@ -67,6 +67,8 @@ type instanceState struct {
 	missingSince time.Time
 	// deniedAt is when the cloud last denied others as well, which run; zero when it did not since it was reported.
 	deniedAt time.Time
+	// foundIn is the scope in which this process has last found the instance, or has made sure that it is nowhere else.
+	foundIn string
 	// incomplete is true if the cloud did not show the instance yet when its Node became Ready.
 	incomplete bool
 	// booted is the running instance as the provider described it, until the status is written.

@@ -281,15 +281,14 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	if s.notOurs {
 		req.ProviderID = "" // What carries our tags, if anything does.
 	}
-	if status := s.machine.Status.Instance; status != nil {
-		req.Scope = status.Scope
-	}
+	req.Scope = s.scope()
 	result, err := s.Cloud.Delete(ctx, req)
 	switch {
 	case err != nil:
 		s.deleteFailed(err)
 		return wait, nil
 	case !result.Gone:
+		s.foundIn(req.Scope)
 		s.states.update(s.machine, func(m *machineState) {
 			m.teardown.failures, m.teardown.nothingFoundSince, m.teardown.accepted = 0, time.Time{}, true
 		})

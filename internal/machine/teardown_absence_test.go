@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/fakecloud"
@@ -77,11 +79,11 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		"removed within the call, not reported": {func(w *world) { w.cloud.Evasive = true },
 			[]string{"cloud delete", "cloud get"}},
 		"another process": {func(w *world) { w.cloud.Evasive = true; w.restart() },
-			[]string{"cloud delete", "cloud get"}},
+			[]string{"cloud delete", "cloud get", "cloud get"}},
 		"gone before": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
 			[]string{"cloud delete", "cloud get"}},
 		"gone before, and the process is new": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID); w.restart() },
-			[]string{"cloud delete", "cloud get"}},
+			[]string{"cloud delete", "cloud get", "cloud get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,8 +110,72 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		w.restart()
 		w.effects.clear()
 		w.reconcile("m")
-		want(t, "calls", w.effects.calls(), "cloud delete")
+		// It has to find out that it looks in the right place.
+		want(t, "calls", w.effects.calls(), "cloud delete", "cloud get")
 		w.wantNothingLeft("m")
+	})
+}
+
+// A process that was restarted after somebody has changed where an instance is finds it anyway, by its tags.
+//
+// Rule: scope-confirmed-by-tags.
+func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before func(*world)
+	}{
+		"deleted": {func(w *world) { w.delete("m") }},
+		"deleted, and the removal was accepted": {func(w *world) {
+			w.cloud.Shutdown = time.Minute
+			w.delete("m")
+			w.reconcile("m")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.longRunning("m")
+			c.before(w)
+			w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
+			w.restart()
+			w.untilGone("m")
+			w.wantNothingLeft("m")
+		})
+	}
+	t.Run("its node is silent", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.longRunning("m")
+		scope := w.get("m").Status.Instance.Scope
+		w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
+		w.restart()
+		w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+		for range 30 {
+			w.reconcile("m")
+			w.step(10 * time.Second)
+		}
+		m := w.get("m")
+		w.wantPhase(m, v1beta1.MachineUnhealthy)
+		if got := m.Status.Instance.Scope; got != scope {
+			t.Errorf("the scope is %q, not %q", got, scope)
+		}
+	})
+	t.Run("the instance is gone", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.longRunning("m")
+		w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
+		w.cloud.Vanish(w.get("m").Spec.ProviderID)
+		w.restart()
+		w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+		for range 30 {
+			w.reconcile("m")
+			w.step(10 * time.Second)
+		}
+		w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 	})
 }
 

@@ -112,16 +112,10 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	if unusable.Reason != "" {
 		return nil
 	}
-	options := &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}
-	if atLeast != "" {
-		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast,
-			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
-	}
-	list := &v1beta1.MachineList{}
 	began, beganShared := p.known.cache.Mark(), p.shared.cacheMark()
-	all, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, options)
+	all, version, err := p.listLive(ctx, selector, atLeast)
 	if err != nil {
-		return fmt.Errorf("list machines live: %w", err)
+		return err
 	}
 	var machines, orphans []*v1beta1.Machine
 	listed := make(map[types.UID]bool, len(all))
@@ -134,7 +128,21 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			orphans = append(orphans, m)
 		}
 	}
-	// A machine of the cache that is not in the LIST is gone, or no longer matches: then it counts until it is released.
+	// What the set has made may not match any more, and counts until it is released. Where machines are missing, those
+	// that a former leader made may be such ones, of which the cache knows nothing yet.
+	if countLive(machines) < int(p.state.Set.ReplicasOrDefault()) {
+		made, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
+		if err != nil {
+			return err
+		}
+		for _, m := range made {
+			if !listed[m.UID] && metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
+				listed[m.UID] = true
+				machines = append(machines, m)
+			}
+		}
+	}
+	// A machine of the cache that is in no LIST is gone, or has lost that label as well.
 	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
 	found, err := p.getLive(ctx, unlisted)
 	if err != nil {
@@ -146,10 +154,26 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	p.asNewAsSpec = true
 	if atLeast == "" {
 		p.trusted = true
-		p.known.cache.Relisted(began, list.ResourceVersion)
-		p.shared.listed(beganShared, list.ResourceVersion)
+		p.known.cache.Relisted(began, version)
+		p.shared.listed(beganShared, version)
 	}
 	return nil
+}
+
+// listLive returns the machines with some labels as they are at the API server, not to be changed, and the resource
+// version of the list. With atLeast that may be of the API server's own cache.
+func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast string) (all []*v1beta1.Machine,
+	version string, err error) {
+	options := &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}
+	if atLeast != "" {
+		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	}
+	list := &v1beta1.MachineList{}
+	if all, err = index.Shared[v1beta1.Machine](ctx, p.Live, list, options); err != nil {
+		return nil, "", fmt.Errorf("list machines live: %w", err)
+	}
+	return all, list.ResourceVersion, nil
 }
 
 // getLive returns those of the machines that the set still controls, as they are at the API server.

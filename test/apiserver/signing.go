@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -66,12 +67,28 @@ func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *me
 			errs = append(errs, field.Forbidden(path, "updates may not add a condition of type "+decision))
 		}
 	}
+	for i, c := range conditions {
+		c, _ := c.(map[string]any)
+		at := path.Index(i)
+		switch kind, status := textAt(c, "type"), textAt(c, "status"); {
+		case kind == "":
+			errs = append(errs, field.Required(at.Child("type"), ""))
+		case status == "":
+			errs = append(errs, field.Required(at.Child("status"), ""))
+		case status != "True" && slices.Contains(decisions, kind):
+			errs = append(errs, field.NotSupported(at.Child("status"), status, []string{"True"}))
+		}
+	}
 	if has(conditions, string(certificatesv1.CertificateApproved)) &&
 		has(conditions, string(certificatesv1.CertificateDenied)) {
 		errs = append(errs, field.Invalid(path, conditions, "Approved and Denied conditions are mutually exclusive"))
 	}
 	return meta, body, errs
 }
+
+// decisions are the types of conditions that are True or not there.
+var decisions = []string{string(certificatesv1.CertificateApproved), string(certificatesv1.CertificateDenied),
+	string(certificatesv1.CertificateFailed)}
 
 func has(conditions any, kind string) bool { return condition(conditions, kind) != nil }
 

@@ -130,7 +130,9 @@ func (c *Cloud) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 			return step.Err
 		}
 		account := accountOf(req.Class)
-		out, err = c.find(&account, req.ProviderID, req.ClusterID, req.Machine)
+		if out, err = c.find(&account, req.ProviderID, req.ClusterID, req.Machine); err == nil {
+			err = elsewhere(out, req.Scope)
+		}
 		if err == nil && step.Answer != nil {
 			step.Answer(out)
 		}
@@ -176,6 +178,9 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 		})
 	}
 	read, err := c.find(&account, req.ProviderID, req.ClusterID, req.Machine)
+	if err == nil {
+		err = elsewhere(read, req.Scope)
+	}
 	if provider.IsNotFound(err) {
 		return out, nil
 	}

@@ -88,6 +88,14 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
+// elsewhere returns NotFound to whoever looks for an instance in another scope than the one that it is in.
+func elsewhere(in *provider.Instance, scope string) error {
+	if scope != "" && scope != in.Scope {
+		return provider.Errorf(provider.NotFound, "no instance %s in %s", in.ProviderID, scope)
+	}
+	return nil
+}
+
 func (in *Instance) describe() *provider.Instance {
 	out := in.Instance
 	return &out

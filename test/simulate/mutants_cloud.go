@@ -37,7 +37,7 @@ func cloudMutants() []mutant {
 		},
 		{
 			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",
-			from: "	if s.deletionAccepted() {", to: "	if s.deletionAccepted() || result.Gone {",
+			from: "	case s.deletionAccepted():", to: "	case s.deletionAccepted() || result.Gone:",
 			cloud: "reads-late", finds: "I1",
 		},
 		{

@@ -11,6 +11,12 @@ func corruptionMutants() []mutant {
 			corruption: "0:control/Machine/fleet/web-2b8fpn8lk-00001/status/instance/scope=highest",
 		},
 		{
+			name: "changed-scope-believed-after-a-restart", file: "internal/machine/absence_scope.go",
+			from:     `recorded == "" || recorded ==`,
+			to:       `recorded != "" || recorded !=`,
+			scenario: "scope-changed-before-a-restart", finds: "I1|order|vanished",
+		},
+		{
 			name: "changed-drain-believed", file: "internal/machine/own_status.go",
 			from:     "said(now.drained) && !said(known.drained)",
 			to:       "said(now.drained) && said(known.drained)",

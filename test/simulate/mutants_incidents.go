@@ -33,6 +33,12 @@ func incidentMutants() []mutant {
 			scenario: "quota-full", finds: "quota: ", planned: true,
 		},
 		{
+			name: "relabelled-machines-are-forgotten", file: "internal/machineset/observe.go",
+			from:     "countLive(machines) < int(p.state.Set.ReplicasOrDefault())",
+			to:       "countLive(machines) < 0",
+			scenario: "incident-policy-relabels", finds: "I3",
+		},
+		{
 			name: "health-checks-hide-a-failing-revision", file: "internal/machinedeployment/failing.go",
 			from:     "machinestate.Starting(m) && requested != nil && requested.Status == metav1.ConditionTrue",
 			to:       "machinestate.Starting(m) && requested != nil && requested.Status == metav1.ConditionFalse",

@@ -17,8 +17,14 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// corruptible are the kinds of which each field is changed: Machinist's own, and what it keeps beside them. What other
-// systems, kubelets and the applications of a cluster keep is theirs; of a Node the fields are, which Machinist reads.
+// corruptible are the kinds of which each field is changed: Machinist's own, and what it keeps or judges beside them.
+// What other systems, kubelets and the applications of a cluster keep is theirs; of a Node the fields are, which
+// Machinist reads.
+//
+// The Leases by which Machinist's processes are elected, and those of Nodes, are not in this world. A leader is a
+// process until another one follows it (leaders.go), and a kubelet that is silent shows in the condition Ready of its
+// Node, which is all that Machinist reads of it. The Lease of an old system, which a migration takes, is left out: that
+// system takes any write of it by another for the loss of its lead.
 var corruptible = map[Cluster][]schema.GroupVersionKind{
 	InControl: {
 		v1beta1.GroupVersion.WithKind("MachineDeployment"), v1beta1.GroupVersion.WithKind("MachineSet"),
@@ -27,7 +33,7 @@ var corruptible = map[Cluster][]schema.GroupVersionKind{
 		v1beta1.GroupVersion.WithKind("Migration"), corev1.SchemeGroupVersion.WithKind("Secret"),
 	},
 	InTarget: {
-		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Secret"),
+		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Secret"), requestKind,
 	},
 }
 

@@ -95,11 +95,6 @@ func (w *World) outsideChoices() (out []choice) {
 // relabelledAs is what a policy engine makes of a machine.
 const relabelledAs = "unknown"
 
-// relabelled reports whether a policy engine gave a machine other labels. A set lists its machines live by its
-// selector: after a start from a late cache it does not know of one that it made and that does not match any more, and
-// may make one too many. The ceiling bounds how many.
-func (o *oracle) relabelled(m uid) bool { return o.machines[m].Labels["app"] == relabelledAs }
-
 // outsideDue returns when something around the processes ends by itself.
 func (w *World) outsideDue() (at time.Time, any bool) {
 	return w.outside.webhookUntil, w.outside.webhookUntil.After(w.clock.at)

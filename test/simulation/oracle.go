@@ -341,7 +341,7 @@ func (o *oracle) seen() map[string]int64 {
 
 // live counts the machines of a set that nobody deletes, but for those that others than the leader made.
 func (o *oracle) live(set uid) int {
-	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) && !o.relabelled(m) })
+	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
 }
 
 // extra counts the machines of a set that nobody deletes and that a former leader made. Whatever the set deletes for

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,5 +50,42 @@ func TestImportedTypesAreBoundedBehindPointers(t *testing.T) {
 	}
 	if schema.Pattern != timePattern || schema.Format != "" || schema.MaxLength == nil {
 		t.Errorf("got %+v", schema)
+	}
+}
+
+// What the pattern admits is shorter than 100000h, and it admits what Go writes of it.
+func TestDurationsSurviveGo(t *testing.T) {
+	pattern := regexp.MustCompile(durationPattern)
+	for _, admitted := range []string{"0s", "20m", "2h0m0s", "1h30m", "0.5s", "1.001h", "500ms", "30m1h", "9999h9999h",
+		"99999h", "99999h59m", "99999h59m59.999s", "99999.999h", "99999s99999ms"} {
+		if !pattern.MatchString(admitted) {
+			t.Errorf("%s is refused", admitted)
+		}
+	}
+	for _, refused := range []string{"", "100000h", "99999h60m", "99999h99999h", "1m99999h", "0.0001s", "1us", "-1s", "1d",
+		"1"} {
+		if pattern.MatchString(refused) {
+			t.Errorf("%s is admitted", refused)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	numbers := []string{"0", "1", "59", "60", "999", "9999", "10000", "99999", "0.001", "9999.999", "99999.999"}
+	admitted := 0
+	for range 200_000 {
+		text := ""
+		for range 1 + r.IntN(4) {
+			text += numbers[r.IntN(len(numbers))] + []string{"h", "m", "s", "ms"}[r.IntN(4)]
+		}
+		if !pattern.MatchString(text) {
+			continue
+		}
+		admitted++
+		d, err := time.ParseDuration(text)
+		if err != nil || d >= 100_000*time.Hour || !pattern.MatchString(d.String()) {
+			t.Errorf("%s is admitted, which Go writes as %s: %v", text, d, err)
+		}
+	}
+	if admitted < 1000 {
+		t.Errorf("only %d durations were admitted", admitted)
 	}
 }

@@ -222,7 +222,7 @@ func durations() []Bad {
 		row{"with a duration in nanoseconds", drain("5ns"), reports(field)},
 		row{"with a duration below a millisecond", drain("0.5ms"), reports(field)},
 		row{"with a duration of six digits", drain("100000h"), reports(field)},
-		row{"with a duration that sums up to six digits", drain("99999h99999h"), reports(field, "100000h")},
+		row{"with a duration that sums up to six digits", drain("99999h99999h"), reports(field)},
 		row{"with a duration as in ISO 8601", drain("PT5M"), reports(field)},
 		row{"with no time to create", Changes{"spec/timeouts/creation": "0s"}, reports("spec.timeouts.creation")},
 		row{"with no time to update", Changes{"spec/timeouts/update": "0s"}, reports("spec.timeouts.update")},

@@ -17,7 +17,7 @@ import (
 // more than it does. All of them are evaluated at every write, of the status too. To read one field of an object takes
 // as many bytes as the object has fields that it could have, which is 7 KB in a spec: so a rule reads the field first
 // that is mostly absent.
-const rulesBudget = 95_000
+const rulesBudget = 85_000
 
 // machineOfASet is a Machine as a set and its provider write it.
 const machineOfASet = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine",

@@ -28,11 +28,11 @@ func safetyMutants() []mutant {
 		{
 			name: "left-behind-at-once", file: "internal/machine/outage.go",
 			from: "min(s.now.Sub(since), s.now.Sub(s.targetFailsSince()))", to: "s.now.Sub(since)", without: lastTry,
-			scenario: "late-in-target-outage", finds: "tokens are left|nodes, not", planned: true,
+			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 3747,
 		},
 		{
 			name: "left-behind-without-a-last-try", file: lastTry.file, from: lastTry.from, to: lastTry.to,
-			scenario: "late-in-target-outage", finds: "tokens are left|nodes, not", planned: true,
+			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 7030239,
 		},
 		{
 			name: "gone-where-nobody-may-look", file: "internal/machine/outage.go",

@@ -50,7 +50,7 @@ func updates(r *rand.Rand) []Action {
 	return actions
 }
 
-// thenUpdate changes the version once more while agents change nodes to the one before, or when one of them has just
+// thenUpdate changes the version once more while agents are busy with the one before, or when one of them has just
 // answered.
 func thenUpdate(version string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {

@@ -240,20 +240,19 @@ func changesInOutage(to int) func(*rand.Rand) []Action {
 	}
 }
 
-// lateInOutage is a machine whose instance was made before an outage that lasts longer than it has to join: when the
-// outage is nearly over the provider is started anew, or the machine is deleted.
+// lateInOutage is a machine whose instance was made before an outage: when that is nearly over the machine is deleted,
+// or the provider is started anew after more time than the machine has to join.
 func lateInOutage(r *rand.Rand) []Action {
-	actions := []Action{scale(3), delayJoins().onceThereIs(3, "instance"), outage(toTarget, true),
-		wait(9 * time.Minute)}
+	actions := []Action{scale(3), delayJoins().onceThereIs(3, "instance"), outage(toTarget, true)}
 	switch r.IntN(3) {
 	case 0:
-		return append(actions, bringUp(Provider, 0), back(toTarget).after(some(r, 20*time.Second)),
+		return append(actions, bringUp(Provider, 0).after(9*time.Minute), back(toTarget).after(some(r, 20*time.Second)),
 			revive(0).after(some(r, 90*time.Second)))
 	case 1:
-		return append(actions, deleteMachine(2), back(toTarget).after(some(r, 20*time.Second)))
+		return append(actions, deleteMachine(2).after(time.Minute), back(toTarget).after(15*time.Second))
 	}
 	// A deletion goes on without the cluster after half a minute.
-	return append(actions, deleteMachine(2), back(toTarget).after(30*time.Second-some(r, 10*time.Second)))
+	return append(actions, deleteMachine(2).after(time.Minute), back(toTarget).after(30*time.Second-some(r, 10*time.Second)))
 }
 
 // delayJoins keeps the kubelets that have not joined from doing so for now.

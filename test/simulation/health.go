@@ -252,7 +252,8 @@ func lateInOutage(r *rand.Rand) []Action {
 		return append(actions, deleteMachine(2).after(time.Minute), back(toTarget).after(15*time.Second))
 	}
 	// A deletion goes on without the cluster after half a minute.
-	return append(actions, deleteMachine(2).after(time.Minute), back(toTarget).after(30*time.Second-some(r, 10*time.Second)))
+	return append(actions, deleteMachine(2).after(time.Minute),
+		back(toTarget).after(30*time.Second-some(r, 10*time.Second)))
 }
 
 // delayJoins keeps the kubelets that have not joined from doing so for now.

@@ -20,6 +20,7 @@ import (
 	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
 	"machinist.dev/machinist/internal/conditionlimit"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/machinestate"
@@ -392,7 +393,7 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	}
 	changed := p.machine.DeepCopy()
 	err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before})
-	if err != nil {
+	if freshness.Ambiguous(err) {
 		p.forgetRecorded() // It may have been stored although there was no answer.
 	}
 	switch {

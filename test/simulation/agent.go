@@ -57,7 +57,7 @@ func thenUpdate(version string) func(*rand.Rand) []Action {
 		next := upgrade(version)
 		if r.IntN(2) == 0 {
 			next = next.once("an agent is asked", func(w *World) bool {
-				return w.anyNodeHas(v1beta1.NodeAnnotationUpdateRequested)
+				return w.anyNodeHas(v1beta1.NodeAnnotationUpdateRequested) || w.settledWith("v1.36.4")
 			})
 		} else {
 			next = next.once("an agent has answered", func(w *World) bool {

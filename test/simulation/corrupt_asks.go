@@ -39,7 +39,7 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
 		why: "The specification of a set is the desired state of its machines."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet)\.metadata\.ownerReferences`), lose: true, differ: true,
-		rules: []string{"I3", "budget", "freeze", "J4", "J5"},
+		rules: []string{"I3", "budget", "freeze", "stampede", "J4", "J5"},
 		why: "A set owns the machines that name it, a deployment the sets; Kubernetes' garbage collector deletes what " +
 			"names owners none of which exists."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.labels\.\[machinist\.dev/migration\]`),
@@ -60,6 +60,12 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Machine\.spec`), lose: true, differ: true,
 		why: "The specification of a machine is its desired state (rules update-in-place, " +
 			"replacement-deletes-first)."},
+	{field: regexp.MustCompile(`^Machine\.status\.phase$`), lose: true, differ: true,
+		rules: []string{"I3", "budget"},
+		why: "A machine whose phase is Failed is replaced, and goes first: the manager believes that until its provider " +
+			"has corrected it."},
+	{field: regexp.MustCompile(`^Machine\.status\.launch\.step$`), hows: []How{Earlier}, lose: true, differ: true,
+		why: "A former leader may have begun to replace the instance: that step is believed."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), deleted: true, leak: true, differ: true,
 		rules: []string{"I1", "order", "J2"},
 		why: "The finalizer holds a machine until its instance is gone: who takes it off a machine that " +
@@ -80,6 +86,9 @@ var fieldsAsking = []meaning{
 			"without it."},
 	{field: regexp.MustCompile(`^(MachineHealthCheck|MachineDisruptionBudget|Migration)\.(spec|metadata)`), lose: true,
 		differ: true, why: "Which machines are replaced, and when, is what these objects ask for."},
+	{field: regexp.MustCompile(`^Migration\.status\.fence\.workloads`), differ: true,
+		why: "Which controllers of the old system were stopped, and of what size they were, is known from there alone: " +
+			"a migration that is taken back starts what it names."},
 	{field: regexp.MustCompile(`^Migration\.status\.phase$`), hows: []How{Other, Other2, Other3, Other4}, differ: true,
 		rules: []string{"J1", "J2", "J3", "J4", "J5", "J6"},
 		why: "A later phase is one that a former leader may have reached: it is believed (rule " +
@@ -98,6 +107,8 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,
 		why: "Most labels and annotations of a Node are others', which Machinist leaves alone (rule " +
 			"node-template-one-patch)."},
+	{field: regexp.MustCompile(`^Node\.spec\.unschedulable$`), differ: true, rules: []string{"I7"},
+		why: "Who uncordons a Node during a drain is heard after the next pod: then it is cordoned again."},
 	{field: regexp.MustCompile(`^Node\.spec`), differ: true,
 		why: "People and other controllers cordon and taint Nodes, which Machinist leaves alone."},
 }

@@ -41,9 +41,9 @@ func safetyMutants() []mutant {
 		},
 		{
 			name: "orphan-list-from-the-cache", file: "internal/safety/orphans/lists.go",
-			from: "	live, version, token := map[types.UID]bool{}, \"\", \"\"\n",
-			to: "	if all, known := (&v1beta1.MachineList{}), map[types.UID]bool{}; c.Client.List(ctx, all) == nil {\n		for i := range all.Items {\n			known[all.Items[i].UID] = true\n		}\n		return known, nil\n	}\n" +
-				"	live, version, token := map[types.UID]bool{}, \"\", \"\"\n",
+			from: "	version, token := \"\", \"\"\n",
+			to: "	if all, known := (&v1beta1.MachineList{}), map[types.UID]bool{}; c.Client.List(ctx, all) == nil {\n		for i := range all.Items {\n			known[all.Items[i].UID] = true\n		}\n		return known, nil, nil\n	}\n" +
+				"	version, token := \"\", \"\"\n",
 			without:  withoutBrake,
 			scenario: "orphans-seen-late", finds: "orphans: .* has it",
 		},

@@ -109,26 +109,21 @@ func TestAKubeletRegistersItsNode(t *testing.T) {
 	})
 }
 
-// The Node has a CSINode before it is ready, and no Lease yet.
+// A Node has a CSINode and a Lease. Which comes first, and whether the Node is ready before, is chance.
 func TestWhatComesWithANode(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
-		return c.record.order(t, func(o client.Object) string {
-			switch x := o.(type) {
-			case *corev1.Node:
-				if x.Name == n.name && strings.Contains(registered(n.name)(x), "Ready=True") {
-					return "Ready"
-				}
-			case *storagev1.CSINode:
-				if x.Name == n.name {
-					return line("CSINode", slices.Collect(maps.Keys(x.Annotations)), len(x.Spec.Drivers), owners(x))
-				}
-			case *coordinationv1.Lease:
-				if x.Name == n.name {
-					return line("Lease", *x.Spec.HolderIdentity, *x.Spec.LeaseDurationSeconds, owners(x))
-				}
+		csi := c.record.order(t, func(o client.Object) string {
+			if x, is := o.(*storagev1.CSINode); is && x.Name == n.name {
+				return line("CSINode", slices.Collect(maps.Keys(x.Annotations)), len(x.Spec.Drivers), owners(x))
 			}
 			return ""
-		}, "Lease")
+		}, "CSINode")
+		return append(csi, c.record.order(t, func(o client.Object) string {
+			if x, is := o.(*coordinationv1.Lease); is && x.Name == n.name {
+				return line("Lease", *x.Spec.HolderIdentity, *x.Spec.LeaseDurationSeconds, owners(x))
+			}
+			return ""
+		}, "Lease")...)
 	})
 }
 

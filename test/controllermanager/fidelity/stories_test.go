@@ -199,7 +199,8 @@ func TestEvictions(t *testing.T) {
 	policy := func(p policyv1.UnhealthyPodEvictionPolicyType) sentence {
 		return change(budget(spec), func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = &p })
 	}
-	// Of two budgets of a pod, the real controller looks after one, whichever it finds first: so the second comes last.
+	// Of two budgets of a pod, the real controller looks after one, whichever it finds first: so the second
+	// comes last.
 	compare(t, joins("n"), create(pod("ready")), create(pod("unready")), create(pod("pending")), create(pod("done")),
 		report(pod("ready"), ready), report(pod("unready"), unready), report(pod("done"), ended),
 		create(budget(spec)), refused(evict("ready")), evict("pending"),

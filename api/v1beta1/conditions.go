@@ -224,8 +224,8 @@ const (
 	// ReasonDeploymentResumed surfaces when spec.paused was taken back.
 	ReasonDeploymentResumed = "DeploymentResumed"
 
-	// ReasonRevisionFailing surfaces when three machines of the newest revision in a row failed to launch, or were given up
-	// by health checks before they were Ready: no more of them are made beyond replicas.
+	// ReasonRevisionFailing surfaces when three machines of the newest revision in a row failed to launch, or were given
+	// up by health checks before they were Ready: no more of them are made beyond replicas.
 	ReasonRevisionFailing = "RevisionFailing"
 )
 

@@ -104,7 +104,7 @@ func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) er
 	if before := s.machine.Status.Launch; before != nil {
 		launch.OldProviderID, launch.NoCapacitySince = before.OldProviderID, before.NoCapacitySince
 	}
-	s.machine.Status.Launch = launch
+	s.machine.Status.Launch, s.machine.Status.Applied = launch, nil
 	s.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))
 	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
 	if launch.Attempt == last.Number {

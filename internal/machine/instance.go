@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -164,8 +165,7 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		m.Status.Phase = v1beta1.MachineProvisioned // A new instance has yet to become a Node.
 	}
 	if m.Status.Applied == nil {
-		m.Status.Applied = &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(),
-			Version: m.Spec.Version}
+		m.Status.Applied = s.madeFrom(inputs)
 	}
 	failures := s.failuresOf(v1beta1.OperationCreate)
 	if s.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
@@ -185,6 +185,25 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 	case provider.StateRunning:
 		s.launch.foundCapacity()
 	}
+}
+
+// madeFrom returns what the instance was made from. If another pass has asked for it, and the specification may have
+// changed since, nobody knows: then it is nothing, which no specification asks for, and an update follows.
+func (s *instanceStep) madeFrom(inputs resolve.Resolved) *v1beta1.AppliedStatus {
+	if s.launch.created || launchReason(s.machine) == v1beta1.ReasonInstanceAdopted || !s.changedSinceAsked() {
+		return appliedOf(s.machine, inputs)
+	}
+	return &v1beta1.AppliedStatus{}
+}
+
+// changedSinceAsked reports whether the specification of a Machine whose instance is found, and not described yet, is
+// another than when the status last said that there is none: but for the provider ID, which is written in between.
+func (s *instanceStep) changedSinceAsked() bool {
+	said := int64(1) // Nothing has to be written before the first instance is asked for.
+	if c := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
+		said = c.ObservedGeneration
+	}
+	return s.machine.Generation > said+1
 }
 
 // countFailedCheck counts a failed check of the instance.

@@ -23,6 +23,8 @@ type launchStep struct {
 	// queued is true when the Machine waits for a slot among the creations under way, and silent when that is not worth a
 	// write yet.
 	queued, silent bool
+	// created is true when this pass has asked for the instance, and the provider has named it.
+	created bool
 }
 
 // run makes the instance, or follows the one that is there until it runs.
@@ -120,8 +122,11 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		// It took no effect. One that was sent before it still may.
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
+	s.created = err == nil
 	if provider.CodeOf(err) == provider.AlreadyExists {
-		// The token was used with other parameters: user data changed between a Create whose answer was lost and this one.
+		// The token was used with other parameters: the specification or user data changed between a Create whose answer
+		// was lost and this one.
+		s.machine.Status.Applied = &v1beta1.AppliedStatus{}
 		instance, err = s.findLaunched(ctx, inputs, attempt)
 	}
 	if err != nil {

@@ -62,6 +62,9 @@ func (p *pass) restoreRecorded(ctx context.Context) {
 		return
 	}
 	before := status.DeepCopy()
+	if was, is := known.launch, status.Launch; was != nil && is != nil && is.Attempt < was.Attempt {
+		status.Launch = was.DeepCopy() // No process goes back to an attempt, nor to what that came to.
+	}
 	if known.providerID == p.machine.Spec.ProviderID && !p.machine.Replacing() && !p.machine.Retrying() {
 		known.restoreInstance(status)
 	}
@@ -89,8 +92,7 @@ func (r *recorded) restoreInstance(status *v1beta1.MachineStatus) {
 			is.NodeName = was.NodeName
 		}
 	}
-	if was, is := r.launch, status.Launch; was != nil && was.Step == v1beta1.LaunchStepNone &&
-		(is == nil || is.Attempt < was.Attempt) {
+	if was := r.launch; was != nil && was.Step == v1beta1.LaunchStepNone && status.Launch == nil {
 		status.Launch = was.DeepCopy()
 	}
 	if r.applied != nil && status.Applied == nil {

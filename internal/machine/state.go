@@ -37,6 +37,7 @@ type machineState struct {
 	instance     instanceState
 	registration registrationState
 	teardown     teardownState
+	update       updateState
 	// recorded is what this process has written of the instance; nil if nothing.
 	recorded *recorded
 }
@@ -58,6 +59,17 @@ type launchState struct {
 	extendTokenAt time.Time
 	// queuedSince is when this process first found no free slot for the creation.
 	queuedSince time.Time
+}
+
+// updateState belongs to a change in place.
+type updateState struct {
+	// begun is true if only this process can have asked for the changes since the instance was last known to be up to
+	// date.
+	begun bool
+	// ambiguousAt is when this process last asked for one and got no answer, and ambiguous the fingerprint of what it
+	// asked for, "" if that was different things.
+	ambiguousAt time.Time
+	ambiguous   string
 }
 
 // instanceState belongs to an instance that exists, or is expected to.

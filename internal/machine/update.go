@@ -42,7 +42,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
 		return next, nil
 	}
-	if s.unchanged() && !s.asked() {
+	if s.unchanged() && !askedToUpdate(s.machine) {
 		s.upToDate()
 		return next, nil
 	}
@@ -61,7 +61,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		return wait, fmt.Errorf("resolve the class of the update: %w", err)
 	}
 	wanted := appliedOf(m, inputs)
-	if *m.Status.Applied == *wanted && !s.asked() {
+	if *m.Status.Applied == *wanted && !askedToUpdate(s.machine) {
 		// Another name for the same.
 		s.upToDate()
 		return next, nil
@@ -98,24 +98,6 @@ func (s *updateStep) unchanged() bool {
 		applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
 }
 
-// asked reports whether the provider was asked for a change without a known result. Then what is
-// recorded as applied may not be what the instance is, and taking the change back is a change as well.
-func (s *updateStep) asked() bool {
-	c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionUpToDate)
-	if c == nil || c.Status == metav1.ConditionTrue {
-		return false
-	}
-	switch c.Reason {
-	case v1beta1.ReasonUpdating, v1beta1.ReasonUpdateTimeout, v1beta1.ReasonWaitingForAgent:
-		return true
-	case v1beta1.ReasonUpdateError, v1beta1.ReasonUpdatePending:
-		last := s.machine.Status.LastOperation
-		return last != nil && last.Type == v1beta1.OperationUpdate &&
-			(last.Code != "" || last.State == v1beta1.OperationProcessing)
-	}
-	return false
-}
-
 // upToDate says that the instance is what the specification asks for, so that nothing is drained for a change any more.
 func (s *updateStep) upToDate() {
 	s.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
@@ -150,8 +132,13 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	if node != nil {
 		req.NodeVersion = node.Status.NodeInfo.KubeletVersion
 	}
+	if err := s.begin(ctx); err != nil {
+		return wait, err
+	}
+	m = s.machine
 	result, err := s.Cloud.Update(s.trace.updating(ctx), req)
 	if err != nil {
+		s.unanswered(err, fingerprint)
 		if provider.IsNotFound(err) {
 			if s.instance.showsWithin() > 0 {
 				s.updating("Waiting for the provider to show the instance.")
@@ -171,7 +158,12 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		if done, err := s.agent.withdrawRequest(ctx, node); err != nil || !done {
 			return progress(err == nil), err
 		}
-		s.states.update(m, func(r *machineState) { r.launch.tried = "" })
+		if left := s.unsettled(fingerprint); left > 0 {
+			s.notUpdated(v1beta1.ReasonUpdating, "The change is made. It is asked for once more when no earlier request can be on its way any more.")
+			s.requeueIn(left)
+			return next, nil
+		}
+		s.states.update(m, func(r *machineState) { r.launch.tried, r.update = "", updateState{} })
 		m.Status.Applied = wanted
 		s.ended(phaseUpdate, s.updateBegan())
 		if result.Instance != nil && m.Status.Instance != nil {

@@ -144,13 +144,8 @@ func (s *agentStep) ask(ctx context.Context) (progress, error) {
 		m.Status.LastOperation = nil // Who asks again waits as long again.
 	}
 	s.await(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", s.node.Name, version))
-	// It is durable before the agent is asked: somebody who takes the change back must have it asked again.
-	if c := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionUpToDate); c == nil ||
-		c.Reason != v1beta1.ReasonWaitingForAgent || c.ObservedGeneration != m.Generation {
-		s.summarize()
-		if err := s.writeStatus(ctx); err != nil {
-			return wait, err
-		}
+	if err := s.confirm(ctx, "the agent on its node is asked for a change"); err != nil {
+		return wait, err
 	}
 	_, err := s.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
 		v1beta1.NodeAnnotationUpdateResult)

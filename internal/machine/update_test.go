@@ -1,15 +1,18 @@
 package machine
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
 )
 
 // answers is a driver's Update that gives one answer after the other, the last one again and again, and remembers
@@ -145,6 +148,8 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 			w.detach(t.Context(), "db")
 			w.settleDrains("m")
 			w.reconcile("m")
+			w.step(w.cloud.CreateSettle()) // What another process asked for may come late.
+			w.reconcile("m")
 			m := w.get("m")
 			w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 			w.wantPhase(m, v1beta1.MachineRunning)
@@ -253,5 +258,102 @@ func TestAPausedMachineIsNotUpdated(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdatePending)
 	if len(a.asked) != 0 {
 		t.Errorf("the driver was asked %d times", len(a.asked))
+	}
+}
+
+// Rule update-recorded-first: a change whose answer nobody got is taken back at the cloud too, also where the first
+// request comes late.
+func TestAChangeIsTakenBackWhoseResultIsUnknown(t *testing.T) {
+	t.Parallel()
+	lost := provider.Errorf(provider.DeadlineExceeded, "no answer")
+	for name, c := range map[string]struct {
+		fails error
+		again func(*world)
+	}{
+		"the process goes on":    {lost, func(*world) {}},
+		"the process is another": {nil, (*world).restart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.running("m")
+			version, asked := "", 0
+			w.cloud.OnUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
+				if asked++; asked == 1 {
+					if live := w.get("m"); !askedToUpdate(live) {
+						t.Errorf("the provider is asked, and the machine does not say so: %+v", live.Status)
+					}
+					version = req.Version
+					if c.fails == nil {
+						w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "" }) // So that the result is not written.
+					}
+					return provider.UpdateResult{Outcome: provider.UpdateDone}, c.fails
+				}
+				version = req.Version
+				return provider.UpdateResult{Outcome: provider.UpdateDone}, nil
+			}
+			w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
+			w.reconcile("m")
+			if w.get("m").Spec.Version != "" {
+				w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "" })
+			}
+			c.again(w)
+			w.reconcile("m")
+			if version != "" {
+				t.Errorf("the instance has version %q after the change was taken back", version)
+			}
+			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
+			version = "v1.36.4" // The first request comes late.
+			w.step(w.cloud.CreateSettle())
+			w.reconcile("m")
+			if version != "" {
+				t.Errorf("the instance has version %q since the first request came late", version)
+			}
+			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+			w.wantRest("m")
+		})
+	}
+}
+
+// Rule update-recorded-first: what a late cache asks for is asked of nobody.
+func TestALateCacheChangesNothing(t *testing.T) {
+	t.Parallel()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
+	w, _ := changed(t, a)
+	late := w.get("m")
+	meta.SetStatusCondition(&late.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionUpToDate,
+		Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUpdating})
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name, m.Spec.Version = "small", "" })
+	p := newPass(&pass{Reconciler: w.process, provider: w.cloud.Name(), before: late, machine: late.DeepCopy(), now: w.clock.Now()})
+	if _, err := p.update.run(t.Context()); !errors.Is(err, errStale) {
+		t.Errorf("the pass over a machine that has changed meanwhile ended with %v", err)
+	}
+	if len(a.asked) != 0 {
+		t.Errorf("the driver was asked %+v", a.asked)
+	}
+}
+
+// Rule made-from-former-specification: an instance that may have been made from what was asked for before is updated.
+func TestTheSpecificationChangesDuringTheLaunch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	var asked []string
+	w.cloud.OnUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
+		asked = append(asked, req.Version)
+		return provider.UpdateResult{Outcome: provider.UpdateDone}, nil
+	}
+	w.born("m")
+	w.cloud.Will("Create", fakecloud.Step{During: func() { // So that the provider ID cannot be written.
+		w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
+	}})
+	w.reconcile("m")
+	w.until("m", "it is up to date", func() bool {
+		m := w.get("m")
+		return m.Spec.ProviderID != "" && m.Status.Applied != nil && m.Status.Applied.Version == "v1.36.4"
+	})
+	if !slices.Equal(asked, []string{"v1.36.4"}) {
+		t.Errorf("the driver was asked for the versions %q", asked)
 	}
 }

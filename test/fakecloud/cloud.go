@@ -53,7 +53,7 @@ type Cloud struct {
 	// OnList, OnGet and OnDelete run before the call's work, without the cloud's lock; an error ends the call.
 	OnList          func(account string, page int) error
 	OnGet, OnDelete func(providerID string) error
-	// OnUpdate answers Update.
+	// OnUpdate answers Update; without it the answer is UpdateDone.
 	OnUpdate func(provider.UpdateRequest) (provider.UpdateResult, error)
 
 	mu        sync.Mutex

@@ -237,9 +237,13 @@ func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 	return out, nil
 }
 
-// Update implements provider.Driver: OnUpdate answers.
+// Update implements provider.Driver: OnUpdate answers, and without it the instance is as wanted.
 func (c *Cloud) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = c.around("update", func() error {
+		if c.OnUpdate == nil {
+			out.Outcome = provider.UpdateDone
+			return nil
+		}
 		out, err = c.OnUpdate(req)
 		return err
 	})

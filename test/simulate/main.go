@@ -36,7 +36,7 @@ type usual struct {
 // Of 660,000 corruptions it has an even sample with each field of each kind, in each way, in several states.
 var (
 	short = usual{plans: 13_000, runs: map[simulation.Group]int{
-		simulation.Lifecycle: 20_000, simulation.Fleets: 1_000, simulation.Autoscaling: 500, simulation.Draining: 500,
+		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500,
 		simulation.HealthChecks: 200, simulation.Safety: 200, simulation.Migrations: 200,
 		simulation.Disruptions: 400, simulation.Incidents: 60,
 	}, faults: 3, corruptions: 4_500, states: 2}

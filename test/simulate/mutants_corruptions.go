@@ -64,10 +64,10 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "changed-attempt-believed", file: "internal/machine/own_status.go",
-			from:     "(is == nil || is.Attempt < was.Attempt)",
-			to:       "(is != nil && is.Attempt < was.Attempt)",
-			scenario: "replace", finds: "attempt|I2|settled, but|the end differs|is lost|after the last",
-			corruption: "30:control/Machine/fleet/web-2b8fpn8lk-00001/status/launch=dropped",
+			from:     "is != nil && is.Attempt < was.Attempt {",
+			to:       "is != nil && is.Attempt < 0 {",
+			scenario: "in-place-by-selection", finds: "attempt: ",
+			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00003/status/launch=former",
 		},
 	}
 }

@@ -61,7 +61,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "agent-forgotten", file: "internal/machine/update.go",
-			from: "	if s.unchanged() && !s.asked() {", to: "	if s.unchanged() {",
+			from: "	if s.unchanged() && !askedToUpdate(s.machine) {", to: "	if s.unchanged() {",
 			scenario: "update-by-agent-withdrawn", finds: "agent: |runs v", planned: true,
 		},
 		{

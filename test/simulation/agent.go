@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -185,11 +186,25 @@ func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// wrongVersion says which kubelet of a machine with an agent is not of the version that was asked for.
+// wrongVersion says which version a machine has that is not the one that was asked for: that of the kubelet where an
+// agent changes it, else that of the instance. It is "" if the version is right.
 func (w *World) wrongVersion(m *v1beta1.Machine) string {
 	in := w.cloud.byID(m.Spec.ProviderID)
-	if in == nil || in.kubelet == "" || in.kubelet == m.Spec.Version && in.working == "" {
+	switch {
+	case in == nil:
+		return ""
+	case in.kubelet == "":
+		return otherThan(in.version, m.Spec.Version)
+	case in.working != "":
+		return in.kubelet
+	}
+	return otherThan(in.kubelet, m.Spec.Version)
+}
+
+// otherThan returns what there is if it is not what is wanted, else "".
+func otherThan(is, wanted string) string {
+	if is == wanted {
 		return ""
 	}
-	return in.kubelet
+	return cmp.Or(is, "no version")
 }

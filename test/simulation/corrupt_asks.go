@@ -101,7 +101,7 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, rules: []string{"J2"},
 		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is " +
 			"not Machinist's to remove."},
-	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true, rules: []string{"I6", "volumes", "meltdown"},
+	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true, rules: []string{"I6", "volumes", "meltdown", "agent"},
 		why: "The status of a Node is its kubelet's report of its health and version, which Machinist " +
 			"believes."},
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,

@@ -41,6 +41,10 @@ func lifecycleScenarios() []Scenario {
 		}},
 		{Name: "in-place", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofFirstVersion),
 			Script: script(upgrade("v1.36.4"))},
+		{Name: "in-place-withdrawn", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofFirstVersion),
+			Script: script(upgrade("v1.36.4"), upgrade(firstVersion).once("an instance has v1.36.4", func(w *World) bool {
+				return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.version == "v1.36.4" })
+			}))},
 		{Name: "replace", Group: Lifecycle, Base: fleet(1, "a", inPlace), Script: script(roll("b"))},
 		{Name: "class-vanishes-at-creation", Group: Lifecycle, Script: vanishing(class, create(one))},
 		{Name: "class-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(next, roll("b"))},

@@ -46,7 +46,8 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 
-	// applied is what the running instance was made from.
+	// applied is what the running instance was made from. It is {} while that is not known, as the specification was
+	// changed during its creation.
 	// +optional
 	Applied *AppliedStatus `json:"applied,omitempty"`
 

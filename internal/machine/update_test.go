@@ -282,7 +282,7 @@ func TestAChangeIsTakenBackWhoseResultIsUnknown(t *testing.T) {
 			w.cloud.OnUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
 				if asked++; asked == 1 {
 					if live := w.get("m"); !askedToUpdate(live) {
-						t.Errorf("the provider is asked, and the machine does not say so: %+v", live.Status)
+						t.Errorf("the provider is asked, and its status does not report it: %+v", live.Status)
 					}
 					version = req.Version
 					if c.fails == nil {

@@ -316,6 +316,37 @@ func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.
 	w.wantNothingLeft("m")
 }
 
+// Rule deletion-waits-for-target: an outage before does not make one failed call another outage.
+func TestADeletionAfterAnOutageLeavesNothingBehindForOneFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.delete("m")
+	w.unreachable(r)
+	w.reconcile("m")
+	w.back(r)
+	w.cloud.Shutdown = targetPatience
+	w.reconcile("m")
+	w.step(targetPatience)
+	failed := false
+	w.refuse = func(_ string, o runtime.Object) error {
+		if _, isNode := o.(*corev1.Node); isNode && !failed {
+			failed = true
+			return apierrors.NewServiceUnavailable("connection reset")
+		}
+		return nil
+	}
+	if _, err := w.pass("m"); err == nil || !failed {
+		t.Fatalf("the call that failed did not count: %v", err)
+	}
+	w.refuse = nil
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}
+
 // refusing has the target cluster refuse the credentials of the process.
 func (w *world) refusing() {
 	w.refuse = func(_ string, o runtime.Object) error {

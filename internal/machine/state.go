@@ -113,7 +113,8 @@ type teardownState struct {
 	nothingFoundSince time.Time
 	// accepted is true once the cloud has accepted the removal of the instance, or it is confirmed to be gone.
 	accepted bool
-	// targetUnreachableSince is when a call to the target cluster first failed, before the instance was gone.
+	// targetUnreachableSince is when a call to the target cluster first failed since it last answered, before the instance
+	// was gone.
 	targetUnreachableSince time.Time
 	// cleanupFailsSince is when a call to the target cluster first failed after the instance was gone.
 	cleanupFailsSince time.Time

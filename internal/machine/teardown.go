@@ -152,6 +152,8 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 		}
 		s.node = found.node
 	}
+	// It answers: a failure later on is the first one of another row.
+	s.states.update(s.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })
 	return next, nil
 }
 
@@ -217,8 +219,8 @@ func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progre
 	return wait, err
 }
 
-// targetFailsSince is when the target cluster first failed this process in this deletion, now at the latest: before the
-// instance was gone or after that.
+// targetFailsSince is when the target cluster first failed this process in this deletion, now at the latest: since it
+// last answered before the instance was gone, or after that.
 func (s *teardownStep) targetFailsSince() (since time.Time) {
 	s.states.update(s.machine, func(m *machineState) {
 		failing := &m.teardown.targetUnreachableSince

@@ -134,6 +134,8 @@ func mutantsCommand() *cobra.Command {
 		"nodes show: each must survive the plans and random runs of a world without these, and be found with them")
 	flags.IntVar(&h.former.plans, "plans", 5_000, "plans that a bug must survive to be exclusive")
 	flags.IntVar(&h.former.runs, "runs", 40, "random runs of each group of scenarios that a bug must survive to be exclusive")
+	flags.BoolVar(&h.together, "together", false, "with --exclusive: survive the other dimensions all in one program: "+
+		"faster, unless one bug hides another")
 	flags.StringVar(&h.keep, "keep", "",
 		"only build the programs, into this folder: to look by hand for a scenario, seed or plan that finds a bug")
 	cmd.MarkFlagsMutuallyExclusive("quick", "measure", "kind-cloud", "exclusive", "keep")

@@ -28,7 +28,13 @@ func safetyMutants() []mutant {
 		{
 			name: "left-behind-at-once", file: "internal/machine/outage.go",
 			from: "min(s.now.Sub(since), s.now.Sub(s.targetFailsSince()))", to: "s.now.Sub(since)", without: lastTry,
-			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 3747,
+			scenario: "late-in-target-outage", finds: "tokens are left|nodes, not", last: 1,
+		},
+		{
+			name: "one-failure-after-an-outage", file: "internal/machine/teardown.go",
+			from:     "m.teardown.targetUnreachableSince = time.Time{} })",
+			to:       "_ = m.teardown.targetUnreachableSince })",
+			scenario: "late-in-target-outage", finds: "tokens are left", last: 5,
 		},
 		{
 			name: "left-behind-without-a-last-try", file: lastTry.file, from: lastTry.from, to: lastTry.to,

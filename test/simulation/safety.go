@@ -127,9 +127,19 @@ func (o *oracle) checkControlChange(c apiserver.Change) {
 	o.followFreeze(c)
 	if m, ok := c.New.(*v1beta1.Machine); ok && c.Type == watch.Added {
 		o.mayMakeFrozen(c, m)
-	} else if ok && c.Type == watch.Deleted && o.world.safety.links[toTarget].down() {
+	} else if ok && c.Type == watch.Deleted && o.world.safety.links[toTarget].down() && o.mayLeave(m) {
 		o.world.safety.left[m.Name] = true
 	}
+}
+
+// patienceWithTarget is for how long a deletion tries to reach the target cluster at least, by times in whole seconds.
+const patienceWithTarget = 29 * time.Second
+
+// mayLeave reports whether a machine may go although the target cluster cannot be asked what it has there: where its
+// user insists, or its deletion has tried for long enough.
+func (o *oracle) mayLeave(m *v1beta1.Machine) bool {
+	_, forced := m.Annotations[v1beta1.AnnotationForceDelete]
+	return forced || m.DeletionTimestamp == nil || o.world.clock.Since(m.DeletionTimestamp.Time) >= patienceWithTarget
 }
 
 // checkTargetChange judges a change in the target cluster.

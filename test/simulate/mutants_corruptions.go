@@ -69,5 +69,26 @@ func corruptionMutants() []mutant {
 			scenario: "replace", finds: "attempt|I2|settled, but|the end differs|is lost|after the last",
 			corruption: "30:control/Machine/fleet/web-2b8fpn8lk-00001/status/launch=dropped",
 		},
+		{
+			name: "lease-that-was-not-released-taken", quick: true, file: "internal/operator/fence/lease.go",
+			from:     `record.HolderIdentity == "" && !isReleased(record)`,
+			to:       `record.HolderIdentity == "" && isReleased(record)`,
+			scenario: "delete", finds: "leaders: ",
+			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/holderIdentity=dropped",
+		},
+		{
+			name: "name-of-a-candidate-in-a-lease-believed", file: "internal/operator/fence/lease.go",
+			from:     "record.HolderIdentity == l.Holder && !l.Shared && !l.asked {",
+			to:       "record.HolderIdentity == l.Holder && l.Shared && !l.asked {",
+			scenario: "delete", finds: "leaders: ",
+			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/holderIdentity=other",
+		},
+		{
+			name: "transitions-beyond-the-greatest-number", file: "internal/operator/fence/lease.go",
+			from:     "record.LeaderTransitions < 0 || record.LeaderTransitions > math.MaxInt32",
+			to:       "record.LeaderTransitions < 0 && record.LeaderTransitions > math.MaxInt32",
+			scenario: "delete", finds: "election: ",
+			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/leaseTransitions=highest",
+		},
 	}
 }

@@ -90,5 +90,19 @@ func corruptionMutants() []mutant {
 			scenario: "delete", finds: "election: ",
 			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/leaseTransitions=highest",
 		},
+		{
+			name: "node-of-another-kept", file: "internal/machine/registration.go",
+			from:     `paired.UID == ref.UID && paired.Spec.ProviderID != ""`,
+			to:       `paired.UID != ref.UID && paired.Spec.ProviderID != ""`,
+			scenario: "incident-addresses-come-late", finds: "was not approved",
+			corruption: "27:control/Machine/fleet/web-m2pklr97x-00002/status/nodeRef=of-another",
+		},
+		{
+			name: "token-kept-of-what-has-run", file: "internal/machine/health.go",
+			from:     "!s.hasRun() || known.launch.token {",
+			to:       "!s.hasRun() {",
+			scenario: "incident-addresses-come-late", finds: "bootstrap tokens are left",
+			corruption: "78:control/Machine/fleet/web-m2pklr97x-00002/status=of-another",
+		},
 	}
 }

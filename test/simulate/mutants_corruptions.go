@@ -104,5 +104,26 @@ func corruptionMutants() []mutant {
 			scenario: "incident-addresses-come-late", finds: "bootstrap tokens are left",
 			corruption: "78:control/Machine/fleet/web-m2pklr97x-00002/status=of-another",
 		},
+		{
+			name: "failure-without-a-reason-believed", file: "internal/machinestate/machinestate.go",
+			from:     `m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""`,
+			to:       `m.Status.Phase == v1beta1.MachineFailed`,
+			scenario: "drain-for-update", finds: "is lost",
+			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00002/status/phase=other-4",
+		},
+		{
+			name: "launch-step-of-a-former-instance-believed", file: "internal/machine/own_status.go",
+			from:     "l.OldProviderID != p.machine.Spec.ProviderID {",
+			to:       `l.OldProviderID == "" {`,
+			scenario: "in-place-by-selection", finds: "is lost",
+			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00002/status/launch/step=former",
+		},
+		{
+			name: "changed-workloads-of-a-migration-believed", file: "internal/migration/own_status.go",
+			from:     "return !slices.Contains(is.Fence.Workloads, w)",
+			to:       "return len(is.Fence.Workloads) == 0 && !slices.Contains(is.Fence.Workloads, w)",
+			scenario: "migrate-K-abort", finds: "settled, but|J",
+			corruption: "211:control/Migration/fleet/over/status/fence/workloads/#0/replicas=emptied",
+		},
 	}
 }

@@ -94,7 +94,11 @@ func condition(kind string, status metav1.ConditionStatus, reason string, since 
 }
 
 func phase(p v1beta1.MachinePhase) func(*Subject) {
-	return func(s *Subject) { s.Machine.Status.Phase = p }
+	return func(s *Subject) {
+		if s.Machine.Status.Phase = p; p == v1beta1.MachineFailed {
+			s.Machine.Status.FailureReason = v1beta1.FailureCreateError
+		}
+	}
 }
 
 func in(domain string) func(*Subject) { return func(s *Subject) { s.Domain = domain } }

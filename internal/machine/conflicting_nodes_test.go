@@ -139,6 +139,28 @@ func TestAForgedNodeRefReachesNoOtherNode(t *testing.T) {
 	}
 }
 
+// The cache is not late where it shows the very Node that is written down: a Node of another instance stays another's.
+//
+// Rule: node-ref-is-no-proof.
+func TestAMachineWithAForgedNodeRefStillJoins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m")
+	w.until("m", "has its instance", func() bool { return w.get("m").Spec.ProviderID != "" })
+	other := nodeNameOf(w.namespace, "other")
+	w.node("m", true, named(other), someone)
+	m := w.get("m")
+	m.Status.NodeRef = &v1beta1.NodeRef{Name: other, UID: w.getNode(other).UID}
+	if err := w.api.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile("m")
+	if ref := w.get("m").Status.NodeRef; ref != nil {
+		t.Errorf("the machine is still paired with %s, so that its own kubelet gets no certificate", ref.Name)
+	}
+}
+
 // hasPod reports whether a pod is there and nobody has asked it to end.
 func (w *world) hasPod(name string) bool {
 	w.t.Helper()

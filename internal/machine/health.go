@@ -46,7 +46,7 @@ func (s *healthStep) run(ctx context.Context) (progress, error) {
 		if known.instance.incomplete || s.machine.Status.Instance.State == v1beta1.InstancePending {
 			s.instance.refresh(ctx)
 		}
-		if !s.hasRun() {
+		if !s.hasRun() || known.launch.token { // Somebody else may have written that it has run.
 			if err := s.launch.dropToken(ctx); err != nil {
 				return wait, err
 			}

@@ -127,6 +127,9 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return candidate{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
+		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID != "" {
+			s.machine.Status.NodeRef = nil // Somebody else wrote it: it is another's Node, and ours may be yet to come.
+		}
 	}
 	nodes, err := index.Shared[corev1.Node](ctx, s.Target.Nodes, &corev1.NodeList{},
 		client.MatchingFields{index.NodeByProviderID: s.machine.Spec.ProviderID})

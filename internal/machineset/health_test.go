@@ -74,7 +74,7 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 			setCondition(m, v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, tc.upFor)
 			setCondition(m, v1beta1.ConditionRemediationRequested, true, tc.reason, tc.markedFor)
 			if tc.failed {
-				m.Status.Phase = v1beta1.MachineFailed
+				m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 			}
 		})
 		machines := []*v1beta1.Machine{m}

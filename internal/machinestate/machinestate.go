@@ -51,8 +51,10 @@ func Running(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineAvailable
 }
 
-// Failed reports whether the machine failed.
-func Failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
+// Failed reports whether the machine failed. Its provider says why with the phase: a phase without that is not its own.
+func Failed(m *v1beta1.Machine) bool {
+	return m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""
+}
 
 // Vanished reports whether the machine failed because its instance is gone: nothing is left that could recover, run
 // pods or be inspected.

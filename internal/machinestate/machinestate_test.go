@@ -22,7 +22,21 @@ func typeVersion(version string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Labels = map[string]string{v1beta1.LabelTypeVersion: version} }
 }
 
-func failed(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineFailed }
+// A phase that somebody else wrote has no reason with it.
+func TestAPhaseWithoutAReasonIsNoFailure(t *testing.T) {
+	m := &v1beta1.Machine{}
+	m.Status.Phase = v1beta1.MachineFailed
+	if Failed(m) {
+		t.Error("a machine of which no provider said why it failed counts as failed")
+	}
+	if failed(m); !Failed(m) {
+		t.Error("a machine that failed does not count as failed")
+	}
+}
+
+func failed(m *v1beta1.Machine) {
+	m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
+}
 
 // Sets, deployments, health checks and preservation decide by these predicates: only here they are defined.
 //

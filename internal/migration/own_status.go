@@ -68,8 +68,9 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 		logf.FromContext(ctx).Info("Putting back the status of the migration, which somebody else has changed",
 			"from", is.Phase, "to", was.Phase)
 		was.DeepCopyInto(is)
-	case is.Phase == was.Phase && is.Phase != v1beta1.MigrationAborting &&
-		len(is.Fence.Workloads) < len(was.Fence.Workloads):
+	case is.Phase == was.Phase && slices.ContainsFunc(was.Fence.Workloads, func(w v1beta1.StoppedWorkload) bool {
+		return !slices.Contains(is.Fence.Workloads, w)
+	}):
 		was.Fence.DeepCopyInto(&is.Fence) // Nothing else says what to start again after an abort.
 	default:
 		return false

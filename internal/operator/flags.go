@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"machinist.dev/machinist/internal/operator/fence"
 )
 
 // AddFlags registers a flag for every field but Name. The fields' present values are the defaults.
@@ -38,7 +40,7 @@ func (c *Config) AddProcessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", c.LeaderElectionNamespace,
 		"Namespace, in the control cluster, of the Lease and of the record of the cluster id. Empty means the pod's namespace if --control-kubeconfig is \"in-cluster\", else --namespace, else kube-system.")
 	fs.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", c.LeaseDuration,
-		"How long other candidates wait after the last renewal of the Lease that they saw. At least one second more than the renew deadline.")
+		"How long other candidates wait after the last renewal of the Lease that they saw. At least one second more than the renew deadline, and at most five minutes.")
 	fs.DurationVar(&c.RenewDeadline, "leader-election-renew-deadline", c.RenewDeadline,
 		"How long the leader acts after its last successful renewal of the Lease; then the process ends.")
 	fs.DurationVar(&c.RetryPeriod, "leader-election-retry-period", c.RetryPeriod,
@@ -179,6 +181,10 @@ func (c *Config) validateLease(refuse func(flag string, value any, why string)) 
 	if c.LeaseDuration.Truncate(time.Second) < c.RenewDeadline+time.Second {
 		refuse("leader-election-lease-duration", c.LeaseDuration,
 			fmt.Sprintf("must be at least a second more than --leader-election-renew-deadline=%s", c.RenewDeadline))
+	}
+	if c.LeaseDuration > fence.LongestDuration {
+		refuse("leader-election-lease-duration", c.LeaseDuration,
+			fmt.Sprintf("must be at most %s, because other candidates believe no longer one", fence.LongestDuration))
 	}
 }
 

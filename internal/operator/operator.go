@@ -188,14 +188,16 @@ func (o *Operator) makeLock() error {
 	}
 	lease := func(name, holder string) *fence.Lease {
 		return &fence.Lease{Client: leases.Leases(o.namespace), Namespace: o.namespace, Name: name, Holder: holder,
-			Labels: leaseLabels(o.config.Name)}
+			Duration: o.config.LeaseDuration, Labels: leaseLabels(o.config.Name)}
 	}
 	shard, name := o.config.Shard(), o.config.leaseName()
 	own := lease(shard.LeaseName(name), host+"_"+string(uuid.NewUUID()))
 	if shard.All() {
 		o.lock = o.fence.Guard(own)
 	} else {
-		o.lock = o.fence.Guard(fence.NewJoint(own, lease(name, shard.Group())))
+		common := lease(name, shard.Group())
+		common.Shared = true
+		o.lock = o.fence.Guard(fence.NewJoint(own, common))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 
 	"machinist.dev/machinist/test/simulation"
 )
@@ -9,8 +10,12 @@ import (
 // corruptions runs corruptions and reports on them. It returns how many went wrong.
 func corruptions(scenarios []simulation.Scenario, s settings, states int,
 	enough func([]simulation.Failure) bool) (int, error) {
+	only, err := regexp.Compile(s.only)
+	if err != nil {
+		return 0, fmt.Errorf("--only-fields is %q: %w", s.only, err)
+	}
 	sweep := simulation.Corruptions{Scenarios: scenarios, Budget: s.corruptions, States: states, Seed: s.seed,
-		Workers: s.workers, Enough: enough}
+		Workers: s.workers, Only: only, Enough: enough}
 	sweep.Progress = func(done int) { fmt.Printf("corruptions: %d\n", done) }
 	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {

@@ -62,6 +62,7 @@ type settings struct {
 	corruptions                    int
 	corrupt                        string
 	fields                         bool
+	only                           string
 	profile, report                string
 }
 
@@ -101,6 +102,8 @@ func main() {
 	cmd.Flags().StringVar(&s.corrupt, "corrupt", "",
 		"run one seed of one scenario in which this field is changed, as EFFECT:CLUSTER/KIND/NAMESPACE/NAME/PATH=HOW")
 	cmd.Flags().BoolVar(&s.fields, "fields", false, "report on each field that was corrupted, not only on each kind")
+	cmd.Flags().StringVar(&s.only, "only-fields", "",
+		"corrupt only the fields that match this regular expression, as --fields calls them: \"^Lease\\.spec\"")
 	cmd.Flags().StringVar(&s.until, "until", "",
 		"stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")

@@ -94,6 +94,12 @@ func (w *World) ask(in *instance, name string, i identity, joins bool) error {
 	return w.target.Client("kubelet").Create(context.Background(), csr)
 }
 
+// hasAsked reports whether a kubelet has sent a request.
+func (w *World) hasAsked(name string) bool {
+	_, asked := w.safety.requests[name]
+	return asked
+}
+
 func (in *instance) joinName() string { return "join-" + strings.TrimPrefix(in.ProviderID, "fake:///") }
 
 func (in *instance) serveName() string {
@@ -132,14 +138,13 @@ func (w *World) signing() (out []choice) {
 		if in.State != provider.StateRunning || in.hung || !w.asksToJoin(in) {
 			continue
 		}
-		if !in.registered && w.safety.requests[in.joinName()] == (asking{}) && w.tokenGood(in) {
+		if !in.registered && !w.hasAsked(in.joinName()) && w.tokenGood(in) {
 			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to join", func() error {
 				return w.ask(in, in.joinName(), joining(in), true)
 			}})
 		}
 		node := w.node(in.NodeName)
-		if in.registered && w.safety.requests[in.serveName()] == (asking{}) && node != nil &&
-			w.hostOf(node) == in {
+		if in.registered && !w.hasAsked(in.serveName()) && node != nil && w.hostOf(node) == in {
 			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to serve", func() error {
 				return w.ask(in, in.serveName(), serving(in), false)
 			}})

@@ -38,10 +38,14 @@ var fieldsAsking = []meaning{
 			"its deployment corrects it."},
 	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
 		why: "The specification of a set is the desired state of its machines."},
-	{field: regexp.MustCompile(`^(Machine|MachineSet)\.metadata\.ownerReferences`), lose: true, differ: true,
+	{field: regexp.MustCompile(`^MachineSet\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "stampede", "J4", "J5"},
-		why: "A set owns the machines that name it, a deployment the sets; Kubernetes' garbage collector deletes what " +
-			"names owners none of which exists."},
+		why: "A deployment owns the sets that name it; Kubernetes' garbage collector deletes what names owners none of " +
+			"which exists, here all machines of the set at once."},
+	{field: regexp.MustCompile(`^Machine\.metadata\.ownerReferences`), lose: true, differ: true,
+		rules: []string{"I3", "budget", "freeze", "J4", "J5"},
+		why: "A set owns the machines that name it; Kubernetes' garbage collector deletes what names owners none of which " +
+			"exists."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.labels\.\[machinist\.dev/migration\]`),
 		differ: true, lose: true,
 		why: "The label marks what a migration made, until it takes it off: who puts it on again marks it " +
@@ -60,12 +64,10 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Machine\.spec`), lose: true, differ: true,
 		why: "The specification of a machine is its desired state (rules update-in-place, " +
 			"replacement-deletes-first)."},
-	{field: regexp.MustCompile(`^Machine\.status\.phase$`), lose: true, differ: true,
-		rules: []string{"I3", "budget"},
-		why: "A machine whose phase is Failed is replaced, and goes first: the manager believes that until its provider " +
-			"has corrected it."},
-	{field: regexp.MustCompile(`^Machine\.status\.launch\.step$`), hows: []How{Earlier}, lose: true, differ: true,
-		why: "A former leader may have begun to replace the instance: that step is believed."},
+	{field: regexp.MustCompile(`^Machine\.status\.phase$`), differ: true, rules: []string{"join"},
+		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4},
+		why: "A machine that is said to have run has the time of one that has, and not the time to join (rule " +
+			"join-timeout-fails-machine)."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), deleted: true, leak: true, differ: true,
 		rules: []string{"I1", "order", "J2"},
 		why: "The finalizer holds a machine until its instance is gone: who takes it off a machine that " +
@@ -73,10 +75,17 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), atOnce: true, leak: true, differ: true,
 		rules: []string{"I1", "order", "J2"},
 		why:   "The same, where the machine is deleted before its provider can put the finalizer back."},
-	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.annotations`), lose: true, differ: true,
-		rules: []string{"budget", "exempt"},
-		why: "Annotations are how people and autoscalers ask for single things: deletion, pause, " +
-			"preservation, sizes."},
+	{field: regexp.MustCompile(`^Machine\.metadata\.annotations(\.\[machinist\.dev/(do-not-disrupt|paused|preserve|` +
+		`replace|delete-machine|delete-priority|skip-drain|skip-remediation|remediate|retry|force-delete)\])?$`),
+		lose: true, differ: true, rules: []string{"budget", "exempt"},
+		why: "Annotations are how people and autoscalers ask for single things of a machine: deletion, pause, " +
+			"preservation, exemption."},
+	{field: regexp.MustCompile(`^Machine\.metadata\.annotations\.\[machinist\.dev/released-from\]$`), differ: true,
+		why: "The annotation says that a set has released the machine: who writes it says that."},
+	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations(\.\[machinist\.dev/(paused|unfreeze|` +
+		`rollout-after|cluster-api-autoscaler-node-group-(min|max)-size)\])?$`), differ: true,
+		why: "The sizes make a deployment one of an autoscaler, which gets to know its capacity; the others pause it and " +
+			"let it go on."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.labels`), differ: true,
 		why: "The label machinist.dev/freeze stops the creation of machines."},
 	{field: regexp.MustCompile(`^MachineClass\.(spec|metadata\.annotations)`), lose: true, differ: true,
@@ -86,9 +95,6 @@ var fieldsAsking = []meaning{
 			"without it."},
 	{field: regexp.MustCompile(`^(MachineHealthCheck|MachineDisruptionBudget|Migration)\.(spec|metadata)`), lose: true,
 		differ: true, why: "Which machines are replaced, and when, is what these objects ask for."},
-	{field: regexp.MustCompile(`^Migration\.status\.fence\.workloads`), differ: true,
-		why: "Which controllers of the old system were stopped, and of what size they were, is known from there alone: " +
-			"a migration that is taken back starts what it names."},
 	{field: regexp.MustCompile(`^Migration\.status\.phase$`), hows: []How{Other, Other2, Other3, Other4}, differ: true,
 		rules: []string{"J1", "J2", "J3", "J4", "J5", "J6"},
 		why: "A later phase is one that a former leader may have reached: it is believed (rule " +
@@ -98,7 +104,7 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Token\.`), differ: true, lose: true,
 		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +
 			"(rule join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, rules: []string{"J2"},
+	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, rules: []string{"J2", "incident"},
 		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is " +
 			"not Machinist's to remove."},
 	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true, rules: []string{"I6", "volumes", "meltdown", "agent"},
@@ -107,8 +113,9 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,
 		why: "Most labels and annotations of a Node are others', which Machinist leaves alone (rule " +
 			"node-template-one-patch)."},
-	{field: regexp.MustCompile(`^Node\.spec\.unschedulable$`), differ: true, rules: []string{"I7"},
-		why: "Who uncordons a Node during a drain is heard after the next pod: then it is cordoned again."},
+	{field: regexp.MustCompile(`^Node\.spec\.unschedulable$`), differ: true,
+		rules: []string{"I7", "agent"},
+		why:   "Who uncordons a Node during a drain is heard after the next pod: then it is cordoned again."},
 	{field: regexp.MustCompile(`^Node\.spec`), differ: true,
 		why: "People and other controllers cordon and taint Nodes, which Machinist leaves alone."},
 }

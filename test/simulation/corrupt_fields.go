@@ -21,10 +21,10 @@ import (
 // What other systems, kubelets and the applications of a cluster keep is theirs; of a Node the fields are, which
 // Machinist reads.
 //
-// The Leases by which Machinist's processes are elected, and those of Nodes, are not in this world. A leader is a
-// process until another one follows it (leaders.go), and a kubelet that is silent shows in the condition Ready of its
-// Node, which is all that Machinist reads of it. The Lease of an old system, which a migration takes, is left out: that
-// system takes any write of it by another for the loss of its lead.
+// The Leases by which Machinist's processes are elected are beside them (corrupt_lease.go). Those of Nodes are not in
+// this world: a kubelet that is silent shows in the condition Ready of its Node, which is all that Machinist reads of
+// it. The Lease of an old system, which a migration takes, is left out: that system takes any write of it by another
+// for the loss of its lead.
 var corruptible = map[Cluster][]schema.GroupVersionKind{
 	InControl: {
 		v1beta1.GroupVersion.WithKind("MachineDeployment"), v1beta1.GroupVersion.WithKind("MachineSet"),
@@ -68,6 +68,11 @@ func (w *World) stored() (all []stored, err error) {
 			}
 		}
 	}
+	inUse, err := w.leases()
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, inUse...)
 	for _, in := range w.cloud.instances {
 		all = append(all, stored{Field: Field{Cluster: InCloud, Kind: "Instance", Name: in.ProviderID}, content: tagsOf(in)})
 	}

@@ -58,8 +58,8 @@ func (r CorruptionReport) String() string {
 		admitted += row[NotAdmitted]
 	}
 	fmt.Fprintf(&out, "corruptions: %d of %d in the states that were taken tried, %d run, of %d fields, in %.1f s "+
-		"(%.0f runs/s), %d violations\n", admitted, r.Possible, r.Run, len(r.By), r.Took.Seconds(), float64(r.Run)/r.Took.Seconds(),
-		len(r.Failures))
+		"(%.0f runs/s), %d violations\n", admitted, r.Possible, r.Run, len(r.By), r.Took.Seconds(),
+		float64(r.Run)/r.Took.Seconds(), len(r.Failures))
 	return out.String()
 }
 

@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,8 @@ type Corruptions struct {
 	States  int
 	Seed    uint64
 	Workers int
+	// Only are the fields that are corrupted, by what a report calls them; nil is all.
+	Only *regexp.Regexp
 	// Progress is reported now and then; nil for nobody.
 	Progress func(done int)
 	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
@@ -121,6 +124,9 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 			for _, path := range w.pathsOf(objects, o) {
 				f := o.Field
 				f.Path = path
+				if s.Only != nil && !s.Only.MatchString(f.Family()) {
+					continue
+				}
 				for _, how := range Hows() {
 					if _, _, possible := w.changed(objects, o, path, how); possible {
 						all = append(all, candidate{Corruption{effect, f, how}, f.Family() + "=" + string(how), 0})

@@ -25,6 +25,10 @@ func (w *World) changed(all []stored, o stored, path []string, how How) (to any,
 			return nil, false, false
 		}
 	}
+	if o.Kind == "Lease" && (how == Earlier || how == Other) {
+		to, possible = w.leaseValue(o, path, now, how)
+		return to, false, possible
+	}
 	switch how {
 	case Dropped:
 		return nil, true, true

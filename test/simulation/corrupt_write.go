@@ -83,6 +83,9 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 		w.logf("person: %s becomes %q, and was %q", c.Field, shown(to), shown(before))
 	}
+	if o.Kind == "Lease" && !dry {
+		return w.corruptLease(c, to, drop)
+	}
 	if o.Cluster == InCloud {
 		if !dry {
 			tags, _ := next["tags"].(map[string]any)

@@ -162,6 +162,9 @@ func (p *Process) freeze(kind string, lost bool) {
 
 // faultsLast reports whether something is still wrong that began at an effect.
 func (w *World) faultsLast() bool {
+	if w.election != nil {
+		return true
+	}
 	for _, p := range w.processes {
 		if p.former && !p.dead {
 			return true

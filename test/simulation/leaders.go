@@ -49,6 +49,9 @@ func (p *Process) actAsFormer() {
 
 // fence is what a process asks before it changes anything.
 func (p *Process) fence() error {
+	if p.elector != nil {
+		return p.elector.fence.Check()
+	}
 	if p.former && !p.suspended && !p.until.IsZero() && !p.world.clock.at.Before(p.until) {
 		return fmt.Errorf("%w: the lease of the former %s is over", fence.ErrFenced, p.name)
 	}

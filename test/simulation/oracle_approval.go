@@ -16,8 +16,8 @@ func (o *oracle) mayApprove(c apiserver.Change) {
 	if !ok || !was || c.Actor != Provider || !approved(after) || approved(before) {
 		return
 	}
-	asked := o.world.safety.requests[after.Name]
-	if asked == (asking{}) {
+	asked, ok := o.world.safety.requests[after.Name]
+	if !ok {
 		o.breach("approval", "%s approved %s of %s", c.Actor, after.Name, after.Spec.Username)
 		return
 	}

@@ -45,6 +45,8 @@ type Process struct {
 	// former is true for a life that another one has followed already. It is suspended at first, and running until.
 	former, suspended bool
 	deposedAt, until  time.Time
+	// elector is what holds its Lease in an election; nil while there is none.
+	elector *elector
 	// denials is what it may not do for a while, rewind how many changes the first lists of the life after it lack.
 	denials []denial
 	rewind  int

@@ -82,6 +82,8 @@ type World struct {
 	planned bool
 	// corrupted is the field that somebody changed in this run; nil for none.
 	corrupted *corrupted
+	// election is that of the processes whose Lease somebody changed; nil for none.
+	election *election
 	// between is called between two steps while no pass is under way; nil is nothing.
 	between func()
 }
@@ -195,6 +197,7 @@ func (w *World) possible(nested bool) []choice {
 	out = append(out, w.safetyChoices()...)
 	out = append(out, w.legacy.possible()...)
 	out = append(out, w.outsideChoices()...)
+	out = append(out, w.election.possible()...)
 	out, late = w.autoscaler.possible(out, late)
 	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].Wait)) &&
 		(w.script[0].After == nil || w.script[0].After(w)) {
@@ -223,6 +226,9 @@ func (w *World) possibleOf(p *Process, nested bool, out, late []choice) (_, _ []
 	if p.dead {
 		if w.safety.links[toControl].down() {
 			return out, late // Nobody is elected.
+		}
+		if w.election.decides(p.name) {
+			return out, late
 		}
 		return append(out, choice{"restart " + p.name, func() error { return w.restart(p) }}), late
 	}
@@ -390,6 +396,7 @@ func (w *World) next() (at time.Time, any bool) {
 		consider(at, at.After(w.clock.at))
 	}
 	consider(w.autoscaler.next())
+	consider(w.election.next())
 	consider(w.nextFlap())
 	consider(w.legacy.next())
 	consider(w.outsideDue())

@@ -66,7 +66,7 @@ func testMarkedByAnother(t *testing.T, launch string) {
 
 	// That its instance is found to be gone is no reason to write more.
 	failed := b.read(broken)
-	failed.Status.Phase = v1beta1.MachineFailed
+	failed.Status.Phase, failed.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 	b.must(b.c.Status().Update(b.ctx(), failed))
 	b.rests()
 	failed.Status.Phase = v1beta1.MachineUnhealthy

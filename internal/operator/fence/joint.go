@@ -52,6 +52,10 @@ func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	switch {
 	case missing:
 		return nil, nil, err
+	case common.HolderIdentity == j.own.Identity():
+		// Somebody wrote our own name where the group's belongs. The elector would take that for a lease of ours.
+		common.HolderIdentity = notReleased
+		return common, commonRaw, nil
 	case common.HolderIdentity != "" && common.HolderIdentity != j.common.Identity():
 		return common, commonRaw, nil
 	}

@@ -69,7 +69,9 @@ func (s *store) lock(name, holder string) *Lease {
 }
 
 func (s *store) member(shard, holder, group string) *Joint {
-	return NewJoint(s.lock("shard-"+shard, holder), s.lock("common", group))
+	common := s.lock("common", group)
+	common.Shared = true
+	return NewJoint(s.lock("shard-"+shard, holder), common)
 }
 
 func by(holder string) resourcelock.LeaderElectionRecord {

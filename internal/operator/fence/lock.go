@@ -87,7 +87,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		}
 		now := metav1.NewTime(l.fence.clock.Now())
 		err = l.Interface.Update(ctx, resourcelock.LeaderElectionRecord{
-			LeaseDurationSeconds: 1,
+			LeaseDurationSeconds: releasedSeconds,
 			AcquireTime:          now,
 			RenewTime:            now,
 			LeaderTransitions:    record.LeaderTransitions,

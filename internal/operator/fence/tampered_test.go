@@ -1,0 +1,157 @@
+package fence
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// leasedTo has a holder get the lease "own" of a store, which a candidate has read.
+func leasedTo(t *testing.T, holder string) (s *store, candidate *Lease) {
+	t.Helper()
+	s = newStore()
+	if err := s.lock("own", holder).Create(t.Context(), by(holder)); err != nil {
+		t.Fatal(err)
+	}
+	candidate = s.lock("own", "us")
+	candidate.Duration = 15 * time.Second
+	if _, _, err := candidate.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s, candidate
+}
+
+// tamper changes the lease "own" as somebody with all rights does.
+func (s *store) tamper(change func(*coordinationv1.LeaseSpec)) {
+	l := s.leases["own"]
+	change(&l.Spec)
+	s.put(&l)
+}
+
+// shows checks what the elector of a candidate is shown: whose the lease is, and for how many seconds.
+func shows(t *testing.T, l resourcelock.Interface, holder string, seconds int) {
+	t.Helper()
+	record, _, err := l.Get(t.Context())
+	if err != nil || record.HolderIdentity != holder || holder != "" && record.LeaseDurationSeconds != seconds {
+		t.Errorf("Get() = %+v, %v, want one of %q for %d s", record, err, holder, seconds)
+	}
+}
+
+// Rule: unreleased-lease-is-held.
+func TestALeaseThatWasNotReleasedIsHeldForItsDuration(t *testing.T) {
+	text := func(s string) *string { return &s }
+	number := func(n int32) *int32 { return &n }
+	for name, c := range map[string]struct {
+		change  func(*coordinationv1.LeaseSpec)
+		holder  string
+		seconds int
+	}{
+		"no holder":         {func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = nil }, notReleased, 15},
+		"an empty holder":   {func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = text("") }, notReleased, 15},
+		"our own name":      {func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = text("us") }, notReleased, 15},
+		"nothing in it":     {func(l *coordinationv1.LeaseSpec) { *l = coordinationv1.LeaseSpec{} }, notReleased, 15},
+		"no duration":       {func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = nil }, "them", 15},
+		"a short duration":  {func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = number(1) }, "them", 15},
+		"a longer duration": {func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = number(60) }, "them", 60},
+		"an extreme duration": {func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = number(math.MaxInt32) },
+			"them", 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, candidate := leasedTo(t, "them")
+			s.tamper(c.change)
+			shows(t, candidate, c.holder, c.seconds)
+			fresh := s.lock("own", "us")
+			fresh.Duration = 15 * time.Second
+			shows(t, fresh, c.holder, c.seconds)
+		})
+	}
+}
+
+func TestALeaseThatWasReleasedIsFree(t *testing.T) {
+	s, candidate := leasedTo(t, "them")
+	leader := s.lock("own", "them")
+	if _, _, err := leader.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.NewTime(time.Unix(1e9, 0))
+	err := leader.Update(t.Context(), resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1, AcquireTime: now,
+		RenewTime: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows(t, candidate, "", 0)
+}
+
+// A leader that does not know the answer to its request finds itself in the lease.
+func TestALeaseThatWeTookIsOursAlsoWhereTheAnswerWasLost(t *testing.T) {
+	s, candidate := leasedTo(t, "them")
+	candidate.Client = lostAnswers{s}
+	if err := candidate.Update(t.Context(), by("us")); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	candidate.Client = s
+	shows(t, candidate, "us", 15)
+}
+
+// lostAnswers does what it is asked for, and loses the answer.
+type lostAnswers struct{ *store }
+
+func (l lostAnswers) Update(ctx context.Context, lease *coordinationv1.Lease,
+	o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if _, err := l.store.Update(ctx, lease, o); err != nil {
+		return nil, err
+	}
+	return nil, context.DeadlineExceeded
+}
+
+// Rule: unreleased-lease-is-held.
+func TestADeletedLeaseIsHeldForItsDurationAndThenMadeAgain(t *testing.T) {
+	s, candidate := leasedTo(t, "them")
+	delete(s.leases, "own")
+	shows(t, candidate, "them", 15)
+	_, _, err := s.lock("own", "us").Get(t.Context())
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("a candidate that never saw the lease is shown %v", err)
+	}
+	if err := candidate.Update(t.Context(), by("us")); err != nil || s.holder("own") != "us" {
+		t.Errorf("Update() = %v, and the lease is held by %q", err, s.holder("own"))
+	}
+	delete(s.leases, "own")
+	if _, _, err := candidate.Get(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("its own lease that was deleted is shown to a leader: %v", err)
+	}
+}
+
+// The API server refuses what comes after the greatest number.
+//
+// Rule: unreleased-lease-is-held.
+func TestTransitionsBeginAnewAfterTheGreatestNumber(t *testing.T) {
+	s, candidate := leasedTo(t, "them")
+	record := by("us")
+	record.LeaderTransitions = math.MaxInt32 + 1
+	if err := candidate.Update(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	if got := *s.leases["own"].Spec.LeaseTransitions; got != 0 {
+		t.Errorf("the lease has %d transitions, want 0", got)
+	}
+}
+
+// An elector takes a lease in its own name for one that it holds.
+//
+// Rule: unreleased-lease-is-held.
+func TestAMemberDoesNotTakeItsOwnNameInTheCommonLeaseForItsGroups(t *testing.T) {
+	s := newStore()
+	acquired(t, s.member("0", "them", "2-shards"))
+	l := s.leases["common"]
+	us := "us"
+	l.Spec.HolderIdentity = &us
+	s.put(&l)
+	shows(t, s.member("0", "us", "2-shards"), notReleased, 15)
+}

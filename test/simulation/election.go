@@ -1,0 +1,302 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	clocks "k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/operator/fence"
+)
+
+// election elects the processes of one name, with the locks and fences of production and an elector that does as
+// client-go's. In most runs a leader just is a process until another one follows it; an election takes place from the
+// moment at which somebody changes a Lease, until one process has led undisturbed for a while.
+type election struct {
+	world *World
+	// name is that of the processes, and shared says that they are members of a group, with two Leases.
+	name     string
+	shared   bool
+	electors []*elector
+	// quiet is since when nothing was lost or won, and leaderless since when nobody leads.
+	quiet, leaderless time.Time
+	made              int
+}
+
+// elector is one process that leads or waits.
+type elector struct {
+	*election
+	identity string
+	fence    *fence.Fence
+	lock     *fence.Lock
+	// leads says that it was elected.
+	leads bool
+	due   time.Time
+
+	record resourcelock.LeaderElectionRecord
+	raw    []byte
+	seenAt time.Time
+}
+
+const (
+	// retryPeriod is operator.Config's.
+	retryPeriod = time.Second
+	// undisturbed is how long a leader leads until an election is over, longestElection how long one may take.
+	undisturbed, longestElection = leaseDuration + 5*time.Second, fence.LongestDuration + 2*leaseDuration
+	// leaseGroup is the group of which the providers are members.
+	leaseGroup = "2-shards"
+)
+
+// elect begins an election in which the process leads, has just renewed, and another one waits.
+func (w *World) elect(p *Process) error {
+	e := &election{world: w, name: p.name, shared: p.name == Provider, quiet: w.clock.at, leaderless: w.clock.at}
+	leader, waiting := e.candidate(), e.candidate()
+	if !leader.try() {
+		return fmt.Errorf("the first of %s is not elected", p.name)
+	}
+	if waiting.try() {
+		return fmt.Errorf("two of %s are elected", p.name)
+	}
+	leader.leads, p.elector, w.election = true, leader, e
+	return nil
+}
+
+// candidate adds a process that waits.
+func (e *election) candidate() *elector {
+	w := e.world
+	c := &elector{election: e, identity: identityOf(e.name, e.made),
+		fence: fence.New(renewDeadline, fenceClock{clock: w.clock})}
+	e.made++
+	lease := func(name, holder string, shared bool) *fence.Lease {
+		return &fence.Lease{Client: leaseClient{world: w, actor: c.identity}, Namespace: leases, Name: name, Holder: holder,
+			Duration: leaseDuration, Shared: shared, Labels: leaseLabels(e.name)}
+	}
+	own := lease(leaseOf(e.name), c.identity, false)
+	c.lock = c.fence.Guard(own)
+	if e.shared {
+		c.lock = c.fence.Guard(fence.NewJoint(own, lease(commonLeaseOf(e.name), leaseGroup, true)))
+	}
+	c.due = w.clock.at.Add(time.Duration(w.random.Int64N(int64(retryPeriod))))
+	e.electors = append(e.electors, c)
+	return c
+}
+
+func (c *elector) isLeader() bool { return c.record.HolderIdentity == c.identity }
+
+func (c *elector) valid(now time.Time) bool {
+	return c.seenAt.Add(time.Duration(c.record.LeaseDurationSeconds) * time.Second).After(now)
+}
+
+func (c *elector) observe(r resourcelock.LeaderElectionRecord) bool {
+	c.record, c.seenAt = r, c.world.clock.at
+	return true
+}
+
+// try takes or renews the lease, as LeaderElector.tryAcquireOrRenew does.
+func (c *elector) try() bool {
+	now, ctx := c.world.clock.at, context.Background()
+	record := resourcelock.LeaderElectionRecord{HolderIdentity: c.identity,
+		LeaseDurationSeconds: int(leaseDuration / time.Second), RenewTime: metav1.NewTime(now),
+		AcquireTime: metav1.NewTime(now)}
+	if c.isLeader() && c.valid(now) {
+		record.AcquireTime, record.LeaderTransitions = c.record.AcquireTime, c.record.LeaderTransitions
+		if c.lock.Update(ctx, record) == nil {
+			return c.observe(record)
+		}
+	}
+	old, raw, err := c.lock.Get(ctx)
+	if apierrors.IsNotFound(err) {
+		return c.lock.Create(ctx, record) == nil && c.observe(record)
+	}
+	if err != nil {
+		return false
+	}
+	if !bytes.Equal(c.raw, raw) {
+		c.observe(*old)
+		c.raw = raw
+	}
+	switch {
+	case c.isLeader():
+		record.AcquireTime, record.LeaderTransitions = old.AcquireTime, old.LeaderTransitions
+	case old.HolderIdentity != "" && c.valid(now):
+		return false
+	default:
+		record.LeaderTransitions = old.LeaderTransitions + 1
+	}
+	return c.lock.Update(ctx, record) == nil && c.observe(record)
+}
+
+// possible returns what may happen in an election now.
+func (e *election) possible() (out []choice) {
+	if e == nil {
+		return nil
+	}
+	for _, c := range e.electors {
+		if c.leads && (e.process() == nil || c.fence.Check() != nil) {
+			out = append(out, choice{c.identity + " ends", func() error { c.end(); return nil }})
+		} else if !e.world.clock.at.Before(c.due) {
+			out = append(out, choice{c.identity + " tries", c.turn})
+		}
+	}
+	return out
+}
+
+// process returns the one that runs and has not been followed; nil if none runs.
+func (e *election) process() *Process {
+	for _, p := range e.world.processes {
+		if p.name == e.name && !p.former && !p.dead {
+			return p
+		}
+	}
+	return nil
+}
+
+// end ends a leader whose fence has closed, or whose process has ended; its host starts another process.
+func (c *elector) end() {
+	w := c.world
+	w.logf("%s ends: %v", c.identity, c.fence.Check())
+	if p := c.process(); p != nil && p.elector == c {
+		p.die()
+	}
+	c.electors = slices.DeleteFunc(c.electors, func(o *elector) bool { return o == c })
+	c.candidate()
+	c.quiet, w.disturbed, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
+}
+
+// turn is one try of an elector, and what follows from it.
+func (c *elector) turn() error {
+	w := c.world
+	now := w.clock.at
+	c.due = now.Add(retryPeriod)
+	if !c.leads {
+		c.due = c.due.Add(time.Duration(w.random.Int64N(int64(retryPeriod))))
+	}
+	ok := c.try()
+	if w.linkTo(w.control).down() || slices.ContainsFunc(c.electors, func(o *elector) bool { return o.leads }) {
+		c.leaderless = now
+	}
+	switch {
+	case ok && !c.leads:
+		return c.elected()
+	case now.Sub(c.leaderless) > longestElection:
+		w.oracle.breach("election", "nobody leads the %ss for %s", c.name, longestElection)
+	case c.leads && now.Sub(c.quiet) > undisturbed:
+		w.logf("%s leads undisturbed", c.identity)
+		if p := c.process(); p != nil {
+			p.elector = nil
+		}
+		w.election = nil
+	}
+	return nil
+}
+
+// elected has a process act that was elected. Nobody else may act then.
+func (c *elector) elected() error {
+	w := c.world
+	w.logf("%s is elected", c.identity)
+	for _, o := range c.electors {
+		if o != c && o.leads && o.fence.Check() == nil && c.process() != nil {
+			w.oracle.breach("leaders", "%s is elected while %s may act", c.identity, o.identity)
+		}
+	}
+	c.leads, c.quiet, c.leaderless = true, w.clock.at, w.clock.at
+	for i, p := range w.processes {
+		if p.name != c.name || p.former {
+			continue
+		}
+		if !p.dead {
+			p.die()
+		}
+		next, err := w.start(p.name, p.clock.behind, w.lateness(p))
+		if err != nil {
+			return err
+		}
+		next.elector = c
+		w.processes[i] = next
+	}
+	w.disturbed, w.stepsAtFault = w.clock.at, w.steps
+	return nil
+}
+
+// decides reports whether an election, and not just a restart, says when a process runs again.
+func (e *election) decides(name string) bool { return e != nil && e.name == name }
+
+// next returns when somebody tries again.
+func (e *election) next() (at time.Time, waits bool) {
+	if e == nil {
+		return at, false
+	}
+	for _, c := range e.electors {
+		if !waits || c.due.Before(at) {
+			at, waits = c.due, true
+		}
+	}
+	return at, waits
+}
+
+// fenceClock is the world's clock as a fence needs it. Its timers never fire: whoever acts asks the fence.
+type fenceClock struct {
+	clocks.WithTickerAndDelayedExecution
+	clock *clock
+}
+
+func (c fenceClock) Now() time.Time                             { return c.clock.Now() }
+func (c fenceClock) Since(t time.Time) time.Duration            { return c.clock.Since(t) }
+func (fenceClock) AfterFunc(time.Duration, func()) clocks.Timer { return noTimer{} }
+
+type noTimer struct{ clocks.Timer }
+
+func (noTimer) Stop() bool { return true }
+
+// leaseClient is what a lock needs of an API server.
+type leaseClient struct {
+	coordinationclient.LeaseInterface
+	world *World
+	actor string
+}
+
+func (c leaseClient) client() (client.Client, error) {
+	if c.world.linkTo(c.world.control).down() {
+		return nil, errNoAnswer
+	}
+	return c.world.control.Client(c.actor), nil
+}
+
+func (c leaseClient) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	server, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	out := &coordinationv1.Lease{}
+	return out, server.Get(ctx, client.ObjectKey{Namespace: leases, Name: name}, out)
+}
+
+func (c leaseClient) Create(ctx context.Context, l *coordinationv1.Lease,
+	_ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	server, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	return l, server.Create(ctx, l)
+}
+
+func (c leaseClient) Update(ctx context.Context, l *coordinationv1.Lease,
+	_ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	server, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	if err := leaseRefused(l); err != nil {
+		return nil, err
+	}
+	return l, server.Update(ctx, l)
+}

@@ -58,8 +58,8 @@ func (r recorded) equal(other recorded) bool {
 // not recorded yet may come from others: a machine that is moved here brings its status with it.
 func (p *pass) restoreRecorded(ctx context.Context) {
 	known, status := p.states.get(p.machine).recorded, &p.machine.Status
-	if l := status.Launch; l != nil && l.Step != v1beta1.LaunchStepNone && p.machine.Spec.ProviderID != "" &&
-		l.OldProviderID != p.machine.Spec.ProviderID {
+	if l, id := status.Launch, p.machine.Spec.ProviderID; id != "" && (p.machine.Replacing() || p.machine.Retrying()) &&
+		l.OldProviderID != id {
 		l.Step = v1beta1.LaunchStepNone // A process that gives an instance up writes down which.
 	}
 	if known == nil {

@@ -325,7 +325,8 @@ func TestALateCacheChangesNothing(t *testing.T) {
 	meta.SetStatusCondition(&late.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionUpToDate,
 		Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUpdating})
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name, m.Spec.Version = "small", "" })
-	p := newPass(&pass{Reconciler: w.process, provider: w.cloud.Name(), before: late, machine: late.DeepCopy(), now: w.clock.Now()})
+	p := newPass(&pass{Reconciler: w.process, provider: w.cloud.Name(), before: late, machine: late.DeepCopy(),
+		now: w.clock.Now()})
 	if _, err := p.update.run(t.Context()); !errors.Is(err, errStale) {
 		t.Errorf("the pass over a machine that has changed meanwhile ended with %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -14,6 +15,9 @@ const (
 	// machine may take to become a Node, so that it is not a timeout that sets things right, and more than the few waits
 	// after a fault and the time in which a creation shows.
 	patience = 15 * time.Minute
+	// patienceWithTags is the same where somebody changed the tags of an instance: what that makes wrong, the time to
+	// join sets right.
+	patienceWithTags = patience + v1beta1.DefaultCreationTimeout
 	// settleTime is how long the last numbers may take to be written down after the end was reached, and restTime how
 	// long a world when settled is watched after that; plans, of which there are many, are watched for less, which is
 	// more than any wait that begins with a fault.
@@ -39,7 +43,7 @@ func (w *World) Run(wrong func(*World) string) error {
 			return w.rest(wrong)
 		}
 		at, waits := w.next()
-		late := waits && at.After(w.disturbed.Add(patience+w.behindWall()))
+		late := waits && at.After(w.disturbed.Add(w.patience()+w.behindWall()))
 		after := patience / 2
 		if late { // A list that is late shows late that most instances are orphaned.
 			after = 0
@@ -54,11 +58,19 @@ func (w *World) Run(wrong func(*World) string) error {
 		case !waits:
 			return unsettledError{fmt.Errorf("everything is settled, but %s", missing)}
 		case late:
-			return unsettledError{fmt.Errorf("%s after the last disturbance, %s", patience, missing)}
+			return unsettledError{fmt.Errorf("%s after the last disturbance, %s", w.patience(), missing)}
 		}
 		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
 	}
 	return fmt.Errorf("not settled after %d steps: %s", maxSteps, wrong(w))
+}
+
+// patience is how long a run may take after its last disturbance.
+func (w *World) patience() time.Duration {
+	if w.corrupted != nil && w.corrupted.Field.Kind == "Instance" {
+		return patienceWithTags
+	}
+	return patience
 }
 
 // restTime is how long a world when settled is watched.

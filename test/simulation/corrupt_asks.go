@@ -82,6 +82,9 @@ var fieldsAsking = []meaning{
 			"preservation, exemption."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.annotations\.\[machinist\.dev/released-from\]$`), differ: true,
 		why: "The annotation says that a set has released the machine: who writes it says that."},
+	{field: regexp.MustCompile(`^MachineSet\.metadata\.annotations(\.\[machinist\.dev/receive-from\])?$`), lose: true,
+		differ: true, why: "A set that is to receive machines makes none: without the order it makes its own, until its " +
+			"deployment repeats it."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations(\.\[machinist\.dev/(paused|unfreeze|` +
 		`rollout-after|cluster-api-autoscaler-node-group-(min|max)-size)\])?$`), differ: true,
 		why: "The sizes make a deployment one of an autoscaler, which gets to know its capacity; the others pause it and " +

@@ -30,8 +30,9 @@ const soonAfter = 5 * time.Second
 // fieldsAsking is the table of what fields ask for. What is not in it must be repaired, do no harm, or be named. An
 // entry is the documented meaning of its field and nothing else.
 var fieldsAsking = []meaning{
-	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true, rules: []string{"J4", "J5"},
-		why: "The specification of a deployment is the desired state of its fleet."},
+	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true,
+		rules: []string{"J4", "J5", "stampede"},
+		why: "The specification of a deployment is the desired state of its fleet: each change is a rollout of its own."},
 	{field: regexp.MustCompile(`^MachineSet\.spec(\.replicas)?$`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "meltdown", "J4", "J5"},
 		why: "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until " +

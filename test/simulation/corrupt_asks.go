@@ -32,7 +32,7 @@ const soonAfter = 5 * time.Second
 var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true,
 		rules: []string{"J4", "J5", "stampede"},
-		why: "The specification of a deployment is the desired state of its fleet: each change is a rollout of its own."},
+		why:   "The specification of a deployment is the desired state of its fleet: each change is a rollout of its own."},
 	{field: regexp.MustCompile(`^MachineSet\.spec(\.replicas)?$`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "meltdown", "J4", "J5"},
 		why: "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until " +

@@ -34,10 +34,10 @@ var fieldsAsking = []meaning{
 		rules: []string{"J4", "J5", "stampede"},
 		why:   "The specification of a deployment is the desired state of its fleet: each change is a rollout of its own."},
 	{field: regexp.MustCompile(`^MachineSet\.spec(\.replicas)?$`), lose: true, differ: true,
-		rules: []string{"I3", "budget", "freeze", "meltdown", "J4", "J5"},
+		rules: []string{"I3", "budget", "freeze", "meltdown", "autoscaler", "J4", "J5"},
 		why: "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until " +
 			"its deployment corrects it."},
-	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
+	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true, rules: []string{"autoscaler"},
 		why: "The specification of a set is the desired state of its machines."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "stampede", "J4", "J5"},
@@ -90,6 +90,8 @@ var fieldsAsking = []meaning{
 		`rollout-after|cluster-api-autoscaler-node-group-(min|max)-size)\])?$`), differ: true,
 		why: "The sizes make a deployment one of an autoscaler, which gets to know its capacity; the others pause it and " +
 			"let it go on."},
+	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations\.\[capacity\.cluster-autoscaler\.kubernetes\.io/`),
+		differ: true, why: "What people write there stays (rule capacity-annotations-of-people-stay)."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.labels`), differ: true,
 		why: "The label machinist.dev/freeze stops the creation of machines."},
 	{field: regexp.MustCompile(`^MachineClass\.(spec|metadata\.annotations)`), lose: true, differ: true,

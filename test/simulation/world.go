@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -301,8 +300,8 @@ func (w *World) doNext() error {
 	w.disturbed, w.lastAction = w.clock.at, w.clock.at
 	w.logf("person: %s", action.Name)
 	err := action.Do(context.Background(), w, w.hand(w.control))
-	if apierrors.IsInvalid(err) && w.corrupted != nil && w.corrupted.asks != nil {
-		w.logf("it is refused: %v", err) // As what was corrupted asks for.
+	if err != nil && w.corrupted != nil && w.corrupted.asks != nil {
+		w.logf("it cannot be done: %v", err) // As what was corrupted asks for.
 		return nil
 	}
 	return err

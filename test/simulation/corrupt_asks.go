@@ -90,8 +90,9 @@ var fieldsAsking = []meaning{
 		`rollout-after|cluster-api-autoscaler-node-group-(min|max)-size)\])?$`), differ: true,
 		why: "The sizes make a deployment one of an autoscaler, which gets to know its capacity; the others pause it and " +
 			"let it go on."},
-	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations\.\[capacity\.cluster-autoscaler\.kubernetes\.io/`),
-		differ: true, why: "What people write there stays (rule capacity-annotations-of-people-stay)."},
+	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations\.\[capacity\.cluster-autoscaler\.` +
+		`kubernetes\.io/`), differ: true,
+		why: "What people write there stays (rule capacity-annotations-of-people-stay)."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.labels`), differ: true,
 		why: "The label machinist.dev/freeze stops the creation of machines."},
 	{field: regexp.MustCompile(`^MachineClass\.(spec|metadata\.annotations)`), lose: true, differ: true,
@@ -113,7 +114,8 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, rules: []string{"J2", "incident"},
 		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is " +
 			"not Machinist's to remove."},
-	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true, rules: []string{"I6", "volumes", "meltdown", "agent"},
+	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true,
+		rules: []string{"I6", "volumes", "meltdown", "agent"},
 		why: "The status of a Node is its kubelet's report of its health and version, which Machinist " +
 			"believes."},
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,

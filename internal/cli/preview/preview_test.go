@@ -137,6 +137,7 @@ func TestPlans(t *testing.T) {
 	missing.Class = ClassMissing
 	sick := fleet(3)
 	sick.Machines[2].Status.Phase = v1beta1.MachineFailed
+	sick.Machines[2].Status.FailureReason = v1beta1.FailureCreateError
 	sick.Machines[2].Status.Conditions[0].Status = metav1.ConditionFalse
 	sick.Machines[2].Status.Conditions[1].Status = metav1.ConditionFalse
 	for name, f := range map[string]Fleet{

@@ -195,9 +195,7 @@ func (o *Operator) makeLock() error {
 	if shard.All() {
 		o.lock = o.fence.Guard(own)
 	} else {
-		common := lease(name, shard.Group())
-		common.Shared = true
-		o.lock = o.fence.Guard(fence.NewJoint(own, common))
+		o.lock = o.fence.Guard(fence.NewJoint(own, lease(name, shard.Group())))
 	}
 	return nil
 }

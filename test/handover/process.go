@@ -51,15 +51,16 @@ func newProcess(w *World, s *slot) *process {
 	p := &process{world: w, slot: s, shard: s.shard, name: fmt.Sprintf("%s/%d#%d", s.shard, s.replica, w.lives),
 		next: w.now}
 	p.fence = fence.New(renewDeadline, worldClock{world: w})
-	lock := func(name, holder string) resourcelock.Interface {
-		return &fence.Lease{Client: connection{process: p}, Namespace: "system", Name: name, Holder: holder}
+	lease := func(name, holder string) *fence.Lease {
+		return &fence.Lease{Client: connection{process: p}, Namespace: "system", Name: name, Holder: holder,
+			Duration: leaseDuration}
 	}
 	const base = "manager"
-	own := lock(s.shard.LeaseName(base), p.name)
-	if !s.shard.All() {
-		own = fence.NewJoint(own, lock(base, s.shard.Group()))
-	}
+	own := lease(s.shard.LeaseName(base), p.name)
 	p.lock = p.fence.Guard(own)
+	if !s.shard.All() {
+		p.lock = p.fence.Guard(fence.NewJoint(own, lease(base, s.shard.Group())))
+	}
 	return p
 }
 

@@ -76,14 +76,14 @@ func (e *election) candidate() *elector {
 	c := &elector{election: e, identity: identityOf(e.name, e.made),
 		fence: fence.New(renewDeadline, fenceClock{clock: w.clock})}
 	e.made++
-	lease := func(name, holder string, shared bool) *fence.Lease {
+	lease := func(name, holder string) *fence.Lease {
 		return &fence.Lease{Client: leaseClient{world: w, actor: c.identity}, Namespace: leases, Name: name, Holder: holder,
-			Duration: leaseDuration, Shared: shared, Labels: leaseLabels(e.name)}
+			Duration: leaseDuration, Labels: leaseLabels(e.name)}
 	}
-	own := lease(leaseOf(e.name), c.identity, false)
+	own := lease(leaseOf(e.name), c.identity)
 	c.lock = c.fence.Guard(own)
 	if e.shared {
-		c.lock = c.fence.Guard(fence.NewJoint(own, lease(commonLeaseOf(e.name), leaseGroup, true)))
+		c.lock = c.fence.Guard(fence.NewJoint(own, lease(commonLeaseOf(e.name), leaseGroup)))
 	}
 	c.due = w.clock.at.Add(time.Duration(w.random.Int64N(int64(retryPeriod))))
 	e.electors = append(e.electors, c)

@@ -29,9 +29,12 @@ type Joint struct {
 	seen     *resourcelock.LeaderElectionRecord
 }
 
-// NewJoint returns the lock for a member whose own lease is own, of the group that common has as its identity. It is
-// for one elector.
-func NewJoint(own, common resourcelock.Interface) *Joint { return &Joint{own: own, common: common} }
+// NewJoint returns the lock for a member whose own lease is own, of the group that common has as its identity: others
+// hold it in the same name. It is for one elector.
+func NewJoint(own, common *Lease) *Joint {
+	common.shared = true
+	return &Joint{own: own, common: common}
+}
 
 // errOthers is for a common lease that the group does not hold.
 var errOthers = errors.New("others have the common lease")

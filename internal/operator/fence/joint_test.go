@@ -70,7 +70,6 @@ func (s *store) lock(name, holder string) *Lease {
 
 func (s *store) member(shard, holder, group string) *Joint {
 	common := s.lock("common", group)
-	common.Shared = true
 	return NewJoint(s.lock("shard-"+shard, holder), common)
 }
 

@@ -31,11 +31,11 @@ type Lease struct {
 	Holder string
 	// Duration is the lease duration of our own election: no lease of another is over earlier.
 	Duration time.Duration
-	// Shared says that others hold it in the same name, as the members of a group do.
-	Shared bool
 	// Labels are set on it at each write, beside others that it has.
 	Labels map[string]string
 
+	// shared says that others hold it in the same name, as the members of a group do.
+	shared bool
 	// known is as it was read or written last; nil if it was not there.
 	known *coordinationv1.Lease
 	// others is as somebody else held it when it was read last; nil if nobody did.
@@ -74,7 +74,7 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 // shown returns what the elector may believe of what is in the lease.
 func (l *Lease) shown(record *resourcelock.LeaderElectionRecord) *resourcelock.LeaderElectionRecord {
 	if record.HolderIdentity == "" && !isReleased(record) ||
-		record.HolderIdentity == l.Holder && !l.Shared && !l.asked {
+		record.HolderIdentity == l.Holder && !l.shared && !l.asked {
 		record.HolderIdentity = notReleased
 	}
 	if record.HolderIdentity != "" {

@@ -37,8 +37,9 @@ var fieldsAsking = []meaning{
 		rules: []string{"I3", "budget", "freeze", "meltdown", "autoscaler", "J4", "J5"},
 		why: "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until " +
 			"its deployment corrects it."},
-	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true, rules: []string{"autoscaler"},
-		why: "The specification of a set is the desired state of its machines."},
+	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
+		rules: []string{"I3", "budget", "autoscaler"},
+		why:   "The specification of a set is the desired state of its machines."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "stampede", "J4", "J5"},
 		why: "A deployment owns the sets that name it; Kubernetes' garbage collector deletes what names owners none of " +
@@ -69,6 +70,12 @@ var fieldsAsking = []meaning{
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4},
 		why: "A machine that is said to have run has the time of one that has, and not the time to join (rule " +
 			"join-timeout-fails-machine)."},
+	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), hows: []How{OfAnother, Earlier}, lose: true,
+		differ: true, rules: []string{"vanished"},
+		why: "Of a machine that failed the reason says what is left of it: one whose instance has vanished has nothing to " +
+			"recover. Another reason that there is is believed."},
+	{field: regexp.MustCompile(`^Machine\.status\.applied`), hows: []How{OfAnother, Earlier}, differ: true,
+		why: "What an instance was made from is known from there alone, and a former leader may have written it."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), deleted: true, leak: true, differ: true,
 		rules: []string{"I1", "order", "J2"},
 		why: "The finalizer holds a machine until its instance is gone: who takes it off a machine that " +
@@ -77,15 +84,15 @@ var fieldsAsking = []meaning{
 		rules: []string{"I1", "order", "J2"},
 		why:   "The same, where the machine is deleted before its provider can put the finalizer back."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.annotations(\.\[machinist\.dev/(do-not-disrupt|paused|preserve|` +
-		`replace|delete-machine|delete-priority|skip-drain|skip-remediation|remediate|retry|force-delete)\])?$`),
+		`preserved-until|replace|delete-machine|delete-priority|skip-drain|skip-remediation|remediate|retry|force-delete)\])?$`),
 		lose: true, differ: true, rules: []string{"budget", "exempt"},
 		why: "Annotations are how people and autoscalers ask for single things of a machine: deletion, pause, " +
 			"preservation, exemption."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.annotations\.\[machinist\.dev/released-from\]$`), differ: true,
 		why: "The annotation says that a set has released the machine: who writes it says that."},
-	{field: regexp.MustCompile(`^MachineSet\.metadata\.annotations(\.\[machinist\.dev/receive-from\])?$`), lose: true,
-		differ: true, why: "A set that is to receive machines makes none: without the order it makes its own, until its " +
-			"deployment repeats it."},
+	{field: regexp.MustCompile(`^MachineSet\.metadata\.annotations(\.\[machinist\.dev/(receive-from|move-to)\])?$`),
+		lose: true, differ: true, why: "A set that is to receive machines makes none, and one that is to hand them over " +
+			"deletes none: without the order they do, until their deployment repeats it."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations(\.\[machinist\.dev/(paused|unfreeze|` +
 		`rollout-after|cluster-api-autoscaler-node-group-(min|max)-size)\])?$`), differ: true,
 		why: "The sizes make a deployment one of an autoscaler, which gets to know its capacity; the others pause it and " +
@@ -121,7 +128,7 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,
 		why: "Most labels and annotations of a Node are others', which Machinist leaves alone (rule " +
 			"node-template-one-patch)."},
-	{field: regexp.MustCompile(`^Node\.spec\.unschedulable$`), differ: true,
+	{field: regexp.MustCompile(`^Node\.spec(\.unschedulable)?$`), differ: true,
 		rules: []string{"I7", "agent"},
 		why:   "Who uncordons a Node during a drain is heard after the next pod: then it is cordoned again."},
 	{field: regexp.MustCompile(`^Node\.spec`), differ: true,

@@ -66,6 +66,7 @@ func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 		"--leader-election-renew-deadline=-1s",
 		"--leader-election-lease-duration=10s",
 		"--leader-election-lease-duration=10900ms",
+		"--leader-election-lease-duration=301s",
 		"--health-probe-bind-address=8081",
 		"--metrics-bind-address=localhost",
 		"--pprof-bind-address=:a:b",

@@ -29,7 +29,7 @@ func TestMetricsAreShownToWhomTheClusterAllows(t *testing.T) {
 	args := func(program string) []string {
 		// While the API server is unreachable the lease must not run out: that ends the process, whoever reads its metrics.
 		return []string{"--metrics-bind-address=" + addresses[program],
-			"--leader-election-lease-duration=10m", "--leader-election-renew-deadline=9m"}
+			"--leader-election-lease-duration=5m", "--leader-election-renew-deadline=4m"}
 	}
 	m := start(t, stack.Options{ManagerArgs: args(stack.Manager), ProviderArgs: args(stack.Provider)})
 	newAccount(t, m.control, "stranger", false)

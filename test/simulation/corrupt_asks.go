@@ -84,7 +84,8 @@ var fieldsAsking = []meaning{
 		rules: []string{"I1", "order", "J2"},
 		why:   "The same, where the machine is deleted before its provider can put the finalizer back."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.annotations(\.\[machinist\.dev/(do-not-disrupt|paused|preserve|` +
-		`preserved-until|replace|delete-machine|delete-priority|skip-drain|skip-remediation|remediate|retry|force-delete)\])?$`),
+		`preserved-until|replace|delete-machine|delete-priority|skip-drain|skip-remediation|remediate|retry|` +
+		`force-delete)\])?$`),
 		lose: true, differ: true, rules: []string{"budget", "exempt"},
 		why: "Annotations are how people and autoscalers ask for single things of a machine: deletion, pause, " +
 			"preservation, exemption."},

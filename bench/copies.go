@@ -39,23 +39,19 @@ type recorded struct {
 	objects [][]byte
 }
 
-// copiedKinds are the kinds of which a namespace has objects. Processes cache only the metadata of Secrets.
+// copiedKinds are the kinds that a manager caches and of which the namespace has objects.
 var copiedKinds = map[string]schema.GroupVersionKind{
 	"machinedeployments": v1beta1.GroupVersion.WithKind("MachineDeployment"),
 	"machinesets":        v1beta1.GroupVersion.WithKind("MachineSet"),
 	"machines":           v1beta1.GroupVersion.WithKind("Machine"),
 	"machineclasses":     v1beta1.GroupVersion.WithKind("MachineClass"),
 	"nodes":              corev1.SchemeGroupVersion.WithKind("Node"),
-	"secrets":            metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"),
 }
 
 // record reads what the API server has of the fleet's namespace.
 func record(ctx context.Context, c client.Client, count int) (*copies, error) {
 	lists := map[string]*unstructured.UnstructuredList{}
 	for resource, kind := range copiedKinds {
-		if resource == "secrets" {
-			kind = corev1.SchemeGroupVersion.WithKind("Secret")
-		}
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		var options []client.ListOption
@@ -85,9 +81,6 @@ func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*cop
 		}
 		for i := range list.Items {
 			object := list.Items[i].Object
-			if resource == "secrets" {
-				object = map[string]any{"metadata": object["metadata"]}
-			}
 			object["apiVersion"], object["kind"] = r.kind.GroupVersion().String(), r.kind.Kind
 			text, err := json.Marshal(object)
 			if err != nil {

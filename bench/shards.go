@@ -9,12 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/sharding"
-	"machinist.dev/machinist/internal/stack"
 )
 
 // shardsOptions are the flags of the subcommand shards.
@@ -22,20 +18,19 @@ type shardsOptions struct {
 	options
 	each, shards int
 	settle       time.Duration
-	provider     bool
 }
 
-// shardsCommand measures the memory of one process for all machines, and of one process for each shard.
+// shardsCommand measures the memory of one process for all machines, and of one manager for each shard.
 func shardsCommand() *cobra.Command {
 	o := &shardsOptions{}
 	o.surge = "10%"
 	cmd := &cobra.Command{
 		Use:   "shards",
-		Short: "Measure the memory of one process for all machines, and of one process for each shard",
-		Long: `Measure the memory of one process for all machines, and of one process for each shard.
+		Short: "Measure the memory of one manager for all machines, and of one manager for each shard",
+		Long: `Measure the memory of one manager for all machines, and of one manager for each shard.
 
 A real control plane, manager and provider make the machines of one namespace. A server in front of the API server then
-shows copies of that namespace, and the programs that are measured connect to that server. So they are the real ones,
+shows copies of that namespace, and the managers that are measured connect to that server. So they are the real program,
 and the machines are real objects in number, form and size, but no etcd has to keep them, and nothing changes them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,11 +47,9 @@ and the machines are real objects in number, form and size, but no etcd has to k
 	f.IntVar(&o.shards, "shards", 4, "number of shards; 1 measures one process for all machines only")
 	f.DurationVar(&o.settle, "settle", 3*time.Minute,
 		"how long a process must have been idle before its memory is read; Go collects garbage every 2m at least")
-	f.BoolVar(&o.provider, "provider", true, "measure the provider too")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
 	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "another argument for machinist-manager")
-	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "another argument for the provider")
 	return cmd
 }
 
@@ -77,11 +70,9 @@ func (o *shardsOptions) validate() error {
 // shardsBench is a run.
 type shardsBench struct {
 	*bench
-	o   *shardsOptions
-	api *standIn
-	// live are the copies as the manager is to find them, and paused those for the provider: nobody has a cloud with
-	// as many instances, and the provider does not ask it about a machine that is paused.
-	live, paused *copies
+	o      *shardsOptions
+	api    *standIn
+	copies *copies
 }
 
 func (o *shardsOptions) run(ctx context.Context, out io.Writer) error {
@@ -125,24 +116,7 @@ func (b *shardsBench) prepare(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if b.live, err = record(ctx, b.fleet.c, b.machines/b.o.each); err != nil {
-		return err
-	}
-	machines := &v1beta1.MachineList{}
-	if err := b.fleet.c.List(ctx, machines, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("pause the machines: %w", err)
-	}
-	pause := client.RawPatch(types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1beta1.AnnotationPaused))
-	for i := range machines.Items {
-		if err := b.fleet.c.Patch(ctx, &machines.Items[i], pause); err != nil {
-			return fmt.Errorf("pause the machines: %w", err)
-		}
-	}
-	if _, err := b.settled(ctx); err != nil {
-		return err
-	}
-	if b.paused, err = record(ctx, b.fleet.c, b.machines/b.o.each); err != nil {
+	if b.copies, err = record(ctx, b.fleet.c, b.machines/b.o.each); err != nil {
 		return err
 	}
 	if err := b.stopProcesses(ctx); err != nil {
@@ -156,42 +130,24 @@ func (b *shardsBench) prepare(ctx context.Context) error {
 		return err
 	}
 	admin.QPS = -1
-	b.api, err = newStandIn(b.live, admin)
+	b.api, err = newStandIn(b.copies, admin)
 	return err
 }
 
-// measureAll measures each program in one process for all machines, and in one for each shard, side by side.
+// measureAll measures the manager in one process for all machines, and in one for each shard, side by side.
 func (b *shardsBench) measureAll(ctx context.Context) ([]shardMemory, error) {
-	all := []sharding.Shard{{}}
+	results, err := b.measureProcesses(ctx, []sharding.Shard{{}})
+	if err != nil || b.o.shards == 1 {
+		return results, err
+	}
 	var shards []sharding.Shard
 	for i := range b.o.shards {
 		shards = append(shards, sharding.Shard{Index: i, Count: b.o.shards})
 	}
-	programs := []string{stack.Manager}
-	if b.o.provider {
-		programs = append(programs, stack.Provider)
+	several, err := b.measureProcesses(ctx, shards)
+	for _, m := range several {
+		m.compare(results[0])
+		results = append(results, m)
 	}
-	var results []shardMemory
-	for _, program := range programs {
-		if b.api.use(b.live); program == stack.Provider {
-			b.api.use(b.paused)
-		}
-		one, err := b.processesOf(ctx, program, all)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, one...)
-		if b.o.shards == 1 {
-			continue
-		}
-		several, err := b.processesOf(ctx, program, shards)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range several {
-			m.compare(one[0])
-			results = append(results, m)
-		}
-	}
-	return results, nil
+	return results, err
 }

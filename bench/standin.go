@@ -69,13 +69,6 @@ func (s *standIn) close() {
 	s.server.Close()
 }
 
-// use answers with other copies from now on, and forgets what was counted. No process may be connected.
-func (s *standIn) use(c *copies) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.copies, s.wrote, s.others = c, nil, map[string]int{}
-}
-
 // settled returns an error if a process wanted to change a copy, and otherwise which requests there were beside lists,
 // watches and leases.
 func (s *standIn) settled() (others string, err error) {
@@ -86,9 +79,7 @@ func (s *standIn) settled() (others string, err error) {
 
 // ServeHTTP implements http.Handler.
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
 	c := s.copies
-	s.mu.Unlock()
 	resource, ns, name := parsePath(r.URL.Path)
 	i, copied := c.find(ns)
 	first, end := 0, c.number(resource)

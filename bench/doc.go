@@ -7,8 +7,10 @@
 //	go run ./bench --scale 300,1000,3000,5000 --plot docs/performance.svg
 //	go run ./bench migration --machines 10000
 //	go run ./bench disruption --machines 1000
+//	go run ./bench shards --machines 50000 --shards 4
 //
-// The last two measure what it costs to take a fleet of another system over, and what MachineDisruptionBudgets cost.
+// The last three measure what it costs to take a fleet of another system over, what MachineDisruptionBudgets cost, and
+// how much memory a shard takes. The last one shows copies of a few machines to the programs: see standIn.
 //
 // It builds the two programs from the tree that it is run in; the control plane is that of hack/controlplane.
 package main

@@ -91,7 +91,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
 	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "another argument for machinist-manager")
 	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "another argument for the provider")
-	cmd.AddCommand(migrationCommand(), disruptionCommand(), writesCommand())
+	cmd.AddCommand(migrationCommand(), disruptionCommand(), writesCommand(), shardsCommand())
 	return cmd
 }
 

@@ -63,10 +63,10 @@ func TestWhatProcTells(t *testing.T) {
 	if _, err := parseCPU("42 (x) S 1"); err == nil {
 		t.Error("a short line is no error")
 	}
-	if got, err := parsePeak("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t  204800 kB\nVmRSS:\t 1 kB\n"); err != nil || got != 200 {
+	if got, err := parseStatus("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t  204800 kB\nVmRSS:\t 1 kB\n", "VmHWM"); err != nil || got != 200 {
 		t.Errorf("peak %g MiB, %v; want 200", got, err)
 	}
-	if _, err := parsePeak("VmRSS:\t 1 kB\n"); err == nil {
+	if _, err := parseStatus("VmRSS:\t 1 kB\n", "VmHWM"); err == nil {
 		t.Error("no peak is no error")
 	}
 }

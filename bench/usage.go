@@ -38,17 +38,23 @@ func parseCPU(stat string) (time.Duration, error) {
 }
 
 // peakOf returns the greatest resident set that a process ever had, in MiB.
-func peakOf(pid int) (float64, error) {
+func peakOf(pid int) (float64, error) { return statusOf(pid, "VmHWM") }
+
+// residentOf returns the resident set that a process has now, in MiB.
+func residentOf(pid int) (float64, error) { return statusOf(pid, "VmRSS") }
+
+func statusOf(pid int, field string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read memory: %w", err)
 	}
-	return parsePeak(string(status))
+	return parseStatus(string(status), field)
 }
 
-func parsePeak(status string) (float64, error) {
+// parseStatus returns a field that is in kB, in MiB.
+func parseStatus(status, field string) (float64, error) {
 	for line := range strings.Lines(status) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
 			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
 			if err != nil {
 				return 0, fmt.Errorf("read memory: %w", err)
@@ -56,5 +62,5 @@ func parsePeak(status string) (float64, error) {
 			return kib / 1024, nil
 		}
 	}
-	return 0, fmt.Errorf("read memory: there is no VmHWM")
+	return 0, fmt.Errorf("read memory: there is no %s", field)
 }

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// mostCopies is how many copies four digits can number.
+const mostCopies = 10000
+
+// digits stands in a recorded object for the four digits of a copy's number. JSON has no such byte.
+const digits = "\x00"
+
+// copies are many namespaces like one that an API server has: the objects differ in their names, namespaces and UIDs,
+// and in the IDs of their instances.
+type copies struct {
+	count int
+	// version is the resource version of the lists.
+	version string
+	kinds   map[string]recorded // by resource
+}
+
+// recorded are the objects of one kind in one namespace, and for Nodes those of its Machines.
+type recorded struct {
+	kind schema.GroupVersionKind
+	// objects are JSON, with digits where copies differ.
+	objects [][]byte
+}
+
+// copiedKinds are the kinds that a manager caches and of which the namespace has objects.
+var copiedKinds = map[string]schema.GroupVersionKind{
+	"machinedeployments": v1beta1.GroupVersion.WithKind("MachineDeployment"),
+	"machinesets":        v1beta1.GroupVersion.WithKind("MachineSet"),
+	"machines":           v1beta1.GroupVersion.WithKind("Machine"),
+	"machineclasses":     v1beta1.GroupVersion.WithKind("MachineClass"),
+	"nodes":              corev1.SchemeGroupVersion.WithKind("Node"),
+}
+
+// record reads what the API server has of the fleet's namespace.
+func record(ctx context.Context, c client.Client, count int) (*copies, error) {
+	lists := map[string]*unstructured.UnstructuredList{}
+	for resource, kind := range copiedKinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		var options []client.ListOption
+		if resource != "nodes" {
+			options = append(options, client.InNamespace(namespace))
+		}
+		if err := c.List(ctx, list, options...); err != nil {
+			return nil, fmt.Errorf("record the fleet: list %s: %w", resource, err)
+		}
+		lists[resource] = list
+	}
+	return newCopies(lists, count)
+}
+
+// newCopies returns copies of the objects, which are those of one namespace.
+func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*copies, error) {
+	differ, err := whatDiffers(lists)
+	if err != nil {
+		return nil, err
+	}
+	c := &copies{count: count, kinds: map[string]recorded{}}
+	for resource, list := range lists {
+		r := recorded{kind: copiedKinds[resource]}
+		// The newest list has the version up to which all are complete.
+		if v := list.GetResourceVersion(); len(v) > len(c.version) || len(v) == len(c.version) && v > c.version {
+			c.version = v
+		}
+		for i := range list.Items {
+			object := list.Items[i].Object
+			object["apiVersion"], object["kind"] = r.kind.GroupVersion().String(), r.kind.Kind
+			text, err := json.Marshal(object)
+			if err != nil {
+				return nil, fmt.Errorf("record %s: %w", resource, err)
+			}
+			r.objects = append(r.objects, []byte(differ.Replace(string(text))))
+		}
+		c.kinds[resource] = r
+	}
+	return c, nil
+}
+
+// whatDiffers replaces all that differs in copies.
+func whatDiffers(lists map[string]*unstructured.UnstructuredList) (*strings.Replacer, error) {
+	pairs := []string{`"` + namespace + `"`, `"copy-` + digits + `"`, `"` + namespace + `/`, `"copy-` + digits + `/`}
+	// An ID keeps its length.
+	id := func(what, id string) error {
+		if len(id) < 4 {
+			return fmt.Errorf("record the fleet: %s is %q, which is too short for an ID of its own in each copy", what, id)
+		}
+		pairs = append(pairs, id, digits+id[4:])
+		return nil
+	}
+	for resource, list := range lists {
+		for i := range list.Items {
+			object := &list.Items[i]
+			if err := id("the UID of "+object.GetName(), string(object.GetUID())); err != nil {
+				return nil, err
+			}
+			switch resource {
+			case "machinesets":
+				// The names of Machines and Nodes begin with that of the set.
+				pairs = append(pairs, object.GetName(), "set"+digits+"-"+object.GetName())
+			case "machines":
+				providerID, _, _ := unstructured.NestedString(object.Object, "spec", "providerID")
+				providerID = providerID[strings.LastIndexByte(providerID, '/')+1:]
+				if err := id("the ID of the instance of "+object.GetName(), providerID); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	if len(lists["machinesets"].Items) == 0 {
+		return nil, errors.New("record the fleet: there is no MachineSet")
+	}
+	return strings.NewReplacer(pairs...), nil
+}
+
+// namespaceOf returns the name of a copy.
+func (c *copies) namespaceOf(i int) string { return fmt.Sprintf("copy-%04d", i) }
+
+// find returns which copy a namespace is.
+func (c *copies) find(namespace string) (int, bool) {
+	var i int
+	_, err := fmt.Sscanf(namespace, "copy-%04d", &i)
+	return i, err == nil && i >= 0 && i < c.count && c.namespaceOf(i) == namespace
+}
+
+// number returns how many objects of a resource there are in all copies.
+func (c *copies) number(resource string) int { return c.count * len(c.kinds[resource].objects) }
+
+// object returns the JSON of an object of a resource by its number, counted copy by copy.
+func (c *copies) object(resource string, i int) []byte {
+	objects := c.kinds[resource].objects
+	return bytes.ReplaceAll(objects[i%len(objects)], []byte(digits), fmt.Appendf(nil, "%04d", i/len(objects)))
+}
+
+// named returns the object of that name among those from first to before end, or nil.
+func (c *copies) named(resource, name string, first, end int) []byte {
+	for i := first; i < end; i++ {
+		text := c.object(resource, i)
+		var object metav1.PartialObjectMetadata
+		if json.Unmarshal(text, &object) == nil && object.Name == name {
+			return text
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/internal/sharding"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// measureProcesses runs a manager for each shard, waits until all are idle, and returns their memory.
+func (b *shardsBench) measureProcesses(ctx context.Context, shards []sharding.Shard) (
+	results []shardMemory, err error) {
+	kubeconfig := filepath.Join(b.stack.Dir(), "stand-in.kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, b.api.config()); err != nil {
+		return nil, err
+	}
+	var running []*process.Process
+	defer func() {
+		for _, p := range running {
+			err = errors.Join(err, p.Stop(stopPatience))
+		}
+		err = errors.Join(err, b.removeLeases(ctx))
+	}()
+	for _, s := range shards {
+		probes, err := controlplane.FreeAddress()
+		if err != nil {
+			return nil, err
+		}
+		args := []string{"--control-kubeconfig=" + kubeconfig, "--target-kubeconfig=" + kubeconfig,
+			"--health-probe-bind-address=" + probes,
+			// A busy machine must not take a lease away in the middle of it all.
+			"--leader-election-lease-duration=5m", "--leader-election-renew-deadline=4m",
+			fmt.Sprintf("--shards=%d", max(s.Count, 1)), fmt.Sprintf("--shard=%d", s.Index)}
+		p, err := b.stack.NewManager(fmt.Sprintf("%s-%d-of-%d", stack.Manager, s.Index, max(s.Count, 1)),
+			append(args, b.managerArgs...)...)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.Start(); err != nil {
+			return nil, err
+		}
+		running = append(running, p)
+		if err := b.awaitLoaded(ctx, p, probes, s.LeaseName(stack.Manager)); err != nil {
+			return nil, err
+		}
+	}
+	b.printf("%d managers have filled their caches", len(running))
+	idle, idleCtx := errgroup.WithContext(ctx)
+	for _, p := range running {
+		idle.Go(func() error { return b.awaitIdle(idleCtx, p) })
+	}
+	if err := idle.Wait(); err != nil {
+		return nil, err
+	}
+	for i, p := range running {
+		m := shardMemory{Shard: shards[i].String(), Machines: b.machinesOf(shards[i])}
+		if err := m.read(p.PID()); err != nil {
+			return nil, err
+		}
+		b.printf("shard %s: %.0f MiB, at most %.0f MiB", m.Shard, m.SettledMiB, m.PeakMiB)
+		results = append(results, m)
+	}
+	others, err := b.api.settled()
+	b.printf("requests beside lists, watches and leases: %s", others)
+	return results, err
+}
+
+// machinesOf returns how many machines are in the namespaces of a shard.
+func (b *shardsBench) machinesOf(s sharding.Shard) (n int) {
+	for i := range b.copies.count {
+		if s.Owns(b.copies.namespaceOf(i)) {
+			n += b.o.each
+		}
+	}
+	return n
+}
+
+// loadPatience is how long a process may take to fill its caches.
+const loadPatience = 15 * time.Minute
+
+// awaitLoaded returns when a process holds its lease and has filled its caches.
+func (b *shardsBench) awaitLoaded(ctx context.Context, p *process.Process, probes, lease string) error {
+	ctx, cancel := context.WithTimeout(ctx, loadPatience)
+	defer cancel()
+	return p.Await(ctx, func(ctx context.Context) error {
+		l := &coordinationv1.Lease{}
+		if err := b.fleet.c.Get(ctx, client.ObjectKey{Namespace: stack.SystemNamespace, Name: lease}, l); err != nil {
+			return err
+		}
+		if at := l.Spec.AcquireTime; at == nil || at.Time.Before(p.Started()) {
+			return fmt.Errorf("%s does not lead yet", p.Name)
+		}
+		return filled(ctx, probes)
+	})
+}
+
+// removeLeases lets others lead at once, after all processes were stopped.
+func (b *shardsBench) removeLeases(ctx context.Context) error {
+	err := b.fleet.c.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(stack.SystemNamespace))
+	if err != nil {
+		return fmt.Errorf("remove the leases: %w", err)
+	}
+	return nil
+}
+
+// filled returns an error while the process whose probes these are has not filled its caches.
+func filled(ctx context.Context, probes string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+probes+"/readyz?verbose", http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if text := string(body); response.StatusCode != http.StatusOK || !strings.Contains(text, "target: reachable\n") {
+		return fmt.Errorf("not ready: %s", text)
+	}
+	return nil
+}
+
+// idleSample is how long a process is watched to learn whether it is idle.
+const idleSample = 5 * time.Second
+
+// awaitIdle returns when a process was idle for the time that it must settle: it used less than a fiftieth of a
+// processor, which leaves it the collections of garbage that Go starts when there is nothing to do.
+func (b *shardsBench) awaitIdle(ctx context.Context, p *process.Process) error {
+	for {
+		for _, during := range []time.Duration{min(idleSample, b.o.settle), b.o.settle} {
+			before, err := cpuOf(p.PID())
+			if err != nil {
+				return err
+			}
+			if !pause(ctx, during) {
+				return context.Cause(ctx)
+			}
+			after, err := cpuOf(p.PID())
+			if err != nil {
+				return err
+			}
+			if after-before > during/50 {
+				b.printf("%s is busy: %s in %s", p.Name, after-before, during)
+				break
+			}
+			if during == b.o.settle {
+				return nil
+			}
+		}
+	}
+}
+
+// shardMemory is the memory of one process.
+type shardMemory struct {
+	Shard string `json:"shard"`
+	// Machines is how many are in its namespaces.
+	Machines int `json:"machines"`
+	// SettledMiB is its resident set once it was idle, and PeakMiB the greatest that it ever had.
+	SettledMiB float64 `json:"settled_mib"`
+	PeakMiB    float64 `json:"peak_mib"`
+	// SettledRatio and PeakRatio are the same by those of one process for all machines; 0 for that process.
+	SettledRatio float64 `json:"settled_ratio,omitempty"`
+	PeakRatio    float64 `json:"peak_ratio,omitempty"`
+}
+
+func (m *shardMemory) read(pid int) (err error) {
+	if m.SettledMiB, err = residentOf(pid); err != nil {
+		return err
+	}
+	m.PeakMiB, err = peakOf(pid)
+	return err
+}
+
+// compare fills in the ratios.
+func (m *shardMemory) compare(one shardMemory) {
+	m.SettledRatio, m.PeakRatio = m.SettledMiB/one.SettledMiB, m.PeakMiB/one.PeakMiB
+}
+
+func shardsTable(out io.Writer, results []shardMemory) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "shard\tmachines\tsettled MiB\tpeak MiB\tsettled, of one process\tpeak, of one process")
+	for _, m := range results {
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\n", m.Shard, m.Machines, m.SettledMiB, m.PeakMiB,
+			percentOf(m.SettledRatio), percentOf(m.PeakRatio))
+	}
+	return w.Flush()
+}
+
+func percentOf(ratio float64) string {
+	if ratio == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", 100*ratio)
+}

@@ -54,8 +54,8 @@ type Driver interface {
 	// Update changes a running instance in place, as far as the infrastructure can. It is called again with the same
 	// request until it answers something other than UpdateInProgress, and may be called for an instance that is as
 	// wanted: after a restart, and where the specification changed during the creation. A driver that changes nothing in
-	// place answers UpdateNeedsReplacement, and UpdateDone at most where it sees that nothing has to change. No instance is
-	// NotFound, and one of another cluster or machine FailedPrecondition. NotFound concludes nothing: Machinist calls
+	// place answers UpdateNeedsReplacement, and UpdateDone at most where it sees that nothing has to change. No instance
+	// is NotFound, and one of another cluster or machine FailedPrecondition. NotFound concludes nothing: Machinist calls
 	// again, and asks Get whether the instance is there.
 	Update(ctx context.Context, req UpdateRequest) (UpdateResult, error)
 

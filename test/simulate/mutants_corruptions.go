@@ -113,7 +113,7 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "launch-step-of-a-former-instance-believed", file: "internal/machine/own_status.go",
-			from:     "l.OldProviderID != p.machine.Spec.ProviderID {",
+			from:     "l.OldProviderID != id {",
 			to:       `l.OldProviderID == "" {`,
 			scenario: "in-place-by-selection", finds: "is lost",
 			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00002/status/launch/step=former",

@@ -78,8 +78,8 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "name-of-a-candidate-in-a-lease-believed", file: "internal/operator/fence/lease.go",
-			from:     "record.HolderIdentity == l.Holder && !l.Shared && !l.asked {",
-			to:       "record.HolderIdentity == l.Holder && l.Shared && !l.asked {",
+			from:     "record.HolderIdentity == l.Holder && !l.shared && !l.asked {",
+			to:       "record.HolderIdentity == l.Holder && l.shared && !l.asked {",
 			scenario: "delete", finds: "leaders: ",
 			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/holderIdentity=other",
 		},

@@ -56,7 +56,8 @@ and the machines are real objects in number, form and size, but no etcd has to k
 func (o *shardsOptions) validate() error {
 	var errs []error
 	if o.each < 1 || o.machines < 1 || o.machines%o.each != 0 || o.machines/o.each > mostCopies {
-		errs = append(errs, fmt.Errorf("--machines must be --each times a number of namespaces from 1 to %d", mostCopies))
+		errs = append(errs, fmt.Errorf("--machines is %d and --each is %d; --machines must be --each times a number of "+
+			"namespaces from 1 to %d", o.machines, o.each, mostCopies))
 	}
 	if o.shards < 1 || o.shards > sharding.Most {
 		errs = append(errs, fmt.Errorf("--shards is %d; it must be from 1 to %d", o.shards, sharding.Most))

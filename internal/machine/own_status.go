@@ -57,30 +57,35 @@ func (r recorded) equal(other recorded) bool {
 // restoreRecorded puts back what somebody else changed of what this process has recorded of the instance. What was
 // not recorded yet may come from others: a machine that is moved here brings its status with it.
 func (p *pass) restoreRecorded(ctx context.Context) {
-	known, status := p.states.get(p.machine).recorded, &p.machine.Status
+	status := &p.machine.Status
+	before := status.DeepCopy()
 	if l, id := status.Launch, p.machine.Spec.ProviderID; id != "" && (p.machine.Replacing() || p.machine.Retrying()) &&
 		l.OldProviderID != id {
 		l.Step = v1beta1.LaunchStepNone // A process that gives an instance up writes down which.
 	}
-	if known == nil {
-		return
-	}
-	before := status.DeepCopy()
-	if was, is := known.launch, status.Launch; was != nil && is != nil && is.Attempt < was.Attempt {
-		status.Launch = was.DeepCopy() // No process goes back to an attempt, nor to what that came to.
-	}
-	if known.providerID == p.machine.Spec.ProviderID && !p.machine.Replacing() && !p.machine.Retrying() {
-		known.restoreInstance(status)
-	}
-	// What lets the instance go has to be found out anew.
-	if now := recordedIn(p.machine); said(now.drained) && !said(known.drained) {
-		putBack(status, v1beta1.ConditionDrained, known.drained)
-	}
-	if now := recordedIn(p.machine); said(now.detached) && !said(known.detached) {
-		putBack(status, v1beta1.ConditionVolumesDetached, known.detached)
+	if known := p.states.get(p.machine).recorded; known != nil {
+		known.restore(p.machine)
 	}
 	if !equality.Semantic.DeepEqual(before, status) {
 		logf.FromContext(ctx).Info("Putting back the status of the instance, which somebody else has changed")
+	}
+}
+
+// restore puts back what is lost or wrong in the status of the Machine.
+func (r *recorded) restore(m *v1beta1.Machine) {
+	status := &m.Status
+	if was, is := r.launch, status.Launch; was != nil && is != nil && is.Attempt < was.Attempt {
+		status.Launch = was.DeepCopy() // No process goes back to an attempt, nor to what that came to.
+	}
+	if r.providerID == m.Spec.ProviderID && !m.Replacing() && !m.Retrying() {
+		r.restoreInstance(status)
+	}
+	// What lets the instance go has to be found out anew.
+	if now := recordedIn(m); said(now.drained) && !said(r.drained) {
+		putBack(status, v1beta1.ConditionDrained, r.drained)
+	}
+	if now := recordedIn(m); said(now.detached) && !said(r.detached) {
+		putBack(status, v1beta1.ConditionVolumesDetached, r.detached)
 	}
 }
 

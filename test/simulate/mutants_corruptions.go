@@ -18,8 +18,8 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "changed-drain-believed", file: "internal/machine/own_status.go",
-			from:     "said(now.drained) && !said(known.drained)",
-			to:       "said(now.drained) && said(known.drained)",
+			from:     "said(now.drained) && !said(r.drained)",
+			to:       "said(now.drained) && said(r.drained)",
 			scenario: "interruption-withdrawn", finds: "I7", last: 2,
 			corruption: "61:control/Machine/fleet/web-2b8fpn8lk-00002/status/conditions/type=Drained/status=other-2",
 		},

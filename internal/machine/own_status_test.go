@@ -102,3 +102,26 @@ func TestTheRecordedNameOfANodeFollowsTheNode(t *testing.T) {
 		t.Errorf("the name is %q, not %q", got, m.Status.NodeRef.Name)
 	}
 }
+
+// An attempt that was made is never made again, whatever somebody writes.
+//
+// Rule: recorded-status-put-back.
+func TestAnAttemptDoesNotGoBack(t *testing.T) {
+	known := &recorded{launch: &v1beta1.LaunchStatus{Attempt: 3}}
+	for name, test := range map[string]struct {
+		is   v1beta1.LaunchStatus
+		want int32
+	}{
+		"an earlier one":           {v1beta1.LaunchStatus{Attempt: 2}, 3},
+		"a step of an earlier one": {v1beta1.LaunchStatus{Attempt: 2, Step: v1beta1.LaunchStepReplacing}, 3},
+		"the same":                 {v1beta1.LaunchStatus{Attempt: 3}, 3},
+		"a later one":              {v1beta1.LaunchStatus{Attempt: 4}, 4},
+	} {
+		m := &v1beta1.Machine{}
+		m.Status.Launch = &test.is
+		known.restore(m)
+		if got := m.Status.Launch.Attempt; got != test.want || m.Replacing() {
+			t.Errorf("%s: the attempt is %d, want %d", name, got, test.want)
+		}
+	}
+}

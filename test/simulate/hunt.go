@@ -42,9 +42,8 @@ type hunt struct {
 //     quota-asked-each-minute, released-machines-not-counted, orphans-from-the-cache, unowned-set-is-a-collision and
 //     no-addresses-believed, which incidents find, each on its own;
 //   - changed-scope-believed, which a corruption finds, on its own;
-//   - changed-condition-kept, changed-attempt-believed, changed-phase-of-a-migration-believed,
-//     operation-without-a-time, finalizer-not-put-back and instance-with-other-tags-collected, which corruptions find,
-//     in one program (--together).
+//   - changed-condition-kept, changed-phase-of-a-migration-believed, operation-without-a-time, finalizer-not-put-back
+//     and instance-with-other-tags-collected, which corruptions find, in one program (--together).
 func newDimensions() []mutant {
 	return slices.Concat(incidentMutants(), clusterAPIMutants(), corruptionMutants(), fidelityMutants())
 }

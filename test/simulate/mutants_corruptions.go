@@ -63,13 +63,6 @@ func corruptionMutants() []mutant {
 			corruption: "end:control/Migration/fleet/over/status/phase=other-2",
 		},
 		{
-			name: "changed-attempt-believed", file: "internal/machine/own_status.go",
-			from:     "is != nil && is.Attempt < was.Attempt {",
-			to:       "is != nil && is.Attempt < 0 {",
-			scenario: "in-place-by-selection", finds: "attempt: ",
-			corruption: "end:control/Machine/fleet/web-2b8fpn8lk-00003/status/launch=former",
-		},
-		{
 			name: "lease-that-was-not-released-taken", quick: true, file: "internal/operator/fence/lease.go",
 			from:     `record.HolderIdentity == "" && !isReleased(record)`,
 			to:       `record.HolderIdentity == "" && isReleased(record)`,

@@ -1,14 +1,18 @@
 package orphans
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -195,6 +199,61 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 	w.wantBlocked("small", "", "")
 	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.Deletes() != 4 {
 		t.Errorf("the metric says %v, %d deletions were sent", n, w.cloud.Deletes())
+	}
+}
+
+// One of the two memories of it may be lost.
+//
+// Rule: most-orphaned-needs-confirmation.
+func TestAProcessThatStartsRemembersThatMostInstancesWereOrphaned(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lose func(*world)
+	}{
+		{"somebody empties the status of the class", func(w *world) { w.unblock("small") }},
+		{"somebody deletes the report", func(w *world) {
+			report := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ledger.Name}}
+			if err := w.api.Delete(w.Context(), report); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"somebody empties the status of the class, while the cluster id was another one", func(w *world) {
+			w.mismatch = errors.New("another cluster id")
+			w.pass()
+			w.mismatch = nil
+			w.unblock("small")
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+			for n := range 4 {
+				w.lost(n)
+			}
+			w.listing()
+			w.pass()
+			w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
+			for n := range 12 {
+				m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
+				w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
+			}
+			test.lose(w)
+			w.collector.state = state{}
+			w.listing()
+			w.pass()
+			w.pass()
+			w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
+			w.confirm("small", w.clock.Now().Add(2*time.Hour).Format(time.RFC3339))
+			w.pass()
+			if left := w.instances(); len(left) != 12 {
+				t.Errorf("%d instances are left of %d", len(left), 4+12)
+			}
+			w.pass()
+			w.pass()
+			if page, _ := w.page(); page.MostOrphaned {
+				t.Error("the report says that most have no Machine, and there is none")
+			}
+		})
 	}
 }
 

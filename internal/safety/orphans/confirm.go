@@ -15,7 +15,8 @@ import (
 
 // confirmLive finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of
 // those the API server is asked: a process that begins with an old view of a class does not know that most instances
-// were orphaned.
+// were orphaned. Nor does a class whose status somebody has emptied: a process that has seen nothing yet asks the Ledger
+// as well.
 func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
 	orphans := state.orphans()
@@ -33,6 +34,13 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 		if class.Spec.Provider == c.Cloud.Name() && blockedReason(class) == v1beta1.ReasonMostInstancesOrphaned {
 			state.Blocked = true
 		}
+	}
+	if state.Before == nil && c.Ledger != nil {
+		remembered, err := c.Ledger.MostOrphaned(ctx, c.Cloud.Name(), c.Rules.Namespace)
+		if err != nil {
+			return err
+		}
+		state.Blocked = state.Blocked || remembered
 	}
 	for _, d := range orphans {
 		state.Confirmed[d.ID] = slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool {

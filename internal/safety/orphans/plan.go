@@ -56,7 +56,7 @@ type State struct {
 
 	// NodeReady has the names of Ready Nodes, by the IDs of the instances without a Machine that they belong to.
 	NodeReady map[string]string
-	// Blocked says that a class reports MostInstancesOrphaned: that outlives the process.
+	// Blocked says that a class or, right after a restart, the Ledger reports MostInstancesOrphaned.
 	Blocked bool
 	// Confirmed has the IDs of what was found with a class by which a person lets orphans be removed now.
 	Confirmed map[string]bool
@@ -181,7 +181,8 @@ func Decide(s State) Plan {
 				observation, again = Observation{Machine: in.MachineUID, Duplicate: outcome == Duplicate,
 					First: latest(s.Now, s.Listed)}, false
 			}
-			observation.Blocked = outcome == Delete && (observation.Blocked || most[everywhere] || most[namespaceOf(in)])
+			observation.Blocked = outcome == Delete &&
+				(observation.Blocked || s.Blocked || most[everywhere] || most[namespaceOf(in)])
 			p.Observations[d.ID] = observation
 			switch {
 			case !again:
@@ -316,7 +317,7 @@ func namespaceOf(in *provider.Instance) string {
 // when shows whether an orphan's time has come.
 func (s *State) when(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
-	case (seen.Blocked || s.Blocked) && !s.Confirmed[id] && !s.ReportOnly:
+	case seen.Blocked && !s.Confirmed[id] && !s.ReportOnly:
 		// Not only when its time has come: until the class says it, a restart forgets that most were lost.
 		return MostOrphaned
 	case !s.isOld(in, seen.First, s.Now):

@@ -14,9 +14,12 @@ import (
 // Ledger keeps what the last pass found.
 type Ledger interface {
 	Keep(ctx context.Context, page ledger.Page) error
+	// MostOrphaned reports whether a pass that was kept found most instances without a Machine.
+	MostOrphaned(ctx context.Context, provider, namespace string) (bool, error)
 }
 
-// keep writes down what a pass found. That this fails harms nothing but what people can read.
+// keep writes down what a pass found. That this fails harms only what people can read, and what is remembered if a class
+// loses its condition as well.
 func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
 	if c.Ledger == nil || ctx.Err() != nil {
 		return
@@ -39,6 +42,7 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 		if !seen {
 			continue // It is owned, another installation's, or unknown.
 		}
+		page.MostOrphaned = page.MostOrphaned || observation.Blocked
 		if page.Total++; page.Total > ledger.MostEntries {
 			continue
 		}

@@ -160,6 +160,15 @@ func (w *world) confirm(class, until string) {
 	}
 }
 
+// unblock has somebody empty the status of a class.
+func (w *world) unblock(class string) {
+	w.Helper()
+	if err := w.api.Status().Patch(w.Context(), &v1beta1.MachineClass{ObjectMeta: w.meta(class)},
+		client.RawPatch(types.MergePatchType, []byte(`{"status":null}`))); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // wantBlocked compares the condition OrphanRemovalBlocked of a class: its reason, "" for none, and a part of its
 // message.
 func (w *world) wantBlocked(class, reason, message string) {

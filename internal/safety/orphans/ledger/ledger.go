@@ -45,6 +45,9 @@ type Page struct {
 	Stopped string `json:"stopped,omitempty"`
 	// Unlisted are the classes, or machines without one, whose instances could not be listed, with the reason in a word.
 	Unlisted []Unlisted `json:"unlisted,omitempty"`
+	// MostOrphaned says that most instances had no Machine when they were found, so that a person must confirm their
+	// removal: a second memory of it, beside the condition OrphanRemovalBlocked of the classes.
+	MostOrphaned bool `json:"mostOrphaned,omitempty"`
 	// Total is how many instances were found that have no Machine, or are one too many for theirs. Entries describe
 	// them, at most MostEntries.
 	Total   int     `json:"total"`
@@ -169,6 +172,23 @@ func (b Book) keep(ctx context.Context, page Page) error {
 	return nil
 }
 
+// MostOrphaned reports whether a page of a provider for a namespace, of any shard, says that most instances had no
+// Machine. Pages that cannot be read say nothing.
+func (b Book) MostOrphaned(ctx context.Context, provider, namespace string) (bool, error) {
+	found := &corev1.ConfigMap{}
+	err := b.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: Name}, found)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("read ConfigMap %s/%s: %w", b.Namespace, Name, err)
+	}
+	for _, text := range found.Data {
+		page, err := Decode(text)
+		if err == nil && page.MostOrphaned && page.Provider == provider && page.Namespace == namespace {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // Decode reads a page.
 func Decode(text string) (Page, error) {
 	p := Page{}
@@ -178,8 +198,10 @@ func Decode(text string) (Page, error) {
 	return p, nil
 }
 
-// remember keeps the times at which instances were first seen, which the process forgets when it ends.
+// remember keeps the times at which instances were first seen, which the process forgets when it ends; and, while
+// nothing is looked for, that most had no Machine.
 func (p *Page) remember(before Page) {
+	p.MostOrphaned = p.MostOrphaned || p.Stopped != "" && before.MostOrphaned
 	seen := map[string]time.Time{}
 	for _, e := range before.Entries {
 		seen[e.key()] = e.FirstSeen

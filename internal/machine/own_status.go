@@ -66,6 +66,9 @@ func (p *pass) restoreRecorded(ctx context.Context) {
 	if known := p.states.get(p.machine).recorded; known != nil {
 		known.restore(p.machine)
 	}
+	if in := status.Instance; in != nil && in.Provider == "" {
+		status.Instance = nil // Whoever describes an instance names the provider: it has to be asked again.
+	}
 	if !equality.Semantic.DeepEqual(before, status) {
 		logf.FromContext(ctx).Info("Putting back the status of the instance, which somebody else has changed")
 	}

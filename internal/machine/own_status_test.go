@@ -66,6 +66,31 @@ func TestARestartedProcessBelievesTheStatus(t *testing.T) {
 	}
 }
 
+// Rule: recorded-status-put-back.
+func TestARestartedProcessAsksForAnInstanceThatIsNotDescribed(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*v1beta1.MachineStatus){
+		"nothing":                func(s *v1beta1.MachineStatus) { s.Instance = nil },
+		"an empty description":   func(s *v1beta1.MachineStatus) { s.Instance = &v1beta1.InstanceStatus{} },
+		"one without a provider": func(s *v1beta1.MachineStatus) { s.Instance.Provider = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.running("m")
+			before := w.get("m")
+			w.writeStatus("m", change)
+			w.restart()
+			w.reconcile("m")
+			if was, is := recordedIn(before), recordedIn(w.get("m")); !was.equal(is) {
+				t.Errorf("recorded is %+v, not %+v", is, was)
+			}
+			w.wantQuiet("m")
+		})
+	}
+}
+
 // Rule: operation-time-bounded.
 func TestATimeOfAnOperationThatSomebodyWroteIsNow(t *testing.T) {
 	t.Parallel()

@@ -57,6 +57,13 @@ func corruptionMutants() []mutant {
 			corruption: "end:cloud/Instance/-/fake:~1~1~11/tags/machineUID=highest",
 		},
 		{
+			name: "lost-fleet-remembered-by-the-class-alone", file: "internal/safety/orphans/confirm.go",
+			from:     "state.Blocked = state.Blocked || remembered",
+			to:       "state.Blocked = state.Blocked || remembered && len(orphans) == 0",
+			scenario: "machines-lost", finds: "orphans",
+			corruption: "374:control/MachineClass/fleet/a/status/conditions=emptied",
+		},
+		{
 			name: "changed-phase-of-a-migration-believed", file: "internal/migration/own_status.go",
 			from: "if known.uid != m.UID ||", to: "if known.uid == m.UID ||",
 			scenario: "migrate-K-abort", finds: "settled, but|J",

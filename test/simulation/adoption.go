@@ -158,14 +158,6 @@ func providerIDOf(node *corev1.Node) string {
 	return node.Spec.ProviderID
 }
 
-// nodeNameOf returns the name of the machine's node: its own, or the one of the instance that it took over.
-func nodeNameOf(m *v1beta1.Machine) string {
-	if m.Status.Instance != nil {
-		return m.Status.Instance.NodeName
-	}
-	return m.Name
-}
-
 // adopters counts the machines that no set made.
 func adopters(machines []client.Object) (n int) {
 	for _, o := range machines {

@@ -3,6 +3,7 @@ package simulation
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,6 +12,8 @@ type meaning struct {
 	field *regexp.Regexp
 	// hows are the ways that ask for it; all if there are none.
 	hows []How
+	// says is what the new value must contain to ask for it.
+	says string
 	// lose: instances are replaced or removed. leak: an instance stays that no machine has. differ: the end is another
 	// one than that of the undisturbed run.
 	lose, leak, differ bool
@@ -70,6 +73,9 @@ var fieldsAsking = []meaning{
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4},
 		why: "A machine that is said to have run has the time of one that has, and not the time to join (rule " +
 			"join-timeout-fails-machine)."},
+	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, says: `"failureReason":`, lose: true,
+		differ: true, rules: []string{"vanished"},
+		why: "The status of a machine that failed has a reason, which asks for what it asks for alone."},
 	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), hows: []How{OfAnother, Earlier}, lose: true,
 		differ: true, rules: []string{"vanished"},
 		why: "Of a machine that failed the reason says what is left of it: one whose instance has vanished has nothing to " +
@@ -136,12 +142,13 @@ var fieldsAsking = []meaning{
 		why: "People and other controllers cordon and taint Nodes, which Machinist leaves alone."},
 }
 
-// askedBy returns what a corruption asks for; nil is nothing.
-func askedBy(c Corruption, deleted bool) *meaning {
+// askedBy returns what a corruption to a value, as it is shown, asks for; nil is nothing.
+func askedBy(c Corruption, value string, deleted bool) *meaning {
 	family := c.Field.Family()
 	for i := range fieldsAsking {
 		m := &fieldsAsking[i]
-		if m.field.MatchString(family) && (!m.deleted || deleted) && (len(m.hows) == 0 || slices.Contains(m.hows, c.How)) {
+		if m.field.MatchString(family) && (!m.deleted || deleted) && (len(m.hows) == 0 || slices.Contains(m.hows, c.How)) &&
+			strings.Contains(value, m.says) {
 			return m
 		}
 	}

@@ -78,7 +78,7 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	before, _ := valueAt(o.content, c.Field.Path)
 	if !dry {
 		deleted := o.object != nil && !o.object.GetDeletionTimestamp().IsZero()
-		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: askedBy(c, deleted),
+		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: askedBy(c, shown(to), deleted),
 			at: w.clock.at}
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 		w.logf("person: %s becomes %q, and was %q", c.Field, shown(to), shown(before))

@@ -61,10 +61,12 @@ func Settled(w *World) string {
 		if f != nil && m.Labels["tier"] != f.template.ObjectMeta.Labels["tier"] {
 			report("machine %s has the label %q", m.Name, m.Labels["tier"])
 		}
-		if n := len(w.cloud.of(m.UID)); n != 1 {
-			report("machine %s has %d instances", m.Name, n)
+		instances := w.cloud.of(m.UID)
+		if len(instances) != 1 {
+			report("machine %s has %d instances", m.Name, len(instances))
+			continue
 		}
-		switch node := w.node(nodeNameOf(m)); {
+		switch node := w.node(instances[0].NodeName); {
 		case node == nil:
 			report("machine %s has no node", m.Name)
 		case m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID:

@@ -57,9 +57,10 @@ func corruptionMutants() []mutant {
 			corruption: "end:cloud/Instance/-/fake:~1~1~11/tags/machineUID=highest",
 		},
 		{
-			name: "lost-fleet-remembered-by-the-class-alone", file: "internal/safety/orphans/confirm.go",
-			from:     "state.Blocked = state.Blocked || remembered",
-			to:       "state.Blocked = state.Blocked || remembered && len(orphans) == 0",
+			name: "lost-fleet-remembered-by-the-class-alone", file: "internal/safety/orphans/plan.go",
+			from:     "p.Observations[d.ID] = observation\n",
+			to: "if s.Blocked {\n\t\t\t\tobservation.Blocked = false\n\t\t\t}\n" +
+				"\t\t\tp.Observations[d.ID] = observation\n\t\t\tobservation.Blocked = observation.Blocked || s.Blocked\n",
 			scenario: "machines-lost", finds: "orphans",
 			corruption: "374:control/MachineClass/fleet/a/status/conditions=emptied",
 		},

@@ -12,8 +12,8 @@ type meaning struct {
 	field *regexp.Regexp
 	// hows are the ways that ask for it; all if there are none.
 	hows []How
-	// says is what the new value must contain to ask for it.
-	says string
+	// containing is what the new value must contain to ask for it.
+	containing string
 	// lose: instances are replaced or removed. leak: an instance stays that no machine has. differ: the end is another
 	// one than that of the undisturbed run.
 	lose, leak, differ bool
@@ -73,7 +73,7 @@ var fieldsAsking = []meaning{
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4},
 		why: "A machine that is said to have run has the time of one that has, and not the time to join (rule " +
 			"join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, says: `"failureReason":`, lose: true,
+	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, containing: `"failureReason":`, lose: true,
 		differ: true, rules: []string{"vanished"},
 		why: "The status of a machine that failed has a reason, which asks for what it asks for alone."},
 	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), hows: []How{OfAnother, Earlier}, lose: true,
@@ -148,7 +148,7 @@ func askedBy(c Corruption, value string, deleted bool) *meaning {
 	for i := range fieldsAsking {
 		m := &fieldsAsking[i]
 		if m.field.MatchString(family) && (!m.deleted || deleted) && (len(m.hows) == 0 || slices.Contains(m.hows, c.How)) &&
-			strings.Contains(value, m.says) {
+			strings.Contains(value, m.containing) {
 			return m
 		}
 	}

@@ -122,7 +122,11 @@ var fieldsAsking = []meaning{
 			"migration-status-put-back)."},
 	{field: regexp.MustCompile(`^Secret\.`), differ: true, lose: true, leak: true,
 		why: "Credentials and user data are what machines are made and removed with."},
-	{field: regexp.MustCompile(`^Token\.`), differ: true, lose: true,
+	{field: regexp.MustCompile(`^Token\.metadata\.annotations(\.\[machinist\.dev/bootstrap-token-(machine|owner)\])?$`),
+		differ: true, lose: true,
+		why: "The annotations of a bootstrap token name the machine whose Node its bearer may become: with others nobody " +
+			"is let in with it, until it expires."},
+	{field: regexp.MustCompile(`^Token\.data`), differ: true, lose: true,
 		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +
 			"(rule join-timeout-fails-machine)."},
 	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, rules: []string{"J2", "incident"},

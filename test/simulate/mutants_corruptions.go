@@ -58,7 +58,7 @@ func corruptionMutants() []mutant {
 		},
 		{
 			name: "lost-fleet-remembered-by-the-class-alone", file: "internal/safety/orphans/plan.go",
-			from:     "p.Observations[d.ID] = observation\n",
+			from: "p.Observations[d.ID] = observation\n",
 			to: "if s.Blocked {\n\t\t\t\tobservation.Blocked = false\n\t\t\t}\n" +
 				"\t\t\tp.Observations[d.ID] = observation\n\t\t\tobservation.Blocked = observation.Blocked || s.Blocked\n",
 			scenario: "machines-lost", finds: "orphans",

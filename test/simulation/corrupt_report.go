@@ -13,8 +13,10 @@ import (
 type CorruptionReport struct {
 	// Possible is how many there are in the states that were taken, Run how many were run.
 	Possible, Run int
-	// By has a row for each field.
-	By       map[string]CorruptionRow
+	// By has a row for each field, also for those that were not tried.
+	By map[string]CorruptionRow
+	// Ways are the fields with the ways in which they can be changed, and whether that was tried.
+	Ways     map[string]bool
 	Failures []Failure
 	Took     time.Duration
 }
@@ -22,17 +24,29 @@ type CorruptionReport struct {
 // CorruptionRow counts outcomes.
 type CorruptionRow map[Outcome]int
 
-func (r *CorruptionReport) take(of *recording, c Corruption, outcome Outcome, err error) {
-	family := c.Field.Family()
-	if r.By[family] == nil {
-		r.By[family] = CorruptionRow{}
+// may takes note of what is possible in a scenario.
+func (r *CorruptionReport) may(candidates []candidate) {
+	r.Possible += len(candidates)
+	for i := range candidates {
+		c := &candidates[i]
+		if family := c.Field.Family(); r.By[family] == nil {
+			r.By[family] = CorruptionRow{}
+		}
+		if _, known := r.Ways[c.group]; !known {
+			r.Ways[c.group] = false
+		}
 	}
-	r.By[family][outcome]++
+}
+
+// take takes note of what came of a corruption.
+func (r *CorruptionReport) take(of *recording, c candidate, outcome Outcome, err error) {
+	r.By[c.Field.Family()][outcome]++
+	r.Ways[c.group] = true
 	if outcome != NotAdmitted {
 		r.Run++
 	}
 	if outcome == Violated {
-		r.Failures = append(r.Failures, Failure{Scenario: of.scenario.Name, Seed: of.seed, Corruption: &c, Err: err})
+		r.Failures = append(r.Failures, Failure{Scenario: of.scenario.Name, Seed: of.seed, Corruption: &c.Corruption, Err: err})
 	}
 }
 
@@ -53,13 +67,21 @@ func (r CorruptionReport) String() string {
 	}
 	var out strings.Builder
 	writeRows(&out, parts, fields)
-	admitted := r.Run
+	admitted, tried, ways := r.Run, 0, 0
 	for _, row := range r.By {
 		admitted += row[NotAdmitted]
+		if len(row) > 0 {
+			tried++
+		}
 	}
-	fmt.Fprintf(&out, "corruptions: %d of %d in the states that were taken tried, %d run, of %d fields, in %.1f s "+
-		"(%.0f runs/s), %d violations\n", admitted, r.Possible, r.Run, len(r.By), r.Took.Seconds(),
-		float64(r.Run)/r.Took.Seconds(), len(r.Failures))
+	for _, way := range r.Ways {
+		if way {
+			ways++
+		}
+	}
+	fmt.Fprintf(&out, "corruptions: %d of %d in the states that were taken tried, %d run, of %d fields of %d, which have %d "+
+		"ways to change, of which %d were tried, in %.1f s (%.0f runs/s), %d violations\n", admitted, r.Possible, r.Run, tried,
+		len(r.By), len(r.Ways), ways, r.Took.Seconds(), float64(r.Run)/r.Took.Seconds(), len(r.Failures))
 	return out.String()
 }
 

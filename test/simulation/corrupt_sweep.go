@@ -40,7 +40,7 @@ type candidate struct {
 // Run runs the sweep.
 func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	began := time.Now()
-	report := CorruptionReport{By: map[string]CorruptionRow{}}
+	report := CorruptionReport{By: map[string]CorruptionRow{}, Ways: map[string]bool{}}
 	var (
 		mu      sync.Mutex
 		workers sync.WaitGroup
@@ -63,7 +63,7 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 					continue
 				}
 				mu.Lock()
-				report.Possible += len(candidates)
+				report.may(candidates)
 				mu.Unlock()
 				// The last scenarios get what is left over.
 				left := s.Budget
@@ -82,7 +82,7 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 						left--
 					}
 					mu.Lock()
-					report.take(r, c.Corruption, outcome, err)
+					report.take(r, c, outcome, err)
 					if outcome == Violated && s.Enough != nil && s.Enough(report.Failures) {
 						stop.Store(true)
 					}

@@ -63,9 +63,13 @@ var fieldsAsking = []meaning{
 		lose: true, differ: true, rules: []string{"I3", "J4", "J5"},
 		why: "A deployment has the sets that match its selector, and releases others."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels\.\[machinist\.dev/(provider|type-version)\]$`), differ: true,
-		lose: true, hows: []How{OfAnother, Earlier, Highest},
+		lose: true, rules: []string{"health"}, hows: []How{OfAnother, Earlier, Highest},
 		why: "The label routes a machine to its provider or schema: others leave it alone (rules " +
 			"provider-serves-own-machines, unsupported-schema-only-deletable)."},
+	{field: regexp.MustCompile(`^Machine\.metadata\.labels\.\[machinist\.dev/type-version\]$`), hows: []How{Emptied},
+		rules: []string{"health"},
+		why: "A machine of another schema is not judged by health checks, and does not count among the unhealthy " +
+			"(rule remediation-annotations)."},
 	{field: regexp.MustCompile(`^Machine\.spec`), lose: true, differ: true,
 		why: "The specification of a machine is its desired state (rules update-in-place, " +
 			"replacement-deletes-first)."},

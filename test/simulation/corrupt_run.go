@@ -125,12 +125,8 @@ func (w *World) judgeCorruption(r *recording, there map[string]bool) (outcome Ou
 	if leaked := w.leaked(r); leaked != "" && !may(func(a *meaning) bool { return a.leak }) {
 		return Violated, fmt.Errorf("instance %s leaks (%s)", leaked, named)
 	}
-	got, want := withoutExtremes(endOf(w)), withoutExtremes(r.result.End)
-	if f := r.scenario.MayDiffer; f != nil {
-		f(got)
-		f(want)
-	}
-	difference := got.difference(want)
+	got := r.comparable(endOf(w))
+	difference := got.difference(r.comparable(r.result.End))
 	switch {
 	case err == nil && difference == "" && w.isRepaired(r):
 		return Repaired, nil
@@ -142,6 +138,8 @@ func (w *World) judgeCorruption(r *recording, there map[string]bool) (outcome Ou
 		return Named, nil
 	case err != nil:
 		return Violated, fmt.Errorf("nothing names it: %w", err)
+	case r.endsAnyway(w, got):
+		return Harmless, nil
 	}
 	return Violated, fmt.Errorf("nothing names why the end differs from that of the undisturbed run:\n    %s", difference)
 }
@@ -201,6 +199,18 @@ func (w *World) lost(r *recording, there map[string]bool) string {
 // losesAnyway reports whether as many instances are made where nothing is corrupted and only the order of things is
 // another one, as it is after any write.
 func (r *recording) losesAnyway(of *World) bool {
+	return r.inAnotherOrder(of, func(w *World) bool { return w.cloud.madeInAll() >= of.cloud.madeInAll() })
+}
+
+// endsAnyway reports whether the end is that of a world where nothing is corrupted and only the order of things is
+// another one.
+func (r *recording) endsAnyway(of *World, end End) bool {
+	return r.inAnotherOrder(of, func(w *World) bool { return r.comparable(endOf(w)).difference(end) == "" })
+}
+
+// inAnotherOrder reports whether something is so in the end of one of some worlds in which nothing is corrupted, and
+// that are as another one was and go on in other orders.
+func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	if of.corrupted.Effect == AtEnd {
 		return false
 	}
@@ -213,11 +223,20 @@ func (r *recording) losesAnyway(of *World) bool {
 		for range touches {
 			w.random.Uint64()
 		}
-		if w.Run(Settled) == nil && w.cloud.madeInAll() >= of.cloud.madeInAll() {
+		if w.Run(Settled) == nil && is(w) {
 			return true
 		}
 	}
 	return false
+}
+
+// comparable returns an end without what may differ.
+func (r *recording) comparable(e End) End {
+	e = withoutExtremes(e)
+	if f := r.scenario.MayDiffer; f != nil {
+		f(e)
+	}
+	return e
 }
 
 // leaked returns an instance that no machine has, and that is not there in the undisturbed end either.

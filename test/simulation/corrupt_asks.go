@@ -108,13 +108,20 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^MachineClass\.metadata\.finalizers`), differ: true,
 		why: "The finalizer holds a class while machines use it: a class that is being deleted goes " +
 			"without it."},
-	{field: regexp.MustCompile(`^(MachineHealthCheck|MachineDisruptionBudget|Migration)\.(spec|metadata)`), lose: true,
-		differ: true, why: "Which machines are replaced, and when, is what these objects ask for."},
+	{field: regexp.MustCompile(`^MachineHealthCheck\.spec`), lose: true, differ: true,
+		why: "Which machines are replaced because of their health, and when, is what a health check asks for."},
+	{field: regexp.MustCompile(`^MachineDisruptionBudget\.spec`), differ: true,
+		why: "Which machines may be disrupted, and when, is what a budget asks for."},
+	{field: regexp.MustCompile(`^Migration\.spec\.(stage|planHash|accept)`), differ: true,
+		why: "How far a migration goes is what people decide."},
+	{field: regexp.MustCompile(`^Migration\.spec\.fence`), differ: true, rules: []string{"J1"},
+		why: "The migrator stops the old controllers that people name, and takes their Leases where people say that they " +
+			"hold some."},
 	{field: regexp.MustCompile(`^Migration\.status\.phase$`), hows: []How{Other, Other2, Other3, Other4}, differ: true,
 		rules: []string{"J1", "J2", "J3", "J4", "J5", "J6"},
 		why: "A later phase is one that a former leader may have reached: it is believed (rule " +
 			"migration-status-put-back)."},
-	{field: regexp.MustCompile(`^Secret\.`), differ: true, lose: true, leak: true,
+	{field: regexp.MustCompile(`^Secret\.data`), differ: true, lose: true, leak: true,
 		why: "Credentials and user data are what machines are made and removed with."},
 	{field: regexp.MustCompile(`^Token\.`), differ: true, lose: true,
 		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +

@@ -271,7 +271,7 @@ func (w *World) complaints() map[string]bool {
 func goodStatus(condition string) metav1.ConditionStatus {
 	switch condition {
 	case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
-		v1beta1.ConditionDeleting, v1beta1.ConditionOrphanRemovalBlocked:
+		v1beta1.ConditionDeleting, v1beta1.ConditionOrphanRemovalBlocked, v1beta1.ConditionStuck:
 		return metav1.ConditionFalse
 	}
 	return metav1.ConditionTrue

@@ -18,6 +18,8 @@ type meaning struct {
 	deleted bool
 	// atOnce says that it asks for that only of what happens within soonAfter.
 	atOnce bool
+	// restless says that others may act against what is asked for without end. Then it has to be named.
+	restless bool
 	// rules are those of the oracle that do not hold for what is asked for.
 	rules []string
 	// why is the documented meaning.
@@ -38,7 +40,7 @@ var fieldsAsking = []meaning{
 		why: "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until " +
 			"its deployment corrects it."},
 	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
-		rules: []string{"I3", "budget", "autoscaler"},
+		rules: []string{"I3", "budget", "autoscaler", "J4", "J5"},
 		why:   "The specification of a set is the desired state of its machines."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "stampede", "J4", "J5"},
@@ -114,19 +116,23 @@ var fieldsAsking = []meaning{
 		why: "Which machines may be disrupted, and when, is what a budget asks for."},
 	{field: regexp.MustCompile(`^Migration\.spec\.(stage|planHash|accept)`), differ: true,
 		why: "How far a migration goes is what people decide."},
-	{field: regexp.MustCompile(`^Migration\.spec\.fence`), differ: true, rules: []string{"J1"},
+	{field: regexp.MustCompile(`^Migration\.spec\.fence`), differ: true, restless: true, rules: []string{"J1"},
 		why: "The migrator stops the old controllers that people name, and takes their Leases where people say that they " +
 			"hold some."},
 	{field: regexp.MustCompile(`^Migration\.status\.phase$`), hows: []How{Other, Other2, Other3, Other4}, differ: true,
 		rules: []string{"J1", "J2", "J3", "J4", "J5", "J6"},
 		why: "A later phase is one that a former leader may have reached: it is believed (rule " +
 			"migration-status-put-back)."},
+	{field: regexp.MustCompile(`^Migration\.status(\.phase)?$`), atOnce: true, rules: []string{"J6"},
+		why: "A pass that is under way acts by the status that it read; the next one puts back what somebody wrote (rule " +
+			"migration-status-put-back)."},
 	{field: regexp.MustCompile(`^Secret\.data`), differ: true, lose: true, leak: true,
 		why: "Credentials and user data are what machines are made and removed with."},
 	{field: regexp.MustCompile(`^Token\.`), differ: true, lose: true,
 		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +
 			"(rule join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, rules: []string{"J2", "incident"},
+	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true,
+		rules: []string{"I2", "J2", "J3", "incident"},
 		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is " +
 			"not Machinist's to remove."},
 	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true,

@@ -108,6 +108,9 @@ func (w *World) judgeCorruption(r *recording, there map[string]bool) (outcome Ou
 	asks, named := w.corrupted.asks, w.named(r.end)
 	may := w.corrupted.may
 	if err != nil {
+		if asks != nil && asks.restless && named != "" && w.oracle.failure() == nil {
+			return Named, nil
+		}
 		if !errors.As(err, &unsettled) {
 			return Violated, err
 		}

@@ -110,6 +110,9 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^MachineClass\.metadata\.finalizers`), differ: true,
 		why: "The finalizer holds a class while machines use it: a class that is being deleted goes " +
 			"without it."},
+	{field: regexp.MustCompile(`^MachineHealthCheck\.spec(\.unhealthyNodeConditions|$)`), lose: true, differ: true,
+		rules: []string{"I6"},
+		why:   "A health check says for how long a condition of a Node has to last."},
 	{field: regexp.MustCompile(`^MachineHealthCheck\.spec`), lose: true, differ: true,
 		why: "Which machines are replaced because of their health, and when, is what a health check asks for."},
 	{field: regexp.MustCompile(`^MachineDisruptionBudget\.spec`), differ: true,
@@ -126,8 +129,9 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Migration\.status(\.phase)?$`), atOnce: true, rules: []string{"J6"},
 		why: "A pass that is under way acts by the status that it read; the next one puts back what somebody wrote (rule " +
 			"migration-status-put-back)."},
-	{field: regexp.MustCompile(`^Secret\.data`), differ: true, lose: true, leak: true,
-		why: "Credentials and user data are what machines are made and removed with."},
+	{field: regexp.MustCompile(`^Secret\.(data|metadata\.labels(\.\[machinist\.dev/secret-use\])?$)`), differ: true,
+		leak: true, why: "Credentials and user data are what instances are made, found and removed with, where a label " +
+			"allows their use: without them machines wait, and an orphan stays."},
 	{field: regexp.MustCompile(`^Token\.`), differ: true, lose: true,
 		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +
 			"(rule join-timeout-fails-machine)."},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,15 +20,19 @@ import (
 // objects, and only then may the old controllers act again. They find their objects as they left them.
 func (p *pass) aborting(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
-		if len(p.migration.Status.Fence.Workloads) == 0 {
-			return p.enter(v1beta1.MigrationAborted) // Nothing was ever changed.
+		begun, err := p.begun(ctx)
+		if err != nil {
+			return err
+		}
+		if !begun {
+			return p.enter(v1beta1.MigrationAborted)
 		}
 		// Somebody else has removed it, which does not undo what was changed.
 		if err := p.keep(ctx); err != nil {
 			return err
 		}
 	}
-	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+	if stands, err := p.fenced(ctx, fenceScope{lenient: true}); err != nil || !stands {
 		return err
 	}
 	mine, all, err := p.readAdopted(ctx)
@@ -56,6 +61,19 @@ func (p *pass) aborting(ctx context.Context) error {
 		return err
 	}
 	return p.enter(v1beta1.MigrationAborted)
+}
+
+// begun reports whether anything was changed: a fence begins with the record of the workloads, or with the policy.
+func (p *pass) begun(ctx context.Context) (bool, error) {
+	if f := p.migration.Status.Fence; len(f.Workloads)+len(f.Leases) > 0 {
+		return true, nil
+	}
+	name := oldPolicyName(p.migration)
+	err := p.Control.Get(ctx, client.ObjectKey{Name: name}, &admissionv1.ValidatingAdmissionPolicy{})
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read the policy %s: %w", name, err)
+	}
+	return err == nil, nil
 }
 
 // pauseAll stops the provider's process for each Machine, and waits until Paused is set and what it began has ended.
@@ -174,13 +192,15 @@ func (p *pass) removeRest(ctx context.Context, mine *ours, _ nodes) (bool, error
 		objectsOf(mine, mine.classes),
 	} {
 		if len(kind) > 0 {
+			p.nameBlocked(mine, kind)
 			return false, each(ctx, p.Parallel, kind, p.removeOurs)
 		}
 	}
-	secrets, err := p.secretsOfMigration(ctx)
+	secrets, err := p.secretsOfMigration(ctx, mine)
 	if err != nil {
 		return false, err
 	}
+	p.nameBlocked(mine, secrets)
 	return len(secrets) == 0, each(ctx, p.Parallel, secrets, p.removeOurs)
 }
 

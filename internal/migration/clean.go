@@ -66,7 +66,7 @@ func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 			return false, err
 		}
 	}
-	secrets, err := p.secretsOfMigration(ctx)
+	secrets, err := p.secretsOfMigration(ctx, mine)
 	if err != nil {
 		return false, err
 	}
@@ -77,7 +77,7 @@ func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
 }
 
 // secretsOfMigration are the Secrets that the migration made.
-func (p *pass) secretsOfMigration(ctx context.Context) ([]client.Object, error) {
+func (p *pass) secretsOfMigration(ctx context.Context, mine *ours) ([]client.Object, error) {
 	list := &corev1.SecretList{}
 	if err := p.Control.List(ctx, list, client.InNamespace(p.migration.Namespace),
 		client.MatchingLabels{v1beta1.LabelMigration: p.migration.Name}); err != nil {
@@ -85,7 +85,9 @@ func (p *pass) secretsOfMigration(ctx context.Context) ([]client.Object, error) 
 	}
 	var all []client.Object
 	for i := range list.Items {
-		all = append(all, &list.Items[i])
+		if mine.made(&list.Items[i]) {
+			all = append(all, &list.Items[i])
+		}
 	}
 	return all, nil
 }

@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/migration/source"
+	"machinist.dev/machinist/internal/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -70,11 +71,15 @@ func (p *pass) committing(ctx context.Context) error {
 				our.Spec.ProviderID, our.Name)
 		}
 	}
-	untraced, err := p.clearNodes(ctx, all, made)
+	traced, err := p.clearNodes(ctx, all, made)
 	if err != nil {
 		return err
 	}
-	if left > 0 || untraced > 0 || p.counted > 0 {
+	if p.unchangedFor(p.migration, len(traced)) >= patience && len(traced) > 0 {
+		p.trouble("The old system's keys come back to %s, the first is %s: a controller of the old system runs that the fence "+
+			"does not stop. Name it in spec.fence, or stop it", wording.Count(len(traced), "node"), traced[0].Name)
+	}
+	if left > 0 || len(traced) > 0 || p.counted > 0 {
 		return nil
 	}
 	return p.enter(v1beta1.MigrationRemoving)
@@ -141,16 +146,15 @@ func scopeOf(m *v1beta1.Machine) string {
 	return m.Status.Instance.Scope
 }
 
-// clearNodes removes what the old system left on the Nodes of the plan, and returns on how many there was something.
-func (p *pass) clearNodes(ctx context.Context, all nodes, made *plan) (found int, err error) {
+// clearNodes removes what the old system left on the Nodes of the plan, and returns those on which there was something.
+func (p *pass) clearNodes(ctx context.Context, all nodes, made *plan) (traced []*corev1.Node, err error) {
 	traces := p.system.NodeTraces()
-	var traced []*corev1.Node
 	for _, m := range made.machines {
 		if same := all.byProviderID[m.instance.ProviderID]; len(same) == 1 && hasTraces(same[0], traces) {
 			traced = append(traced, same[0])
 		}
 	}
-	return len(traced), each(ctx, p.Parallel, traced, func(ctx context.Context, node *corev1.Node) error {
+	return traced, each(ctx, p.Parallel, traced, func(ctx context.Context, node *corev1.Node) error {
 		// With the resource version, because lists are written as a whole.
 		changed := node.DeepCopy()
 		removeTraces(changed, traces)

@@ -156,7 +156,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	p.report(err)
 	m.Status.ObservedGeneration = m.Generation
-	if !equality.Semantic.DeepEqual(before.Status, m.Status) {
+	changed := !equality.Semantic.DeepEqual(before.Status, m.Status)
+	if changed {
 		// With the resource version: whoever changed the Migration meanwhile is heard first.
 		if err := r.Control.Status().Update(ctx, m); err != nil {
 			r.keepStatus(m, nil) // It may have been stored although there was no answer.
@@ -174,7 +175,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		logf.FromContext(ctx).Info("The migration goes on", "from", before.Status.Phase, "to", m.Status.Phase)
 		return reconcile.Result{RequeueAfter: soon}, nil
 	}
-	return reconcile.Result{RequeueAfter: p.again}, nil
+	return reconcile.Result{RequeueAfter: p.paced(changed)}, nil
 }
 
 // pass is one reconciliation of a Migration.
@@ -213,6 +214,11 @@ func (p *pass) run(ctx context.Context) error {
 	if (m.Spec.Stage == v1beta1.MigrationAbort || !m.DeletionTimestamp.IsZero()) && !m.Status.Phase.Irrevocable() &&
 		m.Status.Phase != v1beta1.MigrationAborting {
 		return p.enter(v1beta1.MigrationAborting)
+	}
+	if phase := m.Status.Phase; phase != "" && phase != v1beta1.MigrationPlanning && phase != v1beta1.MigrationAborting {
+		if err := p.keep(ctx); err != nil { // Somebody may have removed the finalizer.
+			return err
+		}
 	}
 	switch m.Status.Phase {
 	case "":
@@ -309,9 +315,11 @@ func (p *pass) fenced(ctx context.Context, scope fenceScope) (bool, error) {
 	return true, nil
 }
 
-// keep holds the Migration until it has ended, so that its record is not lost.
+// keep holds the Migration until it has ended, so that its record is not lost. One that is being deleted takes no
+// finalizer any more.
 func (p *pass) keep(ctx context.Context) error {
-	if controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
+	if controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) ||
+		!p.migration.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	status := p.migration.Status

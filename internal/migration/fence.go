@@ -74,6 +74,8 @@ type fenceScope struct {
 	everywhere bool
 	// oursOpen no longer closes Machinist's own.
 	oursOpen bool
+	// lenient takes a workload that does not exist for one that has stopped.
+	lenient bool
 }
 
 // ensureFence puts up the fence, or sees that it stands. Until waits is empty, nothing else must be done.
@@ -90,7 +92,7 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 	if recorded, err := r.recordWorkloads(ctx, m); err != nil || recorded {
 		return "the replicas of the old workloads are being recorded", err
 	}
-	if waits, err := r.stopWorkloads(ctx, m); err != nil || waits != "" {
+	if waits, err := r.stopWorkloads(ctx, m, scope.lenient); err != nil || waits != "" {
 		return waits, err
 	}
 	user, err := r.User(ctx)
@@ -169,11 +171,14 @@ func (r *Reconciler) scale(ctx context.Context, object client.Object, replicas i
 }
 
 // stopWorkloads scales the old workloads to 0 and waits until none of their pods is left.
-func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration) (waits string, err error) {
+func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
+	lenient bool) (waits string, err error) {
 	for _, w := range m.Spec.Fence.Workloads {
 		name := fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name)
 		object, replicas, selector, err := r.workload(ctx, w)
 		switch {
+		case apierrors.IsNotFound(err) && lenient:
+			continue
 		case apierrors.IsNotFound(err):
 			return fmt.Sprintf("%s of spec.fence.workloads does not exist", name), nil
 		case err != nil:

@@ -234,7 +234,12 @@ func (l *life) until(phase v1beta1.MigrationPhase) *v1beta1.Migration {
 func (l *life) playWorkload() {
 	l.Helper()
 	d := &appsv1.Deployment{}
-	l.must(l.admin.Get(l.ctx, client.ObjectKey{Namespace: l.from, Name: oldWorkload}, d))
+	switch err := l.admin.Get(l.ctx, client.ObjectKey{Namespace: l.from, Name: oldWorkload}, d); {
+	case apierrors.IsNotFound(err):
+		return // A test has uninstalled it.
+	case err != nil:
+		l.Fatal(err)
+	}
 	if *d.Spec.Replicas == 0 {
 		l.must(l.admin.DeleteAllOf(l.ctx, &corev1.Pod{}, client.InNamespace(l.from), client.GracePeriodSeconds(0)))
 	}

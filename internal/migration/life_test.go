@@ -155,3 +155,25 @@ func TestAMigrationNamesTheProcessThatItWaitsFor(t *testing.T) {
 	l.until(v1beta1.MigrationAborted)
 	l.cleanOld()
 }
+
+// TestAMigrationNamesAnOldControllerThatGoesOn has one that the fence does not stop: it marks its Nodes again.
+// Rule: migration-names-what-comes-back.
+func TestAMigrationNamesAnOldControllerThatGoesOn(t *testing.T) {
+	l := newLife(t)
+	l.adoptedFleet()
+	node := l.fleetNodes()[0].DeepCopy()
+	l.watch = func(m *v1beta1.Migration) {
+		if m.Status.Phase == v1beta1.MigrationCommitting {
+			l.must(l.admin.Patch(l.ctx, node.DeepCopy(), merge(`{"metadata":{"annotations":{`+
+				`"node.machine.sapcloud.io/last-applied-anno-labels-taints":"{}"}}}`)))
+		}
+	}
+	l.stage(v1beta1.MigrationCommit)
+	want := "The old system's keys come back to 1 node, the first is " + node.Name
+	eventually(l, "the migration names the node", func() bool {
+		return strings.Contains(strings.Join(l.pass().Status.Troubles, "\n"), want)
+	})
+	l.watch = func(*v1beta1.Migration) {}
+	l.pass()
+	l.until(v1beta1.MigrationCompleted)
+}

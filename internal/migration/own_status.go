@@ -43,15 +43,16 @@ func follows(is, was v1beta1.MigrationPhase) bool {
 	return from >= 0 && to > from
 }
 
-// Changed lets events through that a Reconciler has to know: what people change, and a phase, which somebody else may
-// have written also after the end.
+// Changed lets events through that a Reconciler has to know: what people change, a phase, which somebody else may have
+// written also after the end, and a finalizer that somebody put on after the end. Until then each pass sees to it.
 func Changed() predicate.Predicate {
-	phase := func(e event.UpdateEvent) bool {
+	ours := func(e event.UpdateEvent) bool {
 		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
 		is, alsoNow := e.ObjectNew.(*v1beta1.Migration)
-		return isMigration && alsoNow && was.Status.Phase != is.Status.Phase
+		return isMigration && alsoNow && (was.Status.Phase != is.Status.Phase || is.Status.Phase.Ended() &&
+			len(is.Finalizers) > len(was.Finalizers))
 	}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: phase})
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: ours})
 }
 
 // restoreStatus puts back a status that this process wrote where its phase is one that no process would have written

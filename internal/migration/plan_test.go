@@ -287,7 +287,8 @@ func TestNamesOfOthersBlock(t *testing.T) {
 
 // madeBy is the metadata of an object of ours that a migration made; "" for none.
 func madeBy(name, migration string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{v1beta1.LabelMigration: migration}}
+	return metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{v1beta1.LabelMigration: migration},
+		Annotations: map[string]string{v1beta1.AnnotationMigratedFrom: "group/old"}}
 }
 
 func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {

@@ -92,7 +92,8 @@ func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLeas
 	})
 }
 
-// newPolicy keeps what the migration made as it is until the point of no return. A request to the subresource scale
+// newPolicy keeps what the migration made as it is until the point of no return. Of a Secret the data may change, as
+// credentials that expire do. A request to the subresource scale
 // does not show the labels of what it scales: in the namespace of the migration all are refused, as a frozen set
 // deletes a surplus.
 func newPolicy(m *v1beta1.Migration, user string) *admissionv1.ValidatingAdmissionPolicy {
@@ -100,14 +101,18 @@ func newPolicy(m *v1beta1.Migration, user string) *admissionv1.ValidatingAdmissi
 		"machinesets/scale", "machinedeployments/scale"}
 	return policy(m, newPolicyName(m), []admissionv1.NamedRuleWithOperations{
 		rule(v1beta1.GroupName, kinds, admissionv1.Update, admissionv1.Delete),
+		rule("", []string{"secrets"}, admissionv1.Update, admissionv1.Delete),
 	}, fmt.Sprintf(`request.namespace == %q && request.userInfo.username != %q && `+
-		`(request.?subResource.orValue("") == "scale" || oldObject.metadata.?labels[?%q].orValue("") == %q)`,
-		m.Namespace, user, v1beta1.LabelMigration, m.Name),
+		`(request.?subResource.orValue("") == "scale" || oldObject.metadata.?labels[?%q].orValue("") == %q && `+
+		`oldObject.metadata.?annotations[?%q].hasValue())`,
+		m.Namespace, user, v1beta1.LabelMigration, m.Name, v1beta1.AnnotationMigratedFrom),
 		admissionv1.Validation{
-			Expression: fmt.Sprintf(`request.operation != "DELETE" && object.spec == oldObject.spec && `+
+			// A Secret has no spec, as the API server would notice.
+			Expression: fmt.Sprintf(`request.operation != "DELETE" && dyn(object).?spec == dyn(oldObject).?spec && `+
 				`object.metadata.?labels[?%[1]q] == oldObject.metadata.?labels[?%[1]q] && `+
-				`object.metadata.?labels[?%[2]q] == oldObject.metadata.?labels[?%[2]q]`,
-				v1beta1.LabelMigration, v1beta1.LabelFreeze),
+				`object.metadata.?labels[?%[2]q] == oldObject.metadata.?labels[?%[2]q] && `+
+				`object.metadata.?annotations[?%[3]q] == oldObject.metadata.?annotations[?%[3]q]`,
+				v1beta1.LabelMigration, v1beta1.LabelFreeze, v1beta1.AnnotationMigratedFrom),
 			Message: fmt.Sprintf("Migration %s/%s made this object, and is not completed: until then it is neither deleted nor "+
 				"changed. Abort the migration to go back, or commit it first.", m.Namespace, m.Name),
 		})

@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -264,7 +265,7 @@ func TestOldObjectsWithoutANamespaceAreClosed(t *testing.T) {
 }
 
 // TestWhatAMigrationMadeStaysAsItIs tries what people, autoscalers and Machinist's own processes might do.
-// (rule migration-copies-closed)
+// (rules migration-copies-closed, migration-marks-by-label-and-origin)
 func TestWhatAMigrationMadeStaysAsItIs(t *testing.T) {
 	ctx := context.Background()
 	namespace, elsewhere := env.Namespace(t), env.Namespace(t)
@@ -278,12 +279,28 @@ func TestWhatAMigrationMadeStaysAsItIs(t *testing.T) {
 		return s
 	}
 	ours := map[string]string{v1beta1.LabelMigration: "stays", v1beta1.LabelFreeze: v1beta1.FreezeMigration}
-	for _, s := range []*v1beta1.MachineSet{set(namespace, "ours", ours), set(namespace, "theirs", nil),
-		set(elsewhere, "ours", ours)} {
-		if err := other.Create(ctx, s); err != nil {
+	made := func(o client.Object) client.Object {
+		annotate(o, v1beta1.AnnotationMigratedFrom, "group/old/web/uid")
+		return o
+	}
+	secret := func(name string, labels map[string]string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+	}
+	for _, o := range []client.Object{made(set(namespace, "ours", ours)), set(namespace, "theirs", nil),
+		set(namespace, "labelled", ours), made(set(elsewhere, "ours", ours)), made(secret("ours", ours)),
+		secret("labelled", ours)} {
+		if err := other.Create(ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
+	ofSecret := func(name, text string) func(client.Client) error {
+		return func(c client.Client) error { return c.Patch(ctx, secret(name, nil), merge(text), client.DryRunAll) }
+	}
+	removeSecret := func(name string) func(client.Client) error {
+		return func(c client.Client) error { return c.Delete(ctx, secret(name, nil), client.DryRunAll) }
+	}
+	noLabel := `{"metadata":{"labels":{"machinist.dev/migration":null}}}`
+	noOrigin := `{"metadata":{"annotations":{"machinist.dev/migrated-from":null}}}`
 	patch := func(namespace, name, text string) func(client.Client) error {
 		return func(c client.Client) error {
 			return c.Patch(ctx, set(namespace, name, nil), merge(text), client.DryRunAll)
@@ -309,14 +326,23 @@ func TestWhatAMigrationMadeStaysAsItIs(t *testing.T) {
 		{"scaling", other, scale(namespace, "ours"), false},
 		{"a deletion", other, remove(namespace, "ours"), false},
 		{"thawing", other, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/freeze":null}}}`), false},
-		{"taking the label off", other, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/migration":null}}}`),
-			false},
+		{"taking the label off", other, patch(namespace, "ours", noLabel), false},
+		{"taking the origin off", other, patch(namespace, "ours", noOrigin), false},
 		{"another label", other, patch(namespace, "ours", `{"metadata":{"labels":{"a":"b"}}}`), true},
 		{"a finalizer", other, patch(namespace, "ours", `{"metadata":{"finalizers":["example.com/f"]}}`), true},
 		{"a pause", other, patch(namespace, "ours", `{"metadata":{"annotations":{"machinist.dev/paused":""}}}`), true},
 		{"a status", other, status, true},
 		{"a change of what is not the migration's", other, patch(namespace, "theirs", smaller), true},
 		{"a deletion of what is not the migration's", other, remove(namespace, "theirs"), true},
+		{"a change of what only has the label", other, patch(namespace, "labelled", smaller), true},
+		{"taking the label off what only has it", other, patch(namespace, "labelled", noLabel), true},
+		{"a deletion of a Secret", other, removeSecret("ours"), false},
+		{"taking the label off a Secret", other, ofSecret("ours", noLabel), false},
+		{"taking the origin off a Secret", other, ofSecret("ours", noOrigin), false},
+		{"other data of a Secret", other, ofSecret("ours", `{"stringData":{"token":"new"}}`), true},
+		{"a finalizer of a Secret", other, ofSecret("ours", `{"metadata":{"finalizers":["example.com/f"]}}`), true},
+		{"a deletion of a Secret that only has the label", other, removeSecret("labelled"), true},
+		{"the migrator's deletion of a Secret", migrator, removeSecret("ours"), true},
 		{"a change in another namespace", other, patch(elsewhere, "ours", smaller), true},
 		{"scaling in another namespace", other, scale(elsewhere, "ours"), true},
 		{"the migrator's change", migrator, patch(namespace, "ours", smaller), true},

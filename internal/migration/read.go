@@ -151,9 +151,11 @@ func byName[T any, P interface {
 	}
 }
 
-// made reports whether the Migration made the object.
+// made reports whether the Migration made the object. The label alone is not enough: somebody may have put it on an
+// object of their own, which an abort must not delete.
 func (o *ours) made(object client.Object) bool {
-	return object.GetLabels()[v1beta1.LabelMigration] == o.migration
+	return object.GetLabels()[v1beta1.LabelMigration] == o.migration &&
+		has(object.GetAnnotations(), v1beta1.AnnotationMigratedFrom)
 }
 
 // find returns the existing object of the kind and name, nil if there is none.

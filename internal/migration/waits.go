@@ -20,7 +20,12 @@ const (
 	untilPaused = "no provider acts on a Machine"
 	untilEmpty  = "no old object exists"
 	untilAlone  = "there is nothing left to do"
+	untilChange = "troubles stay as they are"
 )
+
+// slowest is how seldom a migration that has troubles is tried: old controllers whose clients ignore the duration of a
+// Lease take one that nobody has renewed for 15 seconds.
+const slowest = 2 * leaseRenewal
 
 // count is a number of machines, and since when it is the same.
 type count struct {
@@ -55,6 +60,12 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 		r.counts[m.UID] = last
 	}
 	return r.Clock.Since(last.from)
+}
+
+// paced returns when the next pass follows. Where there are troubles, that is the later the longer nothing has changed:
+// somebody has to act, and each pass reads all objects.
+func (p *pass) paced(changed bool) time.Duration {
+	return max(p.again, min(p.since(p.migration, untilChange, p.counted > 0 && !changed), slowest))
 }
 
 // alone reports whether no other migrator acts any more in an earlier phase. One whose host was suspended in a pass

@@ -126,5 +126,17 @@ func corruptionMutants() []mutant {
 			scenario: "migrate-K-abort", finds: "settled, but|J",
 			corruption: "211:control/Migration/fleet/over/status/fence/workloads/#0/replicas=emptied",
 		},
+		{
+			name: "abort-waits-without-a-word", file: "internal/migration/abort.go",
+			from: "p.nameBlocked(mine, secrets)", to: "_ = mine",
+			scenario: "migrate-K-abort", finds: "steps in",
+			corruption: "362:control/MachineClass/fleet/b/spec/credentialsRef/name=of-another",
+		},
+		{
+			name: "abort-without-a-finalizer-undoes-nothing", file: "internal/migration/abort.go",
+			from: "if !begun {", to: "if !begun || len(p.migration.Status.Fence.Workloads) == 0 {", last: 9,
+			scenario: "migrate-K-abort", finds: "J6: ",
+			corruption: "309:control/Migration/fleet/over/metadata/finalizers=dropped",
+		},
 	}
 }

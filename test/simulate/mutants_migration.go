@@ -31,8 +31,8 @@ func migrationMutants() []mutant {
 		},
 		{
 			name: "traces-left-on-nodes", file: "internal/migration/commit.go",
-			from:     "return len(traced), each(ctx, p.Parallel, traced,",
-			to:       "return 0, each(ctx, p.Parallel, traced[:0],",
+			from:     "return traced, each(ctx, p.Parallel, traced,",
+			to:       "return nil, each(ctx, p.Parallel, traced[:0],",
 			scenario: "migrate-K", finds: "has the mark of the old system",
 		},
 		{

@@ -21,6 +21,8 @@ type meaning struct {
 	deleted bool
 	// atOnce says that it asks for that only of what happens within soonAfter.
 	atOnce bool
+	// restless says that others may act against what is asked for without end. Then it has to be named.
+	restless bool
 	// rules are those of the oracle that do not hold for what is asked for.
 	rules []string
 	// why is the documented meaning.
@@ -37,11 +39,11 @@ var fieldsAsking = []meaning{
 		rules: []string{"J4", "J5", "stampede"},
 		why:   "The specification of a deployment is the desired state of its fleet: each change is a rollout of its own."},
 	{field: regexp.MustCompile(`^MachineSet\.spec(\.replicas)?$`), lose: true, differ: true,
-		rules: []string{"I3", "budget", "freeze", "meltdown", "autoscaler", "J4", "J5"},
+		rules: []string{"I3", "budget", "freeze", "meltdown", "autoscaler", "stampede", "J4", "J5"},
 		why: "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until " +
 			"its deployment corrects it."},
 	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
-		rules: []string{"I3", "budget", "autoscaler"},
+		rules: []string{"I3", "budget", "autoscaler", "J4", "J5"},
 		why:   "The specification of a set is the desired state of its machines."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "stampede", "J4", "J5"},
@@ -80,8 +82,8 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, containing: `"failureReason":`, lose: true,
 		differ: true, rules: []string{"vanished"},
 		why: "The status of a machine that failed has a reason, which asks for what it asks for alone."},
-	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), hows: []How{OfAnother, Earlier}, lose: true,
-		differ: true, rules: []string{"vanished"},
+	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), lose: true, differ: true,
+		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4}, rules: []string{"vanished"},
 		why: "Of a machine that failed the reason says what is left of it: one whose instance has vanished has nothing to " +
 			"recover. Another reason that there is is believed."},
 	{field: regexp.MustCompile(`^Machine\.status\.applied`), hows: []How{OfAnother, Earlier}, differ: true,
@@ -118,14 +120,28 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^MachineClass\.metadata\.finalizers`), differ: true,
 		why: "The finalizer holds a class while machines use it: a class that is being deleted goes " +
 			"without it."},
-	{field: regexp.MustCompile(`^(MachineHealthCheck|MachineDisruptionBudget|Migration)\.(spec|metadata)`), lose: true,
-		differ: true, why: "Which machines are replaced, and when, is what these objects ask for."},
+	{field: regexp.MustCompile(`^MachineHealthCheck\.spec(\.unhealthyNodeConditions|$)`), lose: true, differ: true,
+		rules: []string{"I6"},
+		why:   "A health check says for how long a condition of a Node has to last."},
+	{field: regexp.MustCompile(`^MachineHealthCheck\.spec`), lose: true, differ: true,
+		why: "Which machines are replaced because of their health, and when, is what a health check asks for."},
+	{field: regexp.MustCompile(`^MachineDisruptionBudget\.spec`), differ: true,
+		why: "Which machines may be disrupted, and when, is what a budget asks for."},
+	{field: regexp.MustCompile(`^Migration\.spec\.(stage|planHash|accept)`), differ: true,
+		why: "How far a migration goes is what people decide."},
+	{field: regexp.MustCompile(`^Migration\.spec\.fence`), differ: true, restless: true, rules: []string{"J1"},
+		why: "The migrator stops the old controllers that people name, and takes their Leases where people say that they " +
+			"hold some."},
 	{field: regexp.MustCompile(`^Migration\.status\.phase$`), hows: []How{Other, Other2, Other3, Other4}, differ: true,
 		rules: []string{"J1", "J2", "J3", "J4", "J5", "J6"},
 		why: "A later phase is one that a former leader may have reached: it is believed (rule " +
 			"migration-status-put-back)."},
-	{field: regexp.MustCompile(`^Secret\.`), differ: true, lose: true, leak: true,
-		why: "Credentials and user data are what machines are made and removed with."},
+	{field: regexp.MustCompile(`^Migration\.status(\.phase)?$`), atOnce: true, rules: []string{"J6"},
+		why: "A pass that is under way acts by the status that it read; the next one puts back what somebody wrote (rule " +
+			"migration-status-put-back)."},
+	{field: regexp.MustCompile(`^Secret\.(data|metadata\.labels(\.\[machinist\.dev/secret-use\])?$)`), differ: true,
+		leak: true, why: "Credentials and user data are what instances are made, found and removed with, where a label " +
+			"allows their use: without them machines wait, and an orphan stays."},
 	{field: regexp.MustCompile(`^Token\.metadata\.annotations(\.\[machinist\.dev/bootstrap-token-(machine|owner)\])?$`),
 		differ: true, lose: true,
 		why: "The annotations of a bootstrap token name the machine whose Node its bearer may become: with others nobody " +
@@ -133,7 +149,8 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Token\.data`), differ: true, lose: true,
 		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +
 			"(rule join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, rules: []string{"J2", "incident"},
+	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true,
+		rules: []string{"I2", "J2", "J3", "incident"},
 		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is " +
 			"not Machinist's to remove."},
 	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true,

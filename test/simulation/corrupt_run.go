@@ -108,6 +108,9 @@ func (w *World) judgeCorruption(r *recording, there map[string]bool) (outcome Ou
 	asks, named := w.corrupted.asks, w.named(r.end)
 	may := w.corrupted.may
 	if err != nil {
+		if asks != nil && asks.restless && named != "" && w.oracle.failure() == nil {
+			return Named, nil
+		}
 		if !errors.As(err, &unsettled) {
 			return Violated, err
 		}
@@ -290,7 +293,7 @@ func (w *World) complaints() map[string]bool {
 func goodStatus(condition string) metav1.ConditionStatus {
 	switch condition {
 	case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
-		v1beta1.ConditionDeleting, v1beta1.ConditionOrphanRemovalBlocked:
+		v1beta1.ConditionDeleting, v1beta1.ConditionOrphanRemovalBlocked, v1beta1.ConditionStuck:
 		return metav1.ConditionFalse
 	}
 	return metav1.ConditionTrue

@@ -178,7 +178,8 @@ func (l *legacy) ours() (left []string) {
 	}
 	for _, o := range slices.Concat(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")),
 		w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) {
-		if o.GetLabels()[v1beta1.LabelMigration] != "" {
+		// The label alone, which a person may write, marks nothing.
+		if o.GetLabels()[v1beta1.LabelMigration] != "" && o.GetAnnotations()[v1beta1.AnnotationMigratedFrom] != "" {
 			left = append(left, fmt.Sprintf("%T %s", o, o.GetName()))
 		}
 	}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -181,6 +182,53 @@ func TestPlansThatOnceFailed(t *testing.T) {
 			}
 			if result := p.Under(habits).Run(r.seed, plan, nil); result.Err != nil {
 				t.Errorf("%s: %v", r.what, result.Err)
+			}
+		})
+	}
+}
+
+// corruptions are changes of one field that once made the world go wrong. Their effects are numbered as the code was
+// then, too.
+var corruptions = []struct {
+	scenario   string
+	seed       uint64
+	corruption string
+	// want are what may come of it.
+	want []Outcome
+	// what went wrong.
+	what string
+}{
+	{"migrate-K-abort", 1, "362:control/MachineClass/fleet/b/spec/credentialsRef/name=of-another",
+		[]Outcome{Named, AskedFor},
+		"an abort waited without a word for a Secret that another class uses, four times a second"},
+	{"migrate-K-abort", 1, "362:control/Secret/fleet/plain/metadata/labels/machinist.dev~1migration=of-another",
+		[]Outcome{Harmless}, "an abort deleted a Secret that the migration had not made, and waited for its end"},
+	{"migrate-K-abort", 9, "309:control/Migration/fleet/over/metadata/finalizers=dropped", []Outcome{Repaired},
+		"an abort of a migration that had stopped no workload left all that it had made"},
+	{"migrate-K-abort", 1, "end:control/Migration/fleet/over/metadata/finalizers=former", []Outcome{Repaired, Harmless},
+		"a finalizer that somebody put on a migration again after its end stayed until the next start"},
+}
+
+// What somebody changed once does no harm any more.
+func TestCorruptionsThatOnceFailed(t *testing.T) {
+	t.Parallel()
+	byName := map[string]Scenario{}
+	for _, s := range Scenarios() {
+		byName[s.Name] = s
+	}
+	for _, c := range corruptions {
+		t.Run(c.scenario+" "+c.corruption, func(t *testing.T) {
+			t.Parallel()
+			p, err := byName[c.scenario].Prepare(Scheme())
+			if err != nil {
+				t.Fatal(err)
+			}
+			corruption, err := ParseCorruption(c.corruption)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if outcome, err := p.Corrupt(c.seed, corruption, nil); err != nil || !slices.Contains(c.want, outcome) {
+				t.Errorf("%s: %q, %v", c.what, outcome, err)
 			}
 		})
 	}

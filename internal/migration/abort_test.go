@@ -1,0 +1,121 @@
+package migration
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// TestAFinalizerThatSomebodyRemovedComesBack is for a fleet whose old controller cannot be stopped: nothing but the policy
+// and the Leases says that something was changed. Rule: migration-status-put-back.
+func TestAFinalizerThatSomebodyRemovedComesBack(t *testing.T) {
+	l := newLife(t)
+	m := &v1beta1.Migration{}
+	l.must(l.admin.Get(l.ctx, l.key, m))
+	m.Spec.Fence.Workloads = nil
+	l.must(l.admin.Update(l.ctx, m))
+	l.planned()
+	l.until(v1beta1.MigrationAdopted)
+	remove := merge(`{"metadata":{"finalizers":null}}`)
+	l.must(l.admin.Patch(l.ctx, l.pass(), remove))
+	if m := l.pass(); !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
+		t.Errorf("in the phase %s the finalizer does not come back", m.Status.Phase)
+	}
+	l.stage(v1beta1.MigrationAbort)
+	l.until(v1beta1.MigrationAborting)
+	l.must(l.admin.Patch(l.ctx, l.pass(), remove))
+	l.until(v1beta1.MigrationAborted)
+	l.fenceIsDown()
+	if left := l.ours(); len(left) > 0 {
+		t.Errorf("of ours are left %v", slices.Sorted(maps.Keys(left)))
+	}
+	if len(l.cloud.owners) > 0 {
+		t.Errorf("%d instances have our tags", len(l.cloud.owners))
+	}
+	l.cleanOld()
+}
+
+// TestAnAbortNeedsNoWorkloadThatDoesNotExist has one whose name is wrong, and one that is uninstalled.
+// Rule: migration-abort-without-workload.
+func TestAnAbortNeedsNoWorkloadThatDoesNotExist(t *testing.T) {
+	for name, fleet := range map[string]func(*life){
+		"wrong name": func(l *life) {
+			m := &v1beta1.Migration{}
+			l.must(l.admin.Get(l.ctx, l.key, m))
+			m.Spec.Fence.Workloads[0].Name = "another"
+			l.must(l.admin.Update(l.ctx, m))
+			l.planned()
+			l.until(v1beta1.MigrationFencing)
+		},
+		"uninstalled": func(l *life) {
+			l.adoptedFleet()
+			l.must(l.admin.Delete(l.ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: l.from,
+				Name: oldWorkload}}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			fleet(l)
+			l.stage(v1beta1.MigrationAbort)
+			l.until(v1beta1.MigrationAborted)
+			l.fenceIsDown()
+			if left := l.ours(); len(left) > 0 {
+				t.Errorf("of ours are left %v", slices.Sorted(maps.Keys(left)))
+			}
+			l.cleanOld()
+		})
+	}
+}
+
+// Rule: migration-marks-by-label-and-origin.
+func TestAnAbortLeavesWhatOnlyHasTheLabel(t *testing.T) {
+	l := newLife(t)
+	l.adoptedFleet()
+	labels := map[string]string{v1beta1.LabelMigration: l.key.Name}
+	meta := metav1.ObjectMeta{Namespace: l.key.Namespace, Name: "theirs", Labels: labels}
+	set := &v1beta1.MachineSet{ObjectMeta: *meta.DeepCopy()}
+	set.Spec.Selector.MatchLabels = map[string]string{"pool": "theirs"}
+	set.Spec.Template.ObjectMeta.Labels = set.Spec.Selector.MatchLabels
+	set.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "theirs"}
+	for _, o := range []client.Object{&corev1.Secret{ObjectMeta: *meta.DeepCopy()}, set} {
+		l.must(l.admin.Create(l.ctx, o))
+	}
+	l.stage(v1beta1.MigrationAbort)
+	l.until(v1beta1.MigrationAborted)
+	if left := slices.Sorted(maps.Keys(l.ours())); !slices.Equal(left, []string{"MachineSet/theirs", "Secret/theirs"}) {
+		t.Errorf("of the namespace are left %v", left)
+	}
+	l.cleanOld()
+}
+
+// A migration that has ended is reconciled only for what somebody else writes. Rule: migration-status-put-back.
+func TestAFinalizerThatIsPutOnAfterTheEndIsSeen(t *testing.T) {
+	in := func(phase v1beta1.MigrationPhase, finalizers ...string) *v1beta1.Migration {
+		m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers}}
+		m.Status.Phase = phase
+		return m
+	}
+	const begun, ended = v1beta1.MigrationFencing, v1beta1.MigrationAborted
+	for _, test := range []struct {
+		what    string
+		was, is *v1beta1.Migration
+		want    bool
+	}{
+		{"a finalizer after the end", in(ended), in(ended, v1beta1.MigrationFinalizer), true},
+		{"its own finalizer", in(begun), in(begun, v1beta1.MigrationFinalizer), false},
+		{"its own release", in(ended, v1beta1.MigrationFinalizer), in(ended), false},
+	} {
+		if got := Changed().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
+			t.Errorf("%s is seen: %t", test.what, got)
+		}
+	}
+}

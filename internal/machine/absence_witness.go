@@ -69,13 +69,17 @@ func (p *pass) confirmDenial(ctx context.Context, inputs resolve.Resolved) error
 }
 
 // witnesses returns a few other machines of the same class that are Running, with the provider ID and the place of
-// their instances.
+// their instances. It is the class that the instance was made from: that of the specification may be another by now.
 func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err error) {
 	if p.machine.Spec.ClassRef == nil || p.Target == nil {
 		return nil, nil
 	}
+	class := p.machine.Spec.ClassRef.Name
+	if applied := p.machine.Status.Applied; applied != nil && applied.ClassName != "" {
+		class = applied.ClassName
+	}
 	all, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
-		client.InNamespace(p.machine.Namespace), client.MatchingFields{index.MachineByClass: p.machine.Spec.ClassRef.Name})
+		client.InNamespace(p.machine.Namespace), client.MatchingFields{index.MachineByClass: class})
 	if err != nil {
 		return nil, fmt.Errorf("list the machines of the class: %w", err)
 	}

@@ -75,6 +75,22 @@ func TestACloudThatDeniesAllProvesNothing(t *testing.T) {
 	}
 }
 
+// Others of the class that the instance was made from are asked for, also where the machine names another class by now.
+//
+// Rule: absence-needs-trustworthy-cloud.
+func TestACloudThatDeniesAllProvesNothingOfAMachineOfAnotherClass(t *testing.T) {
+	t.Parallel()
+	w, _ := threeRunning(t)
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef = &v1beta1.LocalRef{Name: "unknown"} })
+	w.denying()
+	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	for range 30 {
+		w.reconcile("m")
+		w.step(10 * time.Second)
+	}
+	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
+}
+
 // One instance that the cloud denies is gone where it shows another one, and it is not as long as that is not known.
 //
 // Rules: absence-needs-trustworthy-cloud, unhealthy-node-checks-instance.

@@ -1,0 +1,227 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/sharding"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/env"
+)
+
+// lastTry is how many times a successor may try to get a Lease that has run out, and firstWrite is how many times it
+// may renew it before it has written in every namespace. Both count its own requests, so that they are the same on a
+// slow machine.
+const (
+	lastTry    = 3
+	firstWrite = 5
+)
+
+var first, second = sharding.Shard{Index: 0, Count: 2}, sharding.Shard{Index: 1, Count: 2}
+
+// pairs starts two processes for each shard of each program. It returns the leaders and those that wait, by the program
+// and the shard.
+func (d *divided) pairs() (leaders, waiting map[string][]*member) {
+	d.t.Helper()
+	leaders, waiting = map[string][]*member{}, map[string][]*member{}
+	for _, program := range programs {
+		for _, s := range []sharding.Shard{first, second} {
+			leaders[program] = append(leaders[program], d.startLeader(program, s, "a"))
+			waiting[program] = append(waiting[program], d.start(program, s, "b"))
+		}
+	}
+	for _, program := range programs {
+		d.awaitTry(waiting[program]...)
+	}
+	return leaders, waiting
+}
+
+// awaitHandover returns when another process than before holds the Lease of a shard.
+func (d *divided) awaitHandover(before *coordinationv1.Lease) {
+	d.t.Helper()
+	env.Await(d.t, d.control, &coordinationv1.LeaseList{}, "another holder of "+before.Name,
+		func(l *coordinationv1.LeaseList) (bool, string) {
+			for _, lease := range l.Items {
+				if holder := lease.Spec.HolderIdentity; lease.Name == before.Name && holder != nil {
+					return *holder != "" && *holder != *before.Spec.HolderIdentity, *holder
+				}
+			}
+			return false, "there is no Lease"
+		}, client.InNamespace(stack.SystemNamespace))
+}
+
+// The leaders of one shard are killed in the midst of a scale-up. The other shard goes on, and the namespaces of the
+// first are served within a lease.
+//
+// Rules: shard-taken-over-within-a-lease, shard-has-one-owner, crash-safe-everywhere.
+func TestTheMachinesOfAKilledShardAreServedWithinALease(t *testing.T) {
+	d := startDivided(t)
+	leaders, waiting := d.pairs()
+	d.fleets(2)
+	d.settled(d.namespaces, 2)
+	d.scaleAll(6)
+	d.midst(d.of(first), 2, 6)
+	var leases []*coordinationv1.Lease
+	for _, program := range programs {
+		leases = append(leases, d.lease(leaders[program][0]))
+		if err := leaders[program][0].Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := time.Now()
+	// There is something to do for everybody, whatever was done before.
+	d.scaleAll(8)
+
+	d.settled(d.of(second), 8)
+	settled := time.Now()
+	for _, lease := range leases {
+		d.awaitHandover(lease)
+	}
+	d.settled(d.namespaces, 8)
+	for i, program := range programs {
+		old, successor, other := leaders[program][0], waiting[program][0], leaders[program][1]
+		lease := time.Duration(*leases[i].Spec.LeaseDurationSeconds) * time.Second
+		renewed, acquired := d.renewals(old).last().Received, d.renewals(successor).first().Received
+		late := len(d.tries(successor).between(renewed.Add(lease), acquired))
+		t.Logf("%s: acquired %s after the last renewal, by try %d; the other shard settled %s after the kill", successor.Name,
+			acquired.Sub(renewed), late, settled.Sub(killed))
+		if acquired.Before(renewed.Add(lease)) {
+			t.Errorf("%s acquired the lease at %s, before it had run out: it was renewed at %s for %s", successor.Name,
+				acquired, renewed, lease)
+		}
+		if late > lastTry {
+			t.Errorf("%s tried %d times to get a lease that had run out, want at most %d", successor.Name, late, lastTry)
+		}
+		all := d.writes(program)
+		for _, namespace := range d.of(first) {
+			began := all.by(successor).in(namespace)
+			if len(began) == 0 {
+				t.Errorf("%s wrote nothing in %s", successor.Name, namespace)
+				continue
+			}
+			at := began.first().Received
+			n := len(d.renewals(successor).between(acquired, at))
+			t.Logf("%s wrote in %s %s after the last renewal of the killed one", successor.Name, namespace, at.Sub(renewed))
+			if n > firstWrite {
+				t.Errorf("%s renewed its lease %d times before it wrote in %s, want at most %d", successor.Name, n, namespace,
+					firstWrite)
+			}
+		}
+		for _, namespace := range d.of(second) {
+			if len(all.by(other).in(namespace).between(killed, acquired)) == 0 {
+				t.Errorf("%s wrote nothing in %s while the lease of the other shard ran out", other.Name, namespace)
+			}
+		}
+	}
+	d.oneOwner(time.Now())
+	d.exact(8)
+	d.empty()
+}
+
+// The leaders of a shard are frozen for longer than their leases, and have work to do when they resume.
+//
+// Rules: shard-has-one-owner, lease-counts-from-send.
+func TestAFrozenShardDoesNotActWhenItResumes(t *testing.T) {
+	d := startDivided(t)
+	leaders, _ := d.pairs()
+	d.fleets(2)
+	d.settled(d.namespaces, 2)
+	d.scaleAll(6)
+	d.midst(d.of(first), 2, 6)
+	var leases []*coordinationv1.Lease
+	for _, program := range programs {
+		leases = append(leases, d.lease(leaders[program][0]))
+		signal(t, leaders[program][0].Process, syscall.SIGSTOP)
+	}
+	for _, lease := range leases {
+		d.awaitHandover(lease)
+	}
+	d.settled(d.namespaces, 6)
+	d.scaleAll(8)
+	resumed := time.Now()
+	for _, program := range programs {
+		signal(t, leaders[program][0].Process, syscall.SIGCONT)
+	}
+	for _, program := range programs {
+		mustEndFenced(t, leaders[program][0].Process)
+	}
+	d.settled(d.namespaces, 8)
+	d.oneOwner(resumed)
+	for _, program := range programs {
+		frozen := leaders[program][0]
+		if n := len(d.writes(program).by(frozen)); n == 0 {
+			t.Errorf("%s never wrote anything", frozen.Name)
+		}
+		n := len(d.writes(program).by(frozen).between(resumed, time.Now()))
+		t.Logf("%s sent %d writes after it resumed", frozen.Name, n)
+		if n > workers {
+			t.Errorf("%s sent %d writes after it resumed; only the %d whose check was before it froze may still go out",
+				frozen.Name, n, workers)
+		}
+		if n := len(d.renewals(frozen).between(resumed, time.Now())); n > 0 {
+			t.Errorf("%s renewed its lease %d times after another process had acquired it", frozen.Name, n)
+		}
+	}
+	d.exact(8)
+	d.empty()
+}
+
+// The number of shards changes in the midst of a scale-up, as by a new Deployment: the new processes start beside the
+// old ones, which then end, one of each program by a kill.
+//
+// Rules: shards-agree-on-their-number, shard-has-one-owner.
+func TestNobodyActsTwiceWhenTheNumberOfShardsChanges(t *testing.T) {
+	d := startDivided(t)
+	var before, after []*member
+	for _, program := range programs {
+		for _, s := range []sharding.Shard{first, second} {
+			before = append(before, d.startLeader(program, s, "a"))
+		}
+	}
+	d.fleets(2)
+	d.settled(d.namespaces, 2)
+	for _, program := range programs {
+		for i := range 3 {
+			after = append(after, d.start(program, sharding.Shard{Index: i, Count: 3}, "a"))
+		}
+	}
+	d.awaitTry(after...)
+	d.scaleAll(6)
+	d.midst(d.namespaces, 2, 6)
+	for i, m := range before {
+		if i%2 == 0 {
+			if err := m.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := m.Stop(15 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.scaleAll(8)
+	d.settled(d.namespaces, 8)
+	for _, program := range programs {
+		ours := func(m *member) bool { return m.program != program }
+		all := d.writes(program)
+		old := all.by(slices.DeleteFunc(slices.Clone(before), ours)...)
+		others := all.by(slices.DeleteFunc(slices.Clone(after), ours)...)
+		if len(old) == 0 || len(others) == 0 {
+			t.Errorf("%s: two shards wrote %d times, and three %d times", program, len(old), len(others))
+			continue
+		}
+		ended, began := old.last().Received, others.first().Received
+		t.Logf("%s: nobody acted for %s", program, began.Sub(ended))
+		if !began.After(ended) {
+			t.Errorf("%s: the first of three shards wrote at %s, and the last of two at %s", program, began, ended)
+		}
+	}
+	d.oneOwner(time.Now())
+	d.exact(8)
+	d.empty()
+}

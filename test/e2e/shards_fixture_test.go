@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -37,6 +38,8 @@ type divided struct {
 	*machinist
 	namespaces []string
 	members    map[string]*member
+	// links, unless nil, are what each process is connected to the control cluster by, by its name.
+	links map[string]*leaseLink
 }
 
 // member is one process of a shard.
@@ -86,11 +89,12 @@ func (d *divided) start(program string, s sharding.Shard, replica string) *membe
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	kubeconfig := filepath.Join(d.Dir(), name+".kubeconfig")
-	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
-		d.t.Fatal(err)
+	target := d.kubeconfig(name+".target", config)
+	if d.links != nil {
+		d.links[name] = &leaseLink{cut: make(chan struct{})}
+		config = d.links[name].stand(d.t, config)
 	}
-	args := []string{"--control-kubeconfig=" + kubeconfig, "--target-kubeconfig=" + kubeconfig,
+	args := []string{"--control-kubeconfig=" + d.kubeconfig(name, config), "--target-kubeconfig=" + target,
 		fmt.Sprintf("--shards=%d", s.Count), fmt.Sprintf("--shard=%d", s.Index)}
 	prepare := d.NewManager
 	if program == stack.Provider {
@@ -115,6 +119,16 @@ func (d *divided) start(program string, s sharding.Shard, replica string) *membe
 		}
 	})
 	return m
+}
+
+// kubeconfig writes a kubeconfig and returns its path.
+func (d *divided) kubeconfig(name string, config *rest.Config) string {
+	d.t.Helper()
+	path := filepath.Join(d.Dir(), name+".kubeconfig")
+	if err := controlplane.WriteKubeconfig(path, config); err != nil {
+		d.t.Fatal(err)
+	}
+	return path
 }
 
 // startLeader starts a process and returns when it leads its shard.

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -121,54 +120,6 @@ func TestTheMachinesOfAKilledShardAreServedWithinALease(t *testing.T) {
 		}
 	}
 	d.oneOwner(time.Now())
-	d.exact(8)
-	d.empty()
-}
-
-// The leaders of a shard are frozen for longer than their leases, and have work to do when they resume.
-//
-// Rules: shard-has-one-owner, lease-counts-from-send.
-func TestAFrozenShardDoesNotActWhenItResumes(t *testing.T) {
-	d := startDivided(t)
-	leaders, _ := d.pairs()
-	d.fleets(2)
-	d.settled(d.namespaces, 2)
-	d.scaleAll(6)
-	d.midst(d.of(first), 2, 6)
-	var leases []*coordinationv1.Lease
-	for _, program := range programs {
-		leases = append(leases, d.lease(leaders[program][0]))
-		signal(t, leaders[program][0].Process, syscall.SIGSTOP)
-	}
-	for _, lease := range leases {
-		d.awaitHandover(lease)
-	}
-	d.settled(d.namespaces, 6)
-	d.scaleAll(8)
-	resumed := time.Now()
-	for _, program := range programs {
-		signal(t, leaders[program][0].Process, syscall.SIGCONT)
-	}
-	for _, program := range programs {
-		mustEndFenced(t, leaders[program][0].Process)
-	}
-	d.settled(d.namespaces, 8)
-	d.oneOwner(resumed)
-	for _, program := range programs {
-		frozen := leaders[program][0]
-		if n := len(d.writes(program).by(frozen)); n == 0 {
-			t.Errorf("%s never wrote anything", frozen.Name)
-		}
-		n := len(d.writes(program).by(frozen).between(resumed, time.Now()))
-		t.Logf("%s sent %d writes after it resumed", frozen.Name, n)
-		if n > workers {
-			t.Errorf("%s sent %d writes after it resumed; only the %d whose check was before it froze may still go out",
-				frozen.Name, n, workers)
-		}
-		if n := len(d.renewals(frozen).between(resumed, time.Now())); n > 0 {
-			t.Errorf("%s renewed its lease %d times after another process had acquired it", frozen.Name, n)
-		}
-	}
 	d.exact(8)
 	d.empty()
 }

@@ -100,15 +100,16 @@ func (d *divided) oneOwner(until time.Time) {
 			var owners []string
 			for _, r := range all.in(namespace) {
 				name := memberOf(r.Groups)
-				m := d.members[name]
-				switch {
-				case m == nil || !m.shard.Owns(namespace):
-					d.t.Errorf("%q wrote in %s, which is not in its shard", name, namespace)
-				case len(owners) > 0 && owners[len(owners)-1] == name:
-				case slices.Contains(owners, name):
+				if len(owners) > 0 && owners[len(owners)-1] == name {
+					continue
+				}
+				if slices.Contains(owners, name) {
 					d.t.Errorf("%s wrote in %s at %s, after another process had: %v", name, namespace, r.Received, owners)
-				default:
-					owners = append(owners, name)
+					break
+				}
+				owners = append(owners, name)
+				if m := d.members[name]; m == nil || !m.shard.Owns(namespace) {
+					d.t.Errorf("%q wrote in %s at %s, which is not in its shard", name, namespace, r.Received)
 				}
 			}
 			if len(owners) == 0 {

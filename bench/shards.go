@@ -27,8 +27,8 @@ func shardsCommand() *cobra.Command {
 	o.surge = "10%"
 	cmd := &cobra.Command{
 		Use:   "shards",
-		Short: "Measure the memory of one manager and one provider for all machines, and of one of each for each shard",
-		Long: `Measure the memory of one manager and one provider for all machines, and of one of each for each shard.
+		Short: "Measure the memory of a manager and a provider for all machines, and of one of each for each shard",
+		Long: `Measure the memory of a manager and a provider for all machines, and of one of each for each shard.
 
 A real control plane, manager and provider make the machines of one namespace. A server in front of the API server then
 shows copies of that namespace, and the processes that are measured connect to that server. So they are the real programs,

@@ -39,13 +39,14 @@ type recorded struct {
 	objects [][]byte
 }
 
-// copiedKinds are the kinds that a manager caches and of which the namespace has objects.
+// copiedKinds are the kinds that a manager or a provider caches and of which the namespace has objects.
 var copiedKinds = map[string]schema.GroupVersionKind{
 	"machinedeployments": v1beta1.GroupVersion.WithKind("MachineDeployment"),
 	"machinesets":        v1beta1.GroupVersion.WithKind("MachineSet"),
 	"machines":           v1beta1.GroupVersion.WithKind("Machine"),
 	"machineclasses":     v1beta1.GroupVersion.WithKind("MachineClass"),
 	"nodes":              corev1.SchemeGroupVersion.WithKind("Node"),
+	"secrets":            corev1.SchemeGroupVersion.WithKind("Secret"),
 }
 
 // record reads what the API server has of the fleet's namespace.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -201,6 +202,28 @@ func TestClientsFindCopiesInWatchesAndPages(t *testing.T) {
 	one, err := machines.Namespace("copy-0001").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(one.Items) != 1 || one.Items[0].GetName() != want[1] {
 		t.Errorf("namespace copy-0001 has %v, %v", one, err)
+	}
+}
+
+// A provider caches of Secrets only their metadata.
+func TestClientsFindTheMetadataOfCopies(t *testing.T) {
+	s := startStandIn(t, 3)
+	want := []string{"set0000-pool-abc-x", "set0001-pool-abc-x", "set0002-pool-abc-x"}
+	machines := metadata.NewForConfigOrDie(s.config()).Resource(v1beta1.GroupVersion.WithResource("machines"))
+	w, err := machines.Watch(t.Context(), initial)
+	if got := untilComplete(t, w, err); !slices.Equal(got, want) {
+		t.Errorf("watched are %q", got)
+	}
+	list, err := machines.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, m := range list.Items {
+		listed = append(listed, m.Name)
+	}
+	if !slices.Equal(listed, want) {
+		t.Errorf("listed are %q", listed)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machinist.dev/machinist/internal/sharding"
+	"machinist.dev/machinist/internal/stack"
 )
 
 // shardsOptions are the flags of the subcommand shards.
@@ -20,18 +21,19 @@ type shardsOptions struct {
 	settle       time.Duration
 }
 
-// shardsCommand measures the memory of one process for all machines, and of one manager for each shard.
+// shardsCommand measures the memory of one process for all machines, and of one for each shard, of both programs.
 func shardsCommand() *cobra.Command {
 	o := &shardsOptions{}
 	o.surge = "10%"
 	cmd := &cobra.Command{
 		Use:   "shards",
-		Short: "Measure the memory of one manager for all machines, and of one manager for each shard",
-		Long: `Measure the memory of one manager for all machines, and of one manager for each shard.
+		Short: "Measure the memory of a manager and a provider for all machines, and of one of each for each shard",
+		Long: `Measure the memory of a manager and a provider for all machines, and of one of each for each shard.
 
 A real control plane, manager and provider make the machines of one namespace. A server in front of the API server then
-shows copies of that namespace, and the managers that are measured connect to that server. So they are the real program,
-and the machines are real objects in number, form and size, but no etcd has to keep them, and nothing changes them.`,
+shows copies of that namespace, and the processes that are measured connect to that server. So they are the real programs,
+and the machines are real objects in number, form and size, but no etcd has to keep them, and nothing changes them. The
+cloud has an instance for each Machine that asks for its own, and lists none.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -50,6 +52,7 @@ and the machines are real objects in number, form and size, but no etcd has to k
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
 	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "another argument for machinist-manager")
+	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "another argument for the provider")
 	return cmd
 }
 
@@ -135,9 +138,20 @@ func (b *shardsBench) prepare(ctx context.Context) error {
 	return err
 }
 
-// measureAll measures the manager in one process for all machines, and in one for each shard, side by side.
-func (b *shardsBench) measureAll(ctx context.Context) ([]shardMemory, error) {
-	results, err := b.measureProcesses(ctx, []sharding.Shard{{}})
+// measureAll measures each program in one process for all machines, and in one for each shard, side by side.
+func (b *shardsBench) measureAll(ctx context.Context) (results []shardMemory, err error) {
+	for _, program := range []string{stack.Manager, stack.Provider} {
+		of, err := b.measureProgram(ctx, program)
+		if err != nil {
+			return results, fmt.Errorf("measure %s: %w", program, err)
+		}
+		results = append(results, of...)
+	}
+	return results, nil
+}
+
+func (b *shardsBench) measureProgram(ctx context.Context, program string) ([]shardMemory, error) {
+	results, err := b.measureProcesses(ctx, program, []sharding.Shard{{}})
 	if err != nil || b.o.shards == 1 {
 		return results, err
 	}
@@ -145,7 +159,7 @@ func (b *shardsBench) measureAll(ctx context.Context) ([]shardMemory, error) {
 	for i := range b.o.shards {
 		shards = append(shards, sharding.Shard{Index: i, Count: b.o.shards})
 	}
-	several, err := b.measureProcesses(ctx, shards)
+	several, err := b.measureProcesses(ctx, program, shards)
 	for _, m := range several {
 		m.compare(results[0])
 		results = append(results, m)

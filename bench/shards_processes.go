@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/internal/stack"
 )
 
-// measureProcesses runs a manager for each shard, waits until all are idle, and returns their memory.
-func (b *shardsBench) measureProcesses(ctx context.Context, shards []sharding.Shard) (
+// measureProcesses runs a process of a program for each shard, waits until all are idle, and returns their memory.
+func (b *shardsBench) measureProcesses(ctx context.Context, program string, shards []sharding.Shard) (
 	results []shardMemory, err error) {
 	kubeconfig := filepath.Join(b.stack.Dir(), "stand-in.kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, b.api.config()); err != nil {
@@ -45,8 +45,8 @@ func (b *shardsBench) measureProcesses(ctx context.Context, shards []sharding.Sh
 			// A busy machine must not take a lease away in the middle of it all.
 			"--leader-election-lease-duration=5m", "--leader-election-renew-deadline=4m",
 			fmt.Sprintf("--shards=%d", max(s.Count, 1)), fmt.Sprintf("--shard=%d", s.Index)}
-		p, err := b.stack.NewManager(fmt.Sprintf("%s-%d-of-%d", stack.Manager, s.Index, max(s.Count, 1)),
-			append(args, b.managerArgs...)...)
+		name := fmt.Sprintf("%s-%d-of-%d", program, s.Index, max(s.Count, 1))
+		p, err := b.newProcess(program, name, args)
 		if err != nil {
 			return nil, err
 		}
@@ -54,11 +54,11 @@ func (b *shardsBench) measureProcesses(ctx context.Context, shards []sharding.Sh
 			return nil, err
 		}
 		running = append(running, p)
-		if err := b.awaitLoaded(ctx, p, probes, s.LeaseName(stack.Manager)); err != nil {
+		if err := b.awaitLoaded(ctx, p, probes, s.LeaseName(program)); err != nil {
 			return nil, err
 		}
 	}
-	b.printf("%d managers have filled their caches", len(running))
+	b.printf("%d of %s have filled their caches", len(running), program)
 	idle, idleCtx := errgroup.WithContext(ctx)
 	for _, p := range running {
 		idle.Go(func() error { return b.awaitIdle(idleCtx, p) })
@@ -67,16 +67,25 @@ func (b *shardsBench) measureProcesses(ctx context.Context, shards []sharding.Sh
 		return nil, err
 	}
 	for i, p := range running {
-		m := shardMemory{Shard: shards[i].String(), Machines: b.machinesOf(shards[i])}
+		m := shardMemory{Program: program, Shard: shards[i].String(), Machines: b.machinesOf(shards[i])}
 		if err := m.read(p.PID()); err != nil {
 			return nil, err
 		}
-		b.printf("shard %s: %.0f MiB, at most %.0f MiB", m.Shard, m.SettledMiB, m.PeakMiB)
+		b.printf("%s, shard %s: %.0f MiB, at most %.0f MiB", program, m.Shard, m.SettledMiB, m.PeakMiB)
 		results = append(results, m)
 	}
 	others, err := b.api.settled()
 	b.printf("requests beside lists, watches and leases: %s", others)
 	return results, err
+}
+
+// newProcess prepares a process of a program.
+func (b *shardsBench) newProcess(program, name string, args []string) (*process.Process, error) {
+	if program == stack.Provider {
+		args = append(args, "--hosts="+b.hosts.socket, "--every-instance")
+		return b.stack.NewProvider(name, append(args, b.providerArgs...)...)
+	}
+	return b.stack.NewManager(name, append(args, b.managerArgs...)...)
 }
 
 // machinesOf returns how many machines are in the namespaces of a shard.
@@ -170,7 +179,8 @@ func (b *shardsBench) awaitIdle(ctx context.Context, p *process.Process) error {
 
 // shardMemory is the memory of one process.
 type shardMemory struct {
-	Shard string `json:"shard"`
+	Program string `json:"program"`
+	Shard   string `json:"shard"`
 	// Machines is how many are in its namespaces.
 	Machines int `json:"machines"`
 	// SettledMiB is its resident set once it was idle, and PeakMiB the greatest that it ever had.
@@ -196,9 +206,9 @@ func (m *shardMemory) compare(one shardMemory) {
 
 func shardsTable(out io.Writer, results []shardMemory) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "shard\tmachines\tsettled MiB\tpeak MiB\tsettled, of one process\tpeak, of one process")
+	fmt.Fprintln(w, "program\tshard\tmachines\tsettled MiB\tpeak MiB\tsettled, of one process\tpeak, of one process")
 	for _, m := range results {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\n", m.Shard, m.Machines, m.SettledMiB, m.PeakMiB,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.0f\t%s\t%s\n", m.Program, m.Shard, m.Machines, m.SettledMiB, m.PeakMiB,
 			percentOf(m.SettledRatio), percentOf(m.PeakRatio))
 	}
 	return w.Flush()

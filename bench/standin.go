@@ -102,7 +102,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case query.Get("watch") == "true" || query.Get("watch") == "1":
 		s.watch(w, r, c, resource, first, end)
 	default:
-		answerList(w, query, c, resource, first, end)
+		answerList(w, r, c, resource, first, end)
 	}
 }
 
@@ -137,7 +137,11 @@ func parsePath(path string) (resource, namespace, name string) {
 }
 
 // answerList answers with the objects from first to before end, a page of them if the query has a limit.
-func answerList(w http.ResponseWriter, query url.Values, c *copies, resource string, first, end int) {
+func answerList(w http.ResponseWriter, r *http.Request, c *copies, resource string, first, end int) {
+	query, kind, show := r.URL.Query(), c.kinds[resource].kind, whole
+	if metadataOnly(r) {
+		kind, show = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"), partial
+	}
 	if next, err := strconv.Atoi(query.Get("continue")); err == nil && next > first {
 		first = min(next, end)
 	}
@@ -149,9 +153,8 @@ func answerList(w http.ResponseWriter, query url.Values, c *copies, resource str
 	}
 	items := make([]json.RawMessage, 0, end-first)
 	for i := first; i < end; i++ {
-		items = append(items, c.object(resource, i))
+		items = append(items, show(c.object(resource, i)))
 	}
-	kind := c.kinds[resource].kind
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind + "List",
 		"metadata": meta, "items": items})
@@ -159,7 +162,10 @@ func answerList(w http.ResponseWriter, query url.Values, c *copies, resource str
 
 // watch sends what there is, if it is asked for that, and then nothing for as long as the client wants.
 func (s *standIn) watch(w http.ResponseWriter, r *http.Request, c *copies, resource string, first, end int) {
-	query := r.URL.Query()
+	query, kind, show := r.URL.Query(), c.kinds[resource].kind, whole
+	if metadataOnly(r) {
+		kind, show = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"), partial
+	}
 	ctx := r.Context()
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil {
 		var cancel context.CancelFunc
@@ -174,17 +180,33 @@ func (s *standIn) watch(w http.ResponseWriter, r *http.Request, c *copies, resou
 	w.WriteHeader(http.StatusOK)
 	if query.Get("sendInitialEvents") == "true" {
 		for i := first; i < end && ctx.Err() == nil; i++ {
-			if err := send("ADDED", c.object(resource, i)); err != nil {
+			if err := send("ADDED", show(c.object(resource, i))); err != nil {
 				return // The client is gone.
 			}
 		}
-		kind := c.kinds[resource].kind
 		_ = send("BOOKMARK", fmt.Appendf(nil,
 			`{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":%q,"annotations":{%q:"true"}}}`,
 			kind.GroupVersion().String(), kind.Kind, c.version, metav1.InitialEventsAnnotationKey))
 	}
 	_ = http.NewResponseController(w).Flush()
 	<-ctx.Done()
+}
+
+// metadataOnly reports whether a request asks for the metadata of objects only.
+func metadataOnly(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
+}
+
+func whole(object []byte) []byte { return object }
+
+// partial leaves of an object its metadata.
+func partial(object []byte) []byte {
+	var of struct {
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	_ = json.Unmarshal(object, &of) // It was marshalled here.
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"PartialObjectMetadata","metadata":%s}`, metav1.SchemeGroupVersion,
+		of.Metadata)
 }
 
 // jsonEvents sends watch events as JSON.

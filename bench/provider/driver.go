@@ -16,6 +16,8 @@ import (
 type driver struct {
 	latency time.Duration
 	hosts   *hosts
+	// every says that Get finds an instance by any ID.
+	every bool
 
 	mu        sync.Mutex
 	instances map[string]*provider.Instance // by provider ID; never changed
@@ -103,6 +105,10 @@ func (d *driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	in := d.instances[req.ProviderID]
 	if req.ProviderID == "" {
 		in = d.byMachine[keyOf(req.ClusterID, req.Machine.UID)]
+	}
+	if in == nil && d.every && req.ProviderID != "" {
+		return &provider.Instance{ProviderID: req.ProviderID, State: provider.StateRunning, NodeName: req.Machine.Name,
+			ClusterID: req.ClusterID, MachineUID: req.Machine.UID}, nil
 	}
 	if in == nil {
 		return nil, provider.Errorf(provider.NotFound, "there is no instance %q of machine %s", req.ProviderID,

@@ -15,6 +15,7 @@ import (
 func main() {
 	var hosts string
 	var latency time.Duration
+	var every bool
 	app.Main(app.Provider{
 		// It takes the place of the simulated cloud's provider.
 		Name: simdriver.Name,
@@ -22,6 +23,8 @@ func main() {
 			fs.StringVar(&hosts, "hosts", "",
 				"Unix socket of who plays the instances' hosts: gets a line for each instance that comes or goes. Required")
 			fs.DurationVar(&latency, "latency", 0, "how long every call to the cloud takes")
+			fs.BoolVar(&every, "every-instance", false,
+				"have an instance for each Machine that asks for its own, whoever made it, and list none")
 			fs.StringSlice("cloud-endpoint", nil, "without meaning here")
 		},
 		New: func() (provider.Driver, error) {
@@ -29,7 +32,7 @@ func main() {
 			if err != nil {
 				return nil, err
 			}
-			return &driver{latency: latency, hosts: h, instances: map[string]*provider.Instance{},
+			return &driver{latency: latency, hosts: h, every: every, instances: map[string]*provider.Instance{},
 				byMachine: map[string]*provider.Instance{}}, nil
 		},
 	})

@@ -24,6 +24,8 @@ type Parts struct {
 	User string
 	// WatchNamespace is the only namespace that the process works in; empty is all.
 	WatchNamespace string
+	// Shards is among how many processes the namespaces are divided; 0 and 1 are one for all.
+	Shards int
 	// WebhookURL is where API servers reach the process's webhook. Empty means through its Service, and "off" that
 	// there is none.
 	WebhookURL string
@@ -54,7 +56,9 @@ func (p Parts) values() map[string]any {
 // Manager returns what a cluster needs, beside the CRDs, for a manager that runs outside of it: the admission policies,
 // the flow control, its roles and its webhook.
 func (p Parts) Manager() ([]client.Object, error) {
-	return p.machinist(map[string]any{"crds": map[string]any{"enabled": false}})
+	return p.machinist(map[string]any{
+		"crds": map[string]any{"enabled": false}, "manager": map[string]any{"shards": max(p.Shards, 1)},
+	})
 }
 
 // machinist renders the chart machinist with further values.
@@ -67,7 +71,7 @@ func (p Parts) machinist(further map[string]any) ([]client.Object, error) {
 // Provider returns what a cluster needs for a provider that runs outside of it.
 func (p Parts) Provider(name string) ([]client.Object, error) {
 	v := p.values()
-	v["provider"] = map[string]any{"name": name}
+	v["provider"], v["shards"] = map[string]any{"name": name}, max(p.Shards, 1)
 	return typed(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 
 	// Shards is among how many leaders the namespaces of the control cluster are divided; 0 and 1 mean one for all.
 	Shards int
-	// ShardIndex is the shard that this process serves, from 0.
+	// ShardIndex is the shard that this process serves, from 0; -1 if none was given, which several shards do not allow.
 	ShardIndex int
 
 	// LeaderElect can be switched off where there is certainly one process only.
@@ -79,8 +79,16 @@ type Config struct {
 	LogFormat string
 }
 
+// noShard is the ShardIndex of a process that was not given one.
+const noShard = -1
+
 // Shard returns the part of the namespaces that the process serves.
-func (c *Config) Shard() sharding.Shard { return sharding.Shard{Index: c.ShardIndex, Count: c.Shards} }
+func (c *Config) Shard() sharding.Shard {
+	if c.Shards <= 1 {
+		return sharding.Shard{}
+	}
+	return sharding.Shard{Index: c.ShardIndex, Count: c.Shards}
+}
 
 // DefaultConfig returns the defaults of a process.
 func DefaultConfig(name string) *Config {
@@ -88,6 +96,7 @@ func DefaultConfig(name string) *Config {
 		Name:                    name,
 		ControlKubeconfig:       InCluster,
 		Shards:                  1,
+		ShardIndex:              noShard,
 		LeaderElect:             true,
 		LeaseDuration:           15 * time.Second,
 		RenewDeadline:           10 * time.Second,

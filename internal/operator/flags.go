@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"machinist.dev/machinist/internal/operator/fence"
+	"machinist.dev/machinist/internal/sharding"
 )
 
 // AddFlags registers a flag for every field but Name. The fields' present values are the defaults.
@@ -79,7 +80,7 @@ func (c *Config) AddShardFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Shards, "shards", c.Shards,
 		"Among how many leaders the namespaces of the control cluster are divided. All of them must have the same number.")
 	fs.IntVar(&c.ShardIndex, "shard", c.ShardIndex,
-		"Which of --shards this process serves, from 0.")
+		"Which of --shards this process serves, from 0. Required with more than one; -1 is none.")
 }
 
 // clusterID is what fits the tags of every cloud and says nothing that would have to be quoted.
@@ -117,15 +118,7 @@ func (c *Config) Validate() error {
 	if c.LeaderElect {
 		c.validateLease(refuse)
 	}
-	switch err := c.Shard().Validate(); {
-	case err != nil:
-		refuse("shards", c.Shards, err.Error())
-	case c.Shard().All():
-	case c.Namespace != "":
-		refuse("shards", c.Shards, "cannot be combined with --namespace: one namespace cannot be divided")
-	case !c.LeaderElect:
-		refuse("shards", c.Shards, "needs --leader-elect: it is leases that keep the shards apart")
-	}
+	c.validateShard(refuse)
 	for _, f := range []struct{ flag, address string }{
 		{"health-probe-bind-address", c.HealthProbeBindAddress},
 		{"metrics-bind-address", c.MetricsBindAddress},
@@ -167,6 +160,30 @@ func (c *Config) Validate() error {
 		refuse("log-format", c.LogFormat, "must be json or text")
 	}
 	return errors.Join(errs...)
+}
+
+// validateShard refuses a process of which nobody would know what it serves.
+func (c *Config) validateShard(refuse func(flag string, value any, why string)) {
+	switch last := c.Shards - 1; {
+	case c.Shards < 0 || c.Shards > sharding.Most:
+		refuse("shards", c.Shards, fmt.Sprintf("must be from 1 to %d", sharding.Most))
+	case last <= 0 && c.ShardIndex > 0:
+		refuse("shard", c.ShardIndex, fmt.Sprintf("needs --shards, which is %d: give all processes the same number, "+
+			"which is more than %d", c.Shards, c.ShardIndex))
+	case last <= 0 && c.ShardIndex < noShard:
+		refuse("shard", c.ShardIndex, "must be 0 or more, and less than --shards")
+	case last <= 0:
+	case c.Namespace != "":
+		refuse("shards", c.Shards, "cannot be combined with --namespace: one namespace cannot be divided")
+	case !c.LeaderElect:
+		refuse("shards", c.Shards, "needs --leader-elect: it is leases that keep the shards apart")
+	case c.ShardIndex == noShard:
+		refuse("shard", "", fmt.Sprintf("with --shards=%d, say which one this process serves, from 0 to %d, and start a "+
+			"process for each", c.Shards, last))
+	case c.ShardIndex < 0 || c.ShardIndex > last:
+		refuse("shard", c.ShardIndex, fmt.Sprintf("must be from 0 to %d, because shards are counted from 0 and --shards=%d",
+			last, c.Shards))
+	}
 }
 
 // validateLease refuses what would let two processes lead. Candidates read the lease's duration in whole seconds.

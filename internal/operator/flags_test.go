@@ -81,8 +81,10 @@ func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 		"--log-format=xml",
 		"--shards=65",
 		"--shards=-1",
-		"--shards=4 --shard=4",
-		"--shards=4 --shard=-1",
+		"--shard=4 --shards=4",
+		"--shard=-2 --shards=4",
+		"--shard=1",
+		"--shard=-2",
 		"--shards=4 --namespace=team",
 		"--shards=4 --leader-elect=false",
 	} {
@@ -103,6 +105,19 @@ func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: more than one error: %v", args, err)
+		}
+	}
+}
+
+// Rule: bad-flags-end-process.
+func TestOneOfSeveralShardsHasToBeNamed(t *testing.T) {
+	err := parsed(t, "--target-kubeconfig=none", "--shards=4").Validate()
+	if err == nil || !strings.HasPrefix(err.Error(), "--shard is not set: with --shards=4, ") {
+		t.Errorf("Validate() = %v, want an error that asks for --shard", err)
+	}
+	for _, args := range [][]string{{"--shards=4", "--shard=3"}, {"--shards=1", "--shard=0"}, {"--shard=0"}} {
+		if err := parsed(t, append(args, "--target-kubeconfig=none")...).Validate(); err != nil {
+			t.Errorf("%q: %v", args, err)
 		}
 	}
 }

@@ -20,17 +20,6 @@ type Shard struct {
 // All reports whether the shard has all namespaces.
 func (s Shard) All() bool { return s.Count <= 1 }
 
-// Validate returns an error if there is no such shard.
-func (s Shard) Validate() error {
-	switch {
-	case s.Count < 0 || s.Count > Most:
-		return fmt.Errorf("the number of shards is %d; it must be from 1 to %d", s.Count, Most)
-	case s.Index < 0 || s.Index >= max(s.Count, 1):
-		return fmt.Errorf("the shard is %d; it must be from 0 to %d", s.Index, max(s.Count, 1)-1)
-	}
-	return nil
-}
-
 // Owns reports whether a namespace is in the shard. What has no namespace is in every shard.
 func (s Shard) Owns(namespace string) bool {
 	return s.All() || namespace == "" || Of(namespace, s.Count) == s.Index

@@ -24,6 +24,9 @@ type Options struct {
 	// Namespace is the only one of the control cluster that the two processes check, and then the only one beside
 	// SystemNamespace in which they may do anything there. By default they check all.
 	Namespace string
+	// Shards is the greatest number of shards for which the two processes have the right to the Leases. By default it is
+	// one for all namespaces.
+	Shards int
 	// Audit records every request to both clusters.
 	Audit bool
 	// CloudProxy, if set, is reported the address of the simulated cloud and returns the one that the provider is given.

@@ -72,7 +72,8 @@ func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlan
 		if !at.control && !at.target {
 			continue
 		}
-		parts := manifests.Parts{Control: at.control, Target: at.target, WatchNamespace: s.options.Namespace}
+		parts := manifests.Parts{Control: at.control, Target: at.target, WatchNamespace: s.options.Namespace,
+			Shards: s.options.Shards}
 		if err := do(parts, at.cp); err != nil {
 			return err
 		}

@@ -184,10 +184,11 @@ func TestRequestsHasReadsToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	authenticated := []string{"system:authenticated"}
 	want := []Request{
-		{User: "manager", Verb: "list", Resource: "pods", Namespace: "default", Name: "a", Code: 200},
-		{User: "manager", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "default", Name: "a",
-			Code: 429},
+		{User: "manager", Groups: authenticated, Verb: "list", Resource: "pods", Namespace: "default", Name: "a", Code: 200},
+		{User: "manager", Groups: authenticated, Verb: "create", Resource: "pods", Subresource: "eviction",
+			Namespace: "default", Name: "a", Code: 429},
 		{User: "manager", Verb: "get", Path: "/readyz", Code: 403, Denied: true},
 		{User: "manager", Verb: "create", Resource: "pods", Namespace: "default", Code: 403, NamespaceEnds: true},
 	}

@@ -17,6 +17,7 @@ import (
 // Request is an answered request.
 type Request struct {
 	User        string // as authenticated, before impersonation
+	Groups      []string
 	Verb        string // as in RBAC; "patch" for server-side apply
 	Group       string // API group, "" for the core
 	Resource    string // in the plural, such as "machines"
@@ -39,7 +40,8 @@ type entry struct {
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
 	User       struct {
-		Username string `json:"username"`
+		Username string   `json:"username"`
+		Groups   []string `json:"groups"`
 	} `json:"user"`
 	ObjectRef *struct {
 		APIGroup    string `json:"apiGroup"`
@@ -84,6 +86,7 @@ func parse(line []byte) (request Request, ok bool, err error) {
 	}
 	r := Request{
 		User:   e.User.Username,
+		Groups: e.User.Groups,
 		Verb:   e.Verb,
 		Code:   e.ResponseStatus.Code,
 		Denied: e.Annotations["authorization.k8s.io/decision"] == "forbid",

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"machinist.dev/machinist/internal/cli/rollout"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/rollout"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // Status is the fleet at a check.
@@ -41,9 +41,11 @@ type Status struct {
 	Waiting []why.Group `json:"waiting"`
 	// RecentFailures are machines of the deployments that failed, newest first. They may be repaired or gone.
 	RecentFailures []why.Failure `json:"recentFailures"`
-	// Machines is how many there are, AtRest how many of them run, are up to date and left alone.
+	// Machines is how many there are, Settled how many of them run, are up to date and wait for nothing.
 	Machines int `json:"machines"`
 	Settled  int `json:"settled"`
+	// ToReplace is how many of them a person wants to be replaced by others, which may have to wait for a budget.
+	ToReplace int `json:"toReplace,omitempty"`
 	// Processes are those that serve what is here, as their leases tell.
 	Processes []why.Process `json:"processes"`
 	// Unread says what could not be read, and why.
@@ -70,6 +72,9 @@ type Scaled struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
+
+// asDeclared is the Rollout of a set for which nothing is to be done.
+const asDeclared = "AsDeclared"
 
 // Loose is a machine without a set.
 type Loose struct {
@@ -156,6 +161,9 @@ func StatusOf(f Facts) Status {
 		machines[i] = &f.Machines[i]
 		if why.Blocking(machines[i]) == nil {
 			s.Settled++
+		}
+		if machines[i].DeletionTimestamp.IsZero() && machinestate.Exchanged(machines[i]) {
+			s.ToReplace++
 		}
 	}
 	s.Waiting = why.Groups(machines, func(m *v1beta1.Machine) string {
@@ -249,7 +257,7 @@ func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1bet
 
 func setOf(set *v1beta1.MachineSet, fam family) Scaled {
 	s := Scaled{Namespace: set.Namespace, Name: set.Name, Desired: set.ReplicasOrDefault(),
-		Available: set.Status.AvailableReplicas, Rollout: "AsDeclared"}
+		Available: set.Status.AvailableReplicas, Rollout: asDeclared}
 	s.count(fam.Machines(set), func(m *v1beta1.Machine) bool {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	})

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
-	"machinist.dev/machinist/internal/cli/rollout"
-
 	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/cli/rollout"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/wording"
 )
@@ -249,6 +249,10 @@ func (s Status) sum(w *strings.Builder, style printer.Style) {
 	case s.Machines == 0:
 	case waiting == 0 && len(s.Sources)+len(s.Edited) > 0:
 		fmt.Fprintf(w, "\n%s, all settled; see above what is wrong anyway.\n", wording.Count(s.Machines, "machine"))
+	case waiting == 0 && s.ToReplace > 0:
+		fmt.Fprintf(w, "\n%s, all settled, %d still to be replaced.\n", wording.Count(s.Machines, "machine"), s.ToReplace)
+	case waiting == 0 && s.changing():
+		fmt.Fprintf(w, "\n%s, all settled; see above what is still to be changed.\n", wording.Count(s.Machines, "machine"))
 	case waiting == 0:
 		fmt.Fprintf(w, "\n%s\n", style.Good(wording.Count(s.Machines, "machine")+", all settled."))
 	default:
@@ -262,4 +266,11 @@ func (s Status) sum(w *strings.Builder, style printer.Style) {
 		fmt.Fprintf(w, "\n%s, %d not settled. machinist why machine/%s%s says more.\n", wording.Count(s.Machines, "machine"),
 			waiting, name, namespace)
 	}
+}
+
+// changing reports whether a deployment or set is not as it is declared, although its machines wait for nothing
+// themselves: a budget may hold their replacement back, or a pause.
+func (s Status) changing() bool {
+	return slices.ContainsFunc(s.Deployments, func(d Scaled) bool { return d.Rollout != string(rollout.Complete) }) ||
+		slices.ContainsFunc(s.Sets, func(set Scaled) bool { return set.Rollout != asDeclared })
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
@@ -44,6 +46,31 @@ func TestAFleetInOrderNeedsFewLines(t *testing.T) {
 	}
 	if lines := strings.Count(out.String(), "\n"); lines > 4 {
 		t.Errorf("%d lines:\n%s", lines, out.String())
+	}
+}
+
+func TestAFleetWhoseMachinesAreToBeReplacedIsNotInOrder(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Facts)
+		want   string
+	}{
+		"in order": {func(*Facts) {}, " machines, all settled."},
+		"one is to be replaced": {func(f *Facts) {
+			f.Machines[0].Annotations = map[string]string{v1beta1.AnnotationReplace: ""}
+		}, " machines, all settled, 1 still to be replaced."},
+		"a budget holds the rollout back": {func(f *Facts) {
+			f.Deployments[0].Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionRollingOut,
+				Status: metav1.ConditionTrue, Reason: v1beta1.ReasonWaitingForDisruptionBudget, ObservedGeneration: 1}}
+		}, " machines, all settled; see above what is still to be changed."},
+	} {
+		f, out := healthy(), strings.Builder{}
+		test.change(&f)
+		if err := StatusOf(f).Text(&out, printer.Style{}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), test.want) {
+			t.Errorf("%s: no %q in\n%s", name, test.want, out.String())
+		}
 	}
 }
 

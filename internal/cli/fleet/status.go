@@ -73,7 +73,7 @@ type Scaled struct {
 	Message string `json:"message,omitempty"`
 }
 
-// asDeclared is the Rollout of a set for which nothing is to be done.
+// asDeclared is the Rollout of a set that needs nothing.
 const asDeclared = "AsDeclared"
 
 // Loose is a machine without a set.

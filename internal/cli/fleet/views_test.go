@@ -55,7 +55,7 @@ func TestAFleetWhoseMachinesAreToBeReplacedIsNotInOrder(t *testing.T) {
 		want   string
 	}{
 		"in order": {func(*Facts) {}, " machines, all settled."},
-		"one is to be replaced": {func(f *Facts) {
+		"one has to be replaced": {func(f *Facts) {
 			f.Machines[0].Annotations = map[string]string{v1beta1.AnnotationReplace: ""}
 		}, " machines, all settled, 1 still to be replaced."},
 		"a budget holds the rollout back": {func(f *Facts) {

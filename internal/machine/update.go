@@ -151,6 +151,9 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	}
 	switch result.Outcome {
 	case provider.UpdateDone:
+		if same, err := s.agent.unchangedNode(ctx, node); err != nil || !same {
+			return progress(err == nil), err
+		}
 		// Of what an agent was asked for, and may be about to do, the cloud knows nothing.
 		if hasRequest(node) && m.Spec.Version != "" {
 			return s.agent.run(ctx, wanted, fingerprint)

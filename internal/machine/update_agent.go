@@ -95,7 +95,7 @@ func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fing
 	case s.node == nil:
 		s.await("The node is gone.")
 		return next, nil
-	case s.node.UID != m.Status.NodeRef.UID:
+	case m.Status.NodeRef == nil || s.node.UID != m.Status.NodeRef.UID:
 		// It registered anew: nobody has drained it, nor asked its agent for anything.
 		s.drain.end()
 		s.update.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s has registered anew.", s.node.Name))
@@ -242,6 +242,25 @@ func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 		return nil, nil
 	}
 	return node.DeepCopy(), nil
+}
+
+// unchangedNode reports whether the Node is still of the version that the driver was told, which may be from a late cache:
+// a driver that leaves changes to agents calls an instance done whose Node has the desired version.
+func (s *agentStep) unchangedNode(ctx context.Context, told *corev1.Node) (bool, error) {
+	if told == nil || s.machine.Spec.Version == "" {
+		return true, nil
+	}
+	live := &corev1.Node{}
+	switch err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(told), live); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read node %s: %w", told.Name, err)
+	case live.Status.NodeInfo.KubeletVersion != told.Status.NodeInfo.KubeletVersion:
+		s.requeueIn(time.Second)
+		return false, nil
+	}
+	return true, nil
 }
 
 // endRequest takes what was asked and answered off the Node, and reports whether that is done.

@@ -82,6 +82,8 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, containing: `"failureReason":`, lose: true,
 		differ: true, rules: []string{"vanished"},
 		why: "The status of a machine that failed has a reason, which asks for what it asks for alone."},
+	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, differ: true, rules: []string{"join"},
+		why: "The status of a machine that has run has its phase, which asks for what it asks for alone."},
 	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), lose: true, differ: true,
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4}, rules: []string{"vanished"},
 		why: "Of a machine that failed the reason says what is left of it: one whose instance has vanished has nothing to " +
@@ -140,7 +142,7 @@ var fieldsAsking = []meaning{
 		why: "A pass that is under way acts by the status that it read; the next one puts back what somebody wrote (rule " +
 			"migration-status-put-back)."},
 	{field: regexp.MustCompile(`^Secret\.(data|metadata\.labels(\.\[machinist\.dev/secret-use\])?$)`), differ: true,
-		leak: true, why: "Credentials and user data are what instances are made, found and removed with, where a label " +
+		leak: true, rules: []string{"incident"}, why: "Credentials and user data are what instances are made, found and removed with, where a label " +
 			"allows their use: without them machines wait, and an orphan stays."},
 	{field: regexp.MustCompile(`^Token\.metadata\.annotations(\.\[machinist\.dev/bootstrap-token-(machine|owner)\])?$`),
 		differ: true, lose: true,
@@ -149,7 +151,7 @@ var fieldsAsking = []meaning{
 	{field: regexp.MustCompile(`^Token\.data`), differ: true, lose: true,
 		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +
 			"(rule join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true,
+	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, restless: true,
 		rules: []string{"I2", "J2", "J3", "incident"},
 		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is " +
 			"not Machinist's to remove."},
@@ -157,6 +159,9 @@ var fieldsAsking = []meaning{
 		rules: []string{"I6", "volumes", "meltdown", "agent"},
 		why: "The status of a Node is its kubelet's report of its health and version, which Machinist " +
 			"believes."},
+	{field: regexp.MustCompile(`^Node\.metadata\.annotations(\.\[machinist\.dev/update-(requested|result)\])?$`),
+		differ: true, rules: []string{"agent"},
+		why: "By these annotations the agent on a node is asked for an update, and answers: it does what it is asked for."},
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,
 		why: "Most labels and annotations of a Node are others', which Machinist leaves alone (rule " +
 			"node-template-one-patch)."},

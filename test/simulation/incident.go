@@ -152,7 +152,8 @@ func (w *World) flaps(in *instance, node *corev1.Node) func() error {
 			status = corev1.ConditionFalse
 		}
 		now := metav1.NewTime(w.clock.at.Truncate(time.Second))
-		changed.Status.Conditions = append(slices.Clone(node.Status.Conditions[:1]), corev1.NodeCondition{
+		others := slices.Clone(node.Status.Conditions[:min(1, len(node.Status.Conditions))])
+		changed.Status.Conditions = append(others, corev1.NodeCondition{
 			Type: corev1.NodeNetworkUnavailable, Status: status, LastTransitionTime: now, LastHeartbeatTime: now})
 		return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)))
 	}

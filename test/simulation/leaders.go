@@ -21,6 +21,7 @@ func (w *World) depose(p *Process) {
 	p.former, p.suspended = true, true
 	p.actAsFormer()
 	p.deposedAt = w.clock.at
+	w.deposed++
 	w.logf("%s is deposed", p.name)
 	if w.safety.links[toControl].down() {
 		// Nobody is elected before it is back.

@@ -24,6 +24,8 @@ type link struct {
 	everyone bool
 	// refuses says that it is not away, but does not accept the credentials of the processes.
 	refuses bool
+	// step is the number of steps until it was cut.
+	step int
 	// restored is when the last outage ended that was long enough to be noticed by everybody.
 	restored time.Time
 }

@@ -65,8 +65,9 @@ func (g *safetyState) followMelting(w *World) {
 // ill counts the machines with a Node, and those of them whose Node is ill for longer than a time.
 func (o *oracle) ill(longer time.Duration) (ill, all int) {
 	for _, m := range o.machines {
-		if m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() {
-			continue
+		if m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() ||
+			m.Status.Phase != v1beta1.MachineRunning && m.Status.Phase != v1beta1.MachineUnhealthy {
+			continue // One that has yet to become Ready does not count.
 		}
 		all++
 		if node, known := o.world.safety.nodes[m.Status.NodeRef.UID]; known && !node.well &&
@@ -180,6 +181,9 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	if c.Reason == v1beta1.ReasonRemediateAnnotation || m.Status.NodeRef == nil {
 		return
+	}
+	if named := w.node(m.Status.NodeRef.Name); named == nil || named.UID != m.Status.NodeRef.UID {
+		return // The Node is gone.
 	}
 	node, known := w.safety.nodes[m.Status.NodeRef.UID]
 	if !known || node.well && node.since.Before(o.passBegan()) {

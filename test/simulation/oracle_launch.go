@@ -51,16 +51,17 @@ func (o *oracle) mayPutBack(c apiserver.Change, node *corev1.Node) {
 		m == nil || f == nil {
 		return
 	}
+	seen := f.controller.process.sees("Machine")
 	var known, there *v1beta1.Machine
 	for _, v := range o.history[m.UID] {
-		if v.revision <= f.controller.process.sees("Machine") {
+		if v.revision <= seen {
 			known = v.machine
 		}
 		if v.revision <= f.revision {
 			there = v.machine
 		}
 	}
-	if known == nil || there == nil || known.ResourceVersion == there.ResourceVersion {
+	if known == nil || there == nil || known.ResourceVersion == there.ResourceVersion || seen >= f.revision {
 		return
 	}
 	if known.Generation < there.Generation || known.DeletionTimestamp.IsZero() != there.DeletionTimestamp.IsZero() ||

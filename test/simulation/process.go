@@ -353,7 +353,7 @@ func (s *subscription) handle(ctx context.Context) {
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
 	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at,
-		revision: w.control.Revision()}
+		step: w.steps, revision: w.control.Revision()}
 	for _, v := range c.process.views() {
 		frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
 	}
@@ -385,8 +385,9 @@ type frame struct {
 	key        types.NamespacedName
 	// seen is how much of each kind the process had seen when the pass began.
 	seen map[string]int64
-	// began is when the pass did, and revision that of the control cluster then.
+	// began is when the pass did, step the number of steps until then, and revision that of the control cluster.
 	began    time.Time
+	step     int
 	revision int64
 	// sent is the revision of the control cluster when its last request was sent.
 	sent int64

@@ -38,7 +38,7 @@ func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Ac
 				err := do(ctx, w, c)
 				if target.down() && !was {
 					w.logf("that is, it refuses the credentials")
-					target.refuses, target.everyone = true, false
+					target.refuses, target.everyone, target.step = true, false, w.steps
 				}
 				return err
 			}
@@ -51,8 +51,11 @@ func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Ac
 var errRefused = fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused, apierrors.NewUnauthorized("Unauthorized"))
 
 // mayEndUnseen judges the end of a machine's instance while the target cluster refuses the credentials: what runs on it
-// cannot be known, unless it was drained before.
+// cannot be known, unless it was drained before, or the pass had read that before.
 func (o *oracle) mayEndUnseen(in *instance, m *v1beta1.Machine) {
+	if f := o.world.top(); f != nil && f.step < o.world.safety.links[toTarget].step {
+		return
+	}
 	drained := meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionDrained)
 	if l := o.world.safety.links[toTarget]; l.refuses && l.down() && !drained &&
 		!o.hasEver(m.UID, v1beta1.AnnotationForceDelete) {

@@ -63,6 +63,8 @@ type World struct {
 	steps   int
 	names   int
 	lives   int
+	// deposed is how often a process had a successor while it went on.
+	deposed int
 	// stepsAtFault is how many steps there were when something last went wrong, stepsAtRest when everything was done.
 	stepsAtFault, stepsWhenSettled int
 	// lastAction is when a person last did something.

@@ -244,19 +244,19 @@ func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 	return node.DeepCopy(), nil
 }
 
-// unchangedNode reports whether the Node is still of the version that the driver was told, which may be from a late cache:
-// a driver that leaves changes to agents calls an instance done whose Node has the desired version.
-func (s *agentStep) unchangedNode(ctx context.Context, told *corev1.Node) (bool, error) {
-	if told == nil || s.machine.Spec.Version == "" {
+// unchangedNode reports whether the Node is still of the version that was reported to the driver, which may be from a
+// late cache: a driver that leaves changes to agents calls an instance done whose Node has the desired version.
+func (s *agentStep) unchangedNode(ctx context.Context, reported *corev1.Node) (bool, error) {
+	if reported == nil || s.machine.Spec.Version == "" {
 		return true, nil
 	}
 	live := &corev1.Node{}
-	switch err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(told), live); {
+	switch err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(reported), live); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("read node %s: %w", told.Name, err)
-	case live.Status.NodeInfo.KubeletVersion != told.Status.NodeInfo.KubeletVersion:
+		return false, fmt.Errorf("read node %s: %w", reported.Name, err)
+	case live.Status.NodeInfo.KubeletVersion != reported.Status.NodeInfo.KubeletVersion:
 		s.requeueIn(time.Second)
 		return false, nil
 	}

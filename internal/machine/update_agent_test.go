@@ -1,13 +1,16 @@
 package machine
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -121,6 +124,37 @@ func TestAnUpdateByAnAgent(t *testing.T) {
 		t.Error("the node is still cordoned")
 	}
 	w.wantRest("m")
+}
+
+// Rule: update-done-by-live-node.
+func TestADriverIsNotBelievedThatSawAnOldNode(t *testing.T) {
+	t.Parallel()
+	w, a, _ := left(t)
+	late := true
+	w.options.Target.Nodes = interceptor.NewClient(w.options.Target.Nodes.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption) error {
+			err := c.Get(ctx, key, o, options...)
+			if node, ok := o.(*corev1.Node); ok && late {
+				node.Status.NodeInfo.KubeletVersion = newVersion
+			}
+			return err
+		},
+	})
+	w.restart()
+	w.step(24 * time.Hour)
+	a.given = []provider.UpdateResult{{Outcome: provider.UpdateDone}}
+	w.reconcile("m")
+	if c := meta.FindStatusCondition(w.get("m").Status.Conditions, v1beta1.ConditionUpToDate); c == nil ||
+		c.Status != metav1.ConditionFalse {
+		t.Errorf("the update counts as done: %+v", c)
+	}
+	late = false
+	for range 3 {
+		w.step(time.Hour)
+		w.reconcile("m")
+	}
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }
 
 // Rule agent-failure-reported: what the agent says of a failure is reported, on one line and not at length; the node

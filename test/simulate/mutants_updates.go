@@ -26,6 +26,11 @@ func updateMutants() []mutant {
 			scenario: "update-by-agent-withdrawn", finds: "agent: |runs v", planned: true,
 		},
 		{
+			name: "done-by-the-version-of-a-cached-node", file: "internal/machine/update_agent.go",
+			from: "	if reported == nil || ", to: "	if reported != nil || ",
+			scenario: "update-by-agent-withdrawn", finds: "agent: ", last: 4016,
+		},
+		{
 			name: "made-from-what-is-asked-for-now", file: "internal/machine/launch.go",
 			from:     "		s.machine.Status.Applied = &v1beta1.AppliedStatus{}\n",
 			to:       "",

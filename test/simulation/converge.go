@@ -108,8 +108,8 @@ func (w *World) rest(wrong func(*World) string) error {
 	return nil
 }
 
-// writesSince counts the writes since a revision, but for the end of tokens that have expired, such as one that could not
-// be removed in an outage.
+// writesSince counts the writes since a revision, but for the end of tokens that have expired, such as one that could
+// not be removed in an outage.
 func writesSince(server *apiserver.Server, revision int64) (n int) {
 	for _, c := range server.Changes(revision) {
 		if c.Actor != controllermanager.TokenCleaner {

@@ -79,11 +79,12 @@ var fieldsAsking = []meaning{
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4},
 		why: "A machine that is said to have run has the time of one that has, and not the time to join (rule " +
 			"join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, containing: `"failureReason":`, lose: true,
-		differ: true, rules: []string{"vanished"},
+	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, containing: `"failureReason":`,
+		lose: true, differ: true, rules: []string{"vanished"},
 		why: "The status of a machine that failed has a reason, which asks for what it asks for alone."},
-	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, differ: true, rules: []string{"join"},
-		why: "The status of a machine that has run has its phase, which asks for what it asks for alone."},
+	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, differ: true,
+		rules: []string{"join"},
+		why:   "The status of a machine that has run has its phase, which asks for what it asks for alone."},
 	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), lose: true, differ: true,
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4}, rules: []string{"vanished"},
 		why: "Of a machine that failed the reason says what is left of it: one whose instance has vanished has nothing to " +
@@ -142,8 +143,9 @@ var fieldsAsking = []meaning{
 		why: "A pass that is under way acts by the status that it read; the next one puts back what somebody wrote (rule " +
 			"migration-status-put-back)."},
 	{field: regexp.MustCompile(`^Secret\.(data|metadata\.labels(\.\[machinist\.dev/secret-use\])?$)`), differ: true,
-		leak: true, rules: []string{"incident"}, why: "Credentials and user data are what instances are made, found and removed with, where a label " +
-			"allows their use: without them machines wait, and an orphan stays."},
+		leak: true, rules: []string{"incident"},
+		why: "Credentials and user data are what instances are made, found and removed with, where a label allows " +
+			"their use: without them machines wait, and an orphan stays."},
 	{field: regexp.MustCompile(`^Token\.metadata\.annotations(\.\[machinist\.dev/bootstrap-token-(machine|owner)\])?$`),
 		differ: true, lose: true,
 		why: "The annotations of a bootstrap token name the machine whose Node its bearer may become: with others nobody " +

@@ -156,6 +156,12 @@ var regressions = []struct {
 		"an instance that was made from a former specification counted as made from the present one"},
 	{"incident-webhook-down", 1, "", "165:time-jumps",
 		"a set whose creation was refused after more than the wait until the next try did not try again"},
+	{"update-by-agent-withdrawn", 4016, "", "",
+		"a process that had just started reported the version of a cached node to the driver, which called the change made"},
+	{"update-by-agent-withdrawn", 4016, "", "18:time-jumps",
+		"nothing: a view that went on in the middle of a pass counted as older than it was when the pass began"},
+	{"change-while-target-refuses", 783, "", "",
+		"nothing: a pass was to know of a denial that began after it had read the last"},
 }
 
 // What failed once does not fail again.
@@ -207,6 +213,14 @@ var corruptions = []struct {
 		"an abort of a migration that had stopped no workload left all that it had made"},
 	{"migrate-K-abort", 1, "end:control/Migration/fleet/over/metadata/finalizers=former", []Outcome{Repaired, Harmless},
 		"a finalizer that somebody put on a migration again after its end stayed until the next start"},
+	{"machines-lost", 1, "374:control/MachineClass/fleet/a/status/conditions=emptied", []Outcome{Repaired, Harmless},
+		"a class whose status was emptied forgot that most instances were orphans, and they were removed"},
+	{"control-outage", 1, "13:control/Machine/fleet/web-2b8fpn8lk-00003/status/instance=emptied", []Outcome{Repaired},
+		"an empty description of an instance was taken for one after a restart"},
+	{"cloud-forgets", 7, "0:control/Machine/fleet/web-2b8fpn8lk-00004/spec/classRef/name=highest",
+		[]Outcome{AskedFor, Named}, "a cloud that denies all was believed about a machine of a class that does not exist"},
+	{"update-by-agent-withdrawn", 4016, "32:control/Machine/fleet/web-567zrqjd9-00001/status=of-another",
+		[]Outcome{Repaired, Harmless, AskedFor, Named}, "an agent step whose pass dropped the node of another panicked"},
 }
 
 // What somebody changed once does no harm any more.

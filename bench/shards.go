@@ -31,7 +31,7 @@ func shardsCommand() *cobra.Command {
 		Long: `Measure the memory of a manager and a provider for all machines, and of one of each for each shard.
 
 A real control plane, manager and provider make the machines of one namespace. A server in front of the API server then
-shows copies of that namespace, and the processes that are measured connect to that server. So they are the real programs,
+shows copies of that namespace, and the processes that are measured connect to that server. So they are real programs,
 and the machines are real objects in number, form and size, but no etcd has to keep them, and nothing changes them. The
 cloud has an instance for each Machine that asks for its own, and lists none.`,
 		Args: cobra.NoArgs,

@@ -15,8 +15,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// TestAFinalizerThatSomebodyRemovedComesBack is for a fleet whose old controller cannot be stopped: nothing but the policy
-// and the Leases says that something was changed. Rule: migration-status-put-back.
+// The old controller of this fleet cannot be stopped: nothing but the policy and the Leases shows that something was
+// changed.
+//
+// Rule: migration-status-put-back.
 func TestAFinalizerThatSomebodyRemovedComesBack(t *testing.T) {
 	l := newLife(t)
 	m := &v1beta1.Migration{}

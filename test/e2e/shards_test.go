@@ -101,8 +101,8 @@ func TestTheMachinesOfAKilledShardAreServedWithinALease(t *testing.T) {
 	d.empty()
 }
 
-// takenOver fails the test unless a process acquired the Lease of a killed one as soon as it had run out, and served all
-// of its namespaces. All times are the API server's. It returns when the Lease was acquired.
+// takenOver fails the test unless a process acquired the Lease of a killed one as soon as it had run out, and served
+// all of its namespaces. All times are the API server's. It returns when the Lease was acquired.
 func (d *divided) takenOver(old, successor *member, lease time.Duration) time.Time {
 	d.t.Helper()
 	renewed, acquired := d.renewals(old).last().Received, d.renewals(successor).first().Received

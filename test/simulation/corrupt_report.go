@@ -46,7 +46,8 @@ func (r *CorruptionReport) take(of *recording, c candidate, outcome Outcome, err
 		r.Run++
 	}
 	if outcome == Violated {
-		r.Failures = append(r.Failures, Failure{Scenario: of.scenario.Name, Seed: of.seed, Corruption: &c.Corruption, Err: err})
+		r.Failures = append(r.Failures, Failure{Scenario: of.scenario.Name, Seed: of.seed, Corruption: &c.Corruption,
+			Err: err})
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 
 // confirmLive finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of
 // those the API server is asked: a process that begins with an old view of a class does not know that most instances
-// were orphaned. Nor does a class whose status somebody has emptied: a process that has seen nothing yet asks the Ledger
-// as well.
+// were orphaned. A class whose status somebody has emptied does not show that either: a process that has seen nothing
+// yet asks the Ledger as well.
 func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
 	orphans := state.orphans()

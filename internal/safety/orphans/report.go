@@ -18,8 +18,8 @@ type Ledger interface {
 	MostOrphaned(ctx context.Context, provider, namespace string) (bool, error)
 }
 
-// keep writes down what a pass found. That this fails harms only what people can read, and what is remembered if a class
-// loses its condition as well.
+// keep writes down what a pass found. That this fails harms only what people can read, and what is remembered if a
+// class loses its condition as well.
 func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
 	if c.Ledger == nil || ctx.Err() != nil {
 		return

@@ -97,7 +97,7 @@ func clouds() []Behaviour {
 		"test/simulation:TestTheCloudConforms", "test/fakecloud:TestTheCloudConforms"}
 	return []Behaviour{
 		{Name: "Creation once per token, tags, names, absence, deletion twice, pages: the contract of drivers",
-			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud.go:Create",
+			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud_driver.go:Create",
 				"test/fakecloud/driver.go:create"},
 			Tests: conformance},
 		{Name: "The cloud of the reconcilers' tests: reads behind by a time, and steps that a test writes",

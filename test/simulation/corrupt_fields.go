@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -52,6 +53,8 @@ type stored struct {
 	gvk     schema.GroupVersionKind
 	object  client.Object
 	content content
+	// before returns what the object was before each change of it, the last one first; nil where nobody knows.
+	before func() ([]content, error)
 }
 
 // stored returns all objects with their JSON, in a fixed order.
@@ -64,7 +67,7 @@ func (w *World) stored() (all []stored, err error) {
 					return nil, err
 				}
 				all = append(all, stored{Field{Cluster: cluster, Kind: gvk.Kind, Namespace: o.GetNamespace(),
-					Name: o.GetName()}, gvk, o, c})
+					Name: o.GetName()}, gvk, o, c, w.beforeOf(cluster, gvk, o)})
 			}
 		}
 	}
@@ -77,6 +80,23 @@ func (w *World) stored() (all []stored, err error) {
 		all = append(all, stored{Field: Field{Cluster: InCloud, Kind: "Instance", Name: in.ProviderID}, content: tagsOf(in)})
 	}
 	return all, nil
+}
+
+// beforeOf returns what an object was before each change of it. It is looked for once, when it is first asked for.
+func (w *World) beforeOf(cluster Cluster, gvk schema.GroupVersionKind, o client.Object) func() ([]content, error) {
+	return sync.OnceValues(func() (all []content, err error) {
+		for _, c := range slices.Backward(w.serverOf(cluster).Changes(0)) {
+			if c.GVK != gvk || c.Old == nil || c.Old.GetUID() != o.GetUID() {
+				continue
+			}
+			before, err := contentOf(c.Old)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, before)
+		}
+		return all, nil
+	})
 }
 
 // tagsOf returns what an instance carries at the cloud.

@@ -34,7 +34,9 @@ type Corruptions struct {
 type candidate struct {
 	Corruption
 	group string
-	rank  float64
+	// chance is what its text has for it, from 0 to 1.
+	chance float64
+	rank   float64
 }
 
 // Run runs the sweep.
@@ -121,7 +123,11 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 			return nil, nil, err
 		}
 		for _, o := range objects {
-			for _, path := range w.pathsOf(objects, o) {
+			paths, err := pathsOf(objects, o)
+			if err != nil {
+				return nil, nil, err
+			}
+			for _, path := range paths {
 				f := o.Field
 				f.Path = path
 				if s.Only != nil && !s.Only.MatchString(f.Family()) {
@@ -129,7 +135,8 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 				}
 				for _, how := range Hows() {
 					if _, _, possible := w.changed(objects, o, path, how); possible {
-						all = append(all, candidate{Corruption{effect, f, how}, f.Family() + "=" + string(how), 0})
+						c := Corruption{effect, f, how}
+						all = append(all, candidate{c, f.Family() + "=" + string(how), fraction(c.String()), 0})
 					}
 				}
 			}
@@ -137,7 +144,7 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 	}
 	// Within a group chance decides which state and object come first, between groups the place of the scenario.
 	slices.SortStableFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(fraction(a.String()), fraction(b.String())))
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.chance, b.chance))
 	})
 	nth := 0
 	for j := range all {
@@ -170,7 +177,7 @@ func (r *recording) states(n int) (out []int) {
 }
 
 // pathsOf returns the fields of an object, and those that another one of its kind or the same one before has.
-func (w *World) pathsOf(objects []stored, o stored) (paths [][]string) {
+func pathsOf(objects []stored, o stored) (paths [][]string, err error) {
 	seen := map[string]bool{}
 	add := func(c content) {
 		for _, path := range fieldsOf(c) {
@@ -186,16 +193,12 @@ func (w *World) pathsOf(objects []stored, o stored) (paths [][]string) {
 			add(other.content)
 		}
 	}
-	if o.Cluster == InCloud {
-		return paths
+	if o.before == nil {
+		return paths, nil
 	}
-	for _, c := range w.serverOf(o.Cluster).Changes(0) {
-		if c.GVK != o.gvk || c.Old == nil || c.Old.GetUID() != o.object.GetUID() {
-			continue
-		}
-		if before, err := contentOf(c.Old); err == nil {
-			add(before)
-		}
+	before, err := o.before()
+	for _, c := range slices.Backward(before) {
+		add(c)
 	}
-	return paths
+	return paths, err
 }

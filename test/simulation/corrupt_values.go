@@ -37,7 +37,7 @@ func (w *World) changed(all []stored, o stored, path []string, how How) (to any,
 	case OfAnother:
 		to, possible = ofAnother(all, o, path, now)
 	case Earlier:
-		to, possible = w.former(o, path, now)
+		to, possible = former(o, path, now)
 	case Highest:
 		to, possible = highest(now)
 	case Lowest:
@@ -79,20 +79,15 @@ func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
 }
 
 // former returns what the object itself had there last that is not what it has.
-func (w *World) former(o stored, path []string, now any) (any, bool) {
-	if o.Cluster == InCloud {
+func former(o stored, path []string, now any) (any, bool) {
+	if o.before == nil {
 		return nil, false
 	}
-	changes := w.serverOf(o.Cluster).Changes(0)
-	for i := len(changes) - 1; i >= 0; i-- {
-		c := changes[i]
-		if c.GVK != o.gvk || c.Old == nil || c.Old.GetUID() != o.object.GetUID() {
-			continue
-		}
-		before, err := contentOf(c.Old)
-		if err != nil {
-			return nil, false
-		}
+	all, err := o.before()
+	if err != nil {
+		return nil, false
+	}
+	for _, before := range all {
 		if to, ok := valueAt(before, path); ok && !sameValue(to, now) {
 			return to, true
 		}

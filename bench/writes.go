@@ -149,13 +149,17 @@ func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v varian
 			}
 		}()
 	}
+	reading, err := b.readingCosts(ctx)
+	if err != nil {
+		return err
+	}
 	for _, kind := range writeKinds {
 		stop := func() {}
 		if v.key == variants[0].key {
 			stop = b.profile(ctx, strings.ReplaceAll(kind.name, " ", "-"))
 		}
 		speed := newSpeedometer()
-		cost, allocated, err := o.cost(ctx, b, v, users, kind, fmt.Sprintf("%s-%d", v.key, round))
+		cost, allocated, err := o.cost(ctx, b, v, users, kind, fmt.Sprintf("%s-%d", v.key, round), reading)
 		s := speed.stop()
 		stop()
 		if err != nil {
@@ -202,12 +206,9 @@ func (all writeSamples) costs() []writeCost {
 }
 
 // cost makes a kind of write many times and returns what one takes: processor time in microseconds, and KiB of memory.
+// To read how much was allocated takes reading bytes itself.
 func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
-	prefix string) (work, memory float64, err error) {
-	reading, err := b.readingCosts(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
+	prefix string, reading float64) (work, memory float64, err error) {
 	allocatedBefore, err := b.allocated(ctx)
 	if err != nil {
 		return 0, 0, err

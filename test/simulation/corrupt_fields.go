@@ -50,7 +50,6 @@ type content = map[string]any
 // stored is an object that can be corrupted.
 type stored struct {
 	Field
-	gvk     schema.GroupVersionKind
 	object  client.Object
 	content content
 	// before returns what the object was before each change of it, the last one first; nil where nobody knows.
@@ -67,7 +66,7 @@ func (w *World) stored() (all []stored, err error) {
 					return nil, err
 				}
 				all = append(all, stored{Field{Cluster: cluster, Kind: gvk.Kind, Namespace: o.GetNamespace(),
-					Name: o.GetName()}, gvk, o, c, w.beforeOf(cluster, gvk, o)})
+					Name: o.GetName()}, o, c, w.beforeOf(cluster, gvk, o)})
 			}
 		}
 	}

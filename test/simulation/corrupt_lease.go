@@ -55,7 +55,7 @@ func (w *World) leases() (all []stored, err error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, stored{Field{Cluster: InControl, Kind: "Lease", Namespace: leases, Name: name}, leaseKind, o, c,
+			all = append(all, stored{Field{Cluster: InControl, Kind: "Lease", Namespace: leases, Name: name}, o, c,
 				w.beforeOf(InControl, leaseKind, o)})
 		}
 	}

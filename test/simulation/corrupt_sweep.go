@@ -34,7 +34,7 @@ type Corruptions struct {
 type candidate struct {
 	Corruption
 	group string
-	// chance is what its text has for it, from 0 to 1.
+	// chance, from 0 to 1, orders those of a group: a hash of what they are called.
 	chance float64
 	rank   float64
 }

@@ -2,7 +2,6 @@ package controllermanager
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -73,29 +72,35 @@ func (m Manager) unheardOf(node *corev1.Node) *corev1.Node {
 	return changed
 }
 
-// conditionTaints are the taints that stand for conditions, by the status that a condition has then.
+// conditionTaints are the taints that stand for conditions, by the status that a condition has then, in the order of
+// their keys.
 var conditionTaints = []struct {
 	condition corev1.NodeConditionType
 	status    corev1.ConditionStatus
 	key       string
 }{
-	{corev1.NodeReady, corev1.ConditionFalse, corev1.TaintNodeNotReady},
-	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable},
-	{corev1.NodeMemoryPressure, corev1.ConditionTrue, corev1.TaintNodeMemoryPressure},
 	{corev1.NodeDiskPressure, corev1.ConditionTrue, corev1.TaintNodeDiskPressure},
+	{corev1.NodeMemoryPressure, corev1.ConditionTrue, corev1.TaintNodeMemoryPressure},
 	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
+	{corev1.NodeReady, corev1.ConditionFalse, corev1.TaintNodeNotReady},
 	{corev1.NodePIDPressure, corev1.ConditionTrue, corev1.TaintNodePIDPressure},
+	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable},
+}
+
+// wantedTaint is whether a Node is to have a taint.
+type wantedTaint struct {
+	key    string
+	wanted bool
 }
 
 // noSchedule returns a Node's taints with those that keep new pods off it while a condition holds or it is cordoned.
 func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
-	wanted := map[string]bool{corev1.TaintNodeUnschedulable: node.Spec.Unschedulable}
+	wanted := make([]wantedTaint, 0, len(conditionTaints)+1)
 	for _, t := range conditionTaints {
-		is := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == t.condition && c.Status == t.status
-		})
-		wanted[t.key] = wanted[t.key] || is
+		wanted = append(wanted, wantedTaint{t.key, slices.ContainsFunc(node.Status.Conditions,
+			func(c corev1.NodeCondition) bool { return c.Type == t.condition && c.Status == t.status })})
 	}
+	wanted = append(wanted, wantedTaint{corev1.TaintNodeUnschedulable, node.Spec.Unschedulable})
 	return m.tainted(node.Spec.Taints, corev1.TaintEffectNoSchedule, wanted)
 }
 
@@ -106,51 +111,29 @@ func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	if ready == nil {
 		return node.Spec.Taints
 	}
-	return m.tainted(node.Spec.Taints, corev1.TaintEffectNoExecute, map[string]bool{
-		corev1.TaintNodeNotReady:    ready.Status == corev1.ConditionFalse,
-		corev1.TaintNodeUnreachable: ready.Status == corev1.ConditionUnknown,
+	return m.tainted(node.Spec.Taints, corev1.TaintEffectNoExecute, []wantedTaint{
+		{corev1.TaintNodeNotReady, ready.Status == corev1.ConditionFalse},
+		{corev1.TaintNodeUnreachable, ready.Status == corev1.ConditionUnknown},
 	})
 }
 
-// tainted returns the taints with those of the keys that are wanted with an effect, and without the others of them.
-func (m Manager) tainted(taints []corev1.Taint, effect corev1.TaintEffect, wanted map[string]bool) []corev1.Taint {
-	wanted = clone(wanted)
-	var out []corev1.Taint
-	for _, t := range taints {
-		is, known := wanted[t.Key]
-		if known && t.Effect == effect && !is {
-			continue
-		}
-		if t.Effect == effect {
-			delete(wanted, t.Key)
-		}
-		out = append(out, t)
+// tainted returns the taints with those that are wanted with an effect, and without those that are not. Mostly there is
+// nothing to change, and this is asked at every step.
+func (m Manager) tainted(taints []corev1.Taint, effect corev1.TaintEffect, wanted []wantedTaint) []corev1.Taint {
+	has := func(key string) bool {
+		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
 	}
-	for _, key := range sorted(wanted) {
-		now := m.now()
-		out = append(out, corev1.Taint{Key: key, Effect: effect, TimeAdded: &now})
-	}
-	if len(out) == len(taints) && slices.Equal(out, taints) {
+	if !slices.ContainsFunc(wanted, func(w wantedTaint) bool { return w.wanted != has(w.key) }) {
 		return taints
 	}
-	return out
-}
-
-func clone(in map[string]bool) map[string]bool {
-	out := map[string]bool{}
-	for k, v := range in {
-		out[k] = v
-	}
-	return out
-}
-
-// sorted returns the keys that are true.
-func sorted(in map[string]bool) (keys []string) {
-	for k, is := range in {
-		if is {
-			keys = append(keys, k)
+	out := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
+		return t.Effect == effect && slices.Contains(wanted, wantedTaint{t.Key, false})
+	})
+	for _, w := range wanted {
+		if w.wanted && !has(w.key) {
+			now := m.now()
+			out = append(out, corev1.Taint{Key: w.key, Effect: effect, TimeAdded: &now})
 		}
 	}
-	slices.SortFunc(keys, strings.Compare)
-	return keys
+	return out
 }

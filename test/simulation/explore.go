@@ -20,7 +20,7 @@ func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, err
 	}
 	for {
 		first := undisturbed.with(possible[choices.IntN(len(possible))], true)
-		if !check(first.plan, first.failure(undisturbed)) {
+		if !check(first.plan, first.failure(undisturbed.result)) {
 			return
 		}
 		seconds := first.faults()
@@ -28,7 +28,7 @@ func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, err
 			continue
 		}
 		second := first.with(seconds[choices.IntN(len(seconds))], false)
-		if !check(second.plan, second.failure(undisturbed)) {
+		if !check(second.plan, second.failure(undisturbed.result)) {
 			return
 		}
 	}

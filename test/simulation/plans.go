@@ -241,7 +241,7 @@ func howMany(many float64, hash uint64) int {
 
 // check takes note of what came of a plan.
 func (s *sweeper) check(undisturbed, r *recording) {
-	err := r.failure(undisturbed)
+	err := r.failure(undisturbed.result)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch len(r.plan) {
@@ -273,14 +273,14 @@ const (
 )
 
 // decision says what is wrong with a run, measured by the undisturbed one.
-func (r *recording) failure(undisturbed *recording) error {
+func (r *recording) failure(undisturbed Result) error {
 	if r.result.Err != nil {
 		return r.result.Err
 	}
-	if most := stepsFactor*undisturbed.result.Tail + stepsMore; r.result.Tail > most {
-		return fmt.Errorf("%d steps from the last fault until rest, where the whole undisturbed run has %d: at most %d are allowed", r.result.Tail, undisturbed.result.Tail, most)
+	if most := stepsFactor*undisturbed.Tail + stepsMore; r.result.Tail > most {
+		return fmt.Errorf("%d steps from the last fault until rest, where the whole undisturbed run has %d: at most %d are allowed", r.result.Tail, undisturbed.Tail, most)
 	}
-	got, want := r.result.End, undisturbed.result.End
+	got, want := r.result.End, undisturbed.End
 	if f := r.scenario.MayDiffer; f != nil {
 		f(got)
 		want = want.clone()

@@ -76,7 +76,7 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	}
 	w.faults = plan
 	r := &recording{scenario: p, seed: seed, plan: plan, result: w.finish()}
-	r.result.Err = r.failure(p.record(seed))
+	r.result.Err = r.failure(p.record(seed).result)
 	return r.result
 }
 

@@ -17,6 +17,9 @@ import (
 type SemanticsSweep struct {
 	Scenarios []Scenario
 	Habits    []Habits
+	// OneIn runs one in so many of the pairs of a scenario and semantics, 0 and 1 all. Each scenario has its share of all
+	// semantics then, and each of them its share of the scenarios.
+	OneIn int
 	// Faults is how many single faults are tried for each scenario and semantics, a fifth of them for one of Incidents.
 	Faults  int
 	Seed    uint64
@@ -47,12 +50,13 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	for _, h := range s.Habits {
 		report.By[h.String()] = &SemanticsRow{}
 	}
-	prepared := make([]*Prepared, len(s.Scenarios))
+	prepared, kind := make([]*Prepared, len(s.Scenarios)), make([]func() Result, len(s.Scenarios))
 	for i, scenario := range s.Scenarios {
-		var err error
-		if prepared[i], err = scenario.Prepare(scheme); err != nil {
+		p, err := scenario.Prepare(scheme)
+		if err != nil {
 			return SemanticsReport{}, err
 		}
+		prepared[i], kind[i] = p, sync.OnceValue(func() Result { return p.record(s.Seed).result })
 	}
 	var (
 		mu      sync.Mutex
@@ -86,11 +90,13 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	for range max(s.Workers, 1) {
 		workers.Go(func() {
 			for !stop.Load() {
-				i := int(next.Add(1) - 1)
-				if i >= len(prepared)*len(s.Habits) {
+				n := int(next.Add(1) - 1)
+				if n >= len(prepared)*len(s.Habits) {
 					return
 				}
-				s.try(prepared[i/len(s.Habits)], s.Habits[i%len(s.Habits)], check)
+				if i, j := n/len(s.Habits), n%len(s.Habits); (i+j)%max(s.OneIn, 1) == 0 {
+					s.try(prepared[i], kind[i], s.Habits[j], check)
+				}
 			}
 		})
 	}
@@ -100,16 +106,17 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 }
 
 // try runs a scenario under some semantics. The faults are tried where they would be in a cloud that is kind: a run is
-// measured by the one with the same semantics and no fault, and that by the one without semantics.
-func (s SemanticsSweep) try(p *Prepared, h Habits, check func(*Prepared, Plan, error) bool) {
-	kind, under := p.record(s.Seed), p.Under(h)
+// measured by the one with the same semantics and no fault, and that by the one without semantics, whose result kind
+// returns.
+func (s SemanticsSweep) try(p *Prepared, kind func() Result, h Habits, check func(*Prepared, Plan, error) bool) {
+	under := p.Under(h)
 	r := under.record(s.Seed)
-	err := kind.result.Err
+	err := kind().Err
 	if err == nil {
-		err = r.failure(kind)
+		err = r.failure(kind())
 	}
 	if err == nil {
-		err = h.judgeMade(r, kind)
+		err = h.judgeMade(r, kind())
 	}
 	if !check(under, nil, err) || err != nil {
 		return
@@ -119,7 +126,7 @@ func (s SemanticsSweep) try(p *Prepared, h Habits, check func(*Prepared, Plan, e
 	fmt.Fprint(hash, p.Name, h, s.Seed)
 	for _, at := range spread(len(all), float64(s.faultsOf(p)), hash.Sum64()) {
 		disturbed := r.with(all[at], false)
-		if !check(under, disturbed.plan, disturbed.failure(r)) {
+		if !check(under, disturbed.plan, disturbed.failure(r.result)) {
 			return
 		}
 	}
@@ -135,7 +142,7 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 
 // judgeMade counts instances: where the cloud only tells things late or wrongly, and people do always the same, a
 // machine is not given a second instance for it.
-func (h Habits) judgeMade(r, kind *recording) error {
+func (h Habits) judgeMade(r *recording, kind Result) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil
 	}
@@ -144,9 +151,9 @@ func (h Habits) judgeMade(r, kind *recording) error {
 			return nil
 		}
 	}
-	if r.result.Made > kind.result.Made { // Fewer, where people take back what was not begun.
+	if r.result.Made > kind.Made { // Fewer, where people take back what was not begun.
 		return fmt.Errorf("made: %d instances were made; in a cloud that tells everything at once it is %d", r.result.Made,
-			kind.result.Made)
+			kind.Made)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -144,10 +145,12 @@ func systemNamespaces(system, namespace string) []string {
 	return spaces
 }
 
-// process finds out by its lease whether a process is running. unread says why that is not known, if nobody may tell.
+// process finds out by its lease whether a process is running. unread says why that is not known, if a lease may not or
+// could not be read.
 func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
 	p.Name = name
 	var denied []string
+	var failed error
 	for _, space := range systemNamespaces(system, namespace) {
 		for _, lease := range []string{name, name + "-" + namespace} {
 			if lease == name+"-" {
@@ -161,10 +164,10 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 					p = judged
 				}
 			case apierrors.IsNotFound(err):
-			default:
-				if !slices.Contains(denied, space) {
-					denied = append(denied, space)
-				}
+			case !apierrors.IsForbidden(err):
+				failed = cmp.Or(failed, err)
+			case !slices.Contains(denied, space):
+				denied = append(denied, space)
 			}
 		}
 		if !slices.Contains(denied, space) {
@@ -175,10 +178,15 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 		p.Searched = nil
 		return p, ""
 	}
-	if len(denied) > 0 {
-		p.Searched = nil
-		return p, fmt.Sprintf("You may not read leases in %s, so it is not known whether the processes are running.",
+	switch {
+	case len(denied) > 0:
+		unread = fmt.Sprintf("You may not read leases in %s, so it is not known whether the processes are running.",
 			strings.Join(denied, ", "))
+	case failed != nil:
+		unread = fmt.Sprintf("Leases could not be read, so it is not known whether the processes are running: %v", failed)
+	default:
+		return p, ""
 	}
-	return p, ""
+	p.Searched = nil
+	return p, unread
 }

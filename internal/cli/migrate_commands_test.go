@@ -305,13 +305,14 @@ func TestWhatTheAPIServerRefusesIsExplained(t *testing.T) {
 
 func TestWithoutAMigratorThePlanIsWaitedForAndThatIsShown(t *testing.T) {
 	f := &oldFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
-	got := f.run("plan", "old-fleet", "--source", "openshift", "--provider", "absent", "--timeout", "100ms").
+	f.run("plan", "old-fleet", "--source", "openshift", "--provider", "absent", "--timeout", "100ms").
 		fails(t, `timed out after 100ms: Waiting for the migrator of provider absent`)
+	got := f.runUntil("Waiting for the migrator", "plan", "old-fleet").
+		fails(t, "interrupted: the migrator goes on reading")
 	if !strings.Contains(got.err, "No process machinist-migrator-absent is known") ||
 		!strings.Contains(got.err, "migrator.enabled=true") {
 		t.Errorf("it says %q", got.err)
 	}
-	f.runUntil("Waiting for the migrator", "plan", "old-fleet").fails(t, "interrupted: the migrator goes on reading")
 	f.run("status", "old-fleet").succeeds(t).prints(t, "has not acted upon", "No process machinist-migrator-absent is known")
 }
 

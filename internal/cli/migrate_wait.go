@@ -89,7 +89,7 @@ func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
 	if !p.absent && !migrate.Observed(m) {
 		p.absent = true
 		process, unread := c.migrator(ctx, m, p.system)
-		if words := cmp.Or(migrate.Absent(process), unread); words != "" {
+		if words := cmp.Or(migrate.Absent(process), unread); words != "" && ctx.Err() == nil {
 			p.live.Erase()
 			fmt.Fprintln(p.env.Err, words)
 		}

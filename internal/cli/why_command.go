@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -265,8 +266,12 @@ func (a *asker) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 func (a *asker) checksOf(ctx context.Context, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
 	var list v1beta1.MachineHealthCheckList
 	if err := a.List(ctx, &list, client.InNamespace(m.Namespace)); err != nil {
-		if apierrors.IsForbidden(err) {
+		switch {
+		case meta.IsNoMatchError(err), isUnknownResource(err):
+		case apierrors.IsForbidden(err):
 			a.unread = append(a.unread, "You may not list health checks, so nothing is said of them.")
+		default:
+			a.unread = append(a.unread, fmt.Sprintf("Health checks could not be listed: %v", err))
 		}
 		return nil
 	}

@@ -56,7 +56,8 @@ func TestTheRulesOfAMachineCostAWriteLittle(t *testing.T) {
 	}
 }
 
-func machineSchema(t *testing.T) *structuralschema.Structural {
+// machineProperties returns the schema of a Machine as its definition has it.
+func machineProperties(t *testing.T) *apiextensions.JSONSchemaProps {
 	crds := manifests.CRDs()
 	crd := crds[slices.IndexFunc(crds, func(c *apiextensionsv1.CustomResourceDefinition) bool {
 		return c.Spec.Names.Kind == "Machine"
@@ -66,7 +67,12 @@ func machineSchema(t *testing.T) *structuralschema.Structural {
 		crd.Spec.Versions[0].Schema.OpenAPIV3Schema, internal, nil); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := structuralschema.NewStructural(internal)
+	return internal
+}
+
+// machineSchema returns it as the API server prepares it for reading and writing.
+func machineSchema(t *testing.T) *structuralschema.Structural {
+	schema, err := structuralschema.NewStructural(machineProperties(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,79 @@
+//go:build !race
+
+package micro
+
+import (
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apiserver/pkg/cel/common"
+)
+
+// schemaBudget is how many bytes the API server may allocate to hold a whole Machine against its schema at an update,
+// and decodingBudget to default and prune it when it is decoded, which a write does several times: a little more than
+// they take. They grow with the fields that are set, and a condition, which has six, takes 28 KB of the first; and
+// where an object is found in its former state too, with the fields set times those that it could have. So a field of
+// status that is seldom of use costs every write of every Machine.
+const (
+	schemaBudget   = 480_000
+	decodingBudget = 45_000
+)
+
+// machineBeingDeleted is a Machine at the end of its life, when it is largest.
+const machineBeingDeleted = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine",
+	"metadata":{"namespace":"default","name":"workers-f84x7jv4s-wxvvn","labels":{"pool":"workers"}},
+	"spec":{"classRef":{"name":"small"},"providerID":"sim:///1","version":"v1.36.3","node":{"labels":{"pool":"workers"}},
+		"timeouts":{"creation":"20m0s","drain":"2h0m0s","update":"20m0s","volumeDetach":"5m0s"}},
+	"status":{"phase":"Deleting","observedGeneration":3,"version":"v1.36.3","launch":{"attempt":1},
+		"applied":{"className":"small","providerSpecHash":"abc","version":"v1.36.3"},
+		"addresses":[{"type":"InternalIP","address":"10.0.0.1"},{"type":"Hostname","address":"workers-1"}],
+		"nodeRef":{"name":"workers-1","uid":"b"},"nodeTemplate":{"nodeUID":"b","labels":["pool"]},
+		"instance":{"provider":"sim","region":"r","zone":"z","type":"t","state":"Running","nodeName":"workers-1",
+			"launchTime":"2026-05-04T12:00:00Z"},
+		"lastOperation":{"type":"Delete","state":"Processing","description":"x","lastUpdateTime":"2026-05-04T12:00:00Z"}}}`
+
+// wholeMachine returns that Machine with its conditions.
+func wholeMachine(t *testing.T) map[string]any {
+	machine := map[string]any{}
+	if err := utiljson.Unmarshal([]byte(machineBeingDeleted), &machine); err != nil {
+		t.Fatal(err)
+	}
+	var conditions []any
+	for _, kind := range []string{"Launched", "Registered", "NodeHealthy", "UpToDate", "Drained", "VolumesDetached",
+		"Deleting", "Ready"} {
+		conditions = append(conditions, map[string]any{"type": kind, "status": "True", "reason": "Reason", "message": "",
+			"observedGeneration": int64(2), "lastTransitionTime": "2026-05-04T12:00:00Z"})
+	}
+	machine["status"].(map[string]any)["conditions"] = conditions
+	return machine
+}
+
+func TestTheSchemaOfAMachineCostsAWriteLittle(t *testing.T) {
+	schema := machineSchema(t)
+	validator, _, err := validation.NewSchemaValidator(machineProperties(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := wholeMachine(t)
+	after := kruntime.DeepCopyJSON(before)
+	validated := bytesPerRun(func() {
+		correlated := common.NewCorrelatedObject(after, before, &model.Structural{Structural: schema})
+		if result := validator.ValidateUpdate(after, before, validation.WithRatcheting(correlated)); !result.IsValid() {
+			t.Fatal(result.AsError())
+		}
+	})
+	decoded := bytesPerRun(func() {
+		pruning.Prune(after, schema, true)
+		defaulting.Default(after, schema)
+	})
+	t.Logf("%d bytes to validate, %d to decode", validated, decoded)
+	if validated > schemaBudget || decoded > decodingBudget {
+		t.Errorf("the schema of a Machine takes %d bytes at each update and %d at each decoding, want at most %d and %d",
+			validated, decoded, schemaBudget, decodingBudget)
+	}
+}

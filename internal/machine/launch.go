@@ -103,7 +103,9 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return wait, err
 	}
 	unsettled := s.states.get(s.machine).launch.ambiguousAt
-	s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt, m.launch.ownToken = s.now, ours })
+	s.states.update(s.machine, func(m *machineState) {
+		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.found = s.now, ours, nil
+	})
 	instance, err := s.Cloud.Create(ctx, provider.CreateRequest{
 		Machine:   identity(s.machine),
 		Class:     inputs.Class(),
@@ -170,6 +172,8 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 		}
 	})
 	if err != nil {
+		// The cloud may not show it next time, and its Node could then not be found.
+		s.states.update(s.machine, func(m *machineState) { m.teardown.found = instance })
 		return wait, err
 	}
 	s.states.update(s.machine, func(m *machineState) {

@@ -44,10 +44,5 @@ func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 		s.instance.replaced(instance):
 		return next, nil
 	}
-	proceed, err := s.launch.recordInstance(ctx, inputs, instance)
-	if err != nil {
-		// The cloud may not show it next time, and its Node could then not be found.
-		s.states.update(s.machine, func(m *machineState) { m.teardown.found = instance })
-	}
-	return proceed, err
+	return s.launch.recordInstance(ctx, inputs, instance)
 }

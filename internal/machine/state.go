@@ -118,7 +118,7 @@ type teardownState struct {
 	targetUnreachableSince time.Time
 	// cleanupFailsSince is when a call to the target cluster first failed after the instance was gone.
 	cleanupFailsSince time.Time
-	// found is an instance that a deletion has found and could not record yet. It is never changed.
+	// found is an instance that was made or found and could not be recorded yet, for a deletion. It is never changed.
 	found *provider.Instance
 	// drainReport is the last written report of a drain.
 	drainReport drainReport

@@ -30,8 +30,8 @@ func TestALostInstanceGoesWithItsNode(t *testing.T) {
 }
 
 // A Machine that is deleted while its instance is made changes before the provider ID is written. The answer is not
-// forgotten for that: a cloud whose reads are late does not show the instance yet, and once it is gone nobody could tell
-// whose its Node was.
+// forgotten for that: a cloud whose reads are late does not show the instance yet, and once it is gone nobody could
+// tell whose its Node was.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestAnInstanceMadeInADeletionIsRecordedThoughTheCloudDoesNotShowIt(t *testing.T) {

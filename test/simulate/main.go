@@ -30,8 +30,8 @@ type usual struct {
 	corruptions, states int
 }
 
-// All of full has to end within an hour on two cores, of which some are half as fast as others. There are 555,000 single
-// faults, which alone would take more than that, so it has an even sample of them, with fewer of those of caches
+// All of full has to end within an hour on two cores, of which some are half as fast as others. There are 555,000
+// single faults, which alone would take more than that, so it has an even sample of them, with fewer of those of caches
 // (Plans.Budget). Of 1,790,000 corruptions it has an even sample, of which each field of each kind and each way has
 // some, in several states, as far as they are enough.
 var (
@@ -47,8 +47,8 @@ var (
 	}, faults: 10, corruptions: 45_000, states: 4}
 )
 
-// Under two semantics of the cloud at once faultsOfPairs single faults are tried for a scenario, and each scenario meets
-// one in shareOfPairs of the pairs.
+// Under two semantics of the cloud at once faultsOfPairs single faults are tried for a scenario, and each scenario
+// meets one in shareOfPairs of the pairs.
 const (
 	faultsOfPairs = 1
 	shareOfPairs  = 2

@@ -272,7 +272,7 @@ const (
 	stepsMore   = 1500
 )
 
-// decision says what is wrong with a run, measured by the undisturbed one.
+// failure says what is wrong with a run, measured by the result of the undisturbed one.
 func (r *recording) failure(undisturbed Result) error {
 	if r.result.Err != nil {
 		return r.result.Err

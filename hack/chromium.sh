@@ -13,11 +13,7 @@ die() { echo "chromium: $*" >&2; exit 1; }
 
 browser=${CHROMIUM:-$(command -v chromium || true)}
 if [ -z "$browser" ]; then
-	command -v apt-get >/dev/null || die "install Chromium, or name it in CHROMIUM"
-	[ "$(id -u)" = 0 ] || die "install as root: apt-get install --no-install-recommends chromium"
-	echo "chromium: installing Debian's package, once" >&2
-	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends chromium; } >&2 ||
-		die "installing failed"
+	"$root/hack/debian.sh" chromium || die "install Chromium, or name it in CHROMIUM"
 	browser=$(command -v chromium) || die "the package has no program of that name"
 fi
 

@@ -40,10 +40,8 @@ need busybox-static /bin/busybox
 need kmod /sbin/modprobe
 need cpio /usr/bin/cpio
 if [ -n "$missing" ]; then
-	say "installing$missing"
 	# shellcheck disable=SC2086 # one word each
-	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing; } >&2 ||
-		die "installing failed"
+	"$here/../debian.sh" $missing
 fi
 
 mkdir -p "$cache/packages"
@@ -59,7 +57,7 @@ sources() {
 		sed -n "s/^Debian $release[a-z-]* //p" | sort -u
 }
 if [ -z "$(sources)" ]; then
-	apt-get update -q >&2
+	"$here/../debian.sh"
 fi
 [ -n "$(sources)" ] || die "this machine's apt has no source of Debian $release"
 

@@ -36,6 +36,10 @@ if [ -n "$missing" ]; then
 	[ "$(id -u)" = 0 ] || die "install as root: apt-get install --no-install-recommends $missing"
 	say "installing $missing"
 	export DEBIAN_FRONTEND=noninteractive
+	# Of several that install at once, apt turns away all but one: the lock is that of hack/debian.sh, which is not there
+	# where a program brings this script along.
+	exec 9>/run/lock/machinist-debian
+	flock 9
 	# shellcheck disable=SC2086 # a list
 	{ apt-get update -q && apt-get -o DPkg::Lock::Timeout=300 install -qy --no-install-recommends $missing; } >&2 ||
 		die "installing failed"

@@ -34,11 +34,8 @@ need mount mount
 if [ -n "$missing" ]; then
 	# One word each, however many of a package's files were missing.
 	missing=$(echo "$missing" | tr ' ' '\n' | sort -u | tr '\n' ' ')
-	command -v apt-get >/dev/null || die "install the counterparts of Debian's packages $missing"
-	[ "$(id -u)" = 0 ] || die "install as root: apt-get install --no-install-recommends $missing"
-	say "installing $missing"
-	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing; } >&2 ||
-		die "installing failed"
+	# shellcheck disable=SC2086 # a list
+	"$here/../debian.sh" $missing
 fi
 
 "$here/../controlplane/build.sh" node

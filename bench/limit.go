@@ -70,10 +70,18 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 				return err
 			}
 			stop := b.profile(ctx, l.name+"-"+step.name)
+			to := l.of(step.p)
+			used, err := b.sharing()
+			if err != nil {
+				stop()
+				return err
+			}
 			speed := newSpeedometer()
 			took, writes, err := l.run(ctx, step.p, step.comes, step.goes)
-			to := l.of(step.p)
 			to.Speed = speed.stop()
+			if err == nil {
+				to.Shares, err = used()
+			}
 			stop()
 			if err != nil {
 				return fmt.Errorf("%s of %s: %w", l.name, step.name, err)

@@ -205,6 +205,11 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 		return err
 	}
 	stop := b.profile(ctx, name)
+	used, err := b.sharing()
+	if err != nil {
+		stop()
+		return err
+	}
 	speed := newSpeedometer()
 	begun := time.Now()
 	err = change()
@@ -212,6 +217,9 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 		err = b.fleet.await(ctx, machines, b.patience(), b.alive)
 	}
 	p.Speed = speed.stop()
+	if err == nil {
+		p.Shares, err = used()
+	}
 	if err != nil {
 		stop()
 		return fmt.Errorf("%s: %w", name, err)

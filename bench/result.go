@@ -40,6 +40,8 @@ type phase struct {
 	CPUSeconds         float64 `json:"cpu_seconds"`
 	ManagerCPUSeconds  float64 `json:"manager_cpu_seconds"`
 	ProviderCPUSeconds float64 `json:"provider_cpu_seconds"`
+	// Shares are what each process used until the fleet was as asked for, those of the control plane and the bench too.
+	Shares shares `json:"shares,omitempty"`
 
 	// P50Seconds and P99Seconds of one machine, from the request that makes it or has it deleted until the write that
 	// makes it Running or lets it go. In a rolling update those of the new machines.
@@ -67,6 +69,8 @@ type limit struct {
 	Rounds []float64 `json:"rounds,omitempty"`
 
 	WritesPerMachine float64 `json:"writes_per_machine"`
+	// Shares are what each process used; the bench is the bare client.
+	Shares shares `json:"shares,omitempty"`
 }
 
 // compare fills in the ratios.
@@ -120,6 +124,13 @@ func (r *result) table(out io.Writer) {
 		if p := row.p; p != nil && len(p.Limit.Rounds) > 0 {
 			fmt.Fprintf(out, "%s: means of %d rounds; even ratios of each %.2f, to the independent limit %.2f\n", row.name,
 				len(p.Limit.Rounds), p.Limit.Rounds, p.Independent.Rounds)
+		}
+	}
+	for _, row := range rows {
+		if p := row.p; p != nil {
+			p.Shares.show(out, row.name)
+			p.Limit.Shares.show(out, row.name+", limit")
+			p.Independent.Shares.show(out, row.name+", independent limit")
 		}
 	}
 	fmt.Fprintf(out, "idle: %d writes and %.2f CPU seconds in %.0f s with %d heartbeats\n", r.Idle.Writes,

@@ -50,6 +50,7 @@ func averagedPhase(rounds []*phase) phase {
 		} {
 			*f.sum += f.add / n
 		}
+		p.Shares.add(one.Shares, len(rounds))
 		p.MachinesCreated = max(p.MachinesCreated, one.MachinesCreated)
 		for call, times := range one.Writes {
 			p.Writes[call] = max(p.Writes[call], times)
@@ -79,6 +80,7 @@ func averagedLimit(rounds []*phase, of func(*phase) limit) limit {
 		l.Seconds += one.Seconds / n
 		l.Speed += one.Speed / n
 		l.WritesPerMachine += one.WritesPerMachine / n
+		l.Shares.add(one.Shares, len(rounds))
 		seconds += p.Seconds / n
 		work += p.Seconds * p.Speed
 		limitWork += one.Seconds * one.Speed

@@ -29,8 +29,9 @@ import (
 const NodeTainterName = "machinedeployment-marks"
 
 const (
-	// parallelNodeWrites bounds the Nodes of one deployment that are written at a time.
-	parallelNodeWrites = 16
+	// parallelNodeWrites bounds the Nodes of one deployment that are written at a time: few, since a rollout that begins
+	// has machines made meanwhile, which matter more.
+	parallelNodeWrites = 4
 	// minCheckInterval is the least time between two checks of one deployment, unless its revision or generation changes.
 	minCheckInterval = time.Second
 	// nodeRetryInterval is when to retry failed writes, and to check again for a missing Node.
@@ -55,6 +56,8 @@ type NodeTainterOptions struct {
 	// Stopped returns why this process must not write to the target cluster now; an empty reason means that it may.
 	// Default: it always may.
 	Stopped func() (reason, message string)
+	// PerPass is how many Nodes of a deployment are written before it is looked at again. Default 256.
+	PerPass int
 	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
 	Run func(n int, f func(i int))
 }
@@ -86,6 +89,9 @@ type taintState struct {
 func NewNodeTainter(o NodeTainterOptions) *NodeTainter {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
+	}
+	if o.PerPass <= 0 {
+		o.PerPass = 256
 	}
 	if o.Stopped == nil {
 		o.Stopped = func() (string, string) { return "", "" }
@@ -150,7 +156,14 @@ func (k *NodeTainter) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	again := k.apply(ctx, known, todo)
+	var rest time.Duration
+	if len(todo) > k.PerPass {
+		for _, t := range todo[k.PerPass:] {
+			delete(known.done, t.machine.Status.NodeRef.UID)
+		}
+		todo, rest = todo[:k.PerPass], minCheckInterval
+	}
+	again := sooner(k.apply(ctx, known, todo), rest)
 	return reconcile.Result{RequeueAfter: sooner(again, revisions.startsIn)}, nil
 }
 

@@ -185,6 +185,24 @@ func TestOutdatedNodesAreTaintedDuringARollout(t *testing.T) {
 	b.wantMarks("somebody has to delete the old machines", map[string]int{})
 }
 
+// What is beyond the bound of a pass follows in the next ones, which come without an event.
+//
+// Rule: outdated-node-taints.
+func TestManyNodesAreTaintedInSeveralPasses(t *testing.T) {
+	b := newTainter(t)
+	b.options.PerPass = 3
+	b.k = machinedeployment.NewNodeTainter(b.options)
+	b.midway()
+	result, written := b.mark()
+	if written != 3 || result.RequeueAfter != time.Second {
+		t.Errorf("%d nodes were written and the next pass is after %s, expected 3 and 1s", written, result.RequeueAfter)
+	}
+	if result, written = b.mark(); written != 1 || result.RequeueAfter != 0 {
+		t.Errorf("%d nodes were written and the next pass is after %s, expected 1 and none", written, result.RequeueAfter)
+	}
+	b.wantMarks("all have been written", map[string]int{"a": 4})
+}
+
 // Rule: outdated-node-taints.
 func TestTaintsAreRemovedWhenSwitchedOff(t *testing.T) {
 	b := newTainter(t)

@@ -21,6 +21,7 @@ import (
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment"
@@ -135,11 +136,12 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	}
 	ledger := disruption.New(disruption.Options{Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		CacheVersion: wiring.CacheVersion(mgr, &v1beta1.Machine{})})
+	decided := &freshness.Decisions{}
 	sets := machineset.New(machineset.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
 		Stopped:    func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
-		Remediated: healthMetrics.Replaced, Metrics: setMetrics, Ledger: ledger, Tracer: tracer,
+		Remediated: healthMetrics.Replaced, Metrics: setMetrics, Ledger: ledger, Decided: decided, Tracer: tracer,
 	})
 	if err := sets.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine set controller: %w", err)
@@ -151,7 +153,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	deployments := machinedeployment.New(machinedeployment.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
-		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics, Ledger: ledger, Tracer: tracer,
+		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics, Ledger: ledger, Decided: decided, Tracer: tracer,
 	})
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)

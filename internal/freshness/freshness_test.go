@@ -166,3 +166,27 @@ func during(record func(*Tracker, Mark, string)) func(*Tracker) {
 		record(k, began, "100")
 	}
 }
+
+func TestDecisions(t *testing.T) {
+	var d Decisions
+	if d.Made("a", 1) {
+		t.Error("nothing was noted, and generation 1 is known")
+	}
+	d.Note("a", 2)
+	d.Note("b", 1)
+	for generation, want := range map[int64]bool{1: false, 2: true, 3: false} {
+		if got := d.Made("a", generation); got != want {
+			t.Errorf("generation %d: known is %t, expected %t", generation, got, want)
+		}
+	}
+	d.Forget("a")
+	if d.Made("a", 2) || !d.Made("b", 1) {
+		t.Error("the wrong object was forgotten")
+	}
+	var none *Decisions
+	none.Note("a", 1)
+	none.Forget("a")
+	if none.Made("a", 1) {
+		t.Error("nil knows a decision")
+	}
+}

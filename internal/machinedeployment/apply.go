@@ -54,6 +54,9 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		if err != nil {
 			return fmt.Errorf("patch set %s: %w", set.Name, err)
 		}
+		if p.fromCache && after.Generation != set.Generation {
+			p.Decided.Note(set.UID, after.Generation)
+		}
 		if i == v.current && v.adopts() && revisionOf(set) != v.number {
 			v.began = v1beta1.ReasonFoundNewMachineSet
 			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, reasonRevisionFound, "Update",

@@ -173,6 +173,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	// The cache may still lack machines that a set handed over before it observed that its order was taken back.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
 	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
+		p.fromCache = seen
 		return found, nil
 	}
 	clear(found)

@@ -18,6 +18,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/wiring"
 )
@@ -53,6 +54,8 @@ type Options struct {
 	Stopped func() (reason, message string)
 	// Ledger says what may be disrupted; nil allows all.
 	Ledger *disruption.Ledger
+	// Decided records which generations of sets were written by what is in Client's cache; may be nil.
+	Decided *freshness.Decisions
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Tracer reports traces; nil where they are off.

@@ -56,7 +56,7 @@ type NodeTainterOptions struct {
 	// Stopped returns why this process must not write to the target cluster now; an empty reason means that it may.
 	// Default: it always may.
 	Stopped func() (reason, message string)
-	// PerPass is how many Nodes of a deployment are written before it is looked at again. Default 256.
+	// PerPass is how many Nodes of a deployment one pass writes at most. Default 256.
 	PerPass int
 	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
 	Run func(n int, f func(i int))

@@ -30,6 +30,8 @@ type pass struct {
 	// as these.
 	cacheMark      freshness.Mark
 	cacheConfirmed bool
+	// fromCache says that the machines are those of a cache that was at least as new as the deployment's specification.
+	fromCache bool
 	// unowned are the sets that a live list has found under the deployment's label and that nobody owns.
 	unowned []*v1beta1.MachineSet
 }

@@ -15,6 +15,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/wiring"
@@ -71,6 +72,8 @@ type Options struct {
 	Metrics *Metrics
 	// Ledger is asked before machines are disrupted; nil allows all.
 	Ledger *disruption.Ledger
+	// Decided are the generations of sets that the same process wrote by what is in Client's cache; may be nil.
+	Decided *freshness.Decisions
 	// Tracer reports traces; nil where they are off.
 	Tracer *tracing.Tracer
 }
@@ -109,7 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	switch {
 	case errors.Is(err, errGone):
-		r.shared.forget(req.NamespacedName)
+		r.Decided.Forget(r.shared.forget(req.NamespacedName))
 		r.Ledger.Waits(asker(req.NamespacedName), nil)
 		return reconcile.Result{}, nil
 	case err != nil:

@@ -42,7 +42,7 @@ func (p *pass) observe(ctx context.Context) error {
 	// Read before the list, which is then at least as new.
 	seen := p.cacheVersion()
 	p.trusted = p.known.cache.Trusts(seen)
-	p.asNewAsSpec = freshness.AtLeastAsNew(seen, p.known.specVersion)
+	p.asNewAsSpec = freshness.AtLeastAsNew(seen, p.known.specVersion) || p.Decided.Made(set.UID, set.Generation)
 	machines, err := p.cachedMachines(ctx, set)
 	if err != nil {
 		return err

@@ -86,14 +86,17 @@ func (m *sharedState) get(set *v1beta1.MachineSet) *setState {
 	return r
 }
 
-func (m *sharedState) forget(key types.NamespacedName) {
+// forget drops what is known of a set, and returns the UID that it had, "" if it was not known.
+func (m *sharedState) forget(key types.NamespacedName) (uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.sets[key]; r != nil {
-		delete(m.replacements, r.uid)
+		uid = r.uid
+		delete(m.replacements, uid)
 		delete(m.sets, key)
 	}
 	delete(m.sizes, key)
+	return uid
 }
 
 func (m *sharedState) sizeOf(key types.NamespacedName) int {

@@ -18,6 +18,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cloud"
 	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
@@ -216,9 +217,10 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
 	p.ledger = successor(disruption.New(disruption.Options{Client: c, Live: live, Clock: p.clock,
 		CacheVersion: machines.version}), origin.ledger)
+	decided := &freshness.Decisions{}
 	p.sets = successor(machineset.New(machineset.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
-		MachineCacheVersion: machines.version, Ledger: p.ledger,
+		MachineCacheVersion: machines.version, Ledger: p.ledger, Decided: decided,
 		Stopped: func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
 		Run: func(n int, f func(int)) {
 			for i := range n {
@@ -232,7 +234,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	}), origin.sets)
 	p.deployments = successor(machinedeployment.New(machinedeployment.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version,
-		Stopped: p.stopped, Ledger: p.ledger,
+		Stopped: p.stopped, Ledger: p.ledger, Decided: decided,
 	}), origin.deployments)
 	more, err := p.optionalManagerControllers(origin)
 	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 )
 
 // A change of replicas is shared once, also while all machines are of an old revision: if the deployment did not record
@@ -81,6 +82,33 @@ func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 		b.wantReplicas(map[string]int32{"a": test.to})
 		if calls := b.took(); slices.Contains(calls, "live list MachineList") != test.live {
 			t.Errorf("calls on the way to %d: %q, listed live: want %t", test.to, calls, test.live)
+		}
+	}
+}
+
+// A set that is sized from a cache as new as the deployment may be carried out by that cache; one that is sized from a
+// live list, or from a cache that is older, may not.
+//
+// Rule: victims-from-fresh-view.
+func TestDecisionsFromTheCacheAreNoted(t *testing.T) {
+	b := newBench(t)
+	b.options.Decided = &freshness.Decisions{}
+	b.restart()
+	b.create(4, rolling("1", "0"))
+	b.settle()
+	ahead, behind := func() string { return "999999999999" }, func() string { return "1" }
+	for _, step := range []struct {
+		to    int32
+		seen  func() string
+		noted bool
+	}{{3, behind, false}, {2, ahead, true}, {5, behind, false}, {6, ahead, true}} {
+		b.r.MachineCacheVersion = step.seen
+		b.change(replicas(step.to))
+		b.reconcile()
+		b.wantReplicas(map[string]int32{"a": step.to})
+		set := b.sets()["a"]
+		if got := b.options.Decided.Made(set.UID, set.Generation); got != step.noted {
+			t.Errorf("sized for %d: noted is %t, expected %t", step.to, got, step.noted)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 )
 
 func rawObject() *runtime.RawExtension {
@@ -91,6 +92,34 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 		t.Errorf("%s was marked and is not being deleted", marked)
 	}
 	b.wantLives(2)
+}
+
+// What this process has decided from the same cache waits for nothing; what others wrote since does.
+//
+// Rule: victims-from-fresh-view.
+func TestADecisionOfThisProcessIsCarriedOutByTheCacheThatItWasMadeFrom(t *testing.T) {
+	b := newBench(t)
+	b.options.Decided = &freshness.Decisions{}
+	b.restart()
+	b.newSet(4)
+	b.reconcile()
+	b.runAll()
+	version := b.machines()[3].ResourceVersion
+	b.hooks.seen = func() string { return version }
+	b.scale(3)
+	set := b.set()
+	b.options.Decided.Note(set.UID, set.Generation)
+	b.took()
+	b.reconcile()
+	b.wantCalls(map[string]int{"live list *v1beta1.MachineList NotOlderThan": 0, "delete": 1})
+	b.scale(2)
+	b.reconcile()
+	b.wantCalls(map[string]int{"live list *v1beta1.MachineList NotOlderThan": 0, "delete": 0})
+	b.must(b.admin.Delete(b.ctx, b.set()))
+	b.reconcile()
+	if b.options.Decided.Made(set.UID, set.Generation) {
+		t.Error("the decision about a set that is gone is still known")
+	}
 }
 
 // Rule: victims-from-fresh-view.

@@ -5,38 +5,20 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// versioned gives each write a version, as an API server does.
-type versioned struct {
-	coordinationclient.LeaseInterface
-	written *int
-}
-
-func (v versioned) version(l *coordinationv1.Lease) *coordinationv1.Lease {
-	*v.written++
-	l = l.DeepCopy()
-	l.ResourceVersion = string(rune('a' + *v.written))
-	return l
-}
-
-func leasesOf(t *testing.T) (us, them *Lease) {
-	t.Helper()
-	client := fake.NewClientset().CoordinationV1().Leases("ns")
-	lock := func(holder string) *Lease {
-		return &Lease{Client: client, Namespace: "ns", Name: "lease", Holder: holder, Labels: map[string]string{"a": "b"}}
-	}
-	return lock("us"), lock("them")
+func leasesOf() (us, them *Lease) {
+	s := newStore()
+	us, them = s.lock("lease", "us"), s.lock("lease", "them")
+	us.Labels, them.Labels = map[string]string{"a": "b"}, map[string]string{"a": "b"}
+	return us, them
 }
 
 func TestALeaseIsMadeReadAndTaken(t *testing.T) {
-	us, them := leasesOf(t)
+	us, them := leasesOf()
 	if _, _, err := us.Get(t.Context()); !apierrors.IsNotFound(err) {
 		t.Fatalf("Get() = %v before there is one", err)
 	}
@@ -72,8 +54,7 @@ func TestALeaseIsMadeReadAndTaken(t *testing.T) {
 //
 // Rule: renewals-are-seen.
 func TestEachRenewalIsAChangeToWhoeverWaits(t *testing.T) {
-	us, them := leasesOf(t)
-	client := versioned{us.Client, new(int)}
+	us, them := leasesOf()
 	same := resourcelock.LeaderElectionRecord{HolderIdentity: "us", RenewTime: metav1.NewTime(time.Unix(1e9, 0))}
 	if err := us.Create(t.Context(), same); err != nil {
 		t.Fatal(err)
@@ -84,7 +65,7 @@ func TestEachRenewalIsAChangeToWhoeverWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := us.Client.Update(t.Context(), client.version(stored), metav1.UpdateOptions{}); err != nil {
+		if _, err := us.Client.Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		_, raw, err := them.Get(t.Context())

@@ -148,9 +148,9 @@ func TestEveryAlertIsInAJourney(t *testing.T) {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	path, err := exec.Command("../../hack/tool.sh", "prometheus", "github.com/prometheus/prometheus/cmd/promtool").Output()
+	path, err := exec.Command("../../hack/prometheus.sh", "promtool").Output()
 	if err != nil {
-		t.Fatalf("build promtool: %v", err)
+		t.Fatalf("find promtool: %v", err)
 	}
 	if out, err := exec.Command(strings.TrimSpace(string(path)), args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)

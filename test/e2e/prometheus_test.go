@@ -38,12 +38,12 @@ type prometheus struct {
 	began time.Time
 }
 
-// prometheusTool returns the path of a program of Prometheus, which is built the first time.
+// prometheusTool returns the path of a program of Prometheus.
 func prometheusTool(t *testing.T, name string) string {
 	t.Helper()
-	out, err := exec.Command("../../hack/tool.sh", "prometheus", "github.com/prometheus/prometheus/cmd/"+name).Output()
+	out, err := exec.Command("../../hack/prometheus.sh", name).Output()
 	if err != nil {
-		t.Fatalf("build %s: %v", name, err)
+		t.Fatalf("find %s: %v", name, err)
 	}
 	return strings.TrimSpace(string(out))
 }

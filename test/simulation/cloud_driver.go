@@ -205,15 +205,17 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	err = d.do("list", provider.Machine{}, true, func(bool) error {
 		var shown []*instance
+		// Where somebody leaks instances, it lists more than it was asked for.
+		asked := func(in *instance) bool {
+			return in.ClusterID == req.ClusterID || len(d.process.world.safety.strangers) > 0
+		}
 		for _, in := range d.instances {
-			// Where somebody leaks instances, it lists more than it was asked for.
-			mayShow := in.ClusterID == req.ClusterID || len(d.process.world.safety.strangers) > 0
-			if mayShow && !in.visible.After(d.now()) && !d.troubles.forgets {
+			if asked(in) && !in.visible.After(d.now()) && !d.troubles.forgets {
 				d.process.world.listed(in)
 				shown = append(shown, in)
 			}
 		}
-		out.Instances, out.Leftovers = d.listing(shown), d.unattached(req.ClusterID)
+		out.Instances, out.Leftovers = d.listing(shown, asked), d.unattached(req.ClusterID)
 		if repeated := d.past.has(ListsRepeat) && len(out.Instances) > 0; repeated && req.Continue == "" {
 			out.Continue, out.Leftovers = "again", nil
 		} else if repeated {

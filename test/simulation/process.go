@@ -58,6 +58,7 @@ type Process struct {
 
 	// The reconcilers, with their memory; those of other processes are nil.
 	ledger      *disruption.Ledger
+	decided     *freshness.Decisions
 	sets        *machineset.Reconciler
 	deployments *machinedeployment.Reconciler
 	machines    *machine.Reconciler
@@ -217,10 +218,10 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
 	p.ledger = successor(disruption.New(disruption.Options{Client: c, Live: live, Clock: p.clock,
 		CacheVersion: machines.version}), origin.ledger)
-	decided := &freshness.Decisions{}
+	p.decided = successor(&freshness.Decisions{}, origin.decided)
 	p.sets = successor(machineset.New(machineset.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
-		MachineCacheVersion: machines.version, Ledger: p.ledger, Decided: decided,
+		MachineCacheVersion: machines.version, Ledger: p.ledger, Decided: p.decided,
 		Stopped: func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
 		Run: func(n int, f func(int)) {
 			for i := range n {
@@ -234,7 +235,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	}), origin.sets)
 	p.deployments = successor(machinedeployment.New(machinedeployment.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version,
-		Stopped: p.stopped, Ledger: p.ledger, Decided: decided,
+		Stopped: p.stopped, Ledger: p.ledger, Decided: p.decided,
 	}), origin.deployments)
 	more, err := p.optionalManagerControllers(origin)
 	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err

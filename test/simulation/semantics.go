@@ -325,8 +325,8 @@ func (c *Cloud) leftOf(req provider.DeleteRequest) bool {
 	}) != nil
 }
 
-// listing returns a list as it is shown.
-func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
+// listing returns a list as it is shown, of instances that it was asked for.
+func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []provider.Instance) {
 	p := &c.past
 	if len(p.habits) > 0 {
 		p.lists++
@@ -339,7 +339,8 @@ func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 			shown = slices.DeleteFunc(shown, func(in *instance) bool { return c.now().Before(in.born.Add(listedLate)) })
 		}
 		for i := range p.ghosts {
-			if g := &p.ghosts[i]; c.now().Before(g.gone.Add(within)) || p.returned(g, c.now()) {
+			g := &p.ghosts[i]
+			if asked(&g.instance) && (c.now().Before(g.gone.Add(within)) || p.returned(g, c.now())) {
 				shown = append(shown, &g.instance)
 			}
 		}

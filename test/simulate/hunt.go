@@ -13,7 +13,7 @@ import (
 )
 
 // quickMutants is how many bugs CI plants.
-const quickMutants = 14
+const quickMutants = 8
 
 // hunt is which bugs are planted, and what is asked about them.
 type hunt struct {

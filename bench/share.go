@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// unaccounted is what shares call the processor time that no process used that the bench knows: that of others, and idle time.
+// unaccounted is what shares call the processor time that none of the processes used: that of others, and idle time.
 const unaccounted = "rest"
 
 // shares is the processor time in seconds that each process used in some time, and the rest of that of all processors.

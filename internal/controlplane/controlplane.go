@@ -241,8 +241,8 @@ func (cp *ControlPlane) Stop() error {
 	return err
 }
 
-// Processes returns the programs of the control plane, of which those run that were asked for. They are not to be started
-// or stopped.
+// Processes returns the programs of the control plane, of which those run that were asked for. They are not to be
+// started or stopped.
 func (cp *ControlPlane) Processes() []*process.Process {
 	return []*process.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }

@@ -6,9 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Decisions knows which generation of an object this process wrote last after it had decided from its cache. Who carries
-// out that generation by the same cache need not wait until the cache is as new as the write, nor read live: it sees at
-// least what the decision was made from. The zero value knows none and is ready to use; nil knows none and notes none.
+// Decisions knows which generation of an object this process wrote last after it had decided from its cache. Who
+// carries out that generation by the same cache need not wait until the cache is as new as the write, nor read live: it
+// sees at least what the decision was made from. The zero value knows none and is ready to use; nil knows none and
+// notes none.
 type Decisions struct {
 	mu          sync.Mutex
 	generations map[types.UID]int64

@@ -13,6 +13,6 @@
 //   - A LIST counts only if it began after the last ambiguous write. Another worker may make such a write during the
 //     LIST, so the worker takes a Mark before it, and a LIST with an old Mark is ignored.
 //
-// Tracker implements the rule. Where one controller of a process decides and another one carries it out, Decisions tells
-// the second that its cache knows enough. When a LIST is needed, and what it lists, is the controller's decision.
+// Tracker implements the rule. Where one controller of a process decides and another one carries it out, Decisions
+// tells the second that its cache knows enough. When a LIST is needed, and what it lists, is the controller's decision.
 package freshness

@@ -35,8 +35,8 @@ type usual struct {
 // (Plans.Budget). Of 1,790,000 corruptions it has an even sample, of which each field of each kind and each way has
 // some, in several states, as far as they are enough.
 var (
-	short = usual{plans: 8_000, runs: map[simulation.Group]int{
-		simulation.Lifecycle: 10_000, simulation.Fleets: 1_500, simulation.Autoscaling: 250, simulation.Draining: 250,
+	short = usual{plans: 6_000, runs: map[simulation.Group]int{
+		simulation.Lifecycle: 3_000, simulation.Fleets: 1_500, simulation.Autoscaling: 250, simulation.Draining: 250,
 		simulation.HealthChecks: 100, simulation.Safety: 100, simulation.Migrations: 100,
 		simulation.Disruptions: 200, simulation.Incidents: 30,
 	}, faults: 2, corruptions: 3_375, states: 2}

@@ -38,7 +38,7 @@ if [ -n "$missing" ]; then
 	export DEBIAN_FRONTEND=noninteractive
 	# Of several that install at once, apt turns away all but one: the lock is that of hack/debian.sh, which is not there
 	# where a program brings this script along.
-	exec 9>/run/lock/machinist-debian
+	exec 9>/run/machinist-debian.lock
 	flock 9
 	# shellcheck disable=SC2086 # a list
 	{ apt-get update -q && apt-get -o DPkg::Lock::Timeout=300 install -qy --no-install-recommends $missing; } >&2 ||

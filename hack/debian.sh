@@ -6,8 +6,8 @@
 set -eu
 die() { echo "debian: $*" >&2; exit 1; }
 
-command -v apt-get >/dev/null || die "apt-get is missing: install the counterparts of Debian's packages $*"
-[ "$(id -u)" = 0 ] || die "run as root: apt-get update && apt-get install --no-install-recommends $*"
+command -v apt-get >/dev/null || die "apt-get is missing${*:+: install the counterparts of Debian's packages $*}"
+[ "$(id -u)" = 0 ] || die "run as root: apt-get update${*:+ && apt-get install --no-install-recommends $*}"
 export DEBIAN_FRONTEND=noninteractive
 exec 9>/run/machinist-debian.lock
 flock 9

@@ -184,15 +184,10 @@ func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
 	}
 }
 
+// deleteNode has a Node gone when it returns, as nothing holds it; a kubelet may have made another by then.
 func (c *cluster) deleteNode(t testing.TB, name string) {
 	t.Helper()
 	if err := c.kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
-		if _, err := c.node(t, name); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("node %s: %v", name, err)
-		}
-		return nil
-	})
 }

@@ -48,9 +48,7 @@ func TestANodeIsMadeStepByStep(t *testing.T) {
 	}
 	leases := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	node := c.wantAdopted(t, "steps")
-	if _, err := leases.Get(t.Context(), "steps", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("when the cloud controller has written, there is a Lease: %v", err)
-	}
+	adopted := writtenAt(t, node, "f:providerID")
 	csi, err := c.kube.StorageV1().CSINodes().Get(t.Context(), "steps", metav1.GetOptions{})
 	if err != nil || len(csi.OwnerReferences) != 1 || csi.OwnerReferences[0].UID != node.UID ||
 		!strings.Contains(csi.Annotations["storage.alpha.kubernetes.io/migrated-plugins"], "kubernetes.io/azure-disk") {
@@ -61,10 +59,25 @@ func TestANodeIsMadeStepByStep(t *testing.T) {
 		if after := lease.CreationTimestamp.Sub(node.CreationTimestamp.Time).Seconds(); err == nil && after < 4 {
 			t.Errorf("the Lease was made %v s after the Node", after)
 		}
+		if err == nil && !adopted.Before(&lease.CreationTimestamp) {
+			t.Errorf("the Lease was made at %s, and the cloud controller wrote at %s", lease.CreationTimestamp, adopted)
+		}
 		return err
 	})
 	c.wantEvents(t, "default", "steps", "Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure",
 		"NodeHasSufficientPID", "NodeAllocatableEnforced", "NodeReady")
+}
+
+// writtenAt returns when the one wrote last who wrote a field of a Node.
+func writtenAt(t testing.TB, node *corev1.Node, field string) *metav1.Time {
+	t.Helper()
+	for _, entry := range node.ManagedFields {
+		if strings.Contains(string(entry.FieldsV1.Raw), field) {
+			return entry.Time
+		}
+	}
+	t.Fatalf("nobody wrote %s: %+v", field, node.ManagedFields)
+	return nil
 }
 
 // wantEvents waits for events of a kubelet about an object.

@@ -344,11 +344,11 @@ func (b *bench) settled(ctx context.Context) ([]auditlog.Request, error) {
 
 // rest leaves the fleet alone.
 func (b *bench) rest(ctx context.Context, i *idle) error {
-	before, err := b.cpu()
-	if err != nil {
+	if err := b.log.Mark(); err != nil {
 		return err
 	}
-	if err := b.log.Mark(); err != nil {
+	used, err := b.sharing()
+	if err != nil {
 		return err
 	}
 	begun := time.Now()
@@ -356,8 +356,7 @@ func (b *bench) rest(ctx context.Context, i *idle) error {
 		return err
 	}
 	i.Seconds = time.Since(begun).Seconds()
-	after, err := b.cpu()
-	if err != nil {
+	if i.Shares, err = used(); err != nil {
 		return err
 	}
 	counts, err := b.log.Count(auditlog.Filter{Users: []string{stack.Manager, stack.Provider}})
@@ -365,7 +364,9 @@ func (b *bench) rest(ctx context.Context, i *idle) error {
 		return err
 	}
 	i.Writes = counts.Writes + counts.Events
-	i.CPUSeconds = (after[0] + after[1] - before[0] - before[1]).Seconds()
+	for _, p := range b.processes() {
+		i.CPUSeconds += i.Shares[p.Name]
+	}
 	return b.alive()
 }
 

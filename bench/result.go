@@ -87,6 +87,8 @@ type idle struct {
 	Seconds    float64 `json:"seconds"`
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Heartbeats int     `json:"heartbeats"`
+	// Shares are what each process used; the bench is the kubelets.
+	Shares shares `json:"shares,omitempty"`
 }
 
 // memory is the greatest resident set that the processes ever had. That of both together is the sum, though they may
@@ -133,6 +135,7 @@ func (r *result) table(out io.Writer) {
 			p.Independent.Shares.show(out, row.name+", independent limit")
 		}
 	}
+	r.Idle.Shares.show(out, "idle")
 	fmt.Fprintf(out, "idle: %d writes and %.2f CPU seconds in %.0f s with %d heartbeats\n", r.Idle.Writes,
 		r.Idle.CPUSeconds, r.Idle.Seconds, r.Idle.Heartbeats)
 	fmt.Fprintf(out, "peak memory: %.0f MiB (manager %.0f, provider %.0f)\n", r.Memory.PeakMiB, r.Memory.ManagerPeakMiB,

@@ -24,6 +24,7 @@ func averaged(rounds []*result) *result {
 		r.Idle.Seconds += one.Idle.Seconds
 		r.Idle.CPUSeconds += one.Idle.CPUSeconds
 		r.Idle.Heartbeats += one.Idle.Heartbeats
+		r.Idle.Shares.add(one.Idle.Shares, 1)
 		if one.Memory.PeakMiB > r.Memory.PeakMiB {
 			r.Memory = one.Memory
 		}

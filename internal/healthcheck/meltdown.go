@@ -161,14 +161,11 @@ type Clock struct {
 
 // In returns from when on clocks count for what is in all of the domains.
 func (c Clocks) In(domains ...string) Clock {
-	clock := Clock{Since: c.Stable, Certain: c.Thawed, LeaderSince: c.Stable, Observed: c.Observed}
-	for _, d := range append([]string{everywhere}, domains...) {
-		if t := c.Recovered[d]; t.After(clock.Certain) {
-			clock.Certain = t
-		}
+	clock := Clock{Since: c.Stable, Certain: latest(c.Thawed, c.Recovered[everywhere]), LeaderSince: c.Stable,
+		Observed: c.Observed}
+	for _, d := range domains {
+		clock.Certain = latest(clock.Certain, c.Recovered[d])
 	}
-	if clock.Certain.After(clock.Since) {
-		clock.Since = clock.Certain
-	}
+	clock.Since = latest(clock.Since, clock.Certain)
 	return clock
 }

@@ -63,12 +63,15 @@ func (p *pass) observe(ctx context.Context) error {
 			s.Row, s.RowEndsIn = row, confirmed(m, p.now)
 		}
 		p.subjects = append(p.subjects, s)
-		if owner := metav1.GetControllerOf(m); owner != nil {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 			p.sets[owner.UID] = append(p.sets[owner.UID], m)
 		}
 	}
 	return nil
 }
+
+// anyNode tells the kind of what is read.
+var anyNode = &corev1.Node{}
 
 // cachedNode returns the Node that a machine refers to, nil where that is gone or there is none. Others have it too,
 // and it must not be changed. Each is read by its name: the cluster may have any number of Nodes that are no
@@ -77,13 +80,8 @@ func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node
 	if p.Nodes == nil || m.Status.NodeRef == nil {
 		return nil, nil
 	}
-	node := &corev1.Node{}
-	err := p.Nodes.Cached.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node, client.UnsafeDisableDeepCopy,
-		client.DisableReadYourWritesConsistency)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	node, err := index.SharedOne(ctx, p.Nodes.Cached, anyNode, client.ObjectKey{Name: m.Status.NodeRef.Name})
+	if err != nil {
 		return nil, fmt.Errorf("read node %s from the cache: %w", m.Status.NodeRef.Name, err)
 	}
 	return node, nil

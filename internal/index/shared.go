@@ -47,3 +47,31 @@ func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectLi
 	}
 	return shared, nil
 }
+
+// SharedOne returns the object of that name, which must not be changed, and nil where there is none. kind is any object
+// of its kind, and is not changed. From a process's cache the object comes without a copy, and without waiting for own
+// writes.
+func SharedOne[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, from client.Reader, kind P, key client.ObjectKey) (P, error) {
+	cached, ok := from.(interface {
+		SharedOne(ctx context.Context, kind client.Object, key client.ObjectKey) (any, error)
+	})
+	if !ok {
+		object := P(new(T))
+		err := from.Get(ctx, key, object, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+		if err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return object, nil
+	}
+	object, err := cached.SharedOne(ctx, kind, key)
+	if object == nil || err != nil {
+		return nil, err
+	}
+	if p, ok := object.(P); ok {
+		return p, nil
+	}
+	return nil, fmt.Errorf("the cache has a %T where a %T was asked for", object, kind)
+}

@@ -109,6 +109,32 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 		}
 	})
 
+	t.Run("an object of the cache that is shared", func(t *testing.T) {
+		kind, key := &v1beta1.Machine{}, client.ObjectKeyFromObject(machines[0])
+		get := func() {
+			if err := c.Client.Get(t.Context(), key, &v1beta1.Machine{}, client.UnsafeDisableDeepCopy,
+				client.DisableReadYourWritesConsistency); err != nil {
+				t.Fatal(err)
+			}
+		}
+		share := func() {
+			if m, err := index.SharedOne(t.Context(), c.Client, kind, key); err != nil || m.Name != key.Name {
+				t.Fatal(m, err)
+			}
+		}
+		get()
+		share()
+		copied, shared := allocated(get), allocated(share)
+		t.Logf("allocated: %d bytes for Get without a deep copy, %d for SharedOne", copied, shared)
+		if shared*4 > copied {
+			t.Errorf("sharing an object allocates %d bytes, a read of it %d", shared, copied)
+		}
+		key.Name = "missing"
+		if m, err := index.SharedOne(t.Context(), c.Client, kind, key); m != nil || err != nil {
+			t.Errorf("a machine that is not there: %v, %v", m, err)
+		}
+	})
+
 	t.Run("a live list in pages", func(t *testing.T) {
 		var largest int
 		counting := interceptor.NewClient(direct, interceptor.Funcs{

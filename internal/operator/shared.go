@@ -65,6 +65,22 @@ func (c *declaredCache) Shared(ctx context.Context, list client.ObjectList, o ..
 	}
 }
 
+// SharedOne is Get without a copy and without waiting for own writes, for index.SharedOne: it returns a pointer to the
+// object in the cache, and nil where there is none. A Get allocates 1,112 bytes for a Machine, without a deep copy, and
+// this 24 (TestDeparturesFromTheLibrariesAreCheaper).
+func (c *cachedClient) SharedOne(ctx context.Context, kind client.Object, key client.ObjectKey) (any, error) {
+	f, err := c.readable(kind)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	indexer, err := c.cache.indexer(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := indexer.GetByKey(toolscache.ObjectName(key).String())
+	return object, err
+}
+
 // indexer has the cached objects of a typed kind.
 func (c *declaredCache) indexer(ctx context.Context, f form) (toolscache.Indexer, error) {
 	if known, ok := c.indexers.Load(f.GroupVersionKind); ok {

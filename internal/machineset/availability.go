@@ -93,7 +93,7 @@ func (p *pass) readAvailability(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.Availability = Availability{}
 	// A deployment that is being deleted, or whose strategy is invalid, blocks nothing.
-	if d == nil || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) <= int(s.Set.ReplicasOrDefault()) {
+	if d == nil || !d.DeletionTimestamp.IsZero() || p.live <= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
 	replicas := max(0, d.ReplicasOrDefault())

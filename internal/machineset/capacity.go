@@ -23,8 +23,7 @@ func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0
 	// People may scale the sets of a paused deployment as they like.
-	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() ||
-		countLive(s.Machines) >= int(s.Set.ReplicasOrDefault()) {
+	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || p.live >= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
 	replicas := max(0, d.ReplicasOrDefault())

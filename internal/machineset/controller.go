@@ -130,6 +130,8 @@ type pass struct {
 	known      *setState
 	state      State
 	deployment *v1beta1.MachineDeployment
+	// live is how many of the machines are not being deleted.
+	live int
 	// trusted says that the machines may be counted, asNewAsSpec that they are at least as new as the set's spec.
 	trusted, asNewAsSpec bool
 
@@ -201,8 +203,9 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-// count reads the limits that the set shares with the other sets of its deployment.
+// count counts the machines, and reads the limits that the set shares with the other sets of its deployment.
 func (p *pass) count(ctx context.Context) error {
+	p.live = countLive(p.state.Machines)
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ func exemptLast(machines []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
-	if !s.mayDisrupt() {
+	if !s.mayDisrupt(p.live) {
 		return nil
 	}
 	concerned, err := p.Ledger.Concerns(ctx, p.key.Namespace, s.Machines)
@@ -146,15 +146,16 @@ func (p *pass) readDisruption(ctx context.Context) error {
 		}
 		return may, denied
 	}
-	if p.deployment == nil || countLive(s.Machines) <= int(s.Set.ReplicasOrDefault()) {
+	if p.deployment == nil || p.live <= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
 	return p.readRollout(ctx)
 }
 
-// mayDisrupt reports whether a plan may ask budgets about a machine at all: a set that is settled reads none.
-func (s *State) mayDisrupt() bool {
-	return s.Set.Spec.Template.Spec.ExpireAfter != nil || countLive(s.Machines) > int(s.Set.ReplicasOrDefault()) ||
+// mayDisrupt reports whether a plan may ask budgets about a machine at all: a set that is settled reads none. live is
+// how many machines are not being deleted.
+func (s *State) mayDisrupt(live int) bool {
+	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
 		slices.ContainsFunc(s.Machines, func(m *v1beta1.Machine) bool {
 			return machinestate.Live(m) && (machinestate.ToBeReplaced(m) || machinestate.Exchanged(m))
 		})
@@ -168,7 +169,7 @@ func (p *pass) readRollout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	live, newer := countLive(s.Machines), 0
+	live, newer := p.live, 0
 	for _, sibling := range siblings {
 		machines, err := p.cachedMachines(ctx, sibling)
 		if err != nil {

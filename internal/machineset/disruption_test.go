@@ -31,7 +31,7 @@ func under(t *testing.T, limit string, s State, change ...func(*State)) State {
 		t.Fatal(err)
 	}
 	s.Ask = func(cs []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
-		if !s.mayDisrupt() {
+		if !s.mayDisrupt(countLive(s.Machines)) {
 			t.Errorf("budgets would not be read, and are asked about %s", cs[0].Machine.Name)
 		}
 		return disruption.NewView([]*disruption.Budget{b}, s.Machines, nil, s.Now).Ask(cs, nil)

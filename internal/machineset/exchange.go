@@ -29,6 +29,9 @@ func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
 // expire plans to mark machines that are too old, the oldest first, to be exchanged for others: as many at a time as
 // may be exchanged at a time.
 func (p *Plan) expire(s State, active []*v1beta1.Machine) {
+	if s.Set.Spec.Template.Spec.ExpireAfter == nil {
+		return
+	}
 	limit := s.Exchanges
 	var expired []*v1beta1.Machine
 	for _, m := range active {

@@ -51,7 +51,7 @@ func newWorld(t *testing.T, seed int64) *world {
 	w.state.Set.Spec.DeletePolicy = []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest,
 		v1beta1.DeleteOldest}[r.Intn(3)]
 	w.state.Ask = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
-		if !w.state.mayDisrupt() {
+		if !w.state.mayDisrupt(countLive(w.state.Machines)) {
 			t.Errorf("budgets would not be read, and are asked about %s", candidates[0].Machine.Name)
 		}
 		return candidates, nil

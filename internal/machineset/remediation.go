@@ -241,6 +241,9 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 // Settle returns the replacements that are still in flight. recovered is true if one of them is Running.
 func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReadySeconds int32,
 	now time.Time) (left Replacements, recovered bool) {
+	if len(r) == 0 {
+		return nil, false // The common case.
+	}
 	byName := make(map[string]*v1beta1.Machine, len(r))
 	for _, name := range r {
 		byName[name] = nil

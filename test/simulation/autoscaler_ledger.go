@@ -42,8 +42,10 @@ type template struct {
 	class    string
 }
 
-// lowering is a write by which a set shrinks. known is up to where whoever did it knew the deployment.
-type lowering struct{ revision, known int64 }
+// lowering is a write by which a set shrinks. known is up to where whoever did it knew the deployment, and machines up to
+// where at least the machines have to be known among which the set chooses: to the last word of the deployment, and to
+// what whoever lowered it knew of them (rule victims-from-fresh-view).
+type lowering struct{ known, machines int64 }
 
 func (l *ledger) begin(w *World) {
 	*l = ledger{world: w, due: map[uid]int64{}, settled: map[uid]bool{}, lastLowering: map[uid]lowering{},
@@ -73,7 +75,9 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	case *v1beta1.MachineSet:
 		if before, ok := c.Old.(*v1beta1.MachineSet); ok && c.Actor == Manager &&
 			invariants.Replicas(o.Spec.Replicas) < invariants.Replicas(before.Spec.Replicas) {
-			l.lastLowering[o.UID] = lowering{c.Revision, l.world.oracle.seen()["MachineDeployment"]}
+			seen := l.world.oracle.seen()
+			known := seen["MachineDeployment"]
+			l.lastLowering[o.UID] = lowering{known, max(seen["Machine"], l.specified(o.UID, known))}
 		}
 	case *v1beta1.Machine:
 		before, known := l.world.oracle.machines[o.UID]
@@ -200,10 +204,10 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	}
 	isAvailable := invariants.Available(m, 0, l.world.clock.at)
 	if isAvailable {
-		l.inTurn(m, owner.UID, instructed.revision)
+		l.inTurn(m, owner.UID, instructed.machines)
 	}
-	// The manager chose by what was so when it reported the set: a machine may have become available since.
-	if then := at(o.history[m.UID], instructed.revision); then != nil && !invariants.Available(then, 0, l.world.clock.at) {
+	// The manager chose by what it knew when it reported the set: a machine may have become available since.
+	if then := at(o.history[m.UID], instructed.machines); then != nil && !invariants.Available(then, 0, l.world.clock.at) {
 		isAvailable = false
 	}
 	switch {
@@ -256,15 +260,28 @@ func (l *ledger) least(set uid, since int64) int {
 	return n
 }
 
+// specified returns when the specification was written that a set's deployment had for whoever knew it up to a revision.
+func (l *ledger) specified(set uid, known int64) (revision int64) {
+	o := &l.world.oracle
+	if d := o.deployments[o.sets[set].Controller]; d != nil {
+		for _, v := range d.Versions {
+			if v.Position <= known {
+				revision = v.Position
+			}
+		}
+	}
+	return revision
+}
+
 // inTurn checks that an available machine is deleted only when those of its set go, too, that are marked or were never
-// launched, and were so before the set was ordered to shrink.
-func (l *ledger) inTurn(m *v1beta1.Machine, set uid, instructed int64) {
+// launched, and were so at the revision up to which the machines had to be known.
+func (l *ledger) inTurn(m *v1beta1.Machine, set uid, known int64) {
 	o := &l.world.oracle
 	_, replicas := o.sets[set].Within(o.seen()["MachineSet"])
 	surplus, first := -replicas, []string(nil)
 	for id, versions := range o.history {
 		last := versions[len(versions)-1].machine
-		then := at(versions, instructed)
+		then := at(versions, known)
 		belongs := func(x *v1beta1.Machine) bool {
 			if x == nil || !x.DeletionTimestamp.IsZero() {
 				return false

@@ -42,9 +42,9 @@ type template struct {
 	class    string
 }
 
-// lowering is a write by which a set shrinks. known is up to where whoever did it knew the deployment, and machines up to
-// where at least the machines have to be known among which the set chooses: to the last word of the deployment, and to
-// what whoever lowered it knew of them (rule victims-from-fresh-view).
+// lowering is a write by which a set shrinks. known is up to where whoever did it knew the deployment, and machines up
+// to where at least the machines have to be known among which the set chooses: to the last word of the deployment, and
+// to what whoever lowered it knew of them (rule victims-from-fresh-view).
 type lowering struct{ known, machines int64 }
 
 func (l *ledger) begin(w *World) {
@@ -260,7 +260,8 @@ func (l *ledger) least(set uid, since int64) int {
 	return n
 }
 
-// specified returns when the specification was written that a set's deployment had for whoever knew it up to a revision.
+// specified returns when the specification was written that a set's deployment had for whoever knew it up to a
+// revision.
 func (l *ledger) specified(set uid, known int64) (revision int64) {
 	o := &l.world.oracle
 	if d := o.deployments[o.sets[set].Controller]; d != nil {

@@ -59,7 +59,7 @@ func TestANodeIsMadeStepByStep(t *testing.T) {
 		if after := lease.CreationTimestamp.Sub(node.CreationTimestamp.Time).Seconds(); err == nil && after < 4 {
 			t.Errorf("the Lease was made %v s after the Node", after)
 		}
-		if err == nil && !adopted.Before(&lease.CreationTimestamp) {
+		if err == nil && lease.CreationTimestamp.Before(adopted) { // in whole seconds
 			t.Errorf("the Lease was made at %s, and the cloud controller wrote at %s", lease.CreationTimestamp, adopted)
 		}
 		return err

@@ -39,16 +39,10 @@ func (p *pass) observe(ctx context.Context) error {
 	if p.Stopped != nil {
 		p.state.Stopped = p.Stopped()
 	}
-	// Read before the list, which is then at least as new.
-	seen := p.cacheVersion()
-	p.trusted = p.known.cache.Trusts(seen)
-	p.asNewAsSpec = freshness.AtLeastAsNew(seen, p.known.specVersion) || p.Decided.Made(set.UID, set.Generation)
-	machines, err := p.cachedMachines(ctx, set)
-	if err != nil {
+	if err := p.readMachines(ctx); err != nil {
 		return err
 	}
-	p.state.Machines = machines
-	p.shared.keepSize(p.key, len(machines))
+	var err error
 	if p.state.Orphans, err = p.orphans(ctx); err != nil {
 		return err
 	}
@@ -56,6 +50,28 @@ func (p *pass) observe(ctx context.Context) error {
 		return err
 	}
 	return p.readOwner(ctx)
+}
+
+// readMachines reads the set's machines from the cache, and whether the cache may be trusted with them.
+func (p *pass) readMachines(ctx context.Context) (err error) {
+	set := p.state.Set
+	trustedAt := func(version string) (trusted, asNewAsSpec bool) {
+		return p.known.cache.Trusts(version),
+			freshness.AtLeastAsNew(version, p.known.specVersion) || p.Decided.Made(set.UID, set.Generation)
+	}
+	for range 2 {
+		// Read before the list, which is then at least as new.
+		p.trusted, p.asNewAsSpec = trustedAt(p.cacheVersion())
+		if p.state.Machines, err = p.cachedMachines(ctx, set); err != nil {
+			return err
+		}
+		// A list that waited for the set's own writes often waited long enough for the next one to be trusted.
+		if trusted, asNew := trustedAt(p.cacheVersion()); trusted == p.trusted && asNew == p.asNewAsSpec {
+			break
+		}
+	}
+	p.shared.keepSize(p.key, len(p.state.Machines))
+	return nil
 }
 
 // cacheVersion returns the resource version up to which the cache of Machines is complete, "" if that is not known.

@@ -81,6 +81,28 @@ func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 1})
 }
 
+// A list from the cache may wait for the set's own writes. A cache that has become new enough meanwhile is asked again,
+// so that a slow watch does not cost live lists.
+func TestACacheThatCatchesUpDuringAListIsTrusted(t *testing.T) {
+	b := newBench(t)
+	b.newSet(3)
+	b.reconcile()
+	b.restart()
+	b.reconcile() // Its first decision needs a live list, which says how new the cache must be.
+	b.took()
+
+	seen := "1"
+	b.hooks.seen = func() string { return seen }
+	b.hooks.machines = func(list *v1beta1.MachineList) {
+		if seen == "1" {
+			list.Items, seen = nil, "999999999999"
+		}
+	}
+	b.reconcile()
+	b.wantLives(3)
+	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 0})
+}
+
 // A live LIST uses the selector. Machines of the set that no longer match count anyway, until they are released.
 func TestALiveListMissesNothingThatTheSetControls(t *testing.T) {
 	b := newBench(t)

@@ -10,7 +10,7 @@ PROGRAM_TAGS := grpcnotrace
 # A workspace's ./... covers only the module it is called in.
 MODULES := . ./api ./providers/azure ./providers/libvirt ./providers/openstack
 # Without vet: `make lint` runs all of it, and it takes longer than to compile what is tested.
-TESTFLAGS ?= -race -vet=off -timeout 15m
+TESTFLAGS ?= -race -vet=off -timeout 30m
 # All is compiled with the same flags, so that what programs, images, tools and tests share is compiled once. Only the race
 # detector needs cgo. A compiler that collects its garbage seldom needs a quarter less of the processor.
 export CGO_ENABLED := 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,9 @@ type Keeper struct {
 	reader  client.Reader // The cache.
 	writes  *rate.Limiter
 	serving atomic.Pointer[tls.Certificate]
+	// first is closed once there is a certificate to present.
+	first    chan struct{}
+	setFirst sync.Once
 	// trusted is set once the configuration was seen to name the authority of the certificate.
 	trusted atomic.Bool
 	// next is the authority that named is about: since when all bundles were seen to name it.
@@ -68,12 +72,16 @@ const (
 	writeBurst  = 10
 )
 
+// firstWait is how long a handshake waits for the first certificate. A process that starts accepts connections a moment
+// before it has read the Secret, and an API server whose connection fails admits what it wanted to ask about.
+const firstWait = 2 * time.Second
+
 // New returns a Keeper, which keeps nothing until it is registered.
 func New(o Options) *Keeper {
 	if o.Lifetimes == (Lifetimes{}) {
 		o.Lifetimes = DefaultLifetimes()
 	}
-	return &Keeper{Options: o, writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
+	return &Keeper{Options: o, first: make(chan struct{}), writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
 // Register adds the keeper to a manager. Its cache holds the one Secret and the one configuration, and no start waits
@@ -211,12 +219,23 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// GetCertificate returns what is presented in a handshake, for tls.Config.
-func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// GetCertificate returns what is presented in a handshake, for tls.Config. It waits a moment for the first certificate.
+func (k *Keeper) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if cert := k.serving.Load(); cert != nil {
 		return cert, nil
 	}
-	return nil, fmt.Errorf("there is no certificate in the Secret %s yet", k.Secret)
+	ctx, cancel := context.WithTimeout(hello.Context(), firstWait)
+	defer cancel()
+	select {
+	case <-k.first:
+		return k.serving.Load(), nil
+	case <-ctx.Done():
+		return nil, k.noCertificate()
+	}
+}
+
+func (k *Keeper) noCertificate() error {
+	return fmt.Errorf("there is no certificate in the Secret %s yet", k.Secret)
 }
 
 // Lifetime is how long the certificate is valid that is presented.
@@ -230,8 +249,8 @@ func (k *Keeper) Lifetime() expiry.Lifetime {
 // Ready is a probe: nil once there is a certificate to present and the webhook configuration names its authority.
 // Before that the API server would refuse what the webhooks are for. Later the leader mends what others change.
 func (k *Keeper) Ready(r *http.Request) error {
-	if _, err := k.GetCertificate(nil); err != nil {
-		return err
+	if k.serving.Load() == nil {
+		return k.noCertificate()
 	}
 	if k.trusted.Load() {
 		return nil
@@ -306,4 +325,5 @@ func (p presenter) present(object any) {
 		return
 	}
 	p.serving.Store(&cert)
+	p.setFirst.Do(func() { close(p.first) })
 }

@@ -1,16 +1,21 @@
 package certificate
 
 import (
+	"crypto/tls"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -97,5 +102,49 @@ func TestAProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
 	}
 	if err := ready(); err != nil {
 		t.Errorf("after somebody changed the configuration: %v", err)
+	}
+}
+
+// A process that starts accepts connections a moment before it has read its certificate, and API servers may come at
+// once where nothing asks whether it is ready.
+//
+// Rule: no-request-lost-in-renewal.
+func TestAHandshakeWaitsForTheFirstCertificate(t *testing.T) {
+	for name, present := range map[string]bool{"it comes": true, "it does not come": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "machinist-system", Name: "webhook"}}
+				c := fake.NewClientBuilder().WithObjects(secret).Build()
+				k := New(Options{Secret: client.ObjectKeyFromObject(secret), Configuration: "machinist",
+					Hosts: []string{"machinist.example"}, Writer: c, Clock: clock.RealClock{}, Log: logr.Discard()})
+				k.reader = c
+				near, far := net.Pipe()
+				defer near.Close()
+				defer far.Close()
+				var served, connected error
+				var both sync.WaitGroup
+				both.Go(func() {
+					served = tls.Server(near, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: k.GetCertificate}).
+						HandshakeContext(t.Context())
+				})
+				both.Go(func() {
+					connected = tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context())
+				})
+				synctest.Wait() // The handshake waits.
+				if present {
+					if _, err := k.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+						t.Fatal(err)
+					}
+					if err := c.Get(t.Context(), k.Secret, secret); err != nil {
+						t.Fatal(err)
+					}
+					presenter{k}.present(secret)
+				}
+				both.Wait()
+				if (served == nil) != present || (connected == nil) != present {
+					t.Errorf("the handshake ended with %v at the server and %v at the client", served, connected)
+				}
+			})
+		})
 	}
 }

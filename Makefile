@@ -64,7 +64,7 @@ test: controlplane verify ## Unit tests and tests against a real API server
 
 .PHONY: e2e
 e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours; FULL=1 runs all of it
-	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -parallel $(if $(FULL),3 -timeout 90m,4 -timeout 40m) ./test/e2e
+	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -parallel $(if $(FULL),3 -timeout 90m,4 -timeout 60m) ./test/e2e
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),60m,20m) ./providers/azure/e2e ./test/chaos ./test/controllermanager/fidelity
 
 # The images have the version that the charts ask for, and are for this machine only.

@@ -105,6 +105,7 @@ func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 //
 // Rule: health-policy-selection.
 func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
+	onlyInFull(t, "TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot")
 	t.Parallel()
 	m := startForHealth(t, 3, "--health-timeout="+healthTimeout.String())
 	before := m.running(3)
@@ -119,6 +120,7 @@ func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
 //
 // Rule: remediation-retries-limited.
 func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
+	onlyInFull(t, "the tests of package internal/healthcheck at a real API server")
 	t.Parallel()
 	m := startForHealth(t, 4)
 	m.healthCheck(func(c *v1beta1.MachineHealthCheck) { c.Spec.Remediation.MaxRetries = new(int32(1)) })

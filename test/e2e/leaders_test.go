@@ -69,6 +69,7 @@ func (w *witness) changesSince(since time.Time) int {
 //
 // Rule: lease-counts-from-send.
 func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
+	t.Parallel()
 	const replicas = 40
 	w := &witness{}
 	m := start(t, stack.Options{
@@ -116,6 +117,7 @@ func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 //
 // Rule: lease-counts-from-send.
 func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
+	t.Parallel()
 	const replicas = 30
 	w := &witness{}
 	m := start(t, stack.Options{

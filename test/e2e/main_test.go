@@ -22,6 +22,14 @@ const grants = "E2E_GRANTS"
 // full reports whether the long journeys run as well, and the others with more machines.
 func full() bool { return os.Getenv("FULL") == "1" }
 
+// onlyInFull skips a scenario that takes minutes of every run while others show nearly the same: elsewhere says which.
+func onlyInFull(t *testing.T, elsewhere string) {
+	t.Helper()
+	if !full() {
+		t.Skip("FULL=1 runs it. In every run: " + elsewhere)
+	}
+}
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	logf.SetLogger(logr.Discard())

@@ -21,6 +21,7 @@ import (
 // However many drains are held up, they hold up nothing else: machines are made meanwhile. And when nothing is in their
 // way any more, all of them go.
 func TestManyBlockedDrainsDoNotStarveCreation(t *testing.T) {
+	t.Parallel()
 	const (
 		draining = 200
 		created  = 5

@@ -37,6 +37,7 @@ var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 //
 // Rules: migration-abort-restores.
 func TestMigrationIsAbortedAtEveryPhase(t *testing.T) {
+	onlyInFull(t, "the migrations that are aborted in the deterministic world")
 	t.Parallel()
 	groups := []string{provider.SourceGardener} // It has the most kinds.
 	if full() {

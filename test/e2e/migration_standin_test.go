@@ -26,9 +26,9 @@ import (
 func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
 	t.Parallel()
 	const machines = 4
-	groups := []string{provider.SourceClusterK8s, provider.SourceOpenShift}
-	if full() { // Of these, tests of migrations show it too.
-		groups = append(groups, provider.SourceMachineK8s, provider.SourceGardener)
+	groups := []string{provider.SourceClusterK8s} // Of the others, tests of migrations show it too.
+	if full() {
+		groups = append(groups, provider.SourceOpenShift, provider.SourceMachineK8s, provider.SourceGardener)
 	}
 	for _, group := range groups {
 		left := machines
@@ -133,9 +133,7 @@ func (f *oldFleet) wantConvertible() {
 
 // An instance that loses its Machine is an orphan of the system that collects them.
 func TestAStandInCollectsOrphans(t *testing.T) {
-	if !full() {
-		t.Skip("FULL=1 runs it")
-	}
+	onlyInFull(t, "the scenarios of migrations in the deterministic world")
 	t.Parallel()
 	m := start(t, stack.Options{})
 	f := m.oldFleet(provider.SourceGardener, 3)

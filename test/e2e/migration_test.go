@@ -279,10 +279,8 @@ func TestMigrationTakesAFleetOver(t *testing.T) {
 	t.Parallel()
 	groups := provider.Sources()
 	if !full() {
-		groups = slices.DeleteFunc(groups, func(g string) bool {
-			// Two differ in the name of the group only, and TestMigrationSurvivesKills takes one of the other over.
-			return g == provider.SourceMachinesK8s || g == provider.SourceGardener
-		})
+		// TestMigrationSurvivesKills and TestMigrationByTheCommandLine take fleets of two others over.
+		groups = []string{provider.SourceOpenShift}
 	}
 	for _, group := range groups {
 		t.Run(group, func(t *testing.T) {
@@ -356,6 +354,7 @@ func (m *migration) wantRefused(what string, err error) {
 
 // Rules: migration-old-objects-closed, migration-copies-closed.
 func TestMigrationClosesWhatItWorksOn(t *testing.T) {
+	onlyInFull(t, "the policies of package internal/migration at a real API server")
 	t.Parallel()
 	f := start(t, stack.Options{}).oldFleet(provider.SourceClusterK8s, 3)
 	m := f.migrate()

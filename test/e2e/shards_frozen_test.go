@@ -63,6 +63,8 @@ func (l *leaseLink) stand(t *testing.T, config *rest.Config) *rest.Config {
 //
 // Rules: shard-has-one-owner, lease-counts-from-send.
 func TestAFrozenShardDoesNotActWhenItResumes(t *testing.T) {
+	onlyInFull(t, "TestAFrozenLeaderDoesNotActWhenItResumes")
+	t.Parallel()
 	d := startDivided(t)
 	d.links = map[string]*leaseLink{}
 	leaders, _ := d.pairs()

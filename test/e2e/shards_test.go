@@ -61,6 +61,7 @@ func (d *divided) awaitHandover(before *coordinationv1.Lease) {
 //
 // Rules: shard-taken-over-within-a-lease, shard-has-one-owner, crash-safe-everywhere.
 func TestTheMachinesOfAKilledShardAreServedWithinALease(t *testing.T) {
+	t.Parallel()
 	d := startDivided(t)
 	leaders, waiting := d.pairs()
 	d.fleets(2)
@@ -137,6 +138,8 @@ func (d *divided) takenOver(old, successor *member, lease time.Duration) time.Ti
 //
 // Rules: shards-agree-on-their-number, shard-has-one-owner.
 func TestNobodyActsTwiceWhenTheNumberOfShardsChanges(t *testing.T) {
+	onlyInFull(t, "the hand-overs of package test/handover")
+	t.Parallel()
 	d := startDivided(t)
 	var before, after []*member
 	for _, program := range programs {

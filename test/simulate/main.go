@@ -35,11 +35,11 @@ type usual struct {
 // (Plans.Budget). Of 1,790,000 corruptions it has an even sample, of which each field of each kind and each way has
 // some, in several states, as far as they are enough.
 var (
-	short = usual{plans: 6_000, runs: map[simulation.Group]int{
-		simulation.Lifecycle: 3_000, simulation.Fleets: 1_500, simulation.Autoscaling: 250, simulation.Draining: 250,
+	short = usual{plans: 3_000, runs: map[simulation.Group]int{
+		simulation.Lifecycle: 1_500, simulation.Fleets: 750, simulation.Autoscaling: 250, simulation.Draining: 250,
 		simulation.HealthChecks: 100, simulation.Safety: 100, simulation.Migrations: 100,
 		simulation.Disruptions: 200, simulation.Incidents: 30,
-	}, faults: 2, corruptions: 3_375, states: 2}
+	}, faults: 1, corruptions: 2_000, states: 2}
 	full = usual{plans: 36_000, pairs: 3_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 20_000, simulation.Fleets: 8_000, simulation.Autoscaling: 2_000, simulation.Draining: 4_000,
 		simulation.HealthChecks: 2_000, simulation.Safety: 2_000, simulation.Migrations: 2_000,

@@ -10,8 +10,8 @@ PROGRAM_TAGS := grpcnotrace
 # The deterministic world, the API server that it has and what else is of one thread and needs the API server's code, which
 # takes minutes to compile, and three times as long to run, with the race detector; and what counts bytes, of which that drops
 # some at random.
-WORLD := ./bench/micro ./test/api/decode ./test/apiserver/... ./test/controllermanager/fidelity ./test/fidelity ./test/incidents \
-	./test/manifests/sources ./test/simulation
+WORLD := ./bench/micro ./test/api/decode ./test/apiserver/... ./test/controllermanager/fidelity ./test/fidelity ./test/handover \
+	./test/incidents ./test/manifests/sources ./test/simulation
 # A workspace's ./... covers only the module it is called in.
 MODULES := . ./api ./providers/azure ./providers/libvirt ./providers/openstack
 # Without vet: `make lint` runs all of it, and it takes longer than to compile what is tested.
@@ -20,6 +20,9 @@ TESTFLAGS ?= -race -vet=off -timeout 30m
 # detector needs cgo. A compiler that collects its garbage seldom needs a quarter less of the processor.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath '-toolexec=env GOGC=400')
+# The same for tests and their control planes. The programs keep the pace that they choose, except in unit tests.
+test: export GOGC := 400
+e2e e2e-install e2e-openstack e2e-vm e2e-ui: export CONTROLPLANE_GOGC := 400
 # Whoever changes an object of a cache, which others have too, panics.
 test e2e: export KUBE_CACHE_MUTATION_DETECTOR = true
 # Prints what tests print while they run, and all that the failed ones printed once more at the end.

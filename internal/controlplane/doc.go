@@ -20,6 +20,9 @@
 // created. The processes end with [ControlPlane.Stop], and on Linux also when
 // this process dies in whatever way.
 //
+// The environment variable CONTROLPLANE_GOGC is the GOGC of its processes: many
+// control planes at once collect their garbage too often otherwise.
+//
 // Parts of it can be stopped and started again with their data, on the same
 // address, for tests of outages.
 package controlplane

@@ -33,7 +33,7 @@ func TestTheDriverConforms(t *testing.T) {
 			slow(o)
 			o.ListLag, o.Semantics.ClockSkew = 3*moment, 10*time.Minute
 		}},
-		"through the SDK's fakes":       {newCloudBehindSDK, slow},
+		"through the SDK's fakes": {newCloudBehindSDK, slow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -261,8 +261,9 @@ func (b *befallen) nodesGoSilent() {
 		check); err != nil {
 		b.t.Fatal(err)
 	}
+	before := check.DeepCopy()
 	check.Spec.Remediation.MaxRetries = new(int32(0))
-	if err := b.control.Update(context.Background(), check); err != nil {
+	if err := b.control.Patch(context.Background(), check, client.MergeFrom(before)); err != nil {
 		b.t.Fatal(err)
 	}
 	b.change(b.fleet[0].Name, func(m *v1beta1.Machine) {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
+	"k8s.io/client-go/util/retry"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/manifests"
@@ -237,22 +238,28 @@ func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 	a.t.Helper()
 	size := a.size(g)
 	machines := a.objects.Resource(resourceOf("machines")).Namespace(node.Annotations["machinist.dev/cluster-namespace"])
-	machine, err := machines.Get(context.Background(), node.Annotations["machinist.dev/machine"], metav1.GetOptions{})
+	name := node.Annotations["machinist.dev/machine"]
+	// After a conflict an autoscaler tries again in its next turn.
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		machine, err := machines.Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if id, _, _ := unstructured.NestedString(machine.Object, "spec", "providerID"); path.Base(id) !=
+			path.Base(node.Spec.ProviderID) {
+			return fmt.Errorf("it has the provider ID %s, its node %s", id, node.Spec.ProviderID)
+		}
+		annotations := maps.Clone(machine.GetAnnotations())
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations["machinist.dev/delete-machine"] = time.Now().String()
+		machine.SetAnnotations(annotations)
+		_, err = machines.Update(context.Background(), machine, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
-		a.t.Fatal(err)
-	}
-	if id, _, _ := unstructured.NestedString(machine.Object, "spec", "providerID"); path.Base(id) !=
-		path.Base(node.Spec.ProviderID) {
-		a.t.Fatalf("machine %s has the provider ID %s, its node %s", machine.GetName(), id, node.Spec.ProviderID)
-	}
-	annotations := maps.Clone(machine.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations["machinist.dev/delete-machine"] = time.Now().String()
-	machine.SetAnnotations(annotations)
-	if _, err := machines.Update(context.Background(), machine, metav1.UpdateOptions{}); err != nil {
-		a.t.Fatalf("mark %s: %v", machine.GetName(), err)
+		a.t.Fatalf("mark machine %s: %v", name, err)
 	}
 	a.setSize(g, size-1)
 }

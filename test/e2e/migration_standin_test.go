@@ -139,8 +139,9 @@ func TestAStandInCollectsOrphans(t *testing.T) {
 	f := m.oldFleet(provider.SourceGardener, 3)
 	f.kill()
 	machine := f.someMachine()
+	before := machine.DeepCopy()
 	machine.SetFinalizers(nil)
-	if err := m.control.Update(context.Background(), machine); err != nil {
+	if err := m.control.Patch(context.Background(), machine, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.control.Delete(context.Background(), machine); err != nil {

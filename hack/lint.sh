@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs golangci-lint over every module of the workspace, and over test/ui. It is built from the version that hack/lint/go.mod pins.
 set -eu
-export GOGC=400 # It needs a quarter less of the processor, and more memory.
+export GOGC=400 # It needs a third less of the processor, and more memory.
 root=$(cd "$(dirname "$0")/.." && pwd)
 lint=$("$root/hack/tool.sh" lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 for module in . api providers/azure providers/libvirt providers/openstack; do

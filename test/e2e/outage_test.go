@@ -145,7 +145,6 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 //
 // Rule: outage-extends-drain.
 func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
-	onlyInFull(t, "the outages of the target in the deterministic world")
 	t.Parallel()
 	const (
 		drain = 40 * time.Second

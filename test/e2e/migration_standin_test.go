@@ -24,13 +24,11 @@ import (
 // The tests of migrations are worth what the stand-in for the old controller is: revived, it leaves a fleet alone that
 // is as it should be, and it does delete and make instances where one is asked of it.
 func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
+	onlyInFull(t, "the migrations in which it plays")
 	t.Parallel()
 	const machines = 4
-	groups := []string{provider.SourceClusterK8s} // Of the others, tests of migrations show it too.
-	if full() {
-		groups = append(groups, provider.SourceOpenShift, provider.SourceMachineK8s, provider.SourceGardener)
-	}
-	for _, group := range groups {
+	for _, group := range []string{provider.SourceClusterK8s, provider.SourceOpenShift, provider.SourceMachineK8s,
+		provider.SourceGardener} {
 		left := machines
 		if group == provider.SourceMachineK8s {
 			left-- // Nothing makes another machine for one that was deleted.
@@ -81,6 +79,7 @@ func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
 // The replicas of its workload and its Lease are what a migration stops an old controller by. Of a Lease it heeds the
 // renewals only, not how long it is said to be valid.
 func TestAStandInStopsWithItsWorkloadAndItsLease(t *testing.T) {
+	onlyInFull(t, "the migrations in which it plays")
 	t.Parallel()
 	m := start(t, stack.Options{})
 	f := m.oldFleet(provider.SourceMachineK8s, 3)

@@ -165,7 +165,8 @@ func lease(name string) func(client.Object) string {
 	}
 }
 
-// A Lease is renewed each quarter of its duration, here every two seconds and a bit.
+// A Lease is renewed each quarter of its duration, here every two seconds and a bit. Where the machine is busy one renewal
+// is late, and the next one comes soon after it, so the middle one of the intervals counts.
 func TestHowOftenALeaseIsRenewed(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		var times []time.Time
@@ -178,7 +179,12 @@ func TestHowOftenALeaseIsRenewed(t *testing.T) {
 				times = append(times, at)
 			}
 			return fmt.Sprint("renewed ", len(times))
-		}, "renewed 4")
-		return []string{fmt.Sprint(times[3].Sub(times[2]).Round(time.Second))}
+		}, "renewed 6")
+		var intervals []time.Duration
+		for i := range times[1:] {
+			intervals = append(intervals, times[i+1].Sub(times[i]))
+		}
+		slices.Sort(intervals)
+		return []string{fmt.Sprint(intervals[len(intervals)/2].Round(time.Second))}
 	})
 }

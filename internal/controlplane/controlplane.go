@@ -241,15 +241,15 @@ func (cp *ControlPlane) Stop() error {
 	return err
 }
 
-// garbageVariable is an environment variable. If it is set, the processes of control planes have it as their GOGC: with
-// 400 an API server that starts takes a quarter less of the processor, and more memory.
-const garbageVariable = "CONTROLPLANE_GOGC"
-
 // Processes returns the programs of the control plane, of which those run that were asked for. They are not to be
 // started or stopped.
 func (cp *ControlPlane) Processes() []*process.Process {
 	return []*process.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }
+
+// garbageVariable is an environment variable. If it is set, the processes of control planes have it as their GOGC: with
+// 400 an API server that starts takes a quarter less of the processor, and more memory.
+const garbageVariable = "CONTROLPLANE_GOGC"
 
 func (cp *ControlPlane) newProcess(name, path string) *process.Process {
 	p := &process.Process{Name: name, Path: path, Dir: cp.dir, Ended: cp.reportEnd}

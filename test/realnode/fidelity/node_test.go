@@ -165,8 +165,8 @@ func lease(name string) func(client.Object) string {
 	}
 }
 
-// A Lease is renewed each quarter of its duration, here every two seconds and a bit. Where the machine is busy one renewal
-// is late, and the next one comes soon after it, so the middle one of the intervals counts.
+// A Lease is renewed each quarter of its duration, here every two seconds and a bit. Where the machine is busy one
+// renewal is late, and the next one comes soon after it, so the middle one of the intervals counts.
 func TestHowOftenALeaseIsRenewed(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		var times []time.Time

@@ -118,7 +118,7 @@ simulate: ## Run the controllers in the deterministic world: other clouds, even 
 	$(GO) run ./test/simulate $(ARGS)
 
 .PHONY: simulate-full
-simulate-full: ## The same with ten times as many faults and twenty times as many corruptions, with pairs of faults, pairs of what clouds do, and more random runs (up to an hour)
+simulate-full: ## The same with several times as many faults and corruptions, with pairs of faults, pairs of what clouds do, and more random runs (up to an hour)
 	$(GO) run ./test/simulate --full $(ARGS)
 
 .PHONY: mutants

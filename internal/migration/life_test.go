@@ -80,6 +80,8 @@ func TestAMigrationIsCompleted(t *testing.T) {
 }
 
 // TestAMigrationIsAborted leads one to Adopted and back.
+//
+// Rule: migration-abort-restores.
 func TestAMigrationIsAborted(t *testing.T) {
 	l := newLife(t)
 	l.adoptedFleet()

@@ -40,11 +40,11 @@ var (
 		simulation.HealthChecks: 100, simulation.Safety: 100, simulation.Migrations: 100,
 		simulation.Disruptions: 200, simulation.Incidents: 30,
 	}, faults: 1, corruptions: 2_000, states: 2}
-	full = usual{plans: 36_000, pairs: 3_000, runs: map[simulation.Group]int{
-		simulation.Lifecycle: 20_000, simulation.Fleets: 8_000, simulation.Autoscaling: 2_000, simulation.Draining: 4_000,
-		simulation.HealthChecks: 2_000, simulation.Safety: 2_000, simulation.Migrations: 2_000,
-		simulation.Disruptions: 4_000, simulation.Incidents: 1_500,
-	}, faults: 10, corruptions: 45_000, states: 4}
+	full = usual{plans: 27_000, pairs: 2_250, runs: map[simulation.Group]int{
+		simulation.Lifecycle: 15_000, simulation.Fleets: 6_000, simulation.Autoscaling: 1_500, simulation.Draining: 3_000,
+		simulation.HealthChecks: 1_500, simulation.Safety: 1_500, simulation.Migrations: 1_500,
+		simulation.Disruptions: 3_000, simulation.Incidents: 1_100,
+	}, faults: 8, corruptions: 34_000, states: 4}
 )
 
 // Under two semantics of the cloud at once faultsOfPairs single faults are tried for a scenario, and each scenario

@@ -135,7 +135,7 @@ func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 }
 
 // spacing bounds the share of the CPU that counting takes even if many machines report at once.
-var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 2 * time.Second}
+var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
 // stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for
 // each set, replaces several machines if several may be replaced.

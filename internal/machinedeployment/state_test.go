@@ -31,13 +31,13 @@ func TestDebounce(t *testing.T) {
 	}{
 		{"first pass", 0, 1, time.Hour, 0, 0},
 		{"a small deployment hardly waits", 10, 7, 0, 4 * time.Millisecond, 0},
-		{"a large one waits longer", 4000, 7, 0, 1600 * time.Millisecond, 0},
-		{"but not for ever", 1000000, 7, 0, 2 * time.Second, 0},
-		{"part of it is over", 5000, 7, 40 * time.Millisecond, 1960 * time.Millisecond, 0},
-		{"all of it is over", 5000, 7, 2001 * time.Millisecond, 0, 0},
+		{"a large one waits longer", 2000, 7, 0, 1600 * time.Millisecond, 0},
+		{"but not for ever", 1000000, 7, 0, 4 * time.Second, 0},
+		{"part of it is over", 5000, 7, 40 * time.Millisecond, 3960 * time.Millisecond, 0},
+		{"all of it is over", 5000, 7, 4001 * time.Millisecond, 0, 0},
 		{"a person's change does not wait", 5000, 8, 0, 0, 0},
 		{"a rollout gathers for one step", 1010, 7, 100 * time.Millisecond, 900 * time.Millisecond, 9},
-		{"a large one for no less than it would wait", 5000, 7, 100 * time.Millisecond, 1900 * time.Millisecond, 9},
+		{"a large one for no less than it would wait", 5000, 7, 100 * time.Millisecond, 3900 * time.Millisecond, 9},
 		{"until enough have come or gone", 1000, 7, 10 * time.Millisecond, 390 * time.Millisecond, 10},
 	} {
 		r := &deploymentState{generation: 7, decidedAt: noon.Add(-test.ago), machines: test.machines}

@@ -76,7 +76,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 
 // spacing is for passes that events of machines trigger. A pass costs a few microseconds for each machine of the set,
 // and machines that come up or go have several events each.
-var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 2 * time.Second}
+var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
 // machineEvents enqueues the sets that an event of a machine affects.
 func (r *Reconciler) machineEvents() handler.EventHandler {

@@ -15,13 +15,22 @@ import (
 // Spacing is the time between two passes that events of many objects trigger. A pass goes through all of them: without
 // time in between, the cost of objects that come up at once would grow with the square of their number.
 type Spacing struct {
-	// PerObject is the time for each object that a pass goes through, Max the longest time.
+	// PerObject is the time for each object that a pass goes through, Max the longest time. Of more objects than many,
+	// the time for each grows with their number.
 	PerObject, Max time.Duration
 }
 
+// many is up to how many objects each costs a pass about the same. More of them do not stay in the processor's own
+// cache between two passes: at 3,000 each takes three to four times as long as at 100.
+const many = 1000
+
 // For returns the time for a pass that goes through that many objects.
 func (s Spacing) For(objects int) time.Duration {
-	return min(time.Duration(objects)*s.PerObject, s.Max)
+	d := time.Duration(objects) * s.PerObject
+	if objects > many {
+		d = d / many * time.Duration(objects)
+	}
+	return min(d, s.Max)
 }
 
 // After enqueues what an event affects, each request after its time. Of two times for one request the earlier counts.

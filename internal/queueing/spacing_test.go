@@ -14,8 +14,9 @@ import (
 )
 
 func TestSpacingGrowsUpToItsLimit(t *testing.T) {
-	spacing := Spacing{PerObject: time.Millisecond, Max: time.Second}
-	for objects, want := range map[int]time.Duration{0: 0, 7: 7 * time.Millisecond, 1_000_000: time.Second} {
+	spacing := Spacing{PerObject: time.Millisecond, Max: 5 * time.Second}
+	for objects, want := range map[int]time.Duration{0: 0, 7: 7 * time.Millisecond, 1000: time.Second,
+		2000: 4 * time.Second, 2500: 5 * time.Second, 1_000_000: 5 * time.Second} {
 		if got := spacing.For(objects); got != want {
 			t.Errorf("%d objects: %s, want %s", objects, got, want)
 		}

@@ -150,9 +150,16 @@ func (o *oracle) whenBegun(m *v1beta1.Machine) *v1beta1.Machine {
 }
 
 // drainEnds returns when a drain that began at start may be over at the earliest: before the instance is, where that
-// was announced. That it was taken back counts when it is written down.
+// was announced. That it was taken back counts when it is written down. Where a timeout was shorter a moment ago, it
+// still is for a process that has not seen the change.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
-	end := start.Add(m.Spec.Timeouts.DrainOrDefault())
+	timeout := m.Spec.Timeouts.DrainOrDefault()
+	for _, believed := range o.believed(m.UID) {
+		if believed != nil {
+			timeout = min(timeout, believed.Spec.Timeouts.DrainOrDefault())
+		}
+	}
+	end := start.Add(timeout)
 	before := func(takenAt time.Time) {
 		if early := takenAt.Add(-noticeMargin); early.Before(end) {
 			end = early

@@ -199,7 +199,7 @@ func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believed returns the versions of a machine that the manager may go by: the one that it had seen, and later ones; nil
+// believed returns the versions of a machine that whoever acts may go by: the one that it had seen, and later ones; nil
 // stands for none.
 func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seen()["Machine"], o.history[id], 0

@@ -358,7 +358,10 @@ func (c *controller) run(i int) {
 	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at,
 		step: w.steps, revision: w.control.Revision()}
 	for _, v := range c.process.views() {
-		frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
+		frame.seen[v.gvk.Kind] = v.seen
+		if c.process.name == Manager {
+			frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
+		}
 	}
 	w.frames = append(w.frames, frame)
 	w.logf("%s checks %s", frame.name(), key)

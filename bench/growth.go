@@ -14,41 +14,47 @@ type scaled struct {
 
 // growth has the exponents by which cost grows with the number of machines: 1 is in proportion, 2 with the square.
 type growth struct {
-	CreateCPU  float64 `json:"create_cpu"`
-	DeleteCPU  float64 `json:"delete_cpu"`
-	RollCPU    float64 `json:"roll_cpu,omitempty"`
-	TotalCPU   float64 `json:"total_cpu"`
-	CreateTime float64 `json:"create_time"`
-	DeleteTime float64 `json:"delete_time"`
-	RollTime   float64 `json:"roll_time,omitempty"`
+	// CPU is of the CPU seconds, EvenCPU of those if the machine had been as fast all the time.
+	CPU     exponents `json:"cpu"`
+	EvenCPU exponents `json:"even_cpu"`
+	Time    exponents `json:"time"`
+}
+
+// exponents are those of each phase, and of all phases together. Roll is 0 where there was no rolling update.
+type exponents struct {
+	Create float64 `json:"create"`
+	Roll   float64 `json:"roll,omitempty"`
+	Delete float64 `json:"delete"`
+	All    float64 `json:"all"`
 }
 
 func growthOf(results []*result) growth {
-	of := func(value func(*result) float64) float64 {
-		var x, y []float64
-		for _, r := range results {
-			x, y = append(x, float64(r.Machines)), append(y, value(r))
-		}
-		return exponent(x, y)
-	}
-	g := growth{
-		CreateCPU:  of(func(r *result) float64 { return r.Create.CPUSeconds }),
-		DeleteCPU:  of(func(r *result) float64 { return r.Delete.CPUSeconds }),
-		CreateTime: of(func(r *result) float64 { return r.Create.Seconds }),
-		DeleteTime: of(func(r *result) float64 { return r.Delete.Seconds }),
-		TotalCPU: of(func(r *result) float64 {
-			sum := r.Create.CPUSeconds + r.Delete.CPUSeconds
-			if r.Roll != nil {
-				sum += r.Roll.CPUSeconds
+	of := func(value func(*phase) float64) exponents {
+		over := func(phases func(*result) []*phase) float64 {
+			var x, y []float64
+			for _, r := range results {
+				sum := 0.0
+				for _, p := range phases(r) {
+					if p != nil {
+						sum += value(p)
+					}
+				}
+				x, y = append(x, float64(r.Machines)), append(y, sum)
 			}
-			return sum
-		}),
+			return exponent(x, y)
+		}
+		return exponents{
+			Create: over(func(r *result) []*phase { return []*phase{&r.Create} }),
+			Roll:   over(func(r *result) []*phase { return []*phase{r.Roll} }),
+			Delete: over(func(r *result) []*phase { return []*phase{&r.Delete} }),
+			All:    over(func(r *result) []*phase { return []*phase{&r.Create, r.Roll, &r.Delete} }),
+		}
 	}
-	if len(results) > 0 && results[0].Roll != nil {
-		g.RollCPU = of(func(r *result) float64 { return r.Roll.CPUSeconds })
-		g.RollTime = of(func(r *result) float64 { return r.Roll.Seconds })
+	return growth{
+		CPU:     of(func(p *phase) float64 { return p.CPUSeconds }),
+		EvenCPU: of(func(p *phase) float64 { return p.CPUSeconds * p.Speed }),
+		Time:    of(func(p *phase) float64 { return p.Seconds }),
 	}
-	return g
 }
 
 // exponent fits y = a·x^b by least squares of the logarithms and returns b, or 0 where there is no such fit.
@@ -70,13 +76,14 @@ func exponent(x, y []float64) float64 {
 
 func (g growth) table(out io.Writer) {
 	fmt.Fprintf(out, "\ngrowth with the number of machines N, as the exponent of N\n")
-	roll := func(exponent float64) string {
-		if g.RollCPU == 0 {
-			return ""
+	for _, row := range []struct {
+		what string
+		e    exponents
+	}{{"CPU seconds", g.CPU}, {"CPU seconds at even speed", g.EvenCPU}, {"time", g.Time}} {
+		fmt.Fprintf(out, "%s: create %.2f", row.what, row.e.Create)
+		if row.e.Roll != 0 {
+			fmt.Fprintf(out, ", roll %.2f", row.e.Roll)
 		}
-		return fmt.Sprintf(", roll %.2f", exponent)
+		fmt.Fprintf(out, ", delete %.2f, all %.2f\n", row.e.Delete, row.e.All)
 	}
-	fmt.Fprintf(out, "CPU seconds: create %.2f%s, delete %.2f, all %.2f\n", g.CreateCPU, roll(g.RollCPU), g.DeleteCPU,
-		g.TotalCPU)
-	fmt.Fprintf(out, "time: create %.2f%s, delete %.2f\n", g.CreateTime, roll(g.RollTime), g.DeleteTime)
 }

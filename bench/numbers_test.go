@@ -37,6 +37,22 @@ func TestExponent(t *testing.T) {
 	}
 }
 
+// What takes twice the time on a machine of half the speed has cost no more.
+func TestGrowthAtEvenSpeed(t *testing.T) {
+	var results []*result
+	for n, speed := range map[int]float64{300: 2, 1000: 2, 5000: 1} {
+		p := phase{Seconds: float64(n) / speed, CPUSeconds: float64(n) / speed, Speed: speed}
+		results = append(results, &result{Machines: n, Create: p, Delete: p})
+	}
+	g := growthOf(results)
+	if got := g.EvenCPU; math.Abs(got.Create-1) > 1e-9 || math.Abs(got.All-1) > 1e-9 || got.Roll != 0 {
+		t.Errorf("at even speed the exponents are %+v, want 1 and no roll", got)
+	}
+	if g.CPU.Create < 1.1 || g.Time.Delete < 1.1 {
+		t.Errorf("as measured the exponents are %+v and %+v, want more than 1", g.CPU, g.Time)
+	}
+}
+
 func TestPercentile(t *testing.T) {
 	values := make([]float64, 100)
 	for i := range values {

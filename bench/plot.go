@@ -28,16 +28,16 @@ func plot(results []*result, g growth) []byte {
 		{"bare client, delete", "#b23a48", true, func(r *result) float64 { return r.Delete.Limit.Seconds }},
 	}
 	cpu := []line{
-		{fmt.Sprintf("create, N^%.2f", g.CreateCPU), "#0b6e99", false, func(r *result) float64 {
+		{fmt.Sprintf("create, N^%.2f", g.CPU.Create), "#0b6e99", false, func(r *result) float64 {
 			return r.Create.CPUSeconds
 		}},
-		{fmt.Sprintf("delete, N^%.2f", g.DeleteCPU), "#b23a48", false, func(r *result) float64 {
+		{fmt.Sprintf("delete, N^%.2f", g.CPU.Delete), "#b23a48", false, func(r *result) float64 {
 			return r.Delete.CPUSeconds
 		}},
 	}
 	if len(results) > 0 && results[0].Roll != nil {
 		seconds = append(seconds, line{"rolling update", "#6b8e23", false, func(r *result) float64 { return r.Roll.Seconds }})
-		cpu = append(cpu, line{fmt.Sprintf("rolling update, N^%.2f", g.RollCPU), "#6b8e23", false, func(r *result) float64 {
+		cpu = append(cpu, line{fmt.Sprintf("rolling update, N^%.2f", g.CPU.Roll), "#6b8e23", false, func(r *result) float64 {
 			return r.Roll.CPUSeconds
 		}})
 	}

@@ -21,6 +21,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/wiring"
 )
@@ -33,6 +34,7 @@ const (
 	// has machines made meanwhile, which matter more.
 	parallelNodeWrites = 4
 	// minCheckInterval is the least time between two checks of one deployment, unless its revision or generation changes.
+	// One of many machines waits for checkSpacing.
 	minCheckInterval = time.Second
 	// nodeRetryInterval is when to retry failed writes, and to check again for a missing Node.
 	nodeRetryInterval = 30 * time.Second
@@ -62,6 +64,10 @@ type NodeTainterOptions struct {
 	Run func(n int, f func(i int))
 }
 
+// checkSpacing is for checks that events of machines ask for. A check goes through all machines of the deployment, and
+// a rollout takes the longer, and has the more events, the more there are.
+var checkSpacing = queueing.Spacing{PerObject: time.Millisecond, Max: 10 * time.Second}
+
 // NodeTainter taints the Nodes of old revisions during a rollout, and annotates them for cluster-autoscaler: so the
 // scheduler prefers other Nodes, pods do not move from one machine that goes to another that will go, and the
 // autoscaler does not remove them. It is a separate controller because a rollout must not wait for it: if the target
@@ -81,6 +87,9 @@ type taintState struct {
 	checkedAt  time.Time
 	generation int64
 	current    types.UID
+	// machines is how many the last check found. It was partial if it left Nodes to the next one.
+	machines int
+	partial  bool
 	// done is what each Node was last known to have, by its UID.
 	done map[types.UID]taintDecision
 }
@@ -157,7 +166,7 @@ func (k *NodeTainter) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		return reconcile.Result{}, err
 	}
 	var rest time.Duration
-	if len(todo) > k.PerPass {
+	if known.partial = len(todo) > k.PerPass; known.partial {
 		for _, t := range todo[k.PerPass:] {
 			delete(known.done, t.machine.Status.NodeRef.UID)
 		}
@@ -180,12 +189,14 @@ func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, 
 	known *taintState) ([]task, error) {
 	var todo []task
 	done := make(map[types.UID]taintDecision, len(known.done))
+	known.machines = 0
 	for i, set := range revisions.sets {
 		machines, err := index.Shared[v1beta1.Machine](ctx, k.Client, &v1beta1.MachineList{}, client.InNamespace(d.Namespace),
 			client.MatchingFields{index.MachineByOwner: string(set.UID)})
 		if err != nil {
 			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
 		}
+		known.machines += len(machines)
 		for _, m := range machines {
 			if m.Status.NodeRef == nil {
 				continue
@@ -311,7 +322,11 @@ func (m *taintState) debounce(generation int64, revisions history, now time.Time
 	if revisions.current >= 0 {
 		current = revisions.sets[revisions.current].UID
 	}
-	if rest := minCheckInterval - now.Sub(m.checkedAt); rest > 0 && rest <= minCheckInterval &&
+	interval := minCheckInterval
+	if !m.partial {
+		interval = max(interval, checkSpacing.For(m.machines))
+	}
+	if rest := interval - now.Sub(m.checkedAt); rest > 0 && rest <= interval &&
 		generation == m.generation && current == m.current {
 		return rest
 	}

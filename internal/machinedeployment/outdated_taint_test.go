@@ -2,6 +2,7 @@ package machinedeployment
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -162,5 +163,28 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 	}
 	if withOutdatedTaint(&corev1.Node{}) == nil {
 		t.Error("a node without annotations is not marked")
+	}
+}
+
+func TestHowOftenTaintsAreChecked(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		machines   int
+		partial    bool
+		generation int64
+		ago, want  time.Duration
+	}{
+		{"a small deployment", 100, false, 7, 300 * time.Millisecond, 700 * time.Millisecond},
+		{"a large one waits longer", 2000, false, 7, time.Second, 3 * time.Second},
+		{"but not for ever", 100_000, false, 7, time.Second, 9 * time.Second},
+		{"all of it is over", 2000, false, 7, 4 * time.Second, 0},
+		{"Nodes are left", 2000, true, 7, 300 * time.Millisecond, 700 * time.Millisecond},
+		{"a person's change does not wait", 2000, false, 8, time.Second, 0},
+		{"the clock was set back", 2000, false, 7, -time.Minute, 0},
+	} {
+		k := &taintState{checkedAt: noon.Add(-test.ago), generation: 7, machines: test.machines, partial: test.partial}
+		if got := k.debounce(test.generation, history{current: -1}, noon); got != test.want {
+			t.Errorf("%s: waits %s, expected %s", test.name, got, test.want)
+		}
 	}
 }

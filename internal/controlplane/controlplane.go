@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -247,16 +249,22 @@ func (cp *ControlPlane) Processes() []*process.Process {
 	return []*process.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }
 
-// garbageVariable is an environment variable. If it is set, the processes of control planes have it as their GOGC: with
-// 400 an API server that starts takes a quarter less of the processor, and more memory.
-const garbageVariable = "CONTROLPLANE_GOGC"
+// Environment variables.
+const (
+	// garbageVariable, if it is set, is the GOGC of the processes of control planes: with 400 an API server that starts
+	// takes a quarter less of the processor, and more memory.
+	garbageVariable = "CONTROLPLANE_GOGC"
+	// detectorVariable has client-go compare what caches hold with copies, each second. Whoever sets it means our
+	// caches, and not those of a control plane.
+	detectorVariable = "KUBE_CACHE_MUTATION_DETECTOR"
+)
 
 func (cp *ControlPlane) newProcess(name, path string) *process.Process {
-	p := &process.Process{Name: name, Path: path, Dir: cp.dir, Ended: cp.reportEnd}
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, detectorVariable+"=") })
 	if percent := os.Getenv(garbageVariable); percent != "" {
-		p.Env = append(os.Environ(), "GOGC="+percent)
+		env = append(env, "GOGC="+percent)
 	}
-	return p
+	return &process.Process{Name: name, Path: path, Dir: cp.dir, Ended: cp.reportEnd, Env: env}
 }
 
 func (cp *ControlPlane) reportEnd(p *process.Process, err error) {

@@ -5,20 +5,15 @@ package e2e
 import (
 	"context"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
 )
-
-// shortLease lets a successor of a killed leader start soon, and leaves a process time to renew its Lease while other
-// scenarios run beside it; what is tested does not depend on it.
-var shortLease = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
-	"--leader-election-retry-period=500ms"}
 
 // Whatever a provider process was doing when it was killed, its successor ends up with one instance for each Machine,
 // and in the end with none.
@@ -27,8 +22,8 @@ var shortLease = []string{"--leader-election-lease-duration=8s", "--leader-elect
 func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 	t.Parallel()
 	const replicas = 50
-	m := start(t, stack.Options{ProviderArgs: append([]string{"--concurrent-machines=4"},
-		shortLease...)})
+	m := start(t, stack.Options{ProviderArgs: append([]string{"--concurrent-machines=4"}, shortLease...)})
+	s := m.supervise(m.Provider)
 	boot, shutdown := simcloud.Duration(500*time.Millisecond), simcloud.Duration(500*time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot, ShutdownTime: &shutdown})
 	seed, kills := uint64(1), 3 // The same moments each time, so that a change does not fail by chance.
@@ -41,7 +36,7 @@ func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 	m.slowCloud()
 
 	m.fleet(replicas, nil)
-	killed := m.killUntil(random, kills, func() bool { return len(m.instances()) >= replicas })
+	killed := s.crashUntil(m.Provider, random, kills, func() bool { return len(m.instances()) >= replicas })
 	t.Logf("killed the provider %d times while scaling up", killed)
 	m.running(replicas)
 	m.noTwins()
@@ -50,7 +45,7 @@ func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 	}
 
 	m.scale(0)
-	killed = m.killUntil(random, kills, func() bool { return m.live() == 0 })
+	killed = s.crashUntil(m.Provider, random, kills, func() bool { return m.live() == 0 })
 	t.Logf("killed the provider %d times while scaling down", killed)
 	m.none()
 	if n := m.live(); n != 0 {
@@ -66,6 +61,7 @@ func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 	if len(nodes.Items) != 0 {
 		t.Errorf("%d nodes are left", len(nodes.Items))
 	}
+	t.Logf("the provider ended %d times by itself", s.endedForLeases(m.Provider))
 }
 
 // slowCloud delays calls, and loses the answers of some.
@@ -85,28 +81,15 @@ func (m *machinist) slowCloud() {
 	}
 }
 
-// killUntil kills the provider at random moments, at most n times, and starts it again each time, until done.
-func (m *machinist) killUntil(random *rand.Rand, n int, done func() bool) int {
-	m.t.Helper()
+// crashUntil crashes the process at random moments, at most n times, until done.
+func (s *supervised) crashUntil(p *process.Process, random *rand.Rand, n int, done func() bool) int {
+	s.m.t.Helper()
 	for kill := range n {
-		select {
-		case <-time.After(time.Duration(random.IntN(2500)) * time.Millisecond):
-		case <-m.Provider.Done():
-			m.t.Fatalf("the provider ended by itself: %v; %s", m.Provider.Err(), m.Provider.LogTail())
-		}
+		<-time.After(time.Duration(random.IntN(2500)) * time.Millisecond)
 		if done() {
 			return kill
 		}
-		if err := m.Provider.Signal(syscall.SIGKILL); err != nil {
-			m.t.Fatal(err)
-		}
-		<-m.Provider.Done()
-		if err := m.Provider.Start(); err != nil {
-			m.t.Fatal(err)
-		}
-		if err := m.AwaitLeader(context.Background(), m.Provider); err != nil {
-			m.t.Fatal(err)
-		}
+		s.crash(p)
 	}
 	return n
 }

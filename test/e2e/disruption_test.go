@@ -23,7 +23,7 @@ import (
 // cloud where it takes a moment to remove an instance.
 func startForDisruption(t *testing.T) (*machinist, *supervised) {
 	t.Helper()
-	m := start(t, stack.Options{ManagerArgs: killedLease, ProviderArgs: killedLease})
+	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: shortLease})
 	s := m.supervise(m.Manager, m.Provider)
 	m.quick()
 	moment := simcloud.Duration(time.Second)

@@ -48,6 +48,8 @@ func start(t *testing.T, o stack.Options) *machinist {
 	o.Dir = filepath.Join(t.TempDir(), "stack")
 	o.Output = testWriter{t}
 	o.Audit = true
+	o.ManagerArgs = slices.Concat(patientLease, o.ManagerArgs)
+	o.ProviderArgs = slices.Concat(patientLease, o.ProviderArgs)
 	// As some clusters have it: who blocks the deletion of an owner needs a right of its own.
 	o.ExtraAPIServerArgs = append(o.ExtraAPIServerArgs, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 	begun := time.Now()

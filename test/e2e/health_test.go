@@ -31,7 +31,7 @@ const healthTimeout = 15 * time.Second
 func startForHealth(t *testing.T, machines int32, managerArgs ...string) *machinist {
 	t.Helper()
 	m := start(t, stack.Options{
-		SeparateTarget: true, ManagerArgs: managerArgs,
+		SeparateTarget: true, ManagerArgs: slices.Concat(defaultLease, managerArgs),
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=20s", "--node-monitor-period=1s"},
 	})
 	m.quick()

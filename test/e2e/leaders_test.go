@@ -95,6 +95,7 @@ func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 	if err := m.AwaitLeader(context.Background(), other); err != nil {
 		t.Fatal(err)
 	}
+	m.supervise(other)
 	eventually(t, "the new leader is running", func() (bool, string) {
 		return len(m.instances()) >= 15, "fewer than 15 instances"
 	})
@@ -143,6 +144,7 @@ func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
 	if err := m.AwaitLeader(context.Background(), m.Provider); err != nil {
 		t.Fatal(err)
 	}
+	m.supervise(m.Provider)
 	m.running(replicas)
 	m.noTwins()
 	if made := len(m.instances()); made != replicas {

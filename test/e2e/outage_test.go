@@ -4,11 +4,8 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +17,6 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
@@ -219,13 +215,14 @@ func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {
 		outage = time.Minute
 	)
 	m := start(t, stack.Options{
-		SeparateTarget: true, ManagerArgs: watchful, ProviderArgs: append([]string{"--concurrent-machines=4"}, watchful...),
+		SeparateTarget: true, ManagerArgs: slices.Concat(watchful, defaultLease),
+		ProviderArgs: slices.Concat([]string{"--concurrent-machines=4"}, watchful, defaultLease),
 	})
 	m.quick()
 	m.fleet(small, nil)
 	before := m.running(small)
 	m.slowCloud()
-	ends := []func() []error{supervise(t, m.Manager), supervise(t, m.Provider)}
+	processes := m.supervise(m.Manager, m.Provider)
 
 	m.scale(large)
 	for i := range deleted {
@@ -260,45 +257,10 @@ func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {
 	if nodes := m.nodes(m.target); len(nodes) != large {
 		t.Errorf("%d nodes are there, want %d", len(nodes), large)
 	}
-	for i, p := range []*process.Process{m.Manager, m.Provider} {
-		ended := ends[i]()
-		if len(ended) > 1 {
-			t.Errorf("%s ended %d times: %v", p.Name, len(ended), ended)
+	for _, p := range []*process.Process{m.Manager, m.Provider} {
+		if n := processes.endedForLeases(p); n > 1 {
+			t.Errorf("%s ended %d times", p.Name, n)
 		}
-		for _, err := range ended {
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != operator.ExitFenced {
-				t.Errorf("%s ended with %v, want exit code %d", p.Name, err, operator.ExitFenced)
-			}
-		}
-	}
-}
-
-// supervise starts the process again whenever it ends, as a cluster would. What it returns ends that, and tells how the
-// process ended each time.
-func supervise(t *testing.T, p *process.Process) func() []error {
-	var ends []error
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-p.Done():
-			}
-			ends = append(ends, p.Err())
-			if err := p.Start(); err != nil {
-				ends = append(ends, err)
-				return
-			}
-		}
-	}()
-	end := sync.OnceFunc(func() { close(stop); <-stopped })
-	t.Cleanup(end)
-	return func() []error {
-		end()
-		return ends
 	}
 }
 

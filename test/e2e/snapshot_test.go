@@ -32,8 +32,10 @@ func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
 	// Its lease outlasts the time without an API server, so that the manager ends for no other reason.
-	m := start(t, stack.Options{SeparateTarget: true, ProviderArgs: orphanChecks(), ManagerArgs: []string{
-		"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"}})
+	m := start(t, stack.Options{
+		SeparateTarget: true, ProviderArgs: slices.Concat(defaultLease, orphanChecks()),
+		ManagerArgs: []string{"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"},
+	})
 	m.quick()
 	m.fleet(size, nil)
 	first := m.running(size)

@@ -4,15 +4,26 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"os/exec"
 	"sync"
 	"time"
 
+	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
 )
 
-// killedLease lets a successor of a killed leader start within seconds. It is long enough for a busy machine to keep.
-var killedLease = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
-	"--leader-election-retry-period=1s"}
+// Leases, by flags of a process.
+var (
+	// patientLease is that of every process for which a scenario asks no other: who cannot keep its Lease ends, and an
+	// API server whose machine has other work may leave a renewal without an answer for ten seconds.
+	patientLease = []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s"}
+	// defaultLease is what processes have of which nothing is asked.
+	defaultLease = []string{"--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s"}
+	// shortLease lets a successor of a killed leader start within seconds. Who has it is supervised, as it may be lost.
+	shortLease = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
+		"--leader-election-retry-period=1s"}
+)
 
 // crashPatience is how long a successor may take to lead: a minute and more where the machine has other work.
 const crashPatience = 3 * time.Minute
@@ -23,10 +34,12 @@ type supervised struct {
 	m *machinist
 	// mu is held by whoever ends or starts a process.
 	mu sync.Mutex
+	// ends are the errors with which processes ended by themselves.
+	ends map[*process.Process][]error
 }
 
 func (m *machinist) supervise(processes ...*process.Process) *supervised {
-	s := &supervised{m: m}
+	s := &supervised{m: m, ends: map[*process.Process][]error{}}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for _, p := range processes {
@@ -48,6 +61,7 @@ func (s *supervised) keep(ctx context.Context, p *process.Process) {
 		}
 		s.mu.Lock()
 		if !p.Running() && ctx.Err() == nil {
+			s.ends[p] = append(s.ends[p], p.Err())
 			if err := p.Start(); err != nil {
 				s.m.t.Errorf("start %s again: %v", p.Name, err)
 			}
@@ -78,4 +92,18 @@ func (s *supervised) crash(p *process.Process) {
 			s.m.t.Fatal(err)
 		}
 	}
+}
+
+// endedForLeases says how often a process ended by itself, which no process may do but for its Lease.
+func (s *supervised) endedForLeases(p *process.Process) int {
+	s.m.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, err := range s.ends[p] {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != operator.ExitFenced {
+			s.m.t.Errorf("%s ended with %v, want exit code %d", p.Name, err, operator.ExitFenced)
+		}
+	}
+	return len(s.ends[p])
 }

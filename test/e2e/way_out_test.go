@@ -30,7 +30,7 @@ import (
 func TestWhyNamesAWayOutThatWorks(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	m := start(t, stack.Options{})
+	m := start(t, stack.Options{ProviderArgs: defaultLease}) // It is killed, and why notices.
 	m.quick()
 	m.fleet(1, nil)
 	m.running(1)

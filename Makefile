@@ -143,7 +143,7 @@ verify: ## Fail where generated files differ from their sources, a rule has no t
 	hack/charts.sh
 	$(GO) run ./hack/rules
 	$(GO) run ./hack/words
-	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) build ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) list -export ./... >/dev/null) || exit 1; done # Compiles, and links nothing.
 	@git ls-files --error-unmatch go.work.sum >/dev/null
 	@before=$$(git hash-object go.work.sum); for m in $(MODULES); do (cd $$m && $(GO) list -deps -test ./... >/dev/null) || exit 1; done; \
 		[ "$$before" = "$$(git hash-object go.work.sum)" ] || { echo "go.work.sum lacked checksums: commit it"; exit 1; }

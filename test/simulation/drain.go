@@ -44,7 +44,7 @@ func drainScenarios() []Scenario {
 				{name: "core", kind: ReplicaSet, replicas: 1, grace: 5, critical: true}}},
 		{Name: "drain-beside-others", Group: Draining, Base: two, Script: script(scale(1)),
 			// As many as nodes: whichever goes has one.
-			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, grace: 5}}, bystanders...)},
+			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, grace: 5, spread: true}}, bystanders...)},
 		{Name: "drain-same-names", Group: Draining, Base: two, Script: script(deleteMachine(0), deleteMachine(1)),
 			Apps: []app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}},
 		{Name: "drain-stuck-volume", Group: Draining, Base: one, Script: script(deleteMachine(0)),

@@ -23,7 +23,7 @@ func drainMutants() []mutant {
 			name: "drain-skipped", file: "internal/machine/teardown.go",
 			from:     "s.interruption.observeInDeletion, s.drain.run, s.awaitPreTerminateHooks,",
 			to:       "s.interruption.observeInDeletion, s.awaitPreTerminateHooks,",
-			scenario: "drain-never-allowed", finds: "I7: instance .* is disturbed",
+			scenario: "drain-beside-others", finds: "I7: instance .* is disturbed",
 		},
 		{
 			name: "drained-too-early", file: "internal/machine/drain/plan.go",

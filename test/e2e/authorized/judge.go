@@ -14,15 +14,14 @@ func judge(requests []auditlog.Request, grants []Grant) (used map[Grant]bool, wr
 	for _, r := range requests {
 		grant, ok := find(grants, r)
 		switch {
-		case r.Denied && (ok || r.Path != ""):
+		case r.Denied && (ok || ofEverybody(r)):
 			// An API server that has just started denies everything until it has read its roles. Were it to do so for
 			// longer, the fleet would not become what the test waits for.
 		case r.NamespaceEnds && ok:
 			// The roles allow it. That the namespace is being deleted, nobody can know before he asks.
 		case r.Code == http.StatusForbidden:
 			wrong = append(wrong, describe(r)+" was refused")
-		case r.Path != "":
-			// What everybody who is authenticated may ask: whether the API server is ready, what it serves.
+		case ofEverybody(r):
 		case ok:
 			used[grant] = true
 		default:
@@ -31,6 +30,13 @@ func judge(requests []auditlog.Request, grants []Grant) (used map[Grant]bool, wr
 	}
 	slices.Sort(wrong)
 	return used, slices.Compact(wrong)
+}
+
+// ofEverybody reports whether everybody who is authenticated may ask this: whether the API server is ready, what it
+// serves, and what he may do himself, which our processes ask after a denial.
+func ofEverybody(r auditlog.Request) bool {
+	return r.Path != "" ||
+		r.Verb == "create" && r.Group == "authorization.k8s.io" && r.Resource == "selfsubjectaccessreviews"
 }
 
 // find returns the grant that allows the request. Where one cluster is both, several may, and the one for less is

@@ -82,7 +82,8 @@ func TestJudge(t *testing.T) {
 			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) {
 				r.Code, r.NamespaceEnds = 403, true
 			})}, nil, nil},
-		"what everybody may ask": {all, []auditlog.Request{{User: "p", Verb: "get", Path: "/readyz", Code: 200}}, nil, nil},
+		"what everybody may ask": {all, []auditlog.Request{{User: "p", Verb: "get", Path: "/readyz", Code: 200},
+			{User: "p", Verb: "create", Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews", Code: 201}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used, wrong := judge(test.requests, test.grants)

@@ -35,7 +35,7 @@ type app struct {
 	// volume gives each pod a volume, which is attached to its node. One that sticks is never unmounted.
 	volume, sticks bool
 	critical       bool
-	// spread begins only when there is a node for each of them, so that each gets one of its own.
+	// spread begins only when there is a node for each of them that takes it, so that each gets one of its own.
 	spread bool
 }
 
@@ -129,10 +129,16 @@ func ended(p *corev1.Pod) bool { return controllermanager.Ended(p) }
 
 // toMake returns the pods that the app's controller would make now, each on the node that a scheduler gives it.
 func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
-	if a.spread && len(w.target.Snapshot(nodeKind)) < a.replicas && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
-		return p.Labels["app"] == a.name
-	}) {
-		return nil
+	if a.spread && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Labels["app"] == a.name }) {
+		free, pod := 0, w.podOf(a, "", "")
+		for _, o := range w.target.Snapshot(nodeKind) {
+			if controllermanager.Schedulable(pod, o.(*corev1.Node)) {
+				free++
+			}
+		}
+		if free < a.replicas {
+			return nil
+		}
 	}
 	if a.kind != Static {
 		return w.manager().Missing(controllermanager.Workload{Kind: string(a.kind), Namespace: workloads, Name: a.name,

@@ -20,7 +20,8 @@ var (
 	patientLease = []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s"}
 	// defaultLease is what processes have of which nothing is asked.
 	defaultLease = []string{"--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s"}
-	// shortLease lets a successor of a killed leader start within seconds. Who has it is supervised, as it may be lost.
+	// shortLease lets a successor of a killed leader start within seconds. As a busy machine may lose it, who has it is
+	// supervised where other scenarios run beside, unless his end is what is tested.
 	shortLease = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
 		"--leader-election-retry-period=1s"}
 )

@@ -27,6 +27,18 @@ func (b *bench) allocated(ctx context.Context) (float64, error) {
 	return allocatedBy(string(profile))
 }
 
+// allocating begins to count what the API server allocates. What it returns tells how many MiB for each machine that is.
+func (b *bench) allocating(ctx context.Context) (perMachine func(context.Context) (float64, error), err error) {
+	before, err := b.allocated(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (float64, error) {
+		after, err := b.allocated(ctx)
+		return (after - before) / (1 << 20) / float64(b.n), err
+	}, nil
+}
+
 // readingCosts returns how many bytes the API server allocates to tell how many it has allocated.
 func (b *bench) readingCosts(ctx context.Context) (float64, error) {
 	before, err := b.allocated(ctx)

@@ -8,7 +8,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	"machinist.dev/machinist/internal/controlplane/auditlog"
 	"machinist.dev/machinist/internal/process"
 )
 
@@ -32,6 +31,9 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	}
 	least, err := newIndependent(ctx, bare)
 	if err != nil {
+		return err
+	}
+	if _, err := b.calm(ctx); err != nil {
 		return err
 	}
 	for _, l := range []struct {
@@ -66,7 +68,8 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 			if step.p == nil {
 				continue
 			}
-			if err := b.calm(ctx); err != nil {
+			allocates, err := b.allocating(ctx)
+			if err != nil {
 				return err
 			}
 			stop := b.profile(ctx, l.name+"-"+step.name)
@@ -82,14 +85,21 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 			if err == nil {
 				to.Shares, err = used()
 			}
+			if err == nil {
+				_, err = b.calm(ctx)
+			}
 			stop()
+			if err == nil {
+				to.AllocatedMiBPerMachine, err = allocates(ctx)
+			}
 			if err != nil {
 				return fmt.Errorf("%s of %s: %w", l.name, step.name, err)
 			}
 			to.Seconds, to.WritesPerMachine = took.Seconds(), float64(writes)/float64(b.n)
 			to.compare(step.p)
-			b.printf("%s: %.2f s at least, %.2f writes per machine; ratio %.2f, %.2f at even speed", step.name, to.Seconds,
-				to.WritesPerMachine, to.Ratio, to.EvenRatio)
+			b.printf("%s: %.2f s at least, %.2f writes and %.2f MiB of the API server per machine; ratio %.2f, %.2f at even speed, "+
+				"%.2f of the API server's memory", step.name, to.Seconds, to.WritesPerMachine, to.AllocatedMiBPerMachine, to.Ratio,
+				to.EvenRatio, to.AllocationRatio)
 		}
 	}
 	return nil
@@ -106,25 +116,5 @@ func (b *bench) stopProcesses(ctx context.Context) error {
 		return fmt.Errorf("remove the webhooks: %w", err)
 	}
 	b.pprof = slices.DeleteFunc(b.pprof, func(p profiled) bool { return p.process != apiServer })
-	return nil
-}
-
-// calm returns when nobody writes any more: Kubernetes' own controllers have work with nodes that come and go.
-func (b *bench) calm(ctx context.Context) error {
-	if err := b.log.Mark(); err != nil {
-		return err
-	}
-	for since := time.Now(); time.Since(since) < quiet; {
-		if !pause(ctx, quiet/4) {
-			return ctx.Err()
-		}
-		requests, err := b.log.Take(auditlog.Filter{})
-		if err != nil {
-			return err
-		}
-		if c := auditlog.Tally(requests); c.Writes > 0 {
-			since = time.Now()
-		}
-	}
 	return nil
 }

@@ -204,6 +204,10 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	if err := b.log.Mark(); err != nil {
 		return err
 	}
+	allocates, err := b.allocating(ctx)
+	if err != nil {
+		return err
+	}
 	stop := b.profile(ctx, name)
 	used, err := b.sharing()
 	if err != nil {
@@ -229,6 +233,9 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	if err != nil {
 		return err
 	}
+	if p.AllocatedMiBPerMachine, err = allocates(ctx); err != nil {
+		return err
+	}
 	after, err := b.cpu()
 	if err != nil {
 		return err
@@ -247,8 +254,9 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	if err := b.weigh(&so); err != nil {
 		return err
 	}
-	b.printf("%s: %.2f s, %.2f writes per machine, %.2f CPU seconds; peak memory so far %.0f MiB (manager %.0f, provider %.0f)",
-		name, p.Seconds, p.WritesPerMachine, p.CPUSeconds, so.PeakMiB, so.ManagerPeakMiB, so.ProviderPeakMiB)
+	b.printf("%s: %.2f s, %.2f writes and %.2f MiB of the API server per machine, %.2f CPU seconds; peak memory so far %.0f MiB "+
+		"(manager %.0f, provider %.0f)", name, p.Seconds, p.WritesPerMachine, p.AllocatedMiBPerMachine, p.CPUSeconds, so.PeakMiB,
+		so.ManagerPeakMiB, so.ProviderPeakMiB)
 	return nil
 }
 
@@ -322,24 +330,44 @@ func percentile(values []float64, of float64) float64 {
 	return sorted[max(0, int(math.Ceil(of/100*float64(len(sorted))))-1)]
 }
 
-// settled returns all requests of our processes since the mark, once they have written nothing for a while.
+// settled returns all requests of our processes since the mark, once it is calm.
 func (b *bench) settled(ctx context.Context) ([]auditlog.Request, error) {
+	all, err := b.calm(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ours(all), b.alive()
+}
+
+// calm returns all requests since the mark, once nobody has written anything for a while: neither our processes nor
+// Kubernetes' own controllers, which have work with nodes that come and go.
+func (b *bench) calm(ctx context.Context) ([]auditlog.Request, error) {
 	var all []auditlog.Request
-	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
 	for since := time.Now(); time.Since(since) < quiet; {
 		if !pause(ctx, quiet/4) {
 			return nil, ctx.Err()
 		}
-		requests, err := b.log.Take(ours)
+		requests, err := b.log.Take(auditlog.Filter{})
 		if err != nil {
 			return nil, err
 		}
-		if c := auditlog.Tally(requests); c.Writes+c.Events+c.Conflicts+c.Failed > 0 {
+		c := auditlog.Tally(ours(requests)) // Others may fail again and again.
+		if auditlog.Tally(requests).Writes+c.Events+c.Conflicts+c.Failed > 0 {
 			since = time.Now()
 		}
 		all = append(all, requests...)
 	}
-	return all, b.alive()
+	return all, nil
+}
+
+// ours are the requests of our processes.
+func ours(all []auditlog.Request) (ours []auditlog.Request) {
+	for _, r := range all {
+		if r.User == stack.Manager || r.User == stack.Provider {
+			ours = append(ours, r)
+		}
+	}
+	return ours
 }
 
 // rest leaves the fleet alone.

@@ -43,6 +43,10 @@ type phase struct {
 	// Shares are what each process used until the fleet was as asked for, those of the control plane and the bench too.
 	Shares shares `json:"shares,omitempty"`
 
+	// AllocatedMiBPerMachine is what the API server allocated until it was calm: what it had to do, counted, which is the
+	// same however fast the machine is.
+	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
+
 	// P50Seconds and P99Seconds of one machine, from the request that makes it or has it deleted until the write that
 	// makes it Running or lets it go. In a rolling update those of the new machines.
 	P50Seconds float64 `json:"p50_seconds"`
@@ -69,6 +73,10 @@ type limit struct {
 	Rounds []float64 `json:"rounds,omitempty"`
 
 	WritesPerMachine float64 `json:"writes_per_machine"`
+	// AllocatedMiBPerMachine is what the API server allocated until it was calm, and AllocationRatio what it allocated for
+	// the fleet by that.
+	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
+	AllocationRatio        float64 `json:"allocation_ratio"`
 	// Shares are what each process used; the bench is the bare client.
 	Shares shares `json:"shares,omitempty"`
 }
@@ -78,6 +86,9 @@ func (l *limit) compare(p *phase) {
 	if l.Seconds > 0 && l.Speed > 0 {
 		l.Ratio = p.Seconds / l.Seconds
 		l.EvenRatio = l.Ratio * p.Speed / l.Speed
+	}
+	if l.AllocatedMiBPerMachine > 0 {
+		l.AllocationRatio = p.AllocatedMiBPerMachine / l.AllocatedMiBPerMachine
 	}
 }
 
@@ -133,6 +144,16 @@ func (r *result) table(out io.Writer) {
 			p.Shares.show(out, row.name)
 			p.Limit.Shares.show(out, row.name+", limit")
 			p.Independent.Shares.show(out, row.name+", independent limit")
+		}
+	}
+	for _, row := range rows {
+		if p := row.p; p != nil {
+			fmt.Fprintf(out, "%s: the API server allocated %.2f MiB per machine", row.name, p.AllocatedMiBPerMachine)
+			if p.Limit.AllocatedMiBPerMachine > 0 {
+				fmt.Fprintf(out, ", %.2f times the limit's %.2f and %.2f times the independent limit's %.2f", p.Limit.AllocationRatio,
+					p.Limit.AllocatedMiBPerMachine, p.Independent.AllocationRatio, p.Independent.AllocatedMiBPerMachine)
+			}
+			fmt.Fprintln(out)
 		}
 	}
 	r.Idle.Shares.show(out, "idle")

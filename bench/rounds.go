@@ -47,6 +47,7 @@ func averagedPhase(rounds []*phase) phase {
 			{&p.ReadsPerMachine, one.ReadsPerMachine},
 			{&p.CPUSeconds, one.CPUSeconds}, {&p.ManagerCPUSeconds, one.ManagerCPUSeconds},
 			{&p.ProviderCPUSeconds, one.ProviderCPUSeconds},
+			{&p.AllocatedMiBPerMachine, one.AllocatedMiBPerMachine},
 			{&p.P50Seconds, one.P50Seconds}, {&p.P99Seconds, one.P99Seconds},
 		} {
 			*f.sum += f.add / n
@@ -74,13 +75,15 @@ func averagedPhase(rounds []*phase) phase {
 // averagedLimit is a limit of several rounds.
 func averagedLimit(rounds []*phase, of func(*phase) limit) limit {
 	var l limit
-	var seconds, work, limitWork float64
+	var seconds, work, limitWork, allocated float64
 	n := float64(len(rounds))
 	for _, p := range rounds {
 		one := of(p)
 		l.Seconds += one.Seconds / n
 		l.Speed += one.Speed / n
 		l.WritesPerMachine += one.WritesPerMachine / n
+		l.AllocatedMiBPerMachine += one.AllocatedMiBPerMachine / n
+		allocated += p.AllocatedMiBPerMachine / n
 		l.Shares.add(one.Shares, len(rounds))
 		seconds += p.Seconds / n
 		work += p.Seconds * p.Speed
@@ -91,5 +94,8 @@ func averagedLimit(rounds []*phase, of func(*phase) limit) limit {
 		return limit{}
 	}
 	l.Ratio, l.EvenRatio = seconds/l.Seconds, work/limitWork
+	if l.AllocatedMiBPerMachine > 0 {
+		l.AllocationRatio = allocated / l.AllocatedMiBPerMachine
+	}
 	return l
 }

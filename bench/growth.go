@@ -18,6 +18,8 @@ type growth struct {
 	CPU     exponents `json:"cpu"`
 	EvenCPU exponents `json:"even_cpu"`
 	Time    exponents `json:"time"`
+	// Allocated is of what both processes allocated, 0 if that was not counted.
+	Allocated exponents `json:"allocated"`
 }
 
 // exponents are those of each phase, and of all phases together. Roll is 0 where there was no rolling update.
@@ -51,9 +53,10 @@ func growthOf(results []*result) growth {
 		}
 	}
 	return growth{
-		CPU:     of(func(p *phase) float64 { return p.CPUSeconds }),
-		EvenCPU: of(func(p *phase) float64 { return p.CPUSeconds * p.Speed }),
-		Time:    of(func(p *phase) float64 { return p.Seconds }),
+		CPU:       of(func(p *phase) float64 { return p.CPUSeconds }),
+		EvenCPU:   of(func(p *phase) float64 { return p.CPUSeconds * p.Speed }),
+		Time:      of(func(p *phase) float64 { return p.Seconds }),
+		Allocated: of(func(p *phase) float64 { return p.OwnAllocatedMiB }),
 	}
 }
 
@@ -79,7 +82,10 @@ func (g growth) table(out io.Writer) {
 	for _, row := range []struct {
 		what string
 		e    exponents
-	}{{"CPU seconds", g.CPU}, {"CPU seconds at even speed", g.EvenCPU}, {"time", g.Time}} {
+	}{{"CPU seconds", g.CPU}, {"CPU seconds at even speed", g.EvenCPU}, {"time", g.Time}, {"allocated", g.Allocated}} {
+		if row.e == (exponents{}) {
+			continue
+		}
 		fmt.Fprintf(out, "%s: create %.2f", row.what, row.e.Create)
 		if row.e.Roll != 0 {
 			fmt.Fprintf(out, ", roll %.2f", row.e.Roll)

@@ -83,7 +83,7 @@ func command() *cobra.Command {
 	f.BoolVar(&o.limited, "limit", true,
 		"measure too what a bare client takes for the same writes; without it there are no ratios")
 	f.BoolVar(&o.passes, "passes", false,
-		"count the passes of each controller too; to read them takes memory, which then shows in the figures")
+		"count the passes of each controller too, and what both processes allocate; to read that takes memory, which then shows in the figures")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.plot, "plot", "", "SVG file for a plot of time and CPU over the number of machines, with --scale")
 	f.StringVar(&o.profiles, "profiles", "",

@@ -197,7 +197,7 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	if err != nil {
 		return err
 	}
-	passed, err := b.countPasses(ctx)
+	done, err := b.countWork(ctx)
 	if err != nil {
 		return err
 	}
@@ -243,11 +243,11 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	p.ManagerCPUSeconds, p.ProviderCPUSeconds = (after[0] - before[0]).Seconds(), (after[1] - before[1]).Seconds()
 	p.CPUSeconds = p.ManagerCPUSeconds + p.ProviderCPUSeconds
 	p.count(requests, b.n, begun)
-	passes, err := b.countPasses(ctx)
+	work, err := b.countWork(ctx)
 	if err != nil {
 		return err
 	}
-	if shown := p.passesBetween(passed, passes, b.n); shown != "" {
+	if shown := p.workBetween(done, work, b.n); shown != "" {
 		b.printf("%s: %s", name, shown)
 	}
 	var so memory

@@ -41,12 +41,15 @@ func TestExponent(t *testing.T) {
 func TestGrowthAtEvenSpeed(t *testing.T) {
 	var results []*result
 	for n, speed := range map[int]float64{300: 2, 1000: 2, 5000: 1} {
-		p := phase{Seconds: float64(n) / speed, CPUSeconds: float64(n) / speed, Speed: speed}
+		p := phase{Seconds: float64(n) / speed, CPUSeconds: float64(n) / speed, Speed: speed, OwnAllocatedMiB: float64(n * n)}
 		results = append(results, &result{Machines: n, Create: p, Delete: p})
 	}
 	g := growthOf(results)
 	if got := g.EvenCPU; math.Abs(got.Create-1) > 1e-9 || math.Abs(got.All-1) > 1e-9 || got.Roll != 0 {
 		t.Errorf("at even speed the exponents are %+v, want 1 and no roll", got)
+	}
+	if got := g.Allocated; math.Abs(got.Delete-2) > 1e-9 || math.Abs(got.All-2) > 1e-9 {
+		t.Errorf("what is allocated grows with the exponents %+v, want 2", got)
 	}
 	if g.CPU.Create < 1.1 || g.Time.Delete < 1.1 {
 		t.Errorf("as measured the exponents are %+v and %+v, want more than 1", g.CPU, g.Time)
@@ -171,23 +174,33 @@ func TestThePlotIsWellFormed(t *testing.T) {
 	}
 }
 
-func TestReadPasses(t *testing.T) {
-	passes := map[string]int{}
-	err := readPasses(strings.NewReader(`# TYPE controller_runtime_reconcile_total counter
+func TestWorkIsReadFromMetrics(t *testing.T) {
+	done := &work{passes: map[string]int{"machine": 1}, allocated: 1 << 20}
+	err := done.read(strings.NewReader(`# TYPE controller_runtime_reconcile_total counter
 controller_runtime_reconcile_total{controller="machine",result="error"} 1
 controller_runtime_reconcile_total{controller="machine",result="success"} 1.2e+03
 controller_runtime_reconcile_time_seconds_sum{controller="machine"} 7
 controller_runtime_reconcile_total{controller="machineset",result="requeue_after"} 4
-`), passes)
-	if err != nil || passes["machine"] != 1201 || passes["machineset"] != 4 || len(passes) != 2 {
-		t.Errorf("read %v, %v", passes, err)
+go_memstats_alloc_bytes 5
+go_memstats_alloc_bytes_total 2.097152e+06
+`))
+	want := &work{passes: map[string]int{"machine": 1202, "machineset": 4}, allocated: 3 << 20}
+	if err != nil || !reflect.DeepEqual(done, want) {
+		t.Errorf("read %+v, %v; want %+v", done, err, want)
 	}
 	p := phase{}
-	if got := p.passesBetween(map[string]int{"machine": 1}, passes, 100); got !=
-		"passes: machine 1200 (12.00 per machine), machineset 4 (0.04 per machine)" || p.Passes["machine"] != 1200 {
-		t.Errorf("shown %q, kept %v", got, p.Passes)
+	before := &work{passes: map[string]int{"machine": 2}, allocated: 1 << 20}
+	if got := p.workBetween(before, done, 100); got !=
+		"0.020 MiB allocated per machine; passes: machine 1200 (12.00 per machine), machineset 4 (0.04 per machine)" ||
+		p.Passes["machine"] != 1200 || p.OwnAllocatedMiB != 2 {
+		t.Errorf("shown %q, kept %v and %g MiB", got, p.Passes, p.OwnAllocatedMiB)
 	}
-	if got := p.passesBetween(nil, nil, 100); got != "" {
+	if got := p.workBetween(nil, nil, 100); got != "" {
 		t.Errorf("shown %q of what was not counted", got)
+	}
+	for _, wrong := range []string{bytesCounted + "many", passesCounted + `controller="machine"} many`} {
+		if err := done.read(strings.NewReader(wrong)); err == nil {
+			t.Errorf("%q is read without an error", wrong)
+		}
 	}
 }

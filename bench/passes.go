@@ -12,25 +12,38 @@ import (
 	"strings"
 )
 
-// passesCounted is the metric of how many passes a controller made, by controller and result.
-const passesCounted = "controller_runtime_reconcile_total{"
+// Metrics of a process.
+const (
+	// passesCounted is how many passes a controller made, by controller and result.
+	passesCounted = "controller_runtime_reconcile_total{"
+	// bytesCounted is how many bytes the process has allocated.
+	bytesCounted = "go_memstats_alloc_bytes_total "
+)
 
-// countPasses returns how many passes each controller of both processes made so far. Without --passes it does nothing:
-// to be asked for metrics takes memory.
-func (b *bench) countPasses(ctx context.Context) (map[string]int, error) {
+// work is what both processes have done so far.
+type work struct {
+	// passes are those of each controller.
+	passes map[string]int
+	// allocated is in bytes.
+	allocated float64
+}
+
+// countWork returns what both processes have done so far. Without --passes it returns nil: to be asked for metrics takes
+// memory.
+func (b *bench) countWork(ctx context.Context) (*work, error) {
 	if !b.passes {
 		return nil, nil
 	}
-	counted := map[string]int{}
+	done := &work{passes: map[string]int{}}
 	for _, p := range b.processes() {
-		if err := passesOf(ctx, b.stack.Metrics(p), counted); err != nil {
+		if err := workOf(ctx, b.stack.Metrics(p), done); err != nil {
 			return nil, fmt.Errorf("metrics of %s: %w", p.Name, err)
 		}
 	}
-	return counted, nil
+	return done, nil
 }
 
-func passesOf(ctx context.Context, address string, into map[string]int) error {
+func workOf(ctx context.Context, address string, into *work) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
 		return err
@@ -43,13 +56,20 @@ func passesOf(ctx context.Context, address string, into map[string]int) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("the answer is %s", response.Status)
 	}
-	return readPasses(response.Body, into)
+	return into.read(response.Body)
 }
 
-// readPasses adds the passes that metrics tell, of all results, to those of their controllers.
-func readPasses(metrics io.Reader, into map[string]int) error {
+// read adds the passes that metrics tell, of all results, to those of their controllers, and what was allocated.
+func (w *work) read(metrics io.Reader) error {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
+		if bytes, ok := strings.CutPrefix(lines.Text(), bytesCounted); ok {
+			n, err := strconv.ParseFloat(bytes, 64)
+			if err != nil {
+				return fmt.Errorf("read %q: %w", lines.Text(), err)
+			}
+			w.allocated += n
+		}
 		rest, ok := strings.CutPrefix(lines.Text(), passesCounted)
 		if !ok {
 			continue
@@ -61,22 +81,24 @@ func readPasses(metrics io.Reader, into map[string]int) error {
 		}
 		_, name, _ := strings.Cut(labels, `controller="`)
 		name, _, _ = strings.Cut(name, `"`)
-		into[name] += int(n)
+		w.passes[name] += int(n)
 	}
 	return lines.Err()
 }
 
-// passesBetween says how many passes each controller made for each machine, and keeps them.
-func (p *phase) passesBetween(before, after map[string]int, n int) (shown string) {
+// workBetween says what both processes did for each machine, and keeps it.
+func (p *phase) workBetween(before, after *work, n int) (shown string) {
 	if after == nil {
 		return ""
 	}
+	p.OwnAllocatedMiB = (after.allocated - before.allocated) / (1 << 20)
 	p.Passes = map[string]int{}
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if made := after[name] - before[name]; made > 0 {
+	for _, name := range slices.Sorted(maps.Keys(after.passes)) {
+		if made := after.passes[name] - before.passes[name]; made > 0 {
 			p.Passes[name] = made
 			shown += fmt.Sprintf(", %s %d (%.2f per machine)", name, made, float64(made)/float64(n))
 		}
 	}
-	return "passes: " + strings.TrimPrefix(shown, ", ")
+	return fmt.Sprintf("%.3f MiB allocated per machine; passes: %s", p.OwnAllocatedMiB/float64(n),
+		strings.TrimPrefix(shown, ", "))
 }

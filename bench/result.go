@@ -47,6 +47,9 @@ type phase struct {
 	// same however fast the machine is.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 
+	// OwnAllocatedMiB is what both processes allocated, if that is counted.
+	OwnAllocatedMiB float64 `json:"own_allocated_mib,omitempty"`
+
 	// P50Seconds and P99Seconds of one machine, from the request that makes it or has it deleted until the write that
 	// makes it Running or lets it go. In a rolling update those of the new machines.
 	P50Seconds float64 `json:"p50_seconds"`

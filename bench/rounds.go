@@ -48,6 +48,7 @@ func averagedPhase(rounds []*phase) phase {
 			{&p.CPUSeconds, one.CPUSeconds}, {&p.ManagerCPUSeconds, one.ManagerCPUSeconds},
 			{&p.ProviderCPUSeconds, one.ProviderCPUSeconds},
 			{&p.AllocatedMiBPerMachine, one.AllocatedMiBPerMachine},
+			{&p.OwnAllocatedMiB, one.OwnAllocatedMiB},
 			{&p.P50Seconds, one.P50Seconds}, {&p.P99Seconds, one.P99Seconds},
 		} {
 			*f.sum += f.add / n

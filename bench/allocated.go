@@ -27,7 +27,8 @@ func (b *bench) allocated(ctx context.Context) (float64, error) {
 	return allocatedBy(string(profile))
 }
 
-// allocating begins to count what the API server allocates. What it returns tells how many MiB for each machine that is.
+// allocating begins to count what the API server allocates. What it returns tells how many MiB that is for each
+// machine.
 func (b *bench) allocating(ctx context.Context) (perMachine func(context.Context) (float64, error), err error) {
 	before, err := b.allocated(ctx)
 	if err != nil {

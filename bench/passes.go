@@ -28,8 +28,8 @@ type work struct {
 	allocated float64
 }
 
-// countWork returns what both processes have done so far. Without --passes it returns nil: to be asked for metrics takes
-// memory.
+// countWork returns what both processes have done so far. Without --passes it returns nil: to be asked for metrics
+// takes memory.
 func (b *bench) countWork(ctx context.Context) (*work, error) {
 	if !b.passes {
 		return nil, nil

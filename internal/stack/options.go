@@ -44,6 +44,8 @@ type Options struct {
 	Metrics bool
 	// ManagerArgs and ProviderArgs are appended to those chosen here.
 	ManagerArgs, ProviderArgs []string
+	// Env has environment variables of the form "name=value" for both, beside those of this process.
+	Env []string
 	// ExtraAPIServerArgs are appended to those of the control cluster's API server.
 	ExtraAPIServerArgs []string
 	// ExtraControllerManagerArgs are appended to those of every kube-controller-manager.

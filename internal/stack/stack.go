@@ -271,7 +271,8 @@ func (s *Stack) newProcess(program, name string, extra []string) (*process.Proce
 
 // processAs prepares a process with its own user in each cluster, with what generated RBAC gives it and no more.
 func (s *Stack) processAs(user, program, name string, extra []string) (*process.Process, error) {
-	p := &process.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd}
+	p := &process.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd,
+		Env: append(os.Environ(), s.options.Env...)}
 	for _, cluster := range []struct {
 		name string
 		cp   *controlplane.ControlPlane

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -22,92 +23,146 @@ import (
 )
 
 // What a fleet costs the API server, counted in its own audit log: everything that our two processes wrote, and nothing
-// of what nodes and Kubernetes' own controllers did.
+// of what nodes and Kubernetes' own controllers did. It runs alone: how often the status of sets and deployments is
+// written follows how long things take.
 //
-// Rule: four-writes-to-running.
+// Rules: four-writes-to-running, outdated-node-taints.
 func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
-	const machines = 100
-	const perMachine = 5 + 0.3 // five of its own, and its share of the status of set and deployment
-	m := start(t, stack.Options{ClusterApproves: true})
+	const machines, surge = 100, 10
+	m := &budgeted{machinist: start(t, stack.Options{ClusterApproves: true}), machines: machines}
 	m.quick()
-	log, err := auditlog.Open(m.Control.AuditLog())
-	if err != nil {
+	var err error
+	if m.log, err = auditlog.Open(m.Control.AuditLog()); err != nil {
 		t.Fatal(err)
 	}
-	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
-	count := func(what string) auditlog.Counts {
-		t.Helper()
-		counts, err := log.Count(ours)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conflicts, err := log.Requests(auditlog.Filter{Users: ours.Users, Match: func(r auditlog.Request) bool {
-			return r.Code == http.StatusConflict
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		byKind := map[string]int{}
-		for _, r := range conflicts {
-			byKind[r.User+" "+r.Verb+" "+r.Resource+"/"+r.Subresource]++
-		}
-		t.Logf("conflicts: %v", byKind)
-		t.Logf("%s: %.2f writes and %.2f events per machine\n%s", what, float64(counts.Writes)/machines,
-			float64(counts.Events)/machines, counts)
-		return counts
-	}
-	mark := func() {
-		t.Helper()
-		if err := log.Mark(); err != nil {
-			t.Fatal(err)
-		}
-	}
-
 	// All nodes join with one token made beforehand: no token is made for each.
 	token := m.sharedToken()
 	m.fleet(0, func(o client.Object) {
-		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
-			replaceUserData(s, "<<BOOTSTRAP_TOKEN>>", token)
+		switch o := o.(type) {
+		case *corev1.Secret:
+			if o.Name == examples.UserDataSecret {
+				replaceUserData(o, "<<BOOTSTRAP_TOKEN>>", token)
+			}
+		case *v1beta1.MachineDeployment:
+			o.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(surge)),
+				MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 		}
 	})
 	m.settled()
-	// A cloud that answers at once, and one whose instances are pending for longer than a check them takes.
-	for _, boot := range []time.Duration{0, 1500 * time.Millisecond} {
-		bootTime := simcloud.Duration(boot)
-		m.settings(simcloud.SettingsPatch{BootTime: &bootTime})
-		before := len(m.instances())
-		mark()
-		m.scale(machines)
-		m.running(machines)
-		m.settled()
-		created := count(fmt.Sprintf("create with a boot time of %s", boot))
-		if writes := float64(created.Writes) / machines; writes > perMachine {
-			t.Errorf("%.2f writes per machine created, the budget is %.1f", writes, perMachine)
-		}
-		if events := float64(created.Events) / machines; events > 0.1 {
-			t.Errorf("%.2f events per machine created, the budget is a few for the set", events)
-		}
-		if made := len(m.instances()) - before; made != machines {
-			t.Errorf("%d instances were made for %d machines", made, machines)
-		}
-		if n := created.ByCall[auditlog.Call{Verb: "create", Group: v1beta1.GroupName, Resource: "machines"}]; n != machines {
-			t.Errorf("%d Machines were created for %d asked", n, machines)
-		}
+	m.creation("create at a cloud that answers at once")
+	m.exchange("exchange at a cloud that answers at once")
+	m.deletion("delete at a cloud that answers at once")
+	// Instances are pending for longer than a check of them takes.
+	boots := simcloud.Duration(1500 * time.Millisecond)
+	m.settings(simcloud.SettingsPatch{BootTime: &boots})
+	m.creation("create with instances that boot for 1.5s")
+	m.deletion("delete after that")
+}
 
-		mark()
+// budgeted counts what a fleet costs.
+type budgeted struct {
+	*machinist
+	machines int
+	log      *auditlog.Log
+}
+
+// ourUsers are who our two processes are to the API server.
+var ourUsers = []string{stack.Manager, stack.Provider}
+
+// cost makes a change, waits until it has settled, and holds what our processes wrote for it against a budget for each
+// machine.
+func (m *budgeted) cost(what string, writes, events float64, change func()) auditlog.Counts {
+	m.t.Helper()
+	if err := m.log.Mark(); err != nil {
+		m.t.Fatal(err)
+	}
+	change()
+	m.settled()
+	counts, err := m.log.Count(auditlog.Filter{Users: ourUsers})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	writesEach, eventsEach := float64(counts.Writes)/float64(m.machines), float64(counts.Events)/float64(m.machines)
+	m.t.Logf("%s: %.2f writes and %.2f events per machine\n%s", what, writesEach, eventsEach, counts)
+	conflicts := map[string]int{}
+	for _, r := range m.requests(func(r auditlog.Request) bool { return r.Code == http.StatusConflict }) {
+		conflicts[strings.TrimSuffix(r.User+" "+r.Verb+" "+r.Resource+"/"+r.Subresource, "/")]++
+	}
+	m.t.Logf("conflicts: %v", conflicts)
+	if writesEach > writes {
+		m.t.Errorf("%s: %.2f writes per machine, the budget is %.1f", what, writesEach, writes)
+	}
+	if eventsEach > events {
+		m.t.Errorf("%s: %.2f events per machine, the budget is %.2f", what, eventsEach, events)
+	}
+	return counts
+}
+
+// requests are those of our processes since the last change for which match is true.
+func (m *budgeted) requests(match func(auditlog.Request) bool) []auditlog.Request {
+	m.t.Helper()
+	requests, err := m.log.Requests(auditlog.Filter{Users: ourUsers, Match: match})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return requests
+}
+
+// perMachine are five writes of its own, and its share of the status of set and deployment.
+const perMachine = 5 + 0.3
+
+func (m *budgeted) creation(what string) {
+	m.t.Helper()
+	before := len(m.instances())
+	created := m.cost(what, perMachine, 0.1, func() { // Events are a few of the set.
+		m.scale(int32(m.machines))
+		m.running(m.machines)
+	})
+	if made := len(m.instances()) - before; made != m.machines {
+		m.t.Errorf("%s: %d instances were made for %d machines", what, made, m.machines)
+	}
+	if n := created.ByCall[auditlog.Call{Verb: "create", Group: v1beta1.GroupName, Resource: "machines"}]; n != m.machines {
+		m.t.Errorf("%s: %d Machines were created for %d asked", what, n, m.machines)
+	}
+}
+
+// exchange is a rolling update: the old machine's end, the new one's beginning, one mark on the old Node, and a share of
+// what the sets and the deployment write.
+func (m *budgeted) exchange(what string) {
+	m.t.Helper()
+	before := len(m.instances())
+	m.cost(what, 12.5, 2, func() {
+		m.rollTo(examples.LargeClass)
+		m.classes("all of the new class", map[string]int{examples.LargeClass: m.machines})
+	})
+	patched := map[string]int{}
+	for _, r := range m.requests(func(r auditlog.Request) bool {
+		return r.User == stack.Manager && r.Verb == "patch" && r.Resource == "nodes" && r.Code < 300
+	}) {
+		patched[r.Name]++
+	}
+	for name, n := range patched {
+		if n != 1 {
+			m.t.Errorf("%s: node %s was patched %d times for its mark", what, name, n)
+		}
+	}
+	if len(patched) != m.machines {
+		m.t.Errorf("%s: %d nodes were marked, expected the %d old ones", what, len(patched), m.machines)
+	}
+	if made := len(m.instances()) - before; made != m.machines {
+		m.t.Errorf("%s: %d instances were made for the successors of %d machines", what, made, m.machines)
+	}
+	m.noTwins()
+}
+
+func (m *budgeted) deletion(what string) {
+	m.t.Helper()
+	m.cost(what, perMachine, 1+2.0/float64(m.machines), func() { // An event of each, and two of the set.
 		m.scale(0)
 		m.none()
-		m.settled()
-		deleted := count(fmt.Sprintf("delete with a boot time of %s", boot))
-		if writes := float64(deleted.Writes) / machines; writes > perMachine {
-			t.Errorf("%.2f writes per machine deleted, the budget is %.1f", writes, perMachine)
-		}
-		if events := float64(deleted.Events) / machines; events > 1+2.0/machines {
-			t.Errorf("%.2f events per machine deleted, the budget is 1 and two for the set", events)
-		}
-		if n := m.live(); n != 0 {
-			t.Errorf("%d instances are left", n)
-		}
+	})
+	if n := m.live(); n != 0 {
+		m.t.Errorf("%s: %d instances are left", what, n)
 	}
 }
 
@@ -120,7 +175,7 @@ func (m *machinist) settled() {
 	}
 	last, since := -1, time.Now()
 	eventually(m.t, "nothing is written any more", func() (bool, string) {
-		counts, err := log.Count(auditlog.Filter{Users: []string{stack.Manager, stack.Provider}})
+		counts, err := log.Count(auditlog.Filter{Users: ourUsers})
 		if err != nil {
 			return false, err.Error()
 		}

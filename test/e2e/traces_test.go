@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/controlplane/auditlog"
@@ -21,7 +24,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/otlp"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // least is the part of an operation's time that its spans must explain.
@@ -37,10 +39,9 @@ type traced struct {
 func startTraced(t *testing.T) *traced {
 	t.Helper()
 	receiver := otlp.Receive(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.GRPC)
-	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
-	return &traced{start(t, stack.Options{ProviderArgs: shortLease, ManagerArgs: shortLease}), receiver}
+	return &traced{start(t, stack.Options{Env: []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + receiver.GRPC, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_BSP_SCHEDULE_DELAY=200",
+	}}), receiver}
 }
 
 // whole returns the trace of an operation once it is complete, and fails the test if that does not come.
@@ -112,14 +113,18 @@ func (m *traced) fault(rule simcloud.FaultRule) {
 // crash kills the provider and starts it again.
 func (m *traced) crash() {
 	m.t.Helper()
-	if err := m.Provider.Signal(syscall.SIGKILL); err != nil {
+	ctx := context.Background()
+	if err := m.Provider.Kill(); err != nil {
 		m.t.Fatal(err)
 	}
-	<-m.Provider.Done()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: stack.Provider}}
+	if err := m.control.Delete(ctx, lease); err != nil { // Its holder is gone, and it would last for a minute.
+		m.t.Fatal(err)
+	}
 	if err := m.Provider.Start(); err != nil {
 		m.t.Fatal(err)
 	}
-	if err := m.AwaitLeader(context.Background(), m.Provider); err != nil {
+	if err := m.AwaitLeader(ctx, m.Provider); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -129,6 +134,7 @@ func (m *traced) crash() {
 //
 // Rules: trace-ids-follow-from-uid, traces-explain-the-time.
 func TestTracesExplainWhereTheTimeGoes(t *testing.T) {
+	t.Parallel()
 	m := startTraced(t)
 	boot, shutdown := simcloud.Duration(2*time.Second), simcloud.Duration(time.Second)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot, ShutdownTime: &shutdown})
@@ -297,11 +303,11 @@ func TestTracesCostNoWrite(t *testing.T) {
 	}
 	without := cost()
 	receiver := otlp.Receive(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.HTTP)
 	for _, p := range []*process.Process{m.Manager, m.Provider} {
 		if err := p.Stop(15 * time.Second); err != nil {
 			t.Fatal(err)
 		}
+		p.Env = append(p.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+receiver.HTTP)
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -126,8 +126,8 @@ func (m *budgeted) creation(what string) {
 	}
 }
 
-// exchange is a rolling update: the old machine's end, the new one's beginning, one mark on the old Node, and a share of
-// what the sets and the deployment write.
+// exchange is a rolling update: the old machine's end, the new one's beginning, one mark on the old Node, and a share
+// of what the sets and the deployment write.
 func (m *budgeted) exchange(what string) {
 	m.t.Helper()
 	before := len(m.instances())

@@ -25,6 +25,8 @@ export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -tr
 # The same for tests and their control planes. The programs keep the pace that they choose, except in unit tests.
 test: export GOGC := 400
 e2e e2e-install e2e-openstack e2e-vm e2e-ui: export CONTROLPLANE_GOGC := 400
+# Where control planes run beside each other, each of their processes has one thread.
+test e2e: export CONTROLPLANE_GOMAXPROCS := 1
 # Whoever changes an object of a cache, which others have too, panics.
 test e2e: export KUBE_CACHE_MUTATION_DETECTOR = true
 # Prints what tests print while they run, and all that the failed ones printed once more at the end.

@@ -20,8 +20,10 @@
 // created. The processes end with [ControlPlane.Stop], and on Linux also when
 // this process dies in whatever way.
 //
-// The environment variable CONTROLPLANE_GOGC is the GOGC of its processes: many
-// control planes at once collect their garbage too often otherwise.
+// The environment variables CONTROLPLANE_GOGC and CONTROLPLANE_GOMAXPROCS are the
+// GOGC and GOMAXPROCS of its processes: where many control planes share few
+// processors, they collect their garbage too often otherwise, and their threads
+// look for work that there is none of.
 //
 // Parts of it can be stopped and started again with their data, on the same
 // address, for tests of outages.

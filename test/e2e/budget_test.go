@@ -29,6 +29,7 @@ import (
 // Rules: four-writes-to-running, outdated-node-taints.
 func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
 	const machines, surge = 100, 10
+	t.Setenv("CONTROLPLANE_GOMAXPROCS", "") // Nothing runs beside it.
 	m := &budgeted{machinist: start(t, stack.Options{ClusterApproves: true}), machines: machines}
 	m.quick()
 	var err error

@@ -249,9 +249,9 @@ func (cp *ControlPlane) Processes() []*process.Process {
 	return []*process.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }
 
-// runtimeVariables are environment variables that control planes are told of as ones that Go knows: with a GOGC of 400 an
-// API server that starts takes a quarter less of the processor, and more memory; with one thread at a time, where several
-// control planes share few processors, a tenth less.
+// runtimeVariables are environment variables that the processes of control planes get under the names that Go knows.
+// With a GOGC of 400 an API server that starts takes a quarter less of the processor, and more memory; with one thread
+// at a time, where several control planes share few processors, a tenth less.
 var runtimeVariables = map[string]string{"CONTROLPLANE_GOGC": "GOGC", "CONTROLPLANE_GOMAXPROCS": "GOMAXPROCS"}
 
 // detectorVariable has client-go compare what caches hold with copies, each second. Whoever sets it means our caches,

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineset"
 )
 
 const namespace = "default"
@@ -63,13 +64,8 @@ func machineName(i int) string { return fmt.Sprintf("m-%05d", i) }
 
 func machineOf(set *v1beta1.MachineSet, i int) *v1beta1.Machine {
 	name := machineName(i)
-	m := &v1beta1.Machine{ObjectMeta: metaOf(name, "machine-"+name)}
-	m.Labels = map[string]string{v1beta1.LabelProvider: "fake", v1beta1.LabelTypeVersion: v1beta1.TypeVersion}
-	for key, value := range set.Spec.Template.ObjectMeta.Labels {
-		m.Labels[key] = value
-	}
-	m.Labels[v1beta1.LabelMachineSet] = set.Name
-	m.Finalizers = []string{v1beta1.MachineFinalizer}
+	m, made := &v1beta1.Machine{ObjectMeta: metaOf(name, "machine-"+name)}, machineset.NewMachine(set, "fake")
+	m.Labels, m.Annotations, m.Finalizers = made.Labels, made.Annotations, made.Finalizers
 	m.OwnerReferences = ownedBy("MachineSet", set.Name, string(set.UID))
 	m.Spec = *set.Spec.Template.Spec.DeepCopy()
 	m.Spec.ProviderID = "fake:///" + name

@@ -159,7 +159,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}()
 	r.Metrics.lead()
 	m := &v1beta1.Machine{}
-	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
+	// The pass changes a copy only.
+	if err := r.Client.Get(ctx, req.NamespacedName, m, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
 			return reconcile.Result{}, nil

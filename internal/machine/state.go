@@ -19,7 +19,7 @@ type stateStore struct {
 	preserving sync.Mutex
 
 	mu       sync.Mutex
-	machines map[types.NamespacedName]machineState
+	machines map[types.NamespacedName]storedState
 	began    time.Time
 	// adopting has the Machine that is adopting an instance at this moment, by provider ID. It is empty between passes.
 	adopting map[string]types.UID
@@ -126,8 +126,33 @@ type teardownState struct {
 	failures int32
 }
 
+// storedState is a machineState as it is stored: in a tenth of its size for a Machine that runs, of which there may be
+// thousands.
+type storedState struct {
+	uid      types.UID
+	foundIn  string
+	recorded *recorded
+	// whole has all if there is more than that. It is never changed.
+	whole *machineState
+}
+
+func stored(s machineState) storedState {
+	few := storedState{uid: s.uid, foundIn: s.instance.foundIn, recorded: s.recorded}
+	if whole := s; whole != few.state() {
+		return storedState{uid: s.uid, whole: &whole}
+	}
+	return few
+}
+
+func (s storedState) state() machineState {
+	if s.whole != nil {
+		return *s.whole
+	}
+	return machineState{uid: s.uid, instance: instanceState{foundIn: s.foundIn}, recorded: s.recorded}
+}
+
 func newStateStore() *stateStore {
-	return &stateStore{machines: map[types.NamespacedName]machineState{}, adopting: map[string]types.UID{},
+	return &stateStore{machines: map[types.NamespacedName]storedState{}, adopting: map[string]types.UID{},
 		created: map[types.UID]time.Time{}}
 }
 
@@ -146,7 +171,7 @@ func (m *stateStore) get(machine *v1beta1.Machine) machineState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.machines[client.ObjectKeyFromObject(machine)]; r.uid == machine.UID {
-		return r
+		return r.state()
 	}
 	return machineState{}
 }
@@ -155,16 +180,16 @@ func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)
 	key, uid := client.ObjectKeyFromObject(machine), machine.UID
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.machines[key]
-	if r.uid != uid {
-		r = machineState{}
+	r := machineState{}
+	if known := m.machines[key]; known.uid == uid {
+		r = known.state()
 	}
 	change(&r)
 	if r.uid = uid; r == (machineState{uid: uid}) {
 		delete(m.machines, key)
 		return
 	}
-	m.machines[key] = r
+	m.machines[key] = stored(r)
 }
 
 func (m *stateStore) forget(machine types.NamespacedName) {

@@ -30,6 +30,27 @@ func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
 	}
 }
 
+// Somebody else may write that a machine runs before it has joined. Its token still goes when its Node becomes Ready.
+//
+// Rule: token-deleted-when-running.
+func TestTheTokenOfAMachineThatIsSaidToHaveRunGoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	if n := len(w.tokens()); n != 1 {
+		t.Fatalf("there are %d tokens for one machine", n)
+	}
+	w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Phase = v1beta1.MachineRunning })
+	w.node("m", true)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	if n := len(w.tokens()); n != 0 {
+		t.Errorf("%d tokens are left of a machine that runs", n)
+	}
+}
+
 // Whoever reads the user data of an instance can join with its token, so that is good for hours, however long the
 // machine may take; and for as long as it may take, it is extended.
 //

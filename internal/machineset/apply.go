@@ -23,7 +23,7 @@ const conflictDelay = time.Second
 
 // actions are the machines that a pass changed, for its events.
 type actions struct {
-	created, adopted, released, handedOver, deleted, remediated []*v1beta1.Machine
+	created, adopted, released, handedOver, deleted, remediated tally
 }
 
 // apply carries out at most one batch of the plan. again is false if the next round would have to wait.
@@ -77,7 +77,7 @@ func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
 		}
 		return true, p.Client.Patch(ctx, changed, locked(m))
 	})
-	p.done.released = append(p.done.released, released...)
+	p.done.released.add(released...)
 	return err
 }
 
@@ -134,7 +134,7 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 		}
 		return true, p.Client.Patch(ctx, changed, locked(m))
 	})
-	p.done.adopted = append(p.done.adopted, adopted...)
+	p.done.adopted.add(adopted...)
 	for _, m := range orphans {
 		if !slices.Contains(adopted, m) {
 			p.notAdoptable[m.UID] = true
@@ -175,7 +175,7 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	if err == nil && len(deleted) < len(victims) {
 		p.cacheIsLate()
 	}
-	p.done.deleted = append(p.done.deleted, deleted...)
+	p.done.deleted.add(deleted...)
 	p.deletionFailed(err)
 	return err
 }
@@ -224,7 +224,7 @@ func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	if err == nil && len(deleted) < len(tried) {
 		p.cacheIsLate()
 	}
-	p.done.remediated = append(p.done.remediated, deleted...)
+	p.done.remediated.add(deleted...)
 	p.deletionFailed(err)
 	return err
 }

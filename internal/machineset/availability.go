@@ -48,6 +48,9 @@ func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time
 // are too many.
 func (k Availability) split(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
 	may, blocked = k.splitVictims(s, order[:surplus])
+	if len(blocked) == 0 {
+		return may, nil
+	}
 	for _, m := range order[surplus:] {
 		if len(blocked) > 0 && !k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) &&
 			(remediable(m) || machinestate.Unlaunchable(m) != nil && !machinestate.Paused(m)) {
@@ -63,7 +66,9 @@ func (k Availability) splitVictims(s State, victims []*v1beta1.Machine) (may, bl
 		return victims, nil
 	}
 	spare := k.Elsewhere - k.MinAvailable
-	for _, m := range s.Machines {
+	plain, others := s.sorted()
+	spare += len(plain)
+	for _, m := range others {
 		if k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) {
 			spare++
 		}
@@ -128,7 +133,7 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	}
 	if p.shared.trustsCache(p.cacheVersion()) {
 		for _, sibling := range siblings {
-			machines, err := p.cachedMachines(ctx, sibling)
+			machines, err := p.cachedMachines(ctx, sibling, nil)
 			if err != nil {
 				return 0, err
 			}

@@ -40,7 +40,7 @@ func (p *pass) readCapacity(ctx context.Context) error {
 	}
 	capacity := int(replicas + limits.MaxSurge)
 	for _, sibling := range siblings {
-		machines, err := p.cachedMachines(ctx, sibling)
+		machines, err := p.cachedMachines(ctx, sibling, nil)
 		if err != nil {
 			return err
 		}

@@ -205,7 +205,8 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 
 // count counts the machines, and reads the limits that the set shares with the other sets of its deployment.
 func (p *pass) count(ctx context.Context) error {
-	p.live = countLive(p.state.Machines)
+	p.state.Plain, p.state.Others = p.known.plain.sort(p.state.Set, p.state.Machines, p.state.Now)
+	p.live = len(p.state.Plain) + countLive(p.state.Others)
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 			names = append(names, b.machine.Name)
 		}
 		if b.machine != nil && !b.existed {
-			p.done.created = append(p.done.created, b.machine)
+			p.done.created.add(b.machine)
 		}
 		// The cache may not have a machine that existed already.
 		if b.existed || freshness.Ambiguous(b.err) {

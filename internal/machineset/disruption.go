@@ -115,8 +115,14 @@ func (p *Plan) waitForWindows(now time.Time) {
 	}
 }
 
-// exemptLast puts machines last that must not be disrupted, so that others are deleted if any may.
-func exemptLast(machines []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
+// exemptLast puts machines last that must not be disrupted, so that others are deleted if any may. They are among some.
+func exemptLast(machines, some []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
+	if !slices.ContainsFunc(some, func(m *v1beta1.Machine) bool {
+		_, exempt := disruption.ExemptUntil(m, now)
+		return exempt
+	}) {
+		return machines
+	}
 	slices.SortStableFunc(machines, func(a, b *v1beta1.Machine) int {
 		_, first := disruption.ExemptUntil(a, now)
 		_, second := disruption.ExemptUntil(b, now)
@@ -132,7 +138,8 @@ func (p *pass) readDisruption(ctx context.Context) error {
 	if !s.mayDisrupt(p.live) {
 		return nil
 	}
-	concerned, err := p.Ledger.Concerns(ctx, p.key.Namespace, s.Machines)
+	_, others := s.sorted()
+	concerned, err := p.Ledger.Concerns(ctx, p.key.Namespace, others)
 	if err != nil || !concerned {
 		return err
 	}
@@ -155,8 +162,9 @@ func (p *pass) readDisruption(ctx context.Context) error {
 // mayDisrupt reports whether a plan may ask budgets about a machine at all: a set that is settled reads none. live is
 // how many machines are not being deleted.
 func (s *State) mayDisrupt(live int) bool {
+	_, others := s.sorted()
 	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
-		slices.ContainsFunc(s.Machines, func(m *v1beta1.Machine) bool {
+		slices.ContainsFunc(others, func(m *v1beta1.Machine) bool {
 			return machinestate.Live(m) && (machinestate.ToBeReplaced(m) || machinestate.Exchanged(m))
 		})
 }
@@ -171,7 +179,7 @@ func (p *pass) readRollout(ctx context.Context) error {
 	}
 	live, newer := p.live, 0
 	for _, sibling := range siblings {
-		machines, err := p.cachedMachines(ctx, sibling)
+		machines, err := p.cachedMachines(ctx, sibling, nil)
 		if err != nil {
 			return err
 		}

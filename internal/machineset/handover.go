@@ -144,7 +144,7 @@ func (p *pass) handOver(ctx context.Context, plan Plan) error {
 		p.Ledger.Settle(m, err)
 		return true, err
 	})
-	p.done.handedOver = append(p.done.handedOver, handed...)
+	p.done.handedOver.add(handed...)
 	if err != nil && !onlyConflicts(err) {
 		p.failure = Reason{reasonHandOverFailed, wording.Brief(err.Error())}
 	}

@@ -62,7 +62,7 @@ func (p *pass) readMachines(ctx context.Context) (err error) {
 	for range 2 {
 		// Read before the list, which is then at least as new.
 		p.trusted, p.asNewAsSpec = trustedAt(p.cacheVersion())
-		if p.state.Machines, err = p.cachedMachines(ctx, set); err != nil {
+		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.plain); err != nil {
 			return err
 		}
 		// A list that waited for the set's own writes often waited long enough for the next one to be trusted.
@@ -82,14 +82,18 @@ func (r *Reconciler) cacheVersion() string {
 	return r.MachineCacheVersion()
 }
 
-// cachedMachines returns the machines of a set from the cache, not to be changed.
-func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet) ([]*v1beta1.Machine, error) {
+// cachedMachines returns the machines of a set from the cache, not to be changed. Those known to be plain are not
+// checked again.
+func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
+	known *plainMachines) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
 		client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("list the machines of the set: %w", err)
 	}
-	return slices.DeleteFunc(machines, preservation.Preserved), nil
+	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool {
+		return !known.has(m) && preservation.Preserved(m)
+	}), nil
 }
 
 // orphans returns the machines that the set may adopt, from the cache.
@@ -254,7 +258,8 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		p.known.remediation = backoff{}
 	}
 	s.NextRemediation = p.known.remediation.until
-	p.known.recoveries = p.known.recoveries.follow(s.Machines, s.Now)
+	_, others := s.sorted()
+	p.known.recoveries = p.known.recoveries.follow(others, s.Now)
 	s.Recoveries = p.known.recoveries
 	s.InFlight = in
 	lost, recovered := p.known.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()),
@@ -263,7 +268,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		p.known.lost = backoff{}
 	}
 	s.LostReplacements, s.NextLost = lost, p.known.lost.until
-	if p.deployment == nil || !slices.ContainsFunc(s.Machines, remediable) {
+	if p.deployment == nil || !slices.ContainsFunc(others, remediable) {
 		return nil
 	}
 	siblings, err := p.siblings(ctx)
@@ -271,7 +276,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		return err
 	}
 	for _, sibling := range siblings {
-		machines, err := p.cachedMachines(ctx, sibling)
+		machines, err := p.cachedMachines(ctx, sibling, nil)
 		if err != nil {
 			return err
 		}

@@ -40,6 +40,7 @@ type world struct {
 	in       Replacements
 	wait     backoff
 	machines []*v1beta1.Machine
+	plain    plainMachines
 	names    int
 }
 
@@ -94,6 +95,9 @@ func (w *world) happen() {
 		case 0, 1, 2, 3, 4:
 			up(m)
 			setCondition(m, v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, since)
+			if w.rand.Intn(8) == 0 {
+				m.Annotations[v1beta1.AnnotationDoNotDisrupt] = w.state.Now.Add(time.Minute).Format(time.RFC3339)
+			}
 		case 5:
 			if broken(m); w.rand.Intn(2) == 0 {
 				lost(m)
@@ -212,14 +216,36 @@ func (w *world) check(p Plan) {
 	w.rand.Shuffle(len(shuffled.Machines), func(i, j int) {
 		shuffled.Machines[i], shuffled.Machines[j] = shuffled.Machines[j], shuffled.Machines[i]
 	})
-	again := Decide(shuffled)
+	w.same("another order of reading", p, shuffled)
+
+	// And so must it make none that plain machines are only counted.
+	sorted := s
+	sorted.Plain, sorted.Others = w.plain.sort(s.Set, s.Machines, s.Now)
+	w.same("plain machines are known", p, sorted)
+	all, some := Status(s, p, Reason{}), Status(sorted, p, Reason{})
+	if diff := cmp.Diff(all, some); diff != "" {
+		w.Fatalf("plain machines are known, and the status is another one: %s", diff)
+	}
+	_, others := sorted.sorted()
+	if a, b := recoveries(nil).follow(s.Machines, s.Now), recoveries(nil).follow(others, s.Now); len(a) != len(b) {
+		w.Fatalf("%d recoveries, and %d where plain machines are known", len(a), len(b))
+	}
+	if a, b := s.mayDisrupt(lives), sorted.mayDisrupt(lives); a != b {
+		w.Fatalf("whether budgets are read is %t, and %t where plain machines are known", a, b)
+	}
+}
+
+// same fails if another plan is made of the same state.
+func (w *world) same(why string, p Plan, as State) {
+	w.Helper()
+	again := Decide(as)
 	if a, b := len(p.Update), len(again.Update); a != b {
-		w.Fatalf("%d and %d updates", a, b)
+		w.Fatalf("%s: %d and %d updates", why, a, b)
 	}
 	p.Update, again.Update = nil, nil
 	p.Release, again.Release = first(p.Release, len(p.Release)), first(again.Release, len(again.Release))
 	if p.String() != again.String() {
-		w.Fatalf("another order of reading, another plan:\n%s\n%s", p, again)
+		w.Fatalf("%s, another plan:\n%s\n%s", why, p, again)
 	}
 }
 

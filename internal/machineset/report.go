@@ -103,7 +103,7 @@ func (p *pass) recordTransitions(before, after []metav1.Condition) {
 // recordActions records one event for each kind of action of the pass.
 func (p *pass) recordActions() {
 	for _, action := range []struct {
-		machines             []*v1beta1.Machine
+		machines             tally
 		reason, action, verb string
 	}{
 		{p.done.released, reasonMachinesReleased, "Release", "Released"},
@@ -113,13 +113,13 @@ func (p *pass) recordActions() {
 		{p.done.remediated, reasonMachinesRemediated, "Replace", "Deleted, to be replaced,"},
 		{p.done.created, reasonMachinesCreated, "Create", "Created"},
 	} {
-		switch n := len(action.machines); {
+		switch n := action.machines.n; {
 		case n == 1:
 			p.event(corev1.EventTypeNormal, action.reason, action.action, fmt.Sprintf("%s machine %s.", action.verb,
-				action.machines[0].Name))
+				action.machines))
 		case n > 1:
 			p.event(corev1.EventTypeNormal, action.reason, action.action,
-				fmt.Sprintf("%s %s: %s.", action.verb, wording.Count(n, "machine"), namesOf(action.machines)))
+				fmt.Sprintf("%s %s: %s.", action.verb, wording.Count(n, "machine"), action.machines))
 		}
 	}
 }

@@ -36,6 +36,8 @@ type State struct {
 	Set *v1beta1.MachineSet
 	// Machines are those that the set controls, those being deleted included, without preserved ones.
 	Machines []*v1beta1.Machine
+	// Plain are those of the Machines that are known to be plain, Others the rest. Without Plain ones, all are checked.
+	Plain, Others []*v1beta1.Machine
 	// Receiver is the set that machines are handed over to; nil if no set is ready for them.
 	Receiver *v1beta1.MachineSet
 	// Expecting says that machines are being handed over to the set. It creates none then, because arriving machines may
@@ -71,6 +73,14 @@ type State struct {
 	// Stopped says why this process must not create or remediate now; its reason is empty if it may.
 	Stopped Reason
 	Now     time.Time
+}
+
+// sorted returns the machines that are known to be plain, and all others.
+func (s *State) sorted() (plain, others []*v1beta1.Machine) {
+	if len(s.Plain) == 0 {
+		return nil, s.Machines
+	}
+	return s.Plain, s.Others
 }
 
 // Reason is a reason of a condition with its message.
@@ -153,9 +163,10 @@ func Decide(s State) Plan {
 	}
 	replicas := int(s.Set.ReplicasOrDefault())
 
-	members := make([]*v1beta1.Machine, 0, len(s.Machines))
-	active := make([]*v1beta1.Machine, 0, len(s.Machines))
-	for _, m := range s.Machines {
+	plain, others := s.sorted()
+	members := make([]*v1beta1.Machine, 0, len(others))
+	active := append(make([]*v1beta1.Machine, 0, len(s.Machines)), plain...)
+	for _, m := range others {
 		matches := selector.Matches(labels.Set(m.Labels))
 		if matches {
 			members = append(members, m)
@@ -168,6 +179,7 @@ func Decide(s State) Plan {
 			p.Release = append(p.Release, m)
 		}
 	}
+	notable := active[len(plain):]
 	// Machines being released count until the cache shows them released: they cause neither deletions nor creations yet.
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
@@ -180,10 +192,10 @@ func Decide(s State) Plan {
 	case p.exchange(s, active, surplus):
 	case surplus > 0:
 		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
-		staying := withoutDueForPreservation(active)
+		staying := slices.Concat(plain, withoutDueForPreservation(notable))
 		surplus = max(0, len(staying)-replicas)
 		order := machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
-		p.Delete, p.Blocked = s.Availability.split(s, exemptLast(order, s.Now), surplus)
+		p.Delete, p.Blocked = s.Availability.split(s, exemptLast(order, notable, s.Now), surplus)
 		p.hold(s)
 		p.Chosen = surplus < len(staying)
 		if len(p.Blocked) > 0 {
@@ -194,7 +206,7 @@ func Decide(s State) Plan {
 		missing := -surplus - len(p.Release)
 		missing -= p.adopt(s, missing)
 		p.create(s, missing)
-		p.remediate(s, active)
+		p.remediate(s, notable)
 	}
 	p.expire(s, active)
 	p.update(s, members)
@@ -204,7 +216,7 @@ func Decide(s State) Plan {
 		p.Frozen = s.frozen()
 	}
 	if s.Set.Spec.MinReadySeconds > 0 {
-		for _, m := range active {
+		for _, m := range notable {
 			if in, ok := machinestate.AvailableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
 				p.waitFor(in)
 			}
@@ -334,7 +346,8 @@ func (s State) rejectedConfiguration() Reason {
 		return unknown
 	}
 	var without []*v1beta1.Machine
-	for _, m := range s.Machines {
+	_, others := s.sorted()
+	for _, m := range others {
 		if machinestate.Live(m) && machinestate.Unlaunchable(m) != nil &&
 			sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
 			without = append(without, m)
@@ -403,13 +416,32 @@ func first(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
 
 // namesOf names some of the machines.
 func namesOf(machines []*v1beta1.Machine) string {
+	var t tally
+	t.add(machines...)
+	return t.String()
+}
+
+// tally counts machines and has the first of their names. It does not keep the machines: a pass may delete thousands,
+// and the cache has newer versions of them at once.
+type tally struct {
+	n     int
+	names []string
+}
+
+func (t *tally) add(machines ...*v1beta1.Machine) {
 	const shown = 3
-	names := make([]string, 0, shown)
+	t.n += len(machines)
 	for _, m := range first(machines, shown) {
-		names = append(names, m.Name)
+		t.names = append(t.names, m.Name)
 	}
-	if more := len(machines) - len(names); more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	slices.Sort(t.names)
+	t.names = t.names[:min(len(t.names), shown)]
+}
+
+// String names some of the machines.
+func (t tally) String() string {
+	if more := t.n - len(t.names); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(t.names, ", "), more)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(t.names, ", ")
 }

@@ -52,6 +52,8 @@ type setState struct {
 	lost             backoff
 	// recoveries are those of the set's machines as they were last observed.
 	recoveries recoveries
+	// plain are the machines that the set only counts.
+	plain plainMachines
 	// updated is when each machine was last patched in place, for those not seen in sync since.
 	updated map[types.UID]updateSent
 }

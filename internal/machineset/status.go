@@ -27,10 +27,12 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		// A deployment relies on it: the set does nothing any more because of an earlier generation.
 		status.ObservedGeneration = s.Set.Generation
 	}
-	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = 0, 0, 0, 0, 0
+	plain, others := s.sorted()
+	n := int32(len(plain))
+	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = n, n, n, n, n
 	deleting, labeled := 0, pairsOf(s.Set.Spec.Template.ObjectMeta.Labels)
 	var unready []*v1beta1.Machine
-	for _, m := range s.Machines {
+	for _, m := range others {
 		if !machinestate.Live(m) {
 			deleting++
 			continue
@@ -54,7 +56,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	if selector, err := metav1.LabelSelectorAsSelector(&s.Set.Spec.Selector); err == nil {
 		status.Selector = selector.String()
 	}
-	status.FailedMachines = failedMachines(s.Machines)
+	status.FailedMachines = failedMachines(others)
 
 	c := conditions{status: &status, generation: s.Set.Generation, now: s.Now}
 	missing := int(s.Set.ReplicasOrDefault()) - int(status.Replicas)

@@ -15,7 +15,7 @@ import (
 
 // Transform drops managed fields, and keeps once what many Machines have in common. It is the cache.TransformFunc of
 // kinds without one of their own. A Machine takes 2,480 bytes in the cache of a provider, indexes included, instead of
-// 4,087 with only the managed fields dropped (TestWhatTheCachesKeepOfAMachineAndItsNode in bench/micro).
+// 4,646 with only the managed fields dropped (TestWhatTheCachesKeepOfAMachineAndItsNode in bench/micro).
 func Transform(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)
@@ -26,11 +26,11 @@ func Transform(object any) (any, error) {
 	}
 	internMeta(&m.ObjectMeta)
 	m.Spec.Node.Labels = interned(m.Spec.Node.Labels)
-	shareWithSiblings(m)
 	if record, ok := m.Annotations[v1beta1.AnnotationLastAppliedTemplate]; ok {
 		intern(&record)
 		m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = record
 	}
+	shareWithSiblings(m)
 	intern(&m.Spec.Provider, &m.Spec.Version)
 	if m.Spec.ClassRef != nil {
 		intern(&m.Spec.ClassRef.Name)
@@ -106,8 +106,8 @@ func interned(labels map[string]string) map[string]string {
 
 // inCommon is what the Machines of a MachineSet mostly have in common.
 type inCommon struct {
-	labels, nodeLabels map[string]string
-	owners             []metav1.OwnerReference
+	labels, annotations, nodeLabels map[string]string
+	owners                          []metav1.OwnerReference
 }
 
 // lately has the inCommon of MachineSets by their UID. What it forgets is held once more for the Machines to come.
@@ -119,11 +119,14 @@ func shareWithSiblings(m *v1beta1.Machine) {
 	if owner == nil {
 		return
 	}
-	own := inCommon{m.Labels, m.Spec.Node.Labels, m.OwnerReferences}
+	own := inCommon{m.Labels, m.Annotations, m.Spec.Node.Labels, m.OwnerReferences}
 	if found, ok := lately.Get(owner.UID); ok {
 		theirs := found.(inCommon)
 		if maps.Equal(own.labels, theirs.labels) {
 			m.Labels = theirs.labels
+		}
+		if maps.Equal(own.annotations, theirs.annotations) {
+			m.Annotations = theirs.annotations
 		}
 		if maps.Equal(own.nodeLabels, theirs.nodeLabels) {
 			m.Spec.Node.Labels = theirs.nodeLabels
@@ -132,7 +135,7 @@ func shareWithSiblings(m *v1beta1.Machine) {
 			m.OwnerReferences = theirs.owners
 		}
 	}
-	lately.Add(owner.UID, inCommon{m.Labels, m.Spec.Node.Labels, m.OwnerReferences})
+	lately.Add(owner.UID, inCommon{m.Labels, m.Annotations, m.Spec.Node.Labels, m.OwnerReferences})
 }
 
 // internMeta interns what is often equal in objects of a kind: labels, keys of annotations, owners and finalizers.

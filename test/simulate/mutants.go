@@ -186,7 +186,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "kept-machine-scaled-down", file: "internal/machineset/scale.go",
-		from: "staying := withoutDueForPreservation(active)", to: "staying := active",
+		from: "staying := slices.Concat(plain, withoutDueForPreservation(notable))", to: "staying := active",
 		scenario: "preserve", finds: "preservation: ",
 	},
 	{

@@ -99,13 +99,6 @@ func corruptionMutants() []mutant {
 			corruption: "27:control/Machine/fleet/web-m2pklr97x-00002/status/nodeRef=of-another",
 		},
 		{
-			name: "token-kept-of-what-has-run", file: "internal/machine/health.go",
-			from:     "!s.hasRun() || known.launch.token {",
-			to:       "!s.hasRun() {",
-			scenario: "incident-addresses-come-late", finds: "bootstrap tokens are left",
-			corruption: "78:control/Machine/fleet/web-m2pklr97x-00002/status=of-another",
-		},
-		{
 			name: "failure-without-a-reason-believed", file: "internal/machinestate/machinestate.go",
 			from:     `m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""`,
 			to:       `m.Status.Phase == v1beta1.MachineFailed`,

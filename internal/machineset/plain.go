@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
@@ -28,13 +29,14 @@ func isPlain(set *v1beta1.MachineSet, t *template, selector labels.Selector, m *
 		!slices.ContainsFunc(plainAnnotations, func(key string) bool { return has(m.Annotations, key) })
 }
 
-// plainMachines remembers which machines of a set, each in the version that the cache has, are plain. Most machines of
-// a large set are, and do not change from one pass to the next.
+// plainMachines remembers which versions of a set's machines are plain. Most machines of a large set are, and do not
+// change from one pass to the next.
 type plainMachines struct {
 	// set is the set as they are plain for it, and at when they were last sorted.
-	set   *v1beta1.MachineSet
-	at    time.Time
-	known map[*v1beta1.Machine]struct{}
+	set *v1beta1.MachineSet
+	at  time.Time
+	// known has the resource versions by UID.
+	known map[types.UID]string
 }
 
 // sort returns the machines that are plain, and the others. A set that is invalid, or whose machines expire, has no
@@ -47,7 +49,7 @@ func (r *plainMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machin
 		return nil, machines
 	}
 	if r.set == nil || !samePlain(&r.set.Spec, &set.Spec) || now.Before(r.at) { // The clock may be set back.
-		r.known = make(map[*v1beta1.Machine]struct{}, len(machines))
+		r.known = make(map[types.UID]string, len(machines))
 	}
 	r.set, r.at = set, now
 	t := templateOf(set)
@@ -58,15 +60,15 @@ func (r *plainMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machin
 			plain = append(plain, m)
 		case isPlain(set, &t, selector, m, now):
 			plain = append(plain, m)
-			r.known[m] = struct{}{}
+			r.known[m.UID] = m.ResourceVersion
 		default:
 			others = append(others, m)
 		}
 	}
-	if spare := len(r.known) - len(plain); spare > len(plain)/32 { // These are of earlier versions.
-		r.known = make(map[*v1beta1.Machine]struct{}, len(plain))
+	if len(r.known) > 2*len(plain) { // Most are gone, or plain no longer.
+		r.known = make(map[types.UID]string, len(plain))
 		for _, m := range plain {
-			r.known[m] = struct{}{}
+			r.known[m.UID] = m.ResourceVersion
 		}
 	}
 	return plain, others
@@ -83,6 +85,6 @@ func (r *plainMachines) has(m *v1beta1.Machine) bool {
 	if r == nil {
 		return false
 	}
-	_, known := r.known[m]
-	return known
+	version, known := r.known[m.UID]
+	return known && version == m.ResourceVersion
 }

@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -85,13 +86,35 @@ func TestPlainMachinesAreForgotten(t *testing.T) {
 	}
 }
 
-// Otherwise a set would keep each version of its machines that there ever was.
-func TestNoMoreIsRememberedThanThereIs(t *testing.T) {
+func TestANewVersionIsCheckedAnew(t *testing.T) {
 	var sorter plainMachines
-	for range 100 {
-		sorter.sort(aSet(3), several("m", 16, up), epoch)
+	for _, version := range []struct {
+		name    string
+		options []machineOption
+		want    int
+	}{
+		{"51", []machineOption{up}, 1},
+		{"52", []machineOption{broken}, 0},
+		{"53", []machineOption{up}, 1},
+		{"54", []machineOption{up, leaving}, 0},
+	} {
+		m := newMachine("m", version.options...)
+		m.ResourceVersion = version.name
+		if plain, others := sorter.sort(aSet(1), []*v1beta1.Machine{m}, epoch); len(plain) != version.want ||
+			len(plain)+len(others) != 1 {
+			t.Errorf("version %s: %d machines are plain and %d are not, want %d plain", version.name, len(plain), len(others),
+				version.want)
+		}
 	}
-	if n := len(sorter.known); n > 16 {
-		t.Errorf("%d versions are remembered of 16 machines", n)
+}
+
+// Otherwise a set would remember every machine that it ever had.
+func TestMachinesThatAreGoneAreForgotten(t *testing.T) {
+	var sorter plainMachines
+	for i := range 100 {
+		sorter.sort(aSet(3), several(fmt.Sprintf("m%d-", i), 16, up), epoch)
+	}
+	if n := len(sorter.known); n > 32 {
+		t.Errorf("%d are remembered of 16 machines", n)
 	}
 }

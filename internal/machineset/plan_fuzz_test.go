@@ -3,6 +3,7 @@ package machineset
 import (
 	"fmt"
 	"math/rand"
+	"strconv"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type world struct {
 	machines []*v1beta1.Machine
 	plain    plainMachines
 	names    int
+	versions int
 }
 
 func newWorld(t *testing.T, seed int64) *world {
@@ -70,6 +72,11 @@ func (w *world) add(options ...machineOption) *v1beta1.Machine {
 	return m
 }
 
+func (w *world) newVersion() string {
+	w.versions++
+	return strconv.Itoa(1000 + w.versions)
+}
+
 // happen changes the world a little.
 func (w *world) happen() {
 	w.state.Now = w.state.Now.Add(time.Duration(w.rand.Intn(60)) * time.Second)
@@ -90,6 +97,7 @@ func (w *world) happen() {
 		}
 		at := w.rand.Intn(len(w.machines))
 		m := w.machines[at].DeepCopy()
+		m.ResourceVersion = w.newVersion()
 		since := epoch.Sub(w.state.Now)
 		switch w.rand.Intn(16) {
 		case 0, 1, 2, 3, 4:
@@ -284,6 +292,7 @@ func (w *world) checkAvailability(p Plan) {
 func (w *world) carryOut(p Plan, wholly bool) {
 	fails := func() bool { return !wholly && w.rand.Intn(2) == 0 }
 	replace := func(m *v1beta1.Machine, with *v1beta1.Machine) {
+		with.ResourceVersion = w.newVersion()
 		for i := range w.machines {
 			if w.machines[i] == m {
 				w.machines[i] = with

@@ -20,8 +20,7 @@ import (
 )
 
 // What one object may take in the cache of a process, its indexes included: a little more than it does when the race
-// detector is on. At 5,000 machines each KiB is 5 MiB of what lives, and two fifths of that again until garbage is
-// collected.
+// detector is on. At 5,000 machines each KiB is 5 MiB of what lives, and half of that again until garbage is collected.
 var machineBudget = map[string]int{"manager": 2300, "provider": 2800}
 
 const nodeBudget = 2100

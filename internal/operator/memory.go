@@ -13,7 +13,7 @@ const (
 	// used are cached objects, which live long. With 65, manager and provider together took 263 MiB for 5,000 machines
 	// (go run ./bench --machines 5000 --limit=false --passes), and their budget is 250 MiB.
 	gcPercent = 50
-	// gcPercentMost bounds what heapKept makes of it.
+	// gcPercentMost bounds what heapReserve makes of it.
 	gcPercentMost = 1000
 	// heapReserve is how long a process lets its heap grow to what it once used. While a fleet is deleted there is much
 	// to do and ever less to hold: who gave memory back at once would collect garbage all the more often.

@@ -11,9 +11,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rule token-deleted-when-running: a machine that did not join in time cannot join any more.
-func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
-	t.Parallel()
+// newWorldWithAToken has a Machine m that is to join with its token.
+func newWorldWithAToken(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	w.born("m")
@@ -21,6 +21,13 @@ func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
 	if n := len(w.tokens()); n != 1 {
 		t.Fatalf("there are %d tokens for one machine", n)
 	}
+	return w
+}
+
+// Rule token-deleted-when-running: a machine that did not join in time cannot join any more.
+func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
+	t.Parallel()
+	w := newWorldWithAToken(t)
 	// A minute more: the Machine's time began by the API server's own clock.
 	w.step(v1beta1.DefaultCreationTimeout + time.Minute)
 	w.reconcile("m")
@@ -35,13 +42,7 @@ func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
 // Rule: token-deleted-when-running.
 func TestTheTokenOfAMachineThatIsSaidToHaveRunGoes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.class("small", joinsWithToken)
-	w.born("m")
-	w.reconcile("m")
-	if n := len(w.tokens()); n != 1 {
-		t.Fatalf("there are %d tokens for one machine", n)
-	}
+	w := newWorldWithAToken(t)
 	w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Phase = v1beta1.MachineRunning })
 	w.node("m", true)
 	w.reconcile("m")

@@ -5,33 +5,29 @@ SHELL := /bin/bash
 
 GO ?= go
 ARGS ?=
-# gRPC's own pages about traces, which nothing serves, have the linker keep 10 MB of code that nothing calls.
-PROGRAM_TAGS := grpcnotrace
-# The deterministic world, the API server that it has and what else is of one thread and needs the API server's code, which
-# takes minutes to compile, and three times as long to run, with the race detector; and what counts bytes, of which that drops
-# some at random.
-WORLD := ./bench/micro ./test/api/decode ./test/apiserver/... ./test/controllermanager/... ./test/fidelity ./test/handover \
-	./test/incidents ./test/manifests/sources ./test/simulate ./test/simulation
-# A workspace's ./... covers only the module it is called in.
+# Programs, control plane and tests are built with Go's default flags, so that what they share is compiled once.
+BUILD := $(GO) run ./hack/build
+# Packages of every module of the workspace but the control plane's: ./... covers only the module it is called in.
 MODULES := . ./api ./providers/azure ./providers/libvirt ./providers/openstack
-# Only packages with tests: the others would be compiled with the race detector for nothing.
-TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
-# Without vet: `make lint` runs all of it, and it takes longer than to compile what is tested.
-TESTFLAGS ?= -race -vet=off -timeout 30m
-# All is compiled with the same flags, so that what programs, images, tools and tests share is compiled once. Only the race
-# detector needs cgo. A compiler that collects its garbage seldom needs a quarter less of the processor.
-export CGO_ENABLED := 0
-export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath '-toolexec=env GOGC=400')
-# The same for tests and their control planes. The programs keep the pace that they choose, except in unit tests.
-test: export GOGC := 400
+PACKAGES := ./... ./api/... ./providers/azure/... ./providers/libvirt/... ./providers/openstack/...
+# Packages in which goroutines share memory. The race detector makes their tests take three times as long.
+RACE := ./internal/operator/... ./internal/machine ./internal/cloud ./internal/freshness ./internal/queueing \
+	./internal/reachability ./internal/machineset ./internal/machinedeployment ./internal/healthcheck/... \
+	./internal/safety/... ./internal/disruption ./internal/installer ./internal/tracing ./internal/process \
+	./internal/cli/ui ./pkg/provider/app/... ./simcloud/...
+# What runs tests: .ci/run sets it to a program that also records them.
+GOTEST ?= $(GO) test
+# Without vet: make lint runs all of it.
+TESTFLAGS ?= -vet=off -timeout 30m
+# A compiler and a test that collect garbage seldom need a quarter less of the processor. The programs that tests start
+# keep the pace that they choose.
+test race: export GOGC := 400
 e2e e2e-install e2e-openstack e2e-vm e2e-ui: export CONTROLPLANE_GOGC := 400
 # Where control planes run beside each other, each of their processes has one thread.
-test e2e: export CONTROLPLANE_GOMAXPROCS := 1
-# Whoever changes an object of a cache, which others have too, panics.
-test e2e: export KUBE_CACHE_MUTATION_DETECTOR = true
-# Prints what tests print while they run, and all that the failed ones printed once more at the end.
-GOTESTSUM = $$($(CURDIR)/hack/tool.sh tools gotest.tools/gotestsum) --format standard-verbose
-# A number of runs, not a time: where a time ends, Go now and then reports that as a failure ("context deadline exceeded").
+test race e2e: export CONTROLPLANE_GOMAXPROCS := 1
+# A change of an object that a cache holds panics.
+race e2e: export KUBE_CACHE_MUTATION_DETECTOR = true
+# A number of runs and not a time: when a time ends, Go sometimes reports that as a failure ("context deadline exceeded").
 FUZZTIME ?= 50000x
 DURATION ?= 10m
 HOURS ?= 1
@@ -40,10 +36,22 @@ HOURS ?= 1
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
+# The go command prints a riddle where it is too old for go.mod and cannot download a newer version.
+.PHONY: go
+go:
+	@need=$$(sed -n 's/^go //p' go.mod); have=$$(GOTOOLCHAIN=local $(GO) env GOVERSION 2>/dev/null | sed 's/^go//'); \
+	if [ -z "$$have" ]; then echo "Go $$need or newer is needed, and there is no go command in PATH: install it and run this again." >&2; exit 1; fi; \
+	if [ "$$(printf '%s\n' "$$need" "$$have" | sort -V | head -1)" != "$$need" ] && ! $(GO) version 2>/dev/null | grep -q "go$$need"; then \
+		echo "Go $$need or newer is needed, and this is $$have: install a newer one and run this again." >&2; exit 1; fi
+
 .PHONY: build
-build: ## Build the binaries, and the licence notices of what they contain, into bin/
-	$(GO) build -tags $(PROGRAM_TAGS) -o bin/ ./cmd/... ./providers/azure/cmd/... ./providers/libvirt/cmd/... ./providers/openstack/cmd/...
-	@cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure,../../providers/libvirt,../../providers/openstack >../../bin/THIRD_PARTY_NOTICES
+build: go ## Build all programs into bin/
+	$(BUILD) programs ./cmd/... ./providers/azure/cmd/... ./providers/libvirt/cmd/... ./providers/openstack/cmd/...
+
+.PHONY: notices
+notices: ## Write the licence notices of what the programs contain to bin/THIRD_PARTY_NOTICES
+	@mkdir -p bin
+	cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure,../../providers/libvirt,../../providers/openstack >../../bin/THIRD_PARTY_NOTICES
 
 # Built by a module of its own, so that its dependencies are not those of the programs.
 .PHONY: images
@@ -52,25 +60,43 @@ images: ## Build an image of each program into dist/images; VERSION=v1.2.3, PLAT
 	bin/images build --root . --version "$(VERSION)" --platforms "$(PLATFORMS)" --push "$(PUSH)" $(ARGS)
 
 .PHONY: controlplane
-controlplane: ## Build etcd, kube-apiserver and the rest of a control plane into the cache (about 5 minutes, once)
-	hack/controlplane/build.sh
+controlplane: go ## Download or build etcd, kube-apiserver and the rest of a control plane into the cache; CONTROLPLANE=build|download|auto
+	$(BUILD) controlplane
 
 .PHONY: guest
 guest: ## Build the disk image that virtual machines of the demo and of tests boot; needs Debian 12 and root
 	hack/guest/build.sh
 
+# The programs that a demo starts: of one provider only, because the others bring the SDK of a cloud each.
+DEMO_PROVIDER = $(or $(lastword $(filter azure-fake libvirt openstack,$(subst =, ,$(ARGS)))),sim)
+DEMO_PROGRAMS_sim := ./cmd/machinist-provider-sim ./cmd/simcloud
+DEMO_PROGRAMS_azure-fake := $(addprefix ./providers/azure/cmd/,machinist-demo-azure-fake machinist-provider-azure fakeazure)
+DEMO_PROGRAMS_libvirt := $(addprefix ./providers/libvirt/cmd/,machinist-demo-libvirt machinist-provider-libvirt)
+DEMO_PROGRAMS_openstack := $(addprefix ./providers/openstack/cmd/,machinist-demo-openstack machinist-provider-openstack)
+
 .PHONY: demo
-demo: controlplane build $(if $(findstring libvirt,$(ARGS)),guest) ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and ends
+demo: go ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and ends
+	@echo "This demo starts a Kubernetes control plane, a cloud, Machinist and a small fleet on this machine."
+	@echo "The first time, it downloads or builds the programs: see README.md for how long that takes."
+	$(BUILD) controlplane
+	$(if $(filter libvirt,$(DEMO_PROVIDER)),hack/guest/build.sh)
+	$(BUILD) programs ./cmd/machinist ./cmd/machinist-demo ./cmd/machinist-manager $(DEMO_PROGRAMS_$(DEMO_PROVIDER))
 	bin/machinist-demo $(ARGS)
 
-# The Azure driver's tests take long and wait for half of it, so they come first, and others run beside them.
 .PHONY: test
-test: controlplane verify ## Unit tests and tests against a real API server
-	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) CGO_ENABLED=1 $(GO) test $(TESTFLAGS) -p 3 $$($(TESTED) ./providers/azure/... \
-		./providers/libvirt/... ./providers/openstack/... ./api/... ./... | grep -v -x -F -f <($(TESTED) $(WORLD)))
-	cd hack/images && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
-	cd test/ui && GOWORK=off $(GO) vet -tags e2e ./...
-	$(GO) test -vet=off -timeout 30m $(WORLD)
+test: controlplane ## Unit tests, and tests against an API server
+	$(GOTEST) $(TESTFLAGS) $(PACKAGES)
+	@# What plain `go test` would compile again.
+	@stale=$$($(GO) list -test -deps -f '{{if .Stale}}{{.ImportPath}}{{end}}' ./internal/... | grep -v '\.test$$' || true); \
+	[ -z "$$stale" ] || { echo "go test ./internal/... would compile packages again, so make test used other flags:"; echo "$$stale"; exit 1; }
+
+.PHONY: race
+race: controlplane ## Tests of the packages in which goroutines share memory, with the race detector
+	CGO_ENABLED=1 $(GOTEST) $(TESTFLAGS) -race $(RACE)
+
+.PHONY: test-tools
+test-tools: ## Tests of the tools that are Go modules of their own
+	cd hack/images && GOWORK=off $(GO) vet ./... && GOWORK=off $(GOTEST) -vet=off ./...
 
 .PHONY: e2e
 e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours; FULL=1 runs all of it
@@ -96,7 +122,7 @@ e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hy
 # Machines boot one at a time, since each takes a processor; the suite beside them waits for most of its time.
 .PHONY: e2e-vm
 e2e-vm: controlplane build guest ## Boot real machines by libvirt and QEMU, with a real kubelet; needs Debian 12 and root; FULL=1 runs all of it
-	$(if $(FULL),hack/controlplane/build.sh node v1.36.4)
+	$(if $(FULL),$(BUILD) controlplane kubelet@v1.37.3)
 	$(if $(FULL),$(GOTESTSUM) -- -tags libvirt -vet=off -count=1 -timeout 10m ./hack/libvirt)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),120m,40m) ./providers/libvirt/vm ./providers/libvirt/e2e
 
@@ -142,16 +168,15 @@ generate: ## Generate CRDs, deepcopy functions, RBAC and reference documentation
 	hack/generate.sh
 
 .PHONY: verify
-verify: ## Fail where generated files differ from their sources, a rule has no test, a text uses a private word, or a module does not build alone
-	hack/generate.sh --verify
-	hack/charts.sh
-	$(GO) run ./hack/rules
-	$(GO) run ./hack/words
-	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) list -export ./... >/dev/null) || exit 1; done # Compiles, and links nothing.
-	@git ls-files --error-unmatch go.work.sum >/dev/null
-	@before=$$(git hash-object go.work.sum); for m in $(MODULES); do (cd $$m && $(GO) list -deps -test ./... >/dev/null) || exit 1; done; \
-		[ "$$before" = "$$(git hash-object go.work.sum)" ] || { echo "go.work.sum lacked checksums: commit it"; exit 1; }
+verify: ## Fail where generated files differ from their sources, a rule has no test, or modules disagree about a version
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
+	hack/modules.sh
+	$(GO) run ./hack/rules
+	hack/generate.sh --verify
+
+.PHONY: charts
+charts: ## Lint and render the charts with Helm
+	hack/charts.sh
 
 .PHONY: lint
 lint: ## Run golangci-lint, built from its pinned module

@@ -1,7 +1,6 @@
-// The Kubernetes control plane that the tests and the demo run, as programs
-// built from source. It is a module of its own because k8s.io/kubernetes pins
-// every staging repository to its own release, which the core must be free to
-// leave; see build.sh.
+// The Kubernetes control plane that the tests and the demo run, as programs built from source by hack/build. It is a
+// module of its own because nothing else may depend on k8s.io/kubernetes. It is part of the workspace, so that it and
+// Machinist use the same versions of the Kubernetes libraries and share what is compiled.
 module machinist.dev/machinist/hack/controlplane
 
 go 1.26.0

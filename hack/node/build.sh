@@ -38,7 +38,7 @@ if [ -n "$missing" ]; then
 	"$here/../debian.sh" $missing
 fi
 
-"$here/../controlplane/build.sh" node
+(cd "$here/../.." && go run ./hack/build controlplane etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy)
 mkdir -p "$cache"
 # tool MODULE PACKAGE NAME
 tool() {

@@ -9,7 +9,7 @@ import (
 
 // Version is the Kubernetes version of the binaries that Locate looks for. It
 // is the version that hack/controlplane/go.mod requires.
-const Version = "v1.36.3"
+const Version = "v1.37.2"
 
 const (
 	etcdBinary              = "etcd"
@@ -49,7 +49,7 @@ func Locate(name string) (string, error) {
 		}
 		tried = append(tried, path)
 	}
-	return "", fmt.Errorf("no %s binary at %q; `make controlplane` builds it", name, tried)
+	return "", fmt.Errorf("no %s binary at %q; run `make controlplane`", name, tried)
 }
 
 func assetsDir() (string, error) {

@@ -3,10 +3,9 @@
 // kube-scheduler, as child processes that listen on loopback only. The tests
 // run against it, and so does the demo.
 //
-// The programs are built from source by `make controlplane`
-// (hack/controlplane/build.sh) into a cache folder; see [Locate]. Each control
-// plane has a folder of its own with its keys and certificates, data, logs and
-// kubeconfigs:
+// `make controlplane` downloads or builds the programs into a cache folder; see
+// [Locate]. Each control plane has a folder of its own with its keys and
+// certificates, data, logs and kubeconfigs:
 //
 //	cp, err := controlplane.Start(ctx, controlplane.Options{WithControllerManager: true})
 //	if err != nil {

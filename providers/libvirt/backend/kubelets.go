@@ -19,10 +19,10 @@ import (
 )
 
 // Version is the kubelet's that the example fleet asks for. Newer is another one, which is there if
-// hack/controlplane/build.sh has linked it.
+// `go run ./hack/build controlplane kubelet@v1.37.3` has linked it.
 const (
-	Version = "v1.36.3"
-	Newer   = "v1.36.4"
+	Version = "v1.37.2"
+	Newer   = "v1.37.3"
 )
 
 // podNetwork is the configuration of a network plugin: pods of one node reach each other and the node. Pods of a real
@@ -52,7 +52,7 @@ type kubelets struct {
 func serveKubelets(address string) (*kubelets, error) {
 	path, err := controlplane.Locate("kubelet")
 	if err != nil {
-		return nil, fmt.Errorf("%w; hack/node/build.sh makes it", err)
+		return nil, fmt.Errorf("%w; hack/node/build.sh builds it", err)
 	}
 	paths := map[string]string{Version: path}
 	if path, err := controlplane.Locate("kubelet-" + Newer); err == nil {

@@ -73,7 +73,7 @@ func conforms(t *testing.T, c *cloud, uri string) {
 		RejectedCredentials: credentials(h, map[string]string{"uri": uri, "tls.crt": string(strange),
 			"tls.key": string(strangeKey)}),
 		PublicCredentials: []string{"uri", "ca.crt", "tls.crt"},
-		Version:           "v1.36.3",
+		Version:           "v1.37.2",
 		Timeout:           2 * time.Minute,
 		Instances:         3,
 		Full:              true,

@@ -61,7 +61,7 @@ func start(t *testing.T, o stack.Options) *vm {
 func (v *vm) needsNewer() {
 	v.Helper()
 	if !v.backend.Serves(backend.Newer) {
-		v.Fatalf("there is no kubelet of %s: hack/controlplane/build.sh node %s links it", backend.Newer, backend.Newer)
+		v.Fatalf("there is no kubelet of %s: `go run ./hack/build controlplane kubelet@%s` links it", backend.Newer, backend.Newer)
 	}
 }
 

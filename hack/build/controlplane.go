@@ -1,0 +1,366 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// module is the folder of the Go module that pins the control plane.
+const module = "hack/controlplane"
+
+// sources are the packages of the programs that can be made ready.
+var sources = map[string]string{
+	"etcd":                    "go.etcd.io/etcd/server/v3",
+	"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
+	"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+	"kube-scheduler":          "k8s.io/kubernetes/cmd/kube-scheduler",
+	"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
+	"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
+	"kube-proxy":              "k8s.io/kubernetes/cmd/kube-proxy",
+}
+
+// defaultPrograms are those of the demo and of the tests.
+var defaultPrograms = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
+
+// controlPlane makes the programs of a control plane ready in a folder of the cache.
+type controlPlane struct {
+	screen *screen
+	// version of Kubernetes, and etcd, which hack/controlplane/go.mod pins.
+	version, etcd string
+	// cache has a folder for each version, named after the version and the hash of what it is built from, and a link
+	// to it that is named after the version.
+	cache, folder string
+	// mode is "build", "download" or "auto", which downloads if it can and builds otherwise.
+	mode string
+	// assets is a folder with programs that are used as they are. It may be empty.
+	assets     string
+	downloader downloader
+}
+
+func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, error) {
+	mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	if err != nil {
+		return nil, fmt.Errorf("run this in the folder of the repository: %w", err)
+	}
+	sum, err := os.ReadFile(filepath.Join(module, "go.sum"))
+	if err != nil {
+		return nil, err
+	}
+	c := &controlPlane{screen: s, mode: getenv("CONTROLPLANE"), assets: getenv("KUBEBUILDER_ASSETS")}
+	if c.mode == "" {
+		c.mode = "auto"
+	}
+	if !slices.Contains([]string{"auto", "build", "download"}, c.mode) {
+		return nil, fmt.Errorf("CONTROLPLANE is %q: it must be build, download or auto", c.mode)
+	}
+	if c.version, err = required(mod, "k8s.io/kubernetes"); err != nil {
+		return nil, err
+	}
+	if c.etcd, err = required(mod, "go.etcd.io/etcd/server/v3"); err != nil {
+		return nil, err
+	}
+	root, err := cacheFolder(getenv)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.Sum256(append(slices.Clone(mod), sum...))
+	c.cache = filepath.Join(root, "controlplane")
+	c.folder = filepath.Join(c.cache, c.version+"-"+hex.EncodeToString(hash[:6]))
+	c.downloader, err = newDownloader(getenv, filepath.Join(module, "checksums.txt"))
+	return c, err
+}
+
+// required returns the version of a module that a go.mod file requires.
+func required(mod []byte, path string) (string, error) {
+	match := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(path) + ` (v\S+)`).FindSubmatch(mod)
+	if match == nil {
+		return "", fmt.Errorf("%s/go.mod does not require %s", module, path)
+	}
+	return string(match[1]), nil
+}
+
+// cacheFolder is the one of all scripts in hack.
+func cacheFolder(getenv func(string) string) (string, error) {
+	if root := getenv("MACHINIST_CACHE"); root != "" {
+		return filepath.Abs(root)
+	}
+	if cache := getenv("XDG_CACHE_HOME"); cache != "" {
+		return filepath.Join(cache, "machinist"), nil
+	}
+	home := getenv("HOME")
+	if home == "" {
+		return "", errors.New("none of MACHINIST_CACHE, XDG_CACHE_HOME and HOME is set")
+	}
+	return filepath.Join(home, ".cache", "machinist"), nil
+}
+
+// provide makes programs ready: those named, or the default ones. A name such as kubelet@v1.37.3 is a kubelet that calls
+// itself v1.37.3, for tests of upgrades. A program that is ready already costs nothing.
+func (c *controlPlane) provide(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		names = defaultPrograms
+	}
+	for _, name := range names {
+		program, version, _ := strings.Cut(name, "@")
+		if sources[program] == "" {
+			return fmt.Errorf("unknown program %q", name)
+		}
+		if version != "" && !strings.HasPrefix(version, minorOf(c.version)+".") {
+			return fmt.Errorf("%s: only another patch release of %s behaves like it", name, c.version)
+		}
+	}
+	if err := os.MkdirAll(c.folder, 0o755); err != nil {
+		return explain(err.Error(), err)
+	}
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	missing := c.missing(ctx, names)
+	if len(missing) > 0 {
+		begun := time.Now()
+		if err := c.obtain(ctx, missing); err != nil {
+			return err
+		}
+		c.screen.say("control plane: %s of %s ready after %s", strings.Join(missing, ", "), c.version,
+			roughly(time.Since(begun)))
+	}
+	return c.link()
+}
+
+// lock makes a second build wait. It spares two builds the same work; a program gets its name only when it is complete.
+func (c *controlPlane) lock() (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(c.folder, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, explain(err.Error(), err)
+	}
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		c.screen.say("control plane: another build is running; waiting for it to finish")
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+	}
+	leftBehind, _ := filepath.Glob(filepath.Join(c.folder, ".partial-*"))
+	for _, path := range leftBehind {
+		_ = os.RemoveAll(path)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// missing returns the programs that neither the folder nor the assets have. A kubectl of a fitting version is taken from
+// PATH.
+func (c *controlPlane) missing(ctx context.Context, names []string) (missing []string) {
+	for _, name := range names {
+		path := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
+		switch {
+		case isProgram(path), c.assets != "" && isProgram(filepath.Join(c.assets, name)):
+		case name == "kubectl" && c.linkKubectl(ctx, path):
+		default:
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}
+
+// linkKubectl links the kubectl in PATH if Kubernetes supports it with the control plane: it is at most one minor version
+// older or newer.
+func (c *controlPlane) linkKubectl(ctx context.Context, path string) bool {
+	found, err := exec.LookPath("kubectl")
+	if err != nil {
+		return false
+	}
+	out, err := exec.CommandContext(ctx, found, "version", "--client", "--output=json").Output()
+	if err != nil || !kubectlFits(out, c.version) {
+		return false
+	}
+	if found, err = filepath.Abs(found); err != nil {
+		return false
+	}
+	_ = os.Remove(path) // A link whose target is gone.
+	return os.Symlink(found, path) == nil
+}
+
+// kubectlFits reports whether the output of `kubectl version --client --output=json` names a version that Kubernetes
+// supports with a server of the given version.
+func kubectlFits(output []byte, server string) bool {
+	var answer struct {
+		ClientVersion struct {
+			GitVersion string `json:"gitVersion"`
+		} `json:"clientVersion"`
+	}
+	if json.Unmarshal(output, &answer) != nil {
+		return false
+	}
+	client, ok := minorNumber(answer.ClientVersion.GitVersion)
+	own, _ := minorNumber(server)
+	return ok && client >= own-1 && client <= own+1
+}
+
+func minorNumber(version string) (int, bool) {
+	rest, ok := strings.CutPrefix(version, "v1.")
+	minor, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(minor)
+	return n, ok && err == nil
+}
+
+// minorOf returns "v1.37" of "v1.37.2".
+func minorOf(version string) string {
+	return version[:strings.LastIndex(version, ".")]
+}
+
+// obtain downloads or builds programs.
+func (c *controlPlane) obtain(ctx context.Context, names []string) error {
+	if c.mode == "build" {
+		return c.build(ctx, names)
+	}
+	reason := c.download(ctx, names)
+	switch {
+	case reason == nil || ctx.Err() != nil:
+		return reason
+	case c.mode == "download":
+		return fmt.Errorf("%w; CONTROLPLANE=build builds the control plane instead", reason)
+	}
+	c.screen.say("control plane: %v; building it instead", reason)
+	return c.build(ctx, c.missing(ctx, names))
+}
+
+func (c *controlPlane) download(ctx context.Context, names []string) error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("no release binaries exist for %s", runtime.GOOS)
+	}
+	for _, name := range names {
+		if strings.Contains(name, "@") {
+			return fmt.Errorf("%s is no release", name)
+		}
+		if _, err := c.downloader.checksum(c.release(name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		partial := filepath.Join(c.folder, ".partial-"+name)
+		err := c.downloader.fetch(ctx, c.screen, c.release(name), partial)
+		if err == nil {
+			err = os.Rename(partial, filepath.Join(c.folder, name))
+		}
+		if err != nil {
+			_ = os.Remove(partial)
+			return err
+		}
+	}
+	return nil
+}
+
+// release is where a program of this version is published.
+func (c *controlPlane) release(name string) release {
+	if name == "etcd" {
+		archive := "etcd-" + c.etcd + "-linux-" + runtime.GOARCH
+		return release{
+			url:    "https://github.com/etcd-io/etcd/releases/download/" + c.etcd + "/" + archive + ".tar.gz",
+			member: archive + "/etcd",
+		}
+	}
+	return release{url: "https://dl.k8s.io/release/" + c.version + "/bin/linux/" + runtime.GOARCH + "/" + name}
+}
+
+// build compiles programs with one call of the go command. Programs that call themselves another version are linked
+// after that.
+func (c *controlPlane) build(ctx context.Context, names []string) error {
+	byVersion := map[string][]string{}
+	for _, name := range names {
+		_, version, _ := strings.Cut(name, "@")
+		byVersion[version] = append(byVersion[version], name)
+	}
+	for _, version := range slices.Sorted(maps.Keys(byVersion)) {
+		if err := c.buildVersion(ctx, version, byVersion[version]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *controlPlane) buildVersion(ctx context.Context, version string, names []string) error {
+	partial, err := os.MkdirTemp(c.folder, ".partial-build-")
+	if err != nil {
+		return explain(err.Error(), err)
+	}
+	defer func() { _ = os.RemoveAll(partial) }()
+	linked := version
+	if linked == "" {
+		linked = c.version
+	}
+	job := compilation{
+		label: "control plane " + linked, dir: module,
+		flags: []string{"-buildvcs=false", "-ldflags=" + versionFlags(linked), "-o", partial + "/"},
+	}
+	for _, name := range names {
+		program, _, _ := strings.Cut(name, "@")
+		job.packages = append(job.packages, sources[program])
+	}
+	if err := compile(ctx, c.screen, job); err != nil {
+		return err
+	}
+	for _, name := range names {
+		program, _, _ := strings.Cut(name, "@")
+		built := program
+		if program == "etcd" {
+			built = "server" // The go command names a program after the last part of its path that is no version.
+		}
+		to := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
+		if err := os.Rename(filepath.Join(partial, built), to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versionFlags makes the linker write the version into Kubernetes' programs. Without them each would call itself
+// v0.0.0-master, and the API server would emulate that version.
+func versionFlags(version string) string {
+	flags := []string{"-s", "-w"}
+	minor, _ := minorNumber(version)
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		for name, value := range map[string]string{
+			"gitVersion": version, "gitMajor": "1", "gitMinor": strconv.Itoa(minor), "gitCommit": "", "gitTreeState": "clean",
+		} {
+			flags = append(flags, "-X", pkg+"."+name+"="+value)
+		}
+	}
+	slices.Sort(flags[2:])
+	return strings.Join(flags, " ")
+}
+
+// link points the link that is named after the version to the folder. It is replaced in one step, because tests may be
+// reading it.
+func (c *controlPlane) link() error {
+	link, target := filepath.Join(c.cache, c.version), filepath.Base(c.folder)
+	if current, err := os.Readlink(link); err == nil && current == target {
+		return nil
+	}
+	temporary := filepath.Join(c.cache, fmt.Sprintf(".%s.%d", c.version, os.Getpid()))
+	if err := os.Symlink(target, temporary); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("link %s: %w", link, err)
+	}
+	return os.Rename(temporary, link)
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+const pinHeader = `# SHA-256 checksums of official release binaries, which make controlplane downloads instead of building them.
+# go run ./hack/build pin writes this file, where the official servers can be reached.
+`
+
+// pin downloads the release binaries of this version and writes their checksums into the file of pins.
+func (c *controlPlane) pin(ctx context.Context) error {
+	names := slices.Sorted(maps.Keys(sources))
+	scratch, err := os.MkdirTemp("", "machinist-pin-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	text := strings.Builder{}
+	text.WriteString(pinHeader)
+	for _, name := range names {
+		r := c.release(name)
+		sum, err := c.downloader.get(ctx, c.screen, r.url, filepath.Join(scratch, name))
+		if err != nil {
+			return fmt.Errorf("download %s: %w", r.url, err)
+		}
+		fmt.Fprintf(&text, "%s  %s\n", sum, r.url)
+	}
+	if err := os.WriteFile(c.downloader.pinFile, []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	c.screen.say("%s: pinned %d programs of %s for linux/%s", c.downloader.pinFile, len(names), c.version, runtime.GOARCH)
+	return nil
+}

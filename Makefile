@@ -17,6 +17,8 @@ RACE := ./internal/operator/... ./internal/machine ./internal/cloud ./internal/f
 	./internal/cli/ui ./pkg/provider/app/... ./simcloud/...
 # What runs tests: .ci/run sets it to a program that also records them.
 GOTEST ?= $(GO) test
+# Prints what tests print while they run, and all that the failed ones printed again at the end.
+GOTESTSUM := $(CURDIR)/hack/gotest.sh --format standard-verbose
 # Without vet: make lint runs all of it.
 TESTFLAGS ?= -vet=off -timeout 30m
 # A compiler and a test that collect garbage seldom need a quarter less of the processor. The programs that tests start
@@ -85,7 +87,7 @@ demo: go ## Run everything on this machine with a sample fleet; ARGS=--once runs
 
 .PHONY: test
 test: controlplane ## Unit tests, and tests against an API server
-	$(GOTEST) $(TESTFLAGS) $(PACKAGES)
+	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) $(GOTEST) $(TESTFLAGS) $(PACKAGES)
 	@# What plain `go test` would compile again.
 	@stale=$$($(GO) list -test -deps -f '{{if .Stale}}{{.ImportPath}}{{end}}' ./internal/... | grep -v '\.test$$' || true); \
 	[ -z "$$stale" ] || { echo "go test ./internal/... would compile packages again, so make test used other flags:"; echo "$$stale"; exit 1; }
@@ -127,12 +129,12 @@ e2e-vm: controlplane build guest ## Boot real machines by libvirt and QEMU, with
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),120m,40m) ./providers/libvirt/vm ./providers/libvirt/e2e
 
 # A module of its own, as that which drives the browser is needed for nothing else.
-UITEST = cd test/ui && GOWORK=off $(GO) test -tags e2e -vet=off -count=1 -timeout 10m
+UITEST = cd test/ui && GOWORK=off $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout 10m
 
 .PHONY: e2e-ui
 e2e-ui: controlplane build ## Use machinist ui in a browser (Chromium) against the simulated cloud and 10,000 machines
 	hack/chromium.sh >/dev/null
-	$(UITEST) -v .
+	$(UITEST) .
 
 .PHONY: screenshots
 screenshots: controlplane build ## Draw the pictures of docs/ui.md anew
@@ -158,6 +160,17 @@ mutants: ## Plant bugs in the controllers, one at a time: the deterministic worl
 .PHONY: soak
 soak: ## Run every scenario of the world from fresh seeds for HOURS (1), for maintainers to let run beside their work
 	$(GO) run ./test/simulate soak --hours $(HOURS) $(ARGS)
+
+.PHONY: smoke
+smoke: go ## Take a fleet through a tour on another version of Kubernetes: KUBERNETES=v1.34.4
+	KUBERNETES=$(KUBERNETES) $(BUILD) controlplane
+	$(BUILD) programs ./cmd/machinist-demo ./cmd/machinist-manager $(DEMO_PROGRAMS_sim)
+	assets=$${MACHINIST_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/machinist}/controlplane/$(KUBERNETES) && \
+		KUBEBUILDER_ASSETS=$$assets bin/machinist-demo --once && KUBEBUILDER_ASSETS=$$assets bin/machinist-demo --scenario drain
+
+.PHONY: nightly
+nightly: ## Run all that is too long for every change: PART=1/3 is a third of it; dist/nightly collects the results of all parts
+	$(GO) run ./hack/ci -targets .ci/nightly -limit 120 -part $(or $(PART),1/1) -results dist/nightly
 
 .PHONY: bench
 bench: controlplane ## Measure what fleets cost: API writes, time, CPU, memory; ARGS='--machines 1000'

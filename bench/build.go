@@ -19,7 +19,7 @@ func build(ctx context.Context, progress io.Writer) (dir string, err error) {
 	}
 	for name, path := range map[string]string{stack.Manager: "cmd/machinist-manager", stack.Provider: "bench/provider",
 		"simcloud": "cmd/simcloud"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", filepath.Join(dir, name),
+		cmd := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-o", filepath.Join(dir, name),
 			"machinist.dev/machinist/"+path)
 		cmd.Stdout, cmd.Stderr = progress, progress
 		if err := cmd.Run(); err != nil {

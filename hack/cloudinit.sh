@@ -9,7 +9,7 @@ if [ ! -s "$schema" ]; then
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	(cd "$work" && apt-get download cloud-init && dpkg-deb -x cloud-init_*.deb root) >/dev/null 2>&1 || {
-		echo "cloudinit: apt does not serve cloud-init, so cloud-configs are not checked against its schema" >&2
+		echo "SKIPPED: cloud-configs are not checked against cloud-init's schema: apt does not serve cloud-init" >&2
 		exit 0
 	}
 	mkdir -p "$dir"

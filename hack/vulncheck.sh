@@ -6,7 +6,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 db=${GOVULNDB:-https://vuln.go.dev}
 unchecked() {
-	echo "The database cannot be reached: NOTHING was checked for known vulnerabilities."
+	echo "SKIPPED: nothing was checked for known vulnerabilities: the database cannot be reached"
 	exit 0
 }
 # To build the tool is not worth it where it has nothing to compare with.

@@ -38,11 +38,13 @@ var sources = map[string]string{
 // defaultPrograms are those of the demo and of the tests.
 var defaultPrograms = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 
-// controlPlane makes the programs of a control plane ready in a folder of the cache.
+// A controlPlane makes the programs of a control plane ready in a folder of the cache.
 type controlPlane struct {
 	screen *screen
-	// version of Kubernetes, and etcd, which hack/controlplane/go.mod pins.
+	// version of Kubernetes, and etcd, which modfile pins.
 	version, etcd string
+	// modfile is go.mod, or versions/VERSION.mod for another supported version of Kubernetes.
+	modfile string
 	// cache has a folder for each version, named after the version and the hash of what it is built from, and a link
 	// to it that is named after the version.
 	cache, folder string
@@ -54,23 +56,29 @@ type controlPlane struct {
 }
 
 func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, error) {
-	mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	c := &controlPlane{screen: s, mode: getenv("CONTROLPLANE"), assets: getenv("KUBEBUILDER_ASSETS"), modfile: "go.mod"}
+	mod, err := os.ReadFile(filepath.Join(module, c.modfile))
 	if err != nil {
 		return nil, fmt.Errorf("run this in the folder of the repository: %w", err)
 	}
-	sum, err := os.ReadFile(filepath.Join(module, "go.sum"))
+	if c.version, err = required(mod, "k8s.io/kubernetes"); err != nil {
+		return nil, err
+	}
+	if other := getenv("KUBERNETES"); other != "" && other != c.version {
+		c.version, c.modfile = other, "versions/"+other+".mod"
+		if mod, err = os.ReadFile(filepath.Join(module, c.modfile)); err != nil {
+			return nil, fmt.Errorf("KUBERNETES is %q: %s/versions has the versions that can be built", other, module)
+		}
+	}
+	sum, err := os.ReadFile(filepath.Join(module, strings.TrimSuffix(c.modfile, ".mod")+".sum"))
 	if err != nil {
 		return nil, err
 	}
-	c := &controlPlane{screen: s, mode: getenv("CONTROLPLANE"), assets: getenv("KUBEBUILDER_ASSETS")}
 	if c.mode == "" {
 		c.mode = "auto"
 	}
 	if !slices.Contains([]string{"auto", "build", "download"}, c.mode) {
 		return nil, fmt.Errorf("CONTROLPLANE is %q: it must be build, download or auto", c.mode)
-	}
-	if c.version, err = required(mod, "k8s.io/kubernetes"); err != nil {
-		return nil, err
 	}
 	if c.etcd, err = required(mod, "go.etcd.io/etcd/server/v3"); err != nil {
 		return nil, err
@@ -314,6 +322,9 @@ func (c *controlPlane) buildVersion(ctx context.Context, version string, names [
 		label: "control plane " + linked, dir: module,
 		flags: []string{"-buildvcs=false", "-ldflags=" + versionFlags(linked), "-o", partial + "/"},
 	}
+	if c.modfile != "go.mod" {
+		job.modfile = c.modfile
+	}
 	for _, name := range names {
 		program, _, _ := strings.Cut(name, "@")
 		job.packages = append(job.packages, sources[program])
@@ -338,17 +349,17 @@ func (c *controlPlane) buildVersion(ctx context.Context, version string, names [
 // versionFlags makes the linker write the version into Kubernetes' programs. Without them each would call itself
 // v0.0.0-master, and the API server would emulate that version.
 func versionFlags(version string) string {
-	flags := []string{"-s", "-w"}
+	var flags []string
 	minor, _ := minorNumber(version)
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		for name, value := range map[string]string{
 			"gitVersion": version, "gitMajor": "1", "gitMinor": strconv.Itoa(minor), "gitCommit": "", "gitTreeState": "clean",
 		} {
-			flags = append(flags, "-X", pkg+"."+name+"="+value)
+			flags = append(flags, "-X "+pkg+"."+name+"="+value)
 		}
 	}
-	slices.Sort(flags[2:])
-	return strings.Join(flags, " ")
+	slices.Sort(flags)
+	return "-s -w " + strings.Join(flags, " ")
 }
 
 // link points the link that is named after the version to the folder. It is replaced in one step, because tests may be

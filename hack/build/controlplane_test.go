@@ -153,6 +153,28 @@ func TestAKubectlInPathIsUsed(t *testing.T) {
 	}
 }
 
+func TestOtherVersions(t *testing.T) {
+	env := newRepository(t)
+	env["KUBERNETES"] = "v1.34.4"
+	get := func(name string) string { return env[name] }
+	if _, err := newControlPlane(get, &screen{}); err == nil || !strings.Contains(err.Error(), `KUBERNETES is "v1.34.4"`) {
+		t.Errorf("newControlPlane for a version that is not there: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(module, "versions"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mod := "require go.etcd.io/etcd/server/v3 v3.6.4\nrequire k8s.io/kubernetes v1.34.4\n"
+	for name, content := range map[string]string{"v1.34.4.mod": mod, "v1.34.4.sum": ""} {
+		if err := os.WriteFile(filepath.Join(module, "versions", name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, _ := start(t, env)
+	if c.version != "v1.34.4" || c.etcd != "v3.6.4" || !strings.HasPrefix(filepath.Base(c.folder), "v1.34.4-") {
+		t.Errorf("the control plane is %s with etcd %s in %s", c.version, c.etcd, c.folder)
+	}
+}
+
 func TestUnknownPrograms(t *testing.T) {
 	c, _ := start(t, newRepository(t))
 	for name, want := range map[string]string{
@@ -161,6 +183,17 @@ func TestUnknownPrograms(t *testing.T) {
 	} {
 		if err := c.provide(t.Context(), []string{name}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("provide(%s): %v, want %q", name, err, want)
+		}
+	}
+}
+
+func TestVersionFlags(t *testing.T) {
+	flags := versionFlags("v1.37.3")
+	for _, want := range []string{
+		"-s -w -X ", " -X k8s.io/client-go/pkg/version.gitVersion=v1.37.3", " -X k8s.io/component-base/version.gitMinor=37",
+	} {
+		if !strings.Contains(flags, want) {
+			t.Errorf("versionFlags() = %q, which lacks %q", flags, want)
 		}
 	}
 }

@@ -65,6 +65,9 @@ const (
 	logInterval      = 30 * time.Second
 )
 
+// estimateAfter is the fraction of the files, one twentieth, after which an estimate of the time left is worth showing.
+const estimateAfter = 20
+
 func newProgress(s *screen, label string, stale map[string]int, now func() time.Time) *progress {
 	p := &progress{screen: s, label: label, stale: stale, total: len(stale), now: now, begun: now()}
 	for _, files := range stale {
@@ -99,13 +102,13 @@ func (p *progress) started(line string) bool {
 // line says how far the build is.
 func (p *progress) line(now time.Time) string {
 	text := fmt.Sprintf("%s: compiled %d of %d packages", p.label, p.compiled, p.total)
-	elapsed := now.Sub(p.begun)
-	if elapsed < 3*time.Second || p.files == 0 {
-		return text
-	}
 	if p.files == p.totalFiles {
 		return text + ", linking"
 	}
+	if p.files*estimateAfter < p.totalFiles {
+		return text
+	}
+	elapsed := now.Sub(p.begun)
 	left := time.Duration(float64(elapsed) * float64(p.totalFiles-p.files) / float64(p.files))
 	return text + ", about " + roughly(left) + " left"
 }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func names(targets []target) (all []string) {
+	for _, t := range targets {
+		all = append(all, t.name)
+	}
+	return all
+}
+
+func TestReadTargets(t *testing.T) {
+	targets, err := readTargets(write(t, "# comment\n\nverify 2\nlong 1.5 e2e FULL=1\n"))
+	if err != nil || len(targets) != 2 || !slices.Equal(targets[0].args, []string{"verify"}) ||
+		!slices.Equal(targets[1].args, []string{"e2e", "FULL=1"}) || targets[1].minutes != 1.5 {
+		t.Errorf("readTargets: %+v, %v", targets, err)
+	}
+	for _, bad := range []string{"verify", "verify x", "verify 0", "# nothing"} {
+		if _, err := readTargets(write(t, bad)); err == nil {
+			t.Errorf("readTargets(%q) accepts it", bad)
+		}
+	}
+}
+
+func TestPartOf(t *testing.T) {
+	targets := []target{{name: "a", minutes: 10}, {name: "b", minutes: 30}, {name: "c", minutes: 20}, {name: "d", minutes: 5}}
+	for part, want := range map[string][]string{"1/1": {"a", "b", "c", "d"}, "1/2": {"b", "d"}, "2/2": {"a", "c"}} {
+		if got, err := partOf(targets, part, 65); err != nil || !slices.Equal(names(got), want) {
+			t.Errorf("partOf(%s) = %v, %v, want %v", part, names(got), err, want)
+		}
+	}
+	if _, err := partOf(targets, "1/1", 64); err == nil || !strings.Contains(err.Error(), "may take 65 minutes") {
+		t.Errorf("partOf above the limit: %v", err)
+	}
+	for _, bad := range []string{"", "0/2", "3/2", "x"} {
+		if _, err := partOf(targets, bad, 100); err == nil {
+			t.Errorf("partOf(%q) accepts it", bad)
+		}
+	}
+}
+
+func TestTheTargetsOfThisRepositoryFit(t *testing.T) {
+	for file, limit := range map[string]float64{"targets": 35, "nightly": 10000} {
+		targets, err := readTargets(filepath.Join("../../.ci", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := partOf(targets, "1/1", limit); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+const events = `{"Action":"run","Package":"example.com/a","Test":"TestA"}
+{"Action":"pass","Package":"example.com/a","Test":"TestA"}
+{"Action":"skip","Package":"example.com/x/a","Test":"TestB/sub"}
+{"Action":"fail","Package":"example.com/a","Test":"TestC"}
+{"Action":"pass","Package":"example.com/a"}
+`
+
+func TestResultsOfTests(t *testing.T) {
+	r := &result{Target: "test", Minutes: 5, Wall: 2 * time.Minute, CPU: 3 * time.Minute, Commit: "abc",
+		Notes: []string{"no network"}}
+	if err := r.add(strings.NewReader(events)); err != nil {
+		t.Fatal(err)
+	}
+	if r.Passed != 1 || r.Failed != 1 || !slices.Equal(r.Skipped, []string{"example.com/x/a.TestB/sub"}) {
+		t.Errorf("add counts %+v", r)
+	}
+	allowed, err := readSkips(write(t, "a.TestB needs KVM\n"))
+	if err != nil || len(allowed.unexpected(r.Skipped)) != 0 {
+		t.Errorf("unexpected: %v, %v", allowed.unexpected(r.Skipped), err)
+	}
+	r.Unexpected = skips{}.unexpected(r.Skipped)
+	if len(r.Unexpected) != 1 {
+		t.Errorf("unexpected: %v", r.Unexpected)
+	}
+	folder := t.TempDir()
+	other := &result{Target: "other", Commit: "former"}
+	for _, r := range []*result{r, other} {
+		if err := r.save(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results, err := loadResults(folder, "abc")
+	if err != nil || len(results) != 1 {
+		t.Fatalf("loadResults: %v, %v", results, err)
+	}
+	var out bytes.Buffer
+	printTable(&out, results)
+	for _, want := range []string{"skipped tests", "test skipped a check: no network",
+		"test must not skip example.com/x/a.TestB/sub", "\n1 passed, 1 failed, 1 skipped\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, &out)
+		}
+	}
+}
+
+func TestSkipsNeedAReason(t *testing.T) {
+	if _, err := readSkips(write(t, "a.TestB\n")); err == nil || !strings.Contains(err.Error(), "a.TestB has no reason") {
+		t.Errorf("readSkips: %v", err)
+	}
+}
+
+func TestNotes(t *testing.T) {
+	notes := notesOf(strings.NewReader("a\nSKIPPED: there is no network\nb SKIPPED: x\n"))
+	if !slices.Equal(notes, []string{"there is no network"}) {
+		t.Errorf("notesOf: %q", notes)
+	}
+}

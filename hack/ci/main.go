@@ -1,0 +1,110 @@
+// Command ci runs make targets one after the other and prints what each took: time by the clock, time of the processor,
+// tests run and tests skipped.
+//
+//	go run ./hack/ci                                          what a change has to pass (.ci/targets)
+//	go run ./hack/ci -targets .ci/nightly -part 1/3 -results dist/nightly
+//	go run ./hack/ci -table -results dist/nightly             the table of the results that a folder has
+//
+// It fails if a target fails, if a test is skipped that .ci/skips does not name, or if the minutes of all targets exceed
+// the limit. With -results, the results of several runs for the same commit are merged into one table.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ci:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	targetFile := flag.String("targets", ".ci/targets", "file of the targets and of the minutes that each may take")
+	skipFile := flag.String("skips", ".ci/skips", "file of the tests that may be skipped")
+	limit := flag.Float64("limit", 35, "minutes that the targets of one part may take together")
+	partFlag := flag.String("part", "1/1", "part of the targets to run, such as 2/3")
+	tableOnly := flag.Bool("table", false, "run nothing and print the table of the results")
+	folder := flag.String("results", "", "folder in which the results of several parts are merged")
+	flag.Parse()
+
+	targets, err := readTargets(*targetFile)
+	if err != nil {
+		return err
+	}
+	if targets, err = partOf(targets, *partFlag, *limit); err != nil {
+		return err
+	}
+	skips, err := readSkips(*skipFile)
+	if err != nil {
+		return err
+	}
+	if *folder == "" {
+		if *folder, err = os.MkdirTemp("", "machinist-ci-"); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(*folder) }()
+	} else if err := os.MkdirAll(*folder, 0o755); err != nil {
+		return err
+	}
+	commit, err := commitOf(ctx)
+	if err != nil {
+		return err
+	}
+	if *tableOnly {
+		targets = nil
+	}
+	var failed []string
+	for _, t := range targets {
+		r, err := t.run(ctx, *folder)
+		if err != nil {
+			return err
+		}
+		r.Commit = commit
+		r.Unexpected = skips.unexpected(r.Skipped)
+		if r.Failure != "" || len(r.Unexpected) > 0 {
+			failed = append(failed, t.name)
+		}
+		if err := r.save(*folder); err != nil {
+			return err
+		}
+		if r.Failure != "" && *partFlag == "1/1" {
+			break // What comes after it would only delay the answer.
+		}
+	}
+	results, err := loadResults(*folder, commit)
+	if err != nil {
+		return err
+	}
+	printTable(os.Stdout, results)
+	if len(failed) > 0 {
+		return errors.New("failed: " + strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// commitOf returns the commit of the working tree, with the suffix -dirty if it has changes.
+func commitOf(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the commit: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func resultPath(folder, target string) string {
+	return filepath.Join(folder, strings.ReplaceAll(target, "/", "_")+".json")
+}

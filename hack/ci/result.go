@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A result is what a target took and what its tests came to.
+type result struct {
+	Target, Commit string
+	// Minutes is what the target may take.
+	Minutes   float64
+	Wall, CPU time.Duration
+	// Passed and Failed count tests, subtests included. Skipped are the names of those that were skipped, and Unexpected
+	// those of them that may not be skipped.
+	Passed, Failed      int
+	Skipped, Unexpected []string
+	// Notes are the checks that scripts left out, with the reason.
+	Notes []string
+	// Failure is how make ended if it failed.
+	Failure string
+}
+
+// count adds up the events that `go test -json` wrote into the files of a folder.
+func (r *result) count(folder string) error {
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		in, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		err = r.add(in)
+		_ = in.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+func (r *result) add(events io.Reader) error {
+	for decoder := json.NewDecoder(events); ; {
+		var e struct{ Action, Package, Test string }
+		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if e.Test == "" {
+			continue
+		}
+		switch e.Action {
+		case "pass":
+			r.Passed++
+		case "fail":
+			r.Failed++
+		case "skip":
+			r.Skipped = append(r.Skipped, e.Package+"."+e.Test)
+		}
+	}
+}
+
+func (r *result) save(folder string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(resultPath(folder, r.Target), text, 0o644)
+}
+
+// loadResults returns the results of a commit, in the order in which the targets ended.
+func loadResults(folder, commit string) ([]*result, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	times := map[*result]time.Time{}
+	var results []*result
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		r := &result{}
+		if err := json.Unmarshal(text, r); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return nil, err
+		}
+		if r.Commit == commit {
+			results, times[r] = append(results, r), info.ModTime()
+		}
+	}
+	slices.SortFunc(results, func(a, b *result) int { return times[a].Compare(times[b]) })
+	return results, nil
+}
+
+func printTable(out io.Writer, results []*result) {
+	var total result
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "target\tminutes\tlimit\tCPU minutes\tpassed\tfailed\tskipped\tresult\t")
+	row := func(r *result, outcome string) {
+		fmt.Fprintf(w, "%s\t%.1f\t%g\t%.1f\t%d\t%d\t%d\t%s\t\n", r.Target, r.Wall.Minutes(), r.Minutes, r.CPU.Minutes(),
+			r.Passed, r.Failed, len(r.Skipped), outcome)
+	}
+	for _, r := range results {
+		outcome := "ok"
+		switch {
+		case r.Failure != "":
+			outcome = r.Failure
+		case len(r.Unexpected) > 0:
+			outcome = "skipped tests"
+		case r.Wall.Minutes() > r.Minutes:
+			outcome = "ok, slow"
+		}
+		row(r, outcome)
+		total.Wall, total.CPU, total.Minutes = total.Wall+r.Wall, total.CPU+r.CPU, total.Minutes+r.Minutes
+		total.Passed, total.Failed = total.Passed+r.Passed, total.Failed+r.Failed
+		total.Skipped = append(total.Skipped, r.Skipped...)
+	}
+	total.Target = "all"
+	row(&total, "")
+	_ = w.Flush()
+	for _, r := range results {
+		for _, note := range r.Notes {
+			fmt.Fprintf(out, "%s skipped a check: %s\n", r.Target, note)
+		}
+		for _, test := range r.Unexpected {
+			fmt.Fprintf(out, "%s must not skip %s; if it may, name it in .ci/skips\n", r.Target, test)
+		}
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.Passed, total.Failed, len(total.Skipped))
+}
+
+// skips are the tests that may be skipped, by the reason.
+type skips map[string]string
+
+// readSkips reads lines of a test and the reason why it may be skipped. A test is the last element of its package's path,
+// a dot and its name: conformance.TestX. Subtests may be skipped with it.
+func readSkips(path string) (skips, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := skips{}
+	for i, line := range strings.Split(string(text), "\n") {
+		test, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if test == "" || strings.HasPrefix(test, "#") {
+			continue
+		}
+		if strings.TrimSpace(reason) == "" {
+			return nil, fmt.Errorf("%s:%d: %s has no reason", path, i+1, test)
+		}
+		s[test] = reason
+	}
+	return s, nil
+}
+
+func (s skips) unexpected(skipped []string) (unexpected []string) {
+	for _, test := range skipped {
+		name, _, _ := strings.Cut(test[strings.LastIndex(strings.SplitN(test, ".Test", 2)[0], "/")+1:], "/")
+		if s[name] == "" {
+			unexpected = append(unexpected, test)
+		}
+	}
+	return unexpected
+}

@@ -273,7 +273,7 @@ const (
 	// while there is none.
 	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 
-	// The parts of a Node that cluster-autoscaler reads by name.
+	// AutoscalerCPUAnnotation and the following annotations describe one property of a Node each.
 	AutoscalerCPUAnnotation           = AutoscalerCapacityPrefix + "cpu"
 	AutoscalerMemoryAnnotation        = AutoscalerCapacityPrefix + "memory"
 	AutoscalerEphemeralDiskAnnotation = AutoscalerCapacityPrefix + "ephemeral-disk"

@@ -17,21 +17,22 @@ import (
 // What Go's own parsers read, and what they write again: whatever one of these admits must survive a controller that
 // reads the object and writes it back.
 const (
-	// Fractions of a millisecond would be written as µs, and 100000h or more with a digit too many: so a number of hours
-	// with five digits stands alone, or with minutes and seconds as Go writes them. That could be said by a rule, with
-	// which each write of an object would cost more, of its status too.
+	// durationPattern excludes fractions of a millisecond, which would be written as µs, and durations of 100000h or more,
+	// which would be written with a digit too many. A number of hours with five digits therefore stands alone, or with
+	// minutes and seconds as Go writes them. A CEL rule could check the same, but would make each write of an object, and
+	// of its status, more expensive.
 	durationPattern = `^(([0-9]{1,4}(\.[0-9]{1,3})?h|[0-9]{1,5}(\.[0-9]{1,3})?[ms]|[0-9]{1,5}ms){1,4}` +
 		`|[0-9]{5}(\.[0-9]{1,3})?h|[0-9]{5}h[0-5]?[0-9]m([0-5]?[0-9](\.[0-9]{1,3})?s)?)$`
 	durationMaxLength = 44
 
-	// The years keep clear of 0 and 9999, which another zone turns into a year that is not RFC 3339.
+	// timePattern excludes the years 0 and 9999, which another time zone turns into a year that is not RFC 3339.
 	timePattern = `^(` + datePattern +
 		`)T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	datePattern = `[12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))` +
 		`|([12][0-9](0[48]|[2468][048]|[13579][26])|(12|16|20|24|28)00)-02-29`
 	timeMaxLength = 35
 
-	// At most 15 digits and no exponent: Go's parser does not return from 1e999999999999.
+	// quantityPattern allows at most 15 digits and no exponent: Go's parser does not return from 1e999999999999.
 	quantityPattern   = `^([0-9]{1,15}|[0-9]{1,12}\.[0-9]{1,3})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$`
 	quantityMaxLength = 18
 	quantityMaximum   = 999_999_999_999_999
@@ -50,7 +51,7 @@ const (
 	annotationMaxLength    = 16384
 )
 
-// A JSON number beyond 2^53 loses its last digits on the way through a float.
+// int64Maximum is 2^53 - 1: a JSON number beyond it loses its last digits when it is decoded as a float.
 const int64Maximum = 1<<53 - 1
 
 // refine bounds a schema and all below it. path names it in errors.

@@ -15,7 +15,7 @@ type state struct {
 	checkState
 }
 
-// state is what is remembered.
+// checkState is what is remembered.
 type checkState struct {
 	// machines is how many there were when they were last judged.
 	machines int

@@ -14,7 +14,7 @@ type state struct {
 	classes map[types.NamespacedName]classState
 }
 
-// state is what is kept about one class.
+// classState is what is kept about one class.
 type classState struct {
 	// fingerprint is that of the question to which decision is the answer.
 	fingerprint string

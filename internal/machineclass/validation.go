@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// decision is what is known about a class.
+// validation is what is known about a class.
 type validation struct {
 	// reason and message are those of the condition Ready; it is True for the reason Valid only.
 	reason  string
@@ -88,7 +88,7 @@ func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, input
 	return known.validation, wait, nil
 }
 
-// effect is the one table from what the driver answered about a class to the decision, and whether asking again can
+// validationOf is the one table from what the driver answered about a class to the decision, and whether asking again can
 // change it.
 func validationOf(capacity provider.Capacity, err error, hasCredentials bool) (v validation, retry bool) {
 	code := provider.CodeOf(err)

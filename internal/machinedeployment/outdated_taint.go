@@ -21,7 +21,7 @@ const (
 	appliedScaleDownDisabled = "scale-down-disabled"
 )
 
-// scaleDownStopped is the value of the annotation that keeps cluster-autoscaler from removing a Node.
+// scaleDownDisabled is the value of the annotation that keeps cluster-autoscaler from removing a Node.
 const scaleDownDisabled = "true"
 
 // taintDecision is the desired state of a machine's Node.

@@ -33,8 +33,8 @@ const (
 	// maxBatch is how many machines a set creates or deletes until it counts again.
 	maxBatch = 500
 
-	// A set waits for its cache for cacheLag, plus cacheLagPerMachine for each of its machines, before it lists machines
-	// live: an event of any machine updates the cache, and a LIST costs as much as writing several machines.
+	// cacheLag, plus cacheLagPerMachine for each machine of a set, is how long the set waits for its cache before it lists
+	// machines live: an event of any machine updates the cache, and a LIST costs as much as writing several machines.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 

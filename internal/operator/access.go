@@ -23,7 +23,7 @@ import (
 const (
 	// resultLifetime is how long it is remembered whether somebody may read metrics.
 	resultLifetime = time.Minute
-	// decisions is how many are remembered at most.
+	// results is how many are remembered at most.
 	results = 256
 	// resultTimeout is how long the cluster may take to answer.
 	resultTimeout = 10 * time.Second

@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// Ports are chosen below the range from which systems serve port 0 and
-// outgoing connections (32768 and up on Linux, 49152 elsewhere). So nobody is
-// given the port of a server that a test has stopped for a while, and a client
-// that keeps dialling it cannot end up connected to itself.
+// firstPort and lastPort are below the range from which systems serve port 0 and
+// outgoing connections (32768 and up on Linux, 49152 elsewhere). No other program
+// is therefore given the port of a server that a test has stopped for a while, and
+// a client that keeps dialling it cannot connect to itself.
 const firstPort, lastPort = 20000, 29999
 
 // FreePort returns a port on loopback where nobody listens now, and reserves it

@@ -21,7 +21,7 @@ const (
 	DefaultTimeout = 30 * time.Second
 )
 
-// The names of the clusters.
+// control and target are the names of the clusters.
 const control, target = "control", "target"
 
 // settleTime is how long Settle waits at most.

@@ -153,7 +153,7 @@ func Parse(data []byte) (*Catalog, error) {
 }
 
 var (
-	// Names become labels of Nodes and path segments of provider IDs.
+	// nameFormat: names become labels of Nodes and path segments of provider IDs.
 	nameFormat    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	versionFormat = regexp.MustCompile(`^v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(-[0-9A-Za-z.-]{1,64})?$`)
 )

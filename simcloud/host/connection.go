@@ -23,8 +23,8 @@ import (
 const (
 	// callTimeout bounds a call that is not a watch.
 	callTimeout = 30 * time.Second
-	// A connection on which nothing came for so long is tried, and given up
-	// when there is no answer.
+	// pingAfter is how long a connection may be silent before it is tested, and
+	// pingTimeout how long the test waits for an answer.
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
 	headerTable = 256

@@ -18,7 +18,7 @@ import (
 const (
 	maxPods     = 110
 	resourceGPU = corev1.ResourceName("nvidia.com/gpu")
-	// Kubelets keep these back by default, for when a node runs full.
+	// evictionMemoryMiB and evictionStoragePercent are what kubelets reserve by default.
 	evictionMemoryMiB      = 100
 	evictionStoragePercent = 10
 	kubeletPort            = 10250

@@ -19,7 +19,7 @@ import (
 // Autoscaler is the actor of the autoscaler's writes.
 const Autoscaler = "autoscaler"
 
-// The bounds of the deployment as a node group that never gets empty; of others minSize is 0.
+// minSize and maxSize are the bounds of a deployment as a node group that never becomes empty; minSize of others is 0.
 const minSize, maxSize = 1, 6
 
 // autoscaler acts as cluster-autoscaler with its clusterapi provider does, request by request: what it decides upon are

@@ -52,7 +52,7 @@ const (
 	// other one: a negative number, the far past.
 	Highest How = "highest"
 	Lowest  How = "lowest"
-	// The others are the next ones of the values that the schema names.
+	// Other and the following are further values that the schema names.
 	Other  How = "other"
 	Other2 How = "other-2"
 	Other3 How = "other-3"

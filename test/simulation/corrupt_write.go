@@ -28,7 +28,7 @@ type corrupted struct {
 // errNoSuchField is that there is nothing to corrupt in this way.
 var errNoSuchField = errors.New("there is no such field, or nothing that it could be changed to in this way")
 
-// errRefused is that an API server does not admit a corruption.
+// refusedError is that an API server does not admit a corruption.
 type refusedError struct{ error }
 
 func (c *corrupted) noteEvent(kind, reason string) {

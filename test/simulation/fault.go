@@ -57,8 +57,8 @@ const (
 	// goes on with what it knew, writes and calls of the cloud included, until the fence of its lease closes.
 	TwoLeaders Fault = "two-leaders"
 
-	// Frozen and Relisted begin with these words, and end with the kind: the process's view of the kind stands still for
-	// frozenFor. Then it goes on; or its watch was lost, and it goes on with a new list.
+	// frozen and relisted begin the names of Frozen and Relisted, which end with a kind. The process's view of the kind
+	// stands still for frozenFor. Then it continues, with a new list if relisted.
 	frozen   = "freeze-"
 	relisted = "relist-"
 )
@@ -193,7 +193,7 @@ func (p *Process) denied(e Effect) bool {
 	return false
 }
 
-// rejection is what an effect is answered that does not happen; nil if it happens.
+// errorOf returns the answer to an effect that does not happen, and nil if it happens.
 func (p *Process) errorOf(f Fault, e Effect) error {
 	if err := p.world.webhookRefuses(e); err != nil {
 		return err

@@ -47,7 +47,7 @@ func (s *secrets) add(word string) {
 	}
 }
 
-// reported judges a text that others can read.
+// checkText judges a text that others can read.
 func (s *secrets) checkText(where, text string) {
 	s.buffer = append(s.buffer[:0], text...)
 	s.probe(where)

@@ -26,7 +26,7 @@ func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Sc
 	}
 }
 
-// rejections makes the outages of a script ones in which the credentials are refused.
+// refusingCredentials makes the outages of a script ones in which the credentials are refused.
 func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := script(r)

@@ -58,7 +58,7 @@ func (f Filter) values() url.Values {
 // URL is the address of the machines that the filter chooses.
 func (f Filter) URL() string { return withQuery("/machines", f.values()) }
 
-// On returns the address of a page of the list.
+// on returns the address of a page of the list.
 func (f Filter) on(page int) string {
 	f.Page = page
 	return f.URL()

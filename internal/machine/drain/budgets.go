@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// decision is what the PodDisruptionBudgets of a pod say about its eviction.
+// assessment is what the PodDisruptionBudgets of a pod say about its eviction.
 type assessment struct {
 	// budgets that select the pod.
 	budgets []string

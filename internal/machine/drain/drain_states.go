@@ -129,7 +129,7 @@ func (m *drainStates) forget(machine types.NamespacedName) {
 	delete(m.machines, machine)
 }
 
-// trigger notes that the pods of a machine may be tried again.
+// notify notes that the pods of a machine may be tried again.
 func (m *drainStates) notify(machine types.NamespacedName, pod types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,7 +18,7 @@ type state struct {
 	gauge    *prometheus.GaugeVec
 }
 
-// state is what is known of one family. A queue gives a key to one worker at a time, whose it is then.
+// familyState is what is known of one family. A queue gives a key to one worker at a time, whose it is then.
 type familyState struct {
 	key     types.NamespacedName
 	root    types.UID

@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Cases about clouds that accept a call and do something else later, or only a part of it.
+// acceptedCases are about clouds that accept a call and do something else later, or only a part of it.
 func acceptedCases() []testCase {
 	return []testCase{
 		{name: "LateLackOfCapacity",

@@ -66,7 +66,7 @@ const (
 	needsLaunchLegacy need = "Cloud.LaunchLegacy"
 	needsTags         need = "Cloud.Tags"
 
-	// A driver may do without these.
+	// needsAdopter and the following are optional interfaces of a driver.
 	needsAdopter     need = "provider.Adopter"
 	needsScoper      need = "provider.Scoper"
 	needsInterrupter need = "provider.Interrupter"

@@ -20,7 +20,7 @@ const (
 	keyTenant       = "tenantID"
 	keySubscription = "subscriptionID"
 	keyClient       = "clientID"
-	// Exactly one of the following, or none: the process's own workload identity.
+	// keySecret and keyCertificate exclude each other. Without both, the workload identity of the process is used.
 	keySecret      = "clientSecret"
 	keyCertificate = "clientCertificate"
 )

@@ -16,7 +16,7 @@ type route struct {
 	serve        func(c *call) Answer
 }
 
-// Versions of the API that are served: those that the SDK which this was written against speaks.
+// computeVersions are the versions of the API that are served: those of the SDK that the driver uses.
 func computeVersions() []string { return []string{"2024-07-01", "2024-11-01", "2025-04-01"} }
 func diskVersions() []string    { return []string{"2024-03-02", "2025-01-02"} }
 func networkVersions() []string { return []string{"2024-05-01", "2025-01-01"} }

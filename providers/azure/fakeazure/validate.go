@@ -51,7 +51,7 @@ func diskEnums(at string) map[string][]string {
 	}
 }
 
-// https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
+// vmSchema follows https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func vmSchema() schema {
 	enums := map[string][]string{
 		"properties.priority":                                                   names(armcompute.PossibleVirtualMachinePriorityTypesValues()),
@@ -79,17 +79,17 @@ func vmSchema() schema {
 	}
 }
 
-// https://learn.microsoft.com/rest/api/compute/virtual-machines/update
+// vmUpdateSchema follows https://learn.microsoft.com/rest/api/compute/virtual-machines/update
 func vmUpdateSchema() schema {
 	s := vmSchema()
 	s.model, s.required = through[armcompute.VirtualMachineUpdate], nil
 	return s
 }
 
-// https://learn.microsoft.com/rest/api/compute/disks/update
+// diskUpdateSchema follows https://learn.microsoft.com/rest/api/compute/disks/update
 func diskUpdateSchema() schema { return schema{model: through[armcompute.DiskUpdate]} }
 
-// https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
+// nicSchema follows https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
 func nicSchema() schema {
 	ip := "properties.ipConfigurations.*"
 	return schema{
@@ -107,7 +107,7 @@ func nicSchema() schema {
 	}
 }
 
-// https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update
+// ipSchema follows https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update
 func ipSchema() schema {
 	return schema{
 		model:    through[armnetwork.PublicIPAddress],
@@ -217,7 +217,7 @@ func visit(at any, path []string) []any {
 var vmNameFormat = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,62}[A-Za-z0-9])?$`)
 
 // checkTags holds tags to Azure's limits.
-// https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources
+// checkTags follows https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources
 func checkTags(body object) *failure {
 	tags, _ := body["tags"].(object)
 	if len(tags) > 50 {

@@ -188,8 +188,8 @@ func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// An instance's scope is the UUID of the hypervisor that it is on. Credentials that have come to name another
-// hypervisor must not make the machines of the first one count as gone.
+// scopePrefix begins the scope of an instance, which ends with the UUID of its hypervisor. When credentials name another
+// hypervisor than before, the machines of the first one must not count as gone.
 const scopePrefix = "host="
 
 func (h *hypervisor) scope() string { return scopePrefix + h.host }

@@ -28,7 +28,7 @@ const (
 	primarySector = systemSectors
 	jolietSector  = primarySector + 1
 	endSector     = jolietSector + 1
-	// One sector each, for the primary names and for those of Joliet.
+	// tableSector is the first of four: two tables for the primary names and two for those of Joliet, a sector each.
 	tableSector     = endSector + 1
 	directorySector = tableSector + 4
 	filesSector     = directorySector + 2
@@ -82,7 +82,7 @@ func slice(root int, names ...string) (records []byte) {
 
 func sectors(bytes int) int { return (bytes + sectorBytes - 1) / sectorBytes }
 
-// both is a number in both orders of bytes, as the standard wants most of them.
+// both32 is a number in both orders of bytes, as the standard wants most of them.
 func both32(n int) []byte {
 	return binary.BigEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(n)), uint32(n))
 }

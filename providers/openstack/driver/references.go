@@ -81,7 +81,7 @@ func (c *clients) flavor(ctx context.Context, ref string) (*flavors.Flavor, erro
 	return &all[slices.IndexFunc(all, func(f flavors.Flavor) bool { return f.ID == id })], nil
 }
 
-// image returns the image by ID, or the newest active one with the name or the tags.
+// imageOf returns the image by ID, or the newest active one with the name or the tags.
 func (c *clients) imageOf(ctx context.Context, i machine.Image) (*images.Image, error) {
 	if c.image == nil {
 		return nil, unserved("image", "OpenStack's catalog has no service for images")

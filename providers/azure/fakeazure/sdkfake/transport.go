@@ -97,7 +97,7 @@ type served struct {
 	body    []byte        // of an answer that the SDK's fakes give none
 }
 
-// rejection is an answer that is an error. It goes through the SDK's servers as this, which would drop its header and
+// answerError is an answer that is an error. It goes through the SDK's servers as this, which would drop its header and
 // message.
 type answerError struct{ answer fakeazure.Answer }
 

@@ -33,6 +33,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 			"token-id":                       id,
 			"token-secret":                   secret,
 			"usage-bootstrap-authentication": "true",
+			"auth-extra-groups":              kubeadmTokens,
 		},
 	}
 	if err := admin.Create(ctx, token); err != nil {

@@ -21,9 +21,8 @@ const requestTimeout = 10 * time.Second
 
 const clusterRoleBindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
-// setUp waits for what the API server and kube-controller-manager make by
-// themselves in the background and everybody relies upon, and binds the roles
-// that nodes need to join.
+// setUp waits for what the API server and kube-controller-manager create in the
+// background and all clients rely upon, and binds the roles that kubeadm binds.
 func (cp *ControlPlane) setUp(ctx context.Context) error {
 	expected := []string{
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
@@ -57,11 +56,15 @@ func (cp *ControlPlane) setUp(ctx context.Context) error {
 	return nil
 }
 
-// nodeBindings let nodes request client certificates and, if approve, let
-// kube-controller-manager approve them. No cluster has these by itself.
+// kubeadmTokens is the group of the bootstrap tokens that kubeadm creates.
+const kubeadmTokens = "system:bootstrappers:kubeadm:default-node-token"
+
+// nodeBindings are those of a cluster that kubeadm made: nodes may request client
+// certificates with a token of kubeadm's, and with no other token. If approve,
+// kube-controller-manager approves the requests of all bootstrap tokens.
 func nodeBindings(approve bool) []*rbacv1.ClusterRoleBinding {
 	bindings := []*rbacv1.ClusterRoleBinding{
-		bindGroup("kubelet-bootstrap", "system:node-bootstrapper", "system:bootstrappers"),
+		bindGroup("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", kubeadmTokens),
 	}
 	if approve {
 		const approver = "system:certificates.k8s.io:certificatesigningrequests:"

@@ -116,6 +116,8 @@ type registry struct {
 	pods, budgets, namespaces, definitions *kind
 	// policies and bindings are those of admission.
 	policies, bindings *kind
+	// requests are CertificateSigningRequests.
+	requests *kind
 }
 
 // builtRegistry compiles the CustomResourceDefinitions once for all servers.
@@ -221,6 +223,7 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	r.policies = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicy]()]
 	r.bindings = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicyBinding]()]
 	r.pods, r.budgets = r.byType[reflect.TypeFor[corev1.Pod]()], r.byType[reflect.TypeFor[policyv1.PodDisruptionBudget]()]
+	r.requests = r.byType[reflect.TypeFor[certificatesv1.CertificateSigningRequest]()]
 	r.namespaces = r.byType[reflect.TypeFor[corev1.Namespace]()]
 	return r
 })

@@ -41,8 +41,14 @@ import (
 // Patience is how long Await waits. It only bounds a failing test: a passing one goes on with the event it waits for.
 const Patience = 2 * time.Minute
 
-// running is the control plane of this test binary, set by Main.
+// running is the control plane of this test binary, set by Main; nil if its API server is another one.
 var running *controlplane.ControlPlane
+
+// administrator is the configuration of an administrator of that API server.
+var administrator *rest.Config
+
+// Use makes the functions of this package use an API server that was started elsewhere.
+func Use(config *rest.Config) { administrator = config }
 
 // Main starts a control plane, runs the tests and stops it. With options the first one says what it consists of.
 func Main(m *testing.M, options ...controlplane.Options) int {
@@ -63,6 +69,7 @@ func Main(m *testing.M, options ...controlplane.Options) int {
 		return 1
 	}
 	running = cp
+	Use(cp.Config())
 	return m.Run()
 }
 
@@ -70,7 +77,7 @@ func Main(m *testing.M, options ...controlplane.Options) int {
 func ControlPlane() *controlplane.ControlPlane { return running }
 
 // Config returns a configuration for an administrator, without throttling.
-func Config() *rest.Config { return running.Config() }
+func Config() *rest.Config { return rest.CopyConfig(administrator) }
 
 // Scheme returns a scheme with Kubernetes' kinds and ours.
 func Scheme() *runtime.Scheme {

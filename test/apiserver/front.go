@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,22 +20,35 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Front makes one Server safe for concurrent use, and serves it over HTTP with JSON as kube-apiserver does: discovery,
 // reads, writes, subresources, watches. Tests of real managers and clients use it.
 //
-// It leaves out: authentication and authorization (the user is the one that the client impersonates), tables, paging,
-// protobuf, strict field validation, and background controllers.
+// It leaves out: authentication and authorization (the user is the one that the client impersonates), tables, answers in
+// protobuf, strict field validation, and background controllers except the one
+// that ends definitions, which is part of kube-apiserver.
 type Front struct {
 	mu     sync.Mutex
 	server *Server
 	// committed is closed and replaced after each request that wrote.
 	committed chan struct{}
 	revision  int64
+	// hidden is an API group whose kinds are not served; empty for none.
+	hidden string
+	// pages are the rests of lists that clients read in pages, by the token that continues each.
+	pages map[string]rest
+}
+
+// rest is what is left of a list at the revision of its first page.
+type rest struct {
+	items           []unstructured.Unstructured
+	resourceVersion string
 }
 
 // Administrator is the actor of requests that impersonate no user.
@@ -42,7 +56,14 @@ const Administrator = "administrator"
 
 // NewFront returns a front of the server, which must not be used directly afterwards.
 func NewFront(s *Server) *Front {
-	return &Front{server: s, committed: make(chan struct{}), revision: s.Revision()}
+	return &Front{server: s, committed: make(chan struct{}), revision: s.Revision(), pages: map[string]rest{}}
+}
+
+// Hide makes the front serve no kinds of an API group, as a cluster does where it is not installed.
+func (f *Front) Hide(group string) { f.hidden = group }
+
+func (f *Front) serves(k *kind) bool {
+	return (f.hidden == "" || k.gvk.Group != f.hidden) && f.server.served(k)
 }
 
 // locked runs f while no other request is served, and starts the watches if f wrote.
@@ -50,6 +71,7 @@ func (f *Front) locked(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := do()
+	f.server.undefine()
 	if now := f.server.Revision(); now != f.revision {
 		f.revision = now
 		close(f.committed)
@@ -144,7 +166,8 @@ func (f *Front) route(r *http.Request) (call, error) {
 	if len(parts) > 2 && parts[0] == "namespaces" && f.server.registry.resource(gv, parts[2]) != nil {
 		c.namespace, parts = parts[1], parts[2:]
 	}
-	if c.kind = f.server.registry.resource(gv, parts[0]); c.kind == nil || len(parts) > 3 {
+	c.kind = f.server.registry.resource(gv, parts[0])
+	if c.kind == nil || f.hidden != "" && gv.Group == f.hidden || len(parts) > 3 {
 		return c, notServed()
 	}
 	parts = append(parts, "", "")
@@ -186,7 +209,7 @@ func (c call) body(r *http.Request) (*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	o := &unstructured.Unstructured{}
-	if err := utiljson.Unmarshal(data, &o.Object); err != nil || o.Object == nil {
+	if err := unmarshal(data, &o.Object); err != nil || o.Object == nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("decode %q: %v", data, err))
 	}
 	o.SetGroupVersionKind(c.kind.gvk)
@@ -194,6 +217,36 @@ func (c call) body(r *http.Request) (*unstructured.Unstructured, error) {
 		o.SetNamespace(c.namespace)
 	}
 	return o, nil
+}
+
+var protobufMagic = []byte("k8s\x00")
+
+var builtin = serializer.NewCodecFactory(clientgoscheme.Scheme).UniversalDeserializer()
+
+// unmarshal decodes JSON, or the protobuf in which clients send built-in kinds by default.
+func unmarshal(data []byte, into any) error {
+	if bytes.HasPrefix(data, protobufMagic) {
+		o, _, err := builtin.Decode(data, nil, nil)
+		if err != nil {
+			return err
+		}
+		if data, err = json.Marshal(o); err != nil {
+			return err
+		}
+	}
+	return utiljson.Unmarshal(data, into)
+}
+
+// decode decodes the body of a request; an empty one changes nothing.
+func decode(r *http.Request, into any) error {
+	data, err := io.ReadAll(r.Body)
+	if err == nil && len(data) > 0 {
+		err = unmarshal(data, into)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
 }
 
 // do executes any request but a watch, and returns the answer.
@@ -246,12 +299,7 @@ func (f *Front) do(r *http.Request, c call) (any, error) {
 func (f *Front) collection(r *http.Request, c call, live client.Client) (any, error) {
 	switch r.Method {
 	case http.MethodGet:
-		l := &unstructured.UnstructuredList{}
-		l.SetGroupVersionKind(c.kind.gvk.GroupVersion().WithKind(c.kind.gvk.Kind + "List"))
-		if err := live.List(r.Context(), l, &c.list); err != nil {
-			return nil, err
-		}
-		return l.UnstructuredContent(), nil
+		return f.page(r, c, live)
 	case http.MethodPost:
 		o, err := c.body(r)
 		if err != nil {
@@ -273,6 +321,33 @@ func (f *Front) collection(r *http.Request, c call, live client.Client) (any, er
 		return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}, err
 	}
 	return nil, apierrors.NewMethodNotSupported(c.kind.resource(), r.Method)
+}
+
+// page answers with a list, or the page of it that is asked for.
+func (f *Front) page(r *http.Request, c call, live client.Client) (any, error) {
+	l := &unstructured.UnstructuredList{}
+	l.SetGroupVersionKind(c.kind.gvk.GroupVersion().WithKind(c.kind.gvk.Kind + "List"))
+	query := r.URL.Query()
+	if token := query.Get("continue"); token != "" {
+		left, ok := f.pages[token]
+		if !ok {
+			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old")
+		}
+		l.Items = left.items
+		l.SetResourceVersion(left.resourceVersion)
+	} else if err := live.List(r.Context(), l, &c.list); err != nil {
+		return nil, err
+	}
+	limit, err := strconv.Atoi(query.Get("limit"))
+	if err == nil && limit > 0 && limit < len(l.Items) {
+		token := fmt.Sprintf("page-%d", len(f.pages))
+		f.pages[token] = rest{l.Items[limit:], l.GetResourceVersion()}
+		l.Items = l.Items[:limit]
+		l.SetContinue(token)
+		left := int64(len(f.pages[token].items))
+		l.SetRemainingItemCount(&left)
+	}
+	return l.UnstructuredContent(), nil
 }
 
 // signedBy fills in who sends a CertificateSigningRequest.
@@ -298,16 +373,16 @@ func subRequest(r *http.Request, c call, sub client.SubResourceClient) (any, err
 		return answer(o, sub.Get(r.Context(), o, o))
 	case http.MethodPost:
 		eviction := &policyv1.Eviction{}
-		if err := json.NewDecoder(r.Body).Decode(eviction); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+		if err := decode(r, eviction); err != nil {
+			return nil, err
 		}
 		err := sub.Create(r.Context(), o, eviction, &client.SubResourceCreateOptions{
 			CreateOptions: client.CreateOptions{DryRun: dry}})
 		return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}, err
 	case http.MethodPut:
 		if c.sub == "scale" {
-			if err := json.NewDecoder(r.Body).Decode(scale); err != nil {
-				return nil, apierrors.NewBadRequest(err.Error())
+			if err := decode(r, scale); err != nil {
+				return nil, err
 			}
 			return scaleAnswer(scale, sub.Update(r.Context(), o, client.WithSubResourceBody(scale)))
 		}
@@ -366,8 +441,8 @@ func dryRun(r *http.Request) []string { return r.URL.Query()["dryRun"] }
 // deletion returns the options of a deletion, which the body or the query has.
 func deletion(r *http.Request) (*client.DeleteOptions, error) {
 	var sent metav1.DeleteOptions
-	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil && !errors.Is(err, io.EOF) {
-		return nil, apierrors.NewBadRequest(err.Error())
+	if err := decode(r, &sent); err != nil {
+		return nil, err
 	}
 	query := r.URL.Query()
 	if policy := metav1.DeletionPropagation(query.Get("propagationPolicy")); policy != "" {

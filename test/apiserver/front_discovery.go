@@ -38,7 +38,7 @@ func (f *Front) groups() metav1.APIGroupList {
 	seen := map[schema.GroupVersion]bool{}
 	for _, k := range f.server.registry.kinds {
 		gv := k.gvk.GroupVersion()
-		if gv.Group == "" || seen[gv] || !f.server.served(k) {
+		if gv.Group == "" || seen[gv] || !f.serves(k) {
 			continue
 		}
 		seen[gv] = true
@@ -61,7 +61,7 @@ func (f *Front) resources(gv schema.GroupVersion) (any, bool) {
 	all := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
 		GroupVersion: gv.String()}
 	for _, k := range f.server.registry.kinds {
-		if k.gvk.GroupVersion() != gv || !f.server.served(k) {
+		if k.gvk.GroupVersion() != gv || !f.serves(k) {
 			continue
 		}
 		of := metav1.APIResource{Name: k.plural, SingularName: strings.ToLower(k.gvk.Kind), Namespaced: k.namespaced,

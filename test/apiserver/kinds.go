@@ -11,6 +11,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -213,6 +214,8 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		of(func(l *apiextensionsv1.CustomResourceDefinitionList) *[]apiextensionsv1.CustomResourceDefinition {
 			return &l.Items
 		}), definitionStrategy{})
+	add(eventsv1.SchemeGroupVersion, "events", true, of(func(l *eventsv1.EventList) *[]eventsv1.Event { return &l.Items }),
+		plainStrategy{})
 	for _, d := range oldDefinitions() {
 		gv := schema.GroupVersion{Group: d.Spec.Group, Version: storageVersion(d).Name}
 		register(&kind{shape: untyped{}, gvk: gv.WithKind(d.Spec.Names.Kind), plural: d.Spec.Names.Plural,

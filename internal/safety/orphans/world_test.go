@@ -25,10 +25,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 // administrator is one client for all tests: each new one would ask the API server for all it serves.
 var administrator = sync.OnceValues(func() (client.WithWatch, error) {

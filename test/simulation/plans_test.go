@@ -9,7 +9,7 @@ import (
 // end.
 func TestARunGoesOnFromEachOfItsPoints(t *testing.T) {
 	t.Parallel()
-	for _, s := range Scenarios() {
+	for _, s := range onePerGroup() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			p, err := s.Prepare(Scheme())

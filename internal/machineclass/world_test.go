@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world is the controllers of one provider, whose name is the test's namespace, on a real API server.
+// world is the controllers of one provider, whose name is the test's namespace, on the in-memory API server.
 type world struct {
 	*testing.T
 	client.WithWatch

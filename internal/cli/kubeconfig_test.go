@@ -27,7 +27,7 @@ func TestACommandWithoutAClusterSaysSo(t *testing.T) {
 		name, flag, variable string
 		message              []string
 	}{
-		{"a flag", nothing, env.ControlPlane().Kubeconfig(), []string{"--kubeconfig=" + nothing + ": there is no such file"}},
+		{"a flag", nothing, env.Kubeconfig(), []string{"--kubeconfig=" + nothing + ": there is no such file"}},
 		{"a variable", "", nothing, []string{"KUBECONFIG=" + nothing + ": there is no such file"}},
 		{"a variable with several", "", nothing + ":" + nothing + "2", []string{"KUBECONFIG=" + nothing + ":" + nothing +
 			"2: there is no such file"}},
@@ -45,7 +45,7 @@ func TestACommandWithoutAClusterSaysSo(t *testing.T) {
 			}
 		})
 	}
-	t.Setenv("KUBECONFIG", nothing+":"+env.ControlPlane().Kubeconfig())
+	t.Setenv("KUBECONFIG", nothing+":"+env.Kubeconfig())
 	executeAt(t, "", "", "status").succeeds(t)
 	t.Setenv("KUBECONFIG", nothing)
 	executeAt(t, "", "", "status", "--server", "https://127.0.0.1:1").fails(t, "127.0.0.1:1 does not answer")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -23,7 +22,7 @@ type outcome struct {
 // execute runs the program with arguments against the test's control plane.
 func execute(t testing.TB, args ...string) outcome {
 	t.Helper()
-	return executeAt(t, env.ControlPlane().Kubeconfig(), "", args...)
+	return executeAt(t, env.Kubeconfig(), "", args...)
 }
 
 // executeAt runs the program with arguments against a cluster, and with a text as its standard input.
@@ -80,15 +79,4 @@ func (o outcome) prints(t testing.TB, words ...string) outcome {
 		}
 	}
 	return o
-}
-
-// strangeCluster starts a control plane without Machinist's kinds for the time of the test.
-func strangeCluster(t testing.TB) *controlplane.ControlPlane {
-	t.Helper()
-	cp, err := controlplane.Start(context.Background(), controlplane.Options{})
-	if err != nil {
-		t.Fatalf("start another control plane: %v", err)
-	}
-	t.Cleanup(func() { _ = cp.Stop() })
-	return cp
 }

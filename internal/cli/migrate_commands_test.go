@@ -65,13 +65,13 @@ func TestAFleetIsTakenOver(t *testing.T) {
 	f.run("plan", "old-fleet").succeeds(t).prints(t, "It is Adopted.")
 
 	for _, typed := range []string{"", "no\n", "old\n"} {
-		executeAt(t, env.ControlPlane().Kubeconfig(), typed, "migrate", "commit", "old-fleet", "-n", f.namespace).
+		executeAt(t, env.Kubeconfig(), typed, "migrate", "commit", "old-fleet", "-n", f.namespace).
 			fails(t, "nothing was done", "--yes")
 	}
 	if stage := f.migration("old-fleet").Spec.Stage; stage != v1beta1.MigrationAdopt {
 		t.Fatalf("without a confirmation the stage is %s", stage)
 	}
-	kubeconfig := env.ControlPlane().Kubeconfig()
+	kubeconfig := env.Kubeconfig()
 	done := executeAt(t, kubeconfig, "old-fleet\n", "migrate", "commit", "old-fleet", "-n", f.namespace).succeeds(t).prints(t, "the fleet is Machinist's alone")
 	if !strings.Contains(done.err, "This is the point of no return") {
 		t.Errorf("it asked: %q", done.err)
@@ -353,7 +353,7 @@ func TestNamesOfMigrationsAreCompleted(t *testing.T) {
 		var out strings.Builder
 		cmd := program(NewEnv(&out, io.Discard))
 		cmd.SetArgs(append([]string{"__complete", "--namespace=" + f.namespace,
-			"--kubeconfig=" + env.ControlPlane().Kubeconfig()}, words...))
+			"--kubeconfig=" + env.Kubeconfig()}, words...))
 		err := cmd.ExecuteContext(context.Background())
 		return outcome{out: out.String(), failed: err}.succeeds(t)
 	}

@@ -69,7 +69,7 @@ func (f *oldFleet) runHooked(ctx context.Context, words string, then func(), arg
 	var errors strings.Builder
 	out := &hook{words: words, then: then}
 	cmd := program(NewEnv(out, &errors))
-	cmd.SetArgs(append([]string{"migrate"}, append(args, "-n", f.namespace, "--kubeconfig", env.ControlPlane().Kubeconfig())...))
+	cmd.SetArgs(append([]string{"migrate"}, append(args, "-n", f.namespace, "--kubeconfig", env.Kubeconfig())...))
 	err := cmd.ExecuteContext(ctx)
 	return outcome{out: out.all.String(), err: errors.String(), failed: err}
 }

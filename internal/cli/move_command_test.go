@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
 // Whoever names no destination, or one that cannot be, learns that before anything is asked or changed.
 func TestAMoveThatCannotBeIsRefused(t *testing.T) {
 	p := paint(t)
 	p.fleet()
-	here, elsewhere := env.ControlPlane().Kubeconfig(), strangeCluster(t).Kubeconfig()
+	here, elsewhere := env.Kubeconfig(), inmemory.WithoutMachinist(t)
 	ids := []string{"--cluster-id=a", "--to-cluster-id=b"}
 	for name, test := range map[string]struct {
 		args     []string

@@ -39,7 +39,7 @@ spec:
 
 func (f *rolledFleet) plan(text string, args ...string) outcome {
 	f.Helper()
-	return executeAt(f, env.ControlPlane().Kubeconfig(), text, append([]string{"plan", "-f", "-", "-n", f.namespace},
+	return executeAt(f, env.Kubeconfig(), text, append([]string{"plan", "-f", "-", "-n", f.namespace},
 		args...)...)
 }
 
@@ -129,7 +129,7 @@ func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
 					t.Fatal(err)
 				}
 				cmd := exec.Command(env.ControlPlane().Kubectl(), append(how, "-f", file, "-n", f.namespace, "--kubeconfig",
-					env.ControlPlane().Kubeconfig())...)
+					env.Kubeconfig())...)
 				cmd.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir())
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("kubectl: %v\n%s", err, out)

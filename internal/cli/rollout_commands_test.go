@@ -171,7 +171,7 @@ func TestUndoWithoutAHistory(t *testing.T) {
 func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	f := newRolledFleet(t, 1)
 	e := NewEnv(&strings.Builder{}, &strings.Builder{})
-	path := env.ControlPlane().Kubeconfig()
+	path := env.Kubeconfig()
 	e.rules.ExplicitPath, e.overrides.Context.Namespace = path, f.namespace
 	c, err := e.Connect()
 	f.must(err)

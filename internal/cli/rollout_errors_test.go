@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
 // rolloutCommands are the commands about one deployment.
@@ -51,9 +52,9 @@ func TestClustersThatCannotAnswer(t *testing.T) {
 		all = append(all, []string{"rollout", command, "md/web"})
 	}
 	all = append(all, []string{"plan", "-f", file})
-	strange := strangeCluster(t)
+	strange := inmemory.WithoutMachinist(t)
 	for _, args := range all {
-		executeAt(t, strange.Kubeconfig(), "", args...).fails(t, "does not know Machinist's kinds",
+		executeAt(t, strange, "", args...).fails(t, "does not know Machinist's kinds",
 			"are its CRDs installed there")
 		execute(t, append(args, "--server", "https://127.0.0.1:1")...).fails(t,
 			"the cluster at https://127.0.0.1:1 does not answer")

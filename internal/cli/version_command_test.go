@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/internal/cli/installation"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
 func TestVersionShowsTheCommandTheKindsAndTheProcesses(t *testing.T) {
@@ -51,7 +52,7 @@ func TestVersionOfTheCommandNeedsNoCluster(t *testing.T) {
 }
 
 func TestVersionInAClusterWithoutTheKindsSaysSo(t *testing.T) {
-	executeAt(t, strangeCluster(t).Kubeconfig(), "", "version").succeeds(t).prints(t, "lacks the CustomResourceDefinitions of MachineClass, Machine,")
+	executeAt(t, inmemory.WithoutMachinist(t), "", "version").succeeds(t).prints(t, "lacks the CustomResourceDefinitions of MachineClass, Machine,")
 }
 
 func TestVersionShowsWhatOneMayReadAndSaysWhatNot(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
 // painted is a namespace with objects as controllers would have left them.
@@ -278,9 +279,9 @@ func TestViewsSayWhatIsWrong(t *testing.T) {
 }
 
 func TestViewsKnowAClusterThatIsNotMachinists(t *testing.T) {
-	other := strangeCluster(t)
+	other := inmemory.WithoutMachinist(t)
 	for _, view := range views {
-		executeAt(t, other.Kubeconfig(), "", view...).fails(t, "does not know Machinist's kinds", "CRDs")
+		executeAt(t, other, "", view...).fails(t, "does not know Machinist's kinds", "CRDs")
 	}
 }
 
@@ -330,7 +331,7 @@ func TestStatusGoesOnAndShowsChanges(t *testing.T) {
 		e := NewEnv(out, out)
 		e.Terminal = terminal
 		cmd := program(e)
-		cmd.SetArgs([]string{"status", "-w", "-n", p.namespace, "--kubeconfig", env.ControlPlane().Kubeconfig()})
+		cmd.SetArgs([]string{"status", "-w", "-n", p.namespace, "--kubeconfig", env.Kubeconfig()})
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- cmd.ExecuteContext(ctx) }()
@@ -359,7 +360,7 @@ func TestNamesAreCompletedFromTheCluster(t *testing.T) {
 		var out strings.Builder
 		cmd := program(NewEnv(&out, io.Discard))
 		cmd.SetArgs([]string{"__complete", command, "--namespace=" + p.namespace, "--kubeconfig=" +
-			env.ControlPlane().Kubeconfig(), typed})
+			env.Kubeconfig(), typed})
 		err := cmd.ExecuteContext(context.Background())
 		outcome{out: out.String(), failed: err}.succeeds(t).prints(t, want)
 	}

@@ -77,7 +77,7 @@ func serveView(t *testing.T, args ...string) *fleetView {
 	in, out := io.Pipe()
 	v := &fleetView{t: t, asked: &requests{}}
 	cmd := program(NewEnv(out, io.Discard))
-	cmd.SetArgs(append([]string{"ui", "--open=false", "--kubeconfig", env.ControlPlane().Kubeconfig(),
+	cmd.SetArgs(append([]string{"ui", "--open=false", "--kubeconfig", env.Kubeconfig(),
 		"--server", v.asked.inFrontOf(t, env.Config())}, args...))
 	ended := make(chan error, 1)
 	go func() {

@@ -19,7 +19,6 @@ import (
 // podOn makes a pod that a drain has to evict.
 func (w *world) podOn(node string) {
 	w.t.Helper()
-	w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
 	pod.Spec.NodeName = node
 	pod.Spec.Containers = []corev1.Container{{Name: "work", Image: "work"}}

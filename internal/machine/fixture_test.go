@@ -25,6 +25,7 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/env/inmemory"
 	"machinist.dev/machinist/test/fakecloud"
 )
 
@@ -70,10 +71,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	// The API server's own clock cannot be moved, so ours begins with it.
 	clock := testclock.NewFakePassiveClock(time.Now())
 	w := &world{t: t, clock: clock, effects: e, cloud: newCloud(clock, e), events: &recorder{}}
-	var err error
-	if w.api, err = administrator(); err != nil {
-		t.Fatal(err)
-	}
+	w.api = inmemory.Client()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	w.create(namespace)
 	w.namespace = namespace.Name

@@ -19,11 +19,12 @@ import (
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world is the controllers of one provider, whose name is the test's namespace, on a real API server.
+// world is the controllers of one provider, whose name is the test's namespace, on the in-memory API server.
 type world struct {
 	*testing.T
 	client.WithWatch

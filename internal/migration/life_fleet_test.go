@@ -32,7 +32,7 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// life is a migration of a small fleet of Gardener at a real API server. The test plays all others: the provider's
+// life is a migration of a small fleet of Gardener on the in-memory API server. The test plays all others: the provider's
 // process, the old workload and the cloud.
 type life struct {
 	*testing.T
@@ -77,8 +77,7 @@ func newLife(t *testing.T) *life {
 		return c
 	}
 	l.admin = newClient(env.Config())
-	config, err := env.ControlPlane().UserConfig(migratorUser, "system:masters")
-	l.must(err)
+	config := env.As(migratorUser)
 	control := newClient(config)
 	l.r = New(Options{Cloud: l.cloud, ClusterID: func() string { return "cluster" }, Control: control, Target: control,
 		Fresh: func() (client.Client, error) { return newClient(config), nil },
@@ -166,10 +165,6 @@ func (l *life) makeOld(group string) {
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/old:1"}}}}
 	l.must(l.admin.Create(l.ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: l.from, Name: oldWorkload},
 		Spec: appsv1.DeploymentSpec{Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: pod}}))
-	noToken := false
-	pod.Spec.AutomountServiceAccountToken = &noToken
-	l.must(client.IgnoreAlreadyExists(l.admin.Create(l.ctx, &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{Namespace: l.from, Name: "default"}})))
 	l.must(l.admin.Create(l.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.from, Name: oldWorkload + "-1",
 		Labels: labels}, Spec: pod.Spec}))
 }

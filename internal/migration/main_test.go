@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }

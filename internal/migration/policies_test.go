@@ -31,11 +31,7 @@ const migratorUser = "machinist-migrator-sim"
 // clientOf is a client of a user who may do everything.
 func clientOf(t testing.TB, user string) client.Client {
 	t.Helper()
-	config, err := env.ControlPlane().UserConfig(user, "system:masters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return clientFor(t, config)
+	return clientFor(t, env.As(user))
 }
 
 func clientFor(t testing.TB, config *rest.Config) client.Client {
@@ -135,9 +131,17 @@ func lease(namespace, name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// TestOldObjectsAreClosedToAllButTheMigrator tries what an old controller, a person and the garbage collector might do.
+// The expressions of the policies are compiled and evaluated by a real API server.
+func TestPolicies(t *testing.T) {
+	env.Start(t)
+	t.Run("old objects are closed to all but the migrator", testOldObjectsAreClosedToAllButTheMigrator)
+	t.Run("old objects without a namespace are closed", testOldObjectsWithoutANamespaceAreClosed)
+	t.Run("what a migration made stays as it is", testWhatAMigrationMadeStaysAsItIs)
+}
+
+// testOldObjectsAreClosedToAllButTheMigrator tries what an old controller, a person and the garbage collector might do.
 // (rule migration-old-objects-closed)
-func TestOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
+func testOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
 	const group = provider.SourceClusterK8s
 	ctx := context.Background()
 	oldKinds(t, group)
@@ -244,8 +248,8 @@ func TestOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
 	})
 }
 
-// TestOldObjectsWithoutANamespaceAreClosed: (rule migration-old-objects-closed)
-func TestOldObjectsWithoutANamespaceAreClosed(t *testing.T) {
+// testOldObjectsWithoutANamespaceAreClosed: (rule migration-old-objects-closed)
+func testOldObjectsWithoutANamespaceAreClosed(t *testing.T) {
 	const group = provider.SourceMachineK8s
 	ctx := context.Background()
 	oldKinds(t, group)
@@ -264,9 +268,9 @@ func TestOldObjectsWithoutANamespaceAreClosed(t *testing.T) {
 	try{"the migrator's deletion", migrator, remove, true}.run(t, want.Name)
 }
 
-// TestWhatAMigrationMadeStaysAsItIs tries what people, autoscalers and Machinist's own processes might do.
+// testWhatAMigrationMadeStaysAsItIs tries what people, autoscalers and Machinist's own processes might do.
 // (rules migration-copies-closed, migration-marks-by-label-and-origin)
-func TestWhatAMigrationMadeStaysAsItIs(t *testing.T) {
+func testWhatAMigrationMadeStaysAsItIs(t *testing.T) {
 	ctx := context.Background()
 	namespace, elsewhere := env.Namespace(t), env.Namespace(t)
 	migrator, other := clientOf(t, migratorUser), clientOf(t, "machinist-manager")

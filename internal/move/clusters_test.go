@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,10 +19,9 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/backup"
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/install"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
 // The cluster ids of the tests.
@@ -31,19 +29,6 @@ const (
 	sourceID      = "the-source"
 	destinationID = "the-destination"
 )
-
-// another is a second control plane, for the whole test binary.
-var another = sync.OnceValues(func() (client.WithWatch, error) {
-	cp, err := controlplane.Start(context.Background(), controlplane.Options{})
-	if err != nil {
-		return nil, err
-	}
-	atEnd = append(atEnd, func() { _ = cp.Stop() })
-	if err := install.Install(context.Background(), cp.Config()); err != nil {
-		return nil, err
-	}
-	return client.NewWithWatch(cp.Config(), client.Options{Scheme: env.Scheme()})
-})
 
 // errKilled is returned by all requests of a command that was killed.
 var errKilled = errors.New("killed")
@@ -70,11 +55,7 @@ type clusters struct {
 
 func newClusters(t testing.TB) *clusters {
 	t.Helper()
-	destination, err := another()
-	if err != nil {
-		t.Fatalf("start another control plane: %v", err)
-	}
-	return &clusters{TB: t, source: env.Client(t), destination: destination, namespace: env.Namespace(t), size: 3,
+	return &clusters{TB: t, source: inmemory.Client(), destination: inmemory.Another(), namespace: env.Namespace(t), size: 3,
 		until: time.Now().Add(time.Hour)}
 }
 

@@ -4,16 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// atEnd is called when all tests are over.
-var atEnd []func()
-
-func TestMain(m *testing.M) {
-	code := env.Main(m)
-	for _, end := range atEnd {
-		end()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }

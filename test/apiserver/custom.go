@@ -170,3 +170,16 @@ func (s *Server) findUndefined() {
 		}
 	}
 }
+
+// undefine runs all steps of the definition controller that are due.
+func (s *Server) undefine() {
+	ending := func(r *record) bool { return r.meta.DeletionTimestamp != nil }
+	for slices.ContainsFunc(s.tables[s.registry.definitions.index], ending) {
+		s.findSteps()
+		i := slices.IndexFunc(s.pending, func(p step) bool { return p.do == deleteUndefined || p.do == finishDefinition })
+		if i < 0 {
+			return
+		}
+		s.Step(i)
+	}
+}

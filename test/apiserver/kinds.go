@@ -11,6 +11,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -116,6 +117,8 @@ type registry struct {
 	pods, budgets, namespaces, definitions *kind
 	// policies and bindings are those of admission.
 	policies, bindings *kind
+	// requests are CertificateSigningRequests.
+	requests *kind
 }
 
 // builtRegistry compiles the CustomResourceDefinitions once for all servers.
@@ -211,6 +214,8 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		of(func(l *apiextensionsv1.CustomResourceDefinitionList) *[]apiextensionsv1.CustomResourceDefinition {
 			return &l.Items
 		}), definitionStrategy{})
+	add(eventsv1.SchemeGroupVersion, "events", true, of(func(l *eventsv1.EventList) *[]eventsv1.Event { return &l.Items }),
+		plainStrategy{})
 	for _, d := range oldDefinitions() {
 		gv := schema.GroupVersion{Group: d.Spec.Group, Version: storageVersion(d).Name}
 		register(&kind{shape: untyped{}, gvk: gv.WithKind(d.Spec.Names.Kind), plural: d.Spec.Names.Plural,
@@ -221,6 +226,7 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	r.policies = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicy]()]
 	r.bindings = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicyBinding]()]
 	r.pods, r.budgets = r.byType[reflect.TypeFor[corev1.Pod]()], r.byType[reflect.TypeFor[policyv1.PodDisruptionBudget]()]
+	r.requests = r.byType[reflect.TypeFor[certificatesv1.CertificateSigningRequest]()]
 	r.namespaces = r.byType[reflect.TypeFor[corev1.Namespace]()]
 	return r
 })

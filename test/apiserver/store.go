@@ -113,6 +113,9 @@ func New(scheme *runtime.Scheme, now func() time.Time) *Server {
 	return &Server{scheme: scheme, registry: r, now: now, tables: make([]table, len(r.kinds)), live: map[types.UID]owner{}}
 }
 
+// SkipUIDs leaves the next n UIDs out, so that objects of two servers have different ones.
+func (s *Server) SkipUIDs(n int64) { s.created += n }
+
 // Clone returns a copy that goes its own way from now on and has its own clock. It shares the immutable objects.
 func (s *Server) Clone(now func() time.Time) *Server {
 	clone := *s

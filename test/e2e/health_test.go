@@ -28,10 +28,10 @@ import (
 const healthTimeout = 15 * time.Second
 
 // startForHealth brings a fleet up whose silent nodes Kubernetes notices within 20 seconds.
-func startForHealth(t *testing.T, machines int32, managerArgs ...string) *machinist {
+func startForHealth(t *testing.T, machines int32) *machinist {
 	t.Helper()
 	m := start(t, stack.Options{
-		SeparateTarget: true, ManagerArgs: slices.Concat(defaultLease, managerArgs),
+		SeparateTarget: true, ManagerArgs: defaultLease,
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=20s", "--node-monitor-period=1s"},
 	})
 	m.quick()
@@ -98,63 +98,6 @@ func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 	m.noTwins()
 	if n := len(m.instances()); n != 13 {
 		t.Errorf("the cloud made %d instances, want 13", n)
-	}
-}
-
-// Without any MachineHealthCheck the flags of the manager hold.
-//
-// Rule: health-policy-selection.
-func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
-	onlyInFull(t, "TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot")
-	t.Parallel()
-	m := startForHealth(t, 3, "--health-timeout="+healthTimeout.String())
-	before := m.running(3)
-	m.befall(simcloud.FaultSilent, before[0])
-	m.replaced(before, before[0])
-	if mark := m.markOf(before[0].UID); !strings.Contains(mark.note, "The built-in policy") {
-		t.Errorf("the event of the mark says %q", mark.note)
-	}
-}
-
-// What fails again and again is not replaced for ever.
-//
-// Rule: remediation-retries-limited.
-func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
-	onlyInFull(t, "the tests of package internal/healthcheck at a real API server")
-	t.Parallel()
-	m := startForHealth(t, 4)
-	m.healthCheck(func(c *v1beta1.MachineHealthCheck) { c.Spec.Remediation.MaxRetries = new(int32(1)) })
-	fleet := m.running(4)
-	victim := fleet[0]
-	for i := range 2 {
-		m.befall(simcloud.FaultSilent, victim)
-		after := m.replaced(fleet, victim)
-		at := slices.IndexFunc(after, func(n v1beta1.Machine) bool {
-			return !slices.ContainsFunc(fleet, func(o v1beta1.Machine) bool { return o.UID == n.UID })
-		})
-		if want := fmt.Sprintf("%d/%s", i+1, victim.UID); after[at].Annotations[v1beta1.AnnotationRemediationRetry] != want {
-			t.Fatalf("machine %s has %q, want %q", after[at].Name, after[at].Annotations[v1beta1.AnnotationRemediationRetry],
-				want)
-		}
-		if i == 0 {
-			// Another process counts on.
-			m.restartManager()
-		}
-		fleet, victim = after, after[at]
-	}
-	m.befall(simcloud.FaultSilent, victim)
-	m.awaitCheck(v1beta1.ReasonRetriesExhausted)
-	m.silentFor(healthTimeout+15*time.Second, victim)
-	m.unchanged(fleet)
-	m.awaitCheck(v1beta1.ReasonRetriesExhausted)
-	m.reportedLast(v1beta1.ReasonRetriesExhausted)
-	protected := m.machine(victim.Name)
-	if c := meta.FindStatusCondition(protected.Status.Conditions, v1beta1.ConditionRemediationRequested); c == nil ||
-		c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonRetriesExhausted {
-		t.Errorf("machine %s says %+v", protected.Name, c)
-	}
-	if n := len(m.instances()); n != 6 {
-		t.Errorf("the cloud made %d instances, want 6", n)
 	}
 }
 
@@ -301,18 +244,4 @@ func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last reported) {
 		return !last.at.IsZero(), strings.Join(all, " ")
 	})
 	return last
-}
-
-// restartManager has another process take over.
-func (m *machinist) restartManager() {
-	m.t.Helper()
-	if err := m.Manager.Kill(); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := m.Manager.Start(); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := m.AwaitLeader(context.Background(), m.Manager); err != nil {
-		m.t.Fatal(err)
-	}
 }

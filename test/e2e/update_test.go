@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -210,74 +209,6 @@ func TestAnInlineMachineFollowsItsSpecification(t *testing.T) {
 	m.none()
 	m.nothingLeft(3)
 	m.neverTwoAtOnce()
-}
-
-// Who takes an update back while the node is being drained for it has the node back in service, and the pods stay.
-func TestAnUpdateTakenBackEndsItsDrain(t *testing.T) {
-	t.Parallel()
-	m := start(t, stack.Options{})
-	m.quick()
-	m.handMade("hand")
-	m.running(1)
-	machine := m.updated("hand", examples.SmallClass, "v1.36.3")
-	for _, back := range []struct{ how, class, reason string }{
-		{"to what the instance is", examples.SmallClass, v1beta1.ReasonUpToDate},
-		{"to what the cloud refuses", unknownClass, v1beta1.ReasonUnsupportedChange},
-	} {
-		app := "app-" + back.class
-		pod := m.protectedPod(app, machine.Status.NodeRef.Name)
-		m.setClass("hand", examples.LargeClass)
-		m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool {
-			return blockedBy(m, pod.Name, app)
-		})
-		m.setClass("hand", back.class)
-		m.awaitMachine("hand", "the end of the drain: back "+back.how, func(m *v1beta1.Machine) bool {
-			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
-			return c.Reason == back.reason && m.Status.Phase == v1beta1.MachineRunning &&
-				meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) &&
-				meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained) == nil
-		})
-		m.inService("hand")
-		m.liftBudget(app)
-		// A drain that went on would evict the pod now. What comes after this change comes after that.
-		m.setClass("hand", mediumClass)
-		m.updated("hand", mediumClass, "v1.36.3")
-		m.setClass("hand", examples.SmallClass)
-		m.updated("hand", examples.SmallClass, "v1.36.3")
-		if now := m.pod(pod); now == nil || !now.DeletionTimestamp.IsZero() {
-			t.Errorf("back %s: the pod was evicted although nobody drains the node any more", back.how)
-		}
-	}
-	m.delete("hand")
-	m.none()
-	m.nothingLeft(1)
-}
-
-// A change that is taken back while the cloud makes it is a change back: what was recorded before is not what is there.
-func TestAnUpdateTakenBackInTheMiddleIsUndone(t *testing.T) {
-	t.Parallel()
-	m := start(t, stack.Options{})
-	m.quick()
-	m.handMade("hand")
-	m.running(1)
-	before := m.instanceOf(m.updated("hand", examples.SmallClass, "v1.36.3"))
-	reboot := simcloud.Duration(5 * time.Second)
-	m.settings(simcloud.SettingsPatch{RebootTime: &reboot})
-	m.setClass("hand", examples.LargeClass)
-	eventually(t, "the instance restarts", func() (bool, string) {
-		r := m.instanceOf(m.machine("hand"))
-		return r.State == simcloud.StateRebooting, string(r.State)
-	})
-	m.setClass("hand", examples.SmallClass)
-	now := m.instanceOf(m.updated("hand", examples.SmallClass, "v1.36.3"))
-	if now.ID != before.ID || now.Type != before.Type || now.Image != before.Image {
-		t.Errorf("the machine is said to be up to date; its instance is %s (%s, %s), want %s (%s, %s)", now.ID, now.Type,
-			now.Image, before.ID, before.Type, before.Image)
-	}
-	m.inService("hand")
-	m.delete("hand")
-	m.none()
-	m.nothingLeft(1)
 }
 
 // handMade creates a Machine of the small class that belongs to no set, and what it needs.

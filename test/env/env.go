@@ -41,36 +41,80 @@ import (
 // Patience is how long Await waits. It only bounds a failing test: a passing one goes on with the event it waits for.
 const Patience = 2 * time.Minute
 
-// running is the control plane of this test binary, set by Main.
+// running is the control plane of this test binary, set by Main; nil if its API server is another one.
 var running *controlplane.ControlPlane
+
+// administrator is the configuration of an administrator of the tests' API server, and kubeconfig the same as a file.
+var (
+	administrator *rest.Config
+	kubeconfig    string
+)
+
+// Use makes the functions of this package use an API server that was started elsewhere.
+func Use(config *rest.Config, file string) { administrator, kubeconfig = config, file }
 
 // Main starts a control plane, runs the tests and stops it. With options the first one says what it consists of.
 func Main(m *testing.M, options ...controlplane.Options) int {
-	ctx := context.Background()
 	logf.SetLogger(logr.Discard())
 	o := controlplane.Options{}
 	if len(options) > 0 {
 		o = options[0]
 	}
+	stop, err := start(o)
+	defer stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// Start gives one test and its subtests a real control plane in a binary whose other tests use another API server. No other
+// test may run meanwhile.
+func Start(t testing.TB) {
+	t.Helper()
+	config, file := administrator, kubeconfig
+	stop, err := start(controlplane.Options{})
+	t.Cleanup(func() {
+		stop()
+		Use(config, file)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts a control plane with Machinist's API, and returns what stops it.
+func start(o controlplane.Options) (stop func(), err error) {
+	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, o)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the control plane for the tests:", err)
-		return 1
+		return func() {}, fmt.Errorf("start the control plane for the tests: %w", err)
 	}
-	defer func() { _ = cp.Stop() }()
+	stop = func() { _ = cp.Stop() }
 	if err := install.Install(ctx, cp.Config()); err != nil {
-		fmt.Fprintln(os.Stderr, "install the API for the tests:", err)
-		return 1
+		return stop, fmt.Errorf("install the API for the tests: %w", err)
 	}
 	running = cp
-	return m.Run()
+	Use(cp.Config(), cp.Kubeconfig())
+	return stop, nil
 }
 
 // ControlPlane returns the control plane of this test binary.
 func ControlPlane() *controlplane.ControlPlane { return running }
 
 // Config returns a configuration for an administrator, without throttling.
-func Config() *rest.Config { return running.Config() }
+func Config() *rest.Config { return rest.CopyConfig(administrator) }
+
+// Kubeconfig returns the path of a kubeconfig file for an administrator.
+func Kubeconfig() string { return kubeconfig }
+
+// As returns a configuration for a user who may do everything.
+func As(user string) *rest.Config {
+	config := Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	return config
+}
 
 // Scheme returns a scheme with Kubernetes' kinds and ours.
 func Scheme() *runtime.Scheme {

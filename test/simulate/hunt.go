@@ -36,19 +36,7 @@ type hunt struct {
 	keep string
 }
 
-// newDimensions are bugs that show only where objects are corrupted, incidents are played or Nodes are looked after as
-// real controllers do. 5,000 plans and 40 random runs of each group in the world without these found none of:
-//   - cloud-that-denies-all-is-believed, token-never-extended, time-to-join-ends-with-the-node, waits-do-not-grow,
-//     quota-asked-each-minute, released-machines-not-counted, orphans-from-the-cache, unowned-set-is-a-collision and
-//     no-addresses-believed, which incidents find, each on its own;
-//   - changed-scope-believed, which a corruption finds, on its own;
-//   - changed-condition-kept, changed-phase-of-a-migration-believed, operation-without-a-time, finalizer-not-put-back
-//     and instance-with-other-tags-collected, which corruptions find, in one program (--together).
-func newDimensions() []mutant {
-	return slices.Concat(incidentMutants(), clusterAPIMutants(), corruptionMutants(), fidelityMutants())
-}
-
-// chosen returns the bugs that are planted. That all others can be planted is checked anyway.
+// chosen returns the bugs that are planted.
 func (h hunt) chosen() ([]mutant, error) {
 	if h.every < 1 {
 		return nil, fmt.Errorf("--every is %d; it must be at least 1", h.every)
@@ -57,19 +45,9 @@ func (h hunt) chosen() ([]mutant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--match is %q: %w", h.match, err)
 	}
-	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants(),
-		disruptionMutants(), shardMutants(), updateMutants(), newDimensions())
-	var stale []error
-	for _, m := range all {
-		if _, err := m.plant(m.plain...); err != nil {
-			stale = append(stale, fmt.Errorf("mutant %s: %w", m.name, err))
-		}
-	}
-	if len(stale) > 0 {
-		return nil, errors.Join(stale...)
-	}
+	all := slices.Concat(controllerMutants(), dimensionMutants())
 	if h.exclusive {
-		all = newDimensions()
+		all = dimensionMutants()
 	}
 	all = slices.DeleteFunc(all, func(m mutant) bool {
 		return !pattern.MatchString(m.name) || h.kindCloud && m.cloud == "" || h.quick && !m.quick

@@ -202,7 +202,7 @@ func (k *soaker) rule(s *soaked, seed uint64, habits simulation.Habits, plan sim
 	fmt.Printf("FAILED scenario %s, %s\n", s.Name, simulation.Failure{Scenario: s.Name, Seed: seed, Habits: habits,
 		Plan: plan, Err: err})
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	if _, err := fmt.Fprintf(k.found, "\t{%q, %d, %q, %q, %q},\n", s.Name, seed, habits, plan, line); err != nil {
+	if _, err := fmt.Fprintf(k.found, "\t{%q, %q, %d, %q, %q},\n", line, s.Name, seed, habits, plan); err != nil {
 		fmt.Fprintln(os.Stderr, "Error: keep a violation:", err)
 	}
 }

@@ -1,2 +1,2 @@
-// Package integration tests the annotations of node groups against a real API server, which knows who owns them.
+// Package integration tests the annotations of node groups against the in-memory API server, which knows who owns them.
 package integration

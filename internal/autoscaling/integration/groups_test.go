@@ -22,9 +22,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 // world has one namespace, a MachineDeployment and a reconciler whose requests are counted.
 type world struct {

@@ -26,9 +26,10 @@ import (
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 // fleet is a namespace with controllers of deployments and sets, and a simulated provider.
 type fleet struct {

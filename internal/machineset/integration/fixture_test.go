@@ -25,9 +25,10 @@ import (
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 // bench is one namespace, one set and its reconciler.
 type bench struct {

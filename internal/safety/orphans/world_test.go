@@ -25,17 +25,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 // administrator is one client for all tests: each new one would ask the API server for all it serves.
 var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
 
-// world is a cloud and the collector of one namespace and provider on a real API server, under a clock that only the
+// world is a cloud and the collector of one namespace and provider on the in-memory API server, under a clock that only the
 // test moves.
 type world struct {
 	*testing.T

@@ -29,9 +29,10 @@ import (
 	"machinist.dev/machinist/internal/reachability"
 	"machinist.dev/machinist/internal/safety/overshoot"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/env/inmemory"
 )
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 var limits = overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}
 

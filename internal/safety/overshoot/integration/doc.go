@@ -1,2 +1,2 @@
-// Package integration tests the overshoot freeze against a real API server.
+// Package integration tests the overshoot freeze against the in-memory API server.
 package integration

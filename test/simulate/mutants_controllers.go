@@ -1,0 +1,226 @@
+package main
+
+// withoutCapacityCheck lets a set make what it was ordered, whatever capacity its deployment has (rule
+// set-keeps-surge).
+var withoutCapacityCheck = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {",
+	to: "	if len(siblings) >= 0 {"}
+
+// withoutOwnAge has an orphan's age judged by the provider's clock alone: who knows an orphan for so long has seen it
+// twice.
+var withoutOwnAge = &mutant{
+	file: "internal/safety/orphans/plan.go",
+	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
+}
+
+// controllerMutants are bugs in the controllers, one for each safety rule.
+func controllerMutants() []mutant {
+	return []mutant{
+		{
+			name: "trigger-dropped", quick: true, file: "internal/machine/wiring.go",
+			from:     "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)}",
+			to:       "Keys: handler.Funcs{}, Predicate: nodeChanged(r.Signals)}",
+			scenario: "create", finds: "settled, but|after the last disturbance",
+		},
+		{
+			name: "stale-sets", file: "internal/machinedeployment/claim.go",
+			from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {",
+			to:   "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
+			scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
+		},
+		{
+			name: "finalizer-removed-early", quick: true, file: "internal/machine/teardown.go",
+			from:     "s.operationBegan())))\n		return wait, nil",
+			to:       "s.operationBegan())))\n		return next, nil",
+			scenario: "scale-down", finds: "I1|order",
+		},
+		{
+			name: "create-without-adoption", file: "internal/machine/launch.go",
+			from: "Token:     attempt.String(),", to: "Token:     attempt.String() + s.now.String(),",
+			scenario: "create", finds: "I2",
+		},
+		{
+			name: "create-from-stale-view", file: "internal/machine/launch.go",
+			from: `if err := s.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
+			scenario: "create-then-delete", finds: "when settled|instances",
+			plan: "provider/machine patch Machine@2:restart-9-back,get Secret@8:freeze-Machine",
+		},
+		{
+			name: "node-before-instance", quick: true, file: "internal/machine/teardown.go",
+			from: "s.deleteInstance, s.deleteNode, s.release,", to: "s.deleteNode, s.deleteInstance, s.release,",
+			scenario: "scale-down", finds: "order",
+		},
+		{
+			name: "doubtful-writes-trusted", quick: true, file: "internal/freshness/tracker.go",
+			from: `	t.minVersion, t.confirmed = "", false`, to: "	t.confirmed = false",
+			scenario: "scale-up", finds: "I3", plan: "get MachineSet:freeze-Machine,create Machine:lost,create Machine:lost",
+		},
+		{
+			name: "mark-ignored-by-the-set", quick: true, file: "internal/machinestate/precedence.go",
+			from: "!MarkedForDeletion(m),", to: "true,",
+			scenario: "autoscaler", finds: "autoscaler: the manager deleted",
+		},
+		{
+			name: "selection-ignored", file: "internal/machineset/handover.go",
+			from: "	if onlySelected {", to: "	if onlySelected && n < 0 {",
+			scenario: "in-place-by-selection", finds: "selection: ",
+		},
+		{
+			name: "agent-asked-before-the-drain", quick: true, file: "internal/machine/update_agent.go",
+			from: "	if proceed, err := s.drain.run(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
+			scenario: "update-by-agent", finds: "agent: ",
+		},
+		{
+			name: "instance-of-nobody-deleted", file: "internal/machine/adoption.go",
+			from: "s.teardown.notOurs = true // Nobody was ever asked to make it so.", to: "_ = s.teardown.notOurs",
+			scenario: "adopt", finds: "adoption: ",
+		},
+		{
+			name: "failed-machine-not-kept", file: "internal/machineset/remediation.go",
+			from: "!preservation.Due(m) && ", to: "(true || preservation.Due(m)) && ",
+			scenario: "preserve", finds: "preservation: ",
+		},
+		{
+			name: "token-left", quick: true, file: "internal/bootstrap/token.go",
+			from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
+			scenario: "create-with-token", finds: "tokens are left",
+		},
+		{
+			name: "no-fence", file: "internal/cloud/cloud.go",
+			from: "	if e == changes {", to: "	if e == changes && c == nil {",
+			scenario: "scale-down", finds: "fence: ", planned: true,
+		},
+		{
+			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
+			from:     "		s.deleteFailed(err)\n		return wait, nil",
+			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
+			scenario: "delete", finds: "I10", planned: true,
+		},
+		{
+			name: "attempt-not-raised", file: "internal/machine/update.go",
+			from: "Attempt: m.NextLaunchAttempt(), Old", to: "Attempt: m.LaunchAttempt(), Old",
+			scenario: "replace", finds: "attempt: ", planned: true,
+		},
+		{
+			name: "budget-ignored", file: "internal/machine/drain/plan.go",
+			from: "		forced:   p.deadline.passed(grace(pod), p.Now),", to: "		forced:   true,",
+			scenario: "drain-never-allowed", finds: "I7: .* before its time|I7: .* before a drain began",
+		},
+		{
+			name: "volumes-not-awaited", file: "internal/machine/drain/volumes.go",
+			from: "	d.Done = len(d.Waiting) == 0 || d.TimedOut", to: "	d.Done = true",
+			scenario: "drain-same-names", finds: "volumes: instance",
+		},
+		{
+			name: "pre-terminate-hook-ignored", file: "internal/machine/teardown.go",
+			from: "s.drain.run, s.awaitPreTerminateHooks, s.deleteInstance,", to: "s.drain.run, s.deleteInstance,",
+			scenario: "hooks", finds: "hooks: instance",
+		},
+		{
+			name: "pause-ignored-at-deletion", file: "internal/machine/teardown.go",
+			from: "	if machinestate.Paused(s.machine) {\n", to: "	if machinestate.Paused(s.machine) && s.gone {\n",
+			scenario: "paused-deletion", finds: "pause: ",
+		},
+		{
+			name: "update-not-written-down", file: "internal/machine/update_asked.go",
+			from: "	if askedToUpdate(s.before) {", to: "	if true {",
+			scenario: "in-place-withdrawn", finds: "runs v", planned: true,
+		},
+		{
+			name: "one-read-is-enough", file: "internal/machine/absence.go",
+			from:  "	if first.IsZero() {\n		first = s.Clock.Now()",
+			to:    "	if first.IsZero() && recheck < 0 {\n		first = s.Clock.Now()",
+			cloud: "reads-flicker", finds: "vanished",
+		},
+		{
+			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",
+			from: "	case s.deletionAccepted():", to: "	case s.deletionAccepted() || result.Gone:",
+			cloud: "reads-late", finds: "I1",
+		},
+		{
+			name: "grant-not-reserved", file: "internal/disruption/ledger.go",
+			from: "		r.granted[c.Machine.UID] = false\n", to: "		_ = r.granted[c.Machine.UID]\n",
+			scenario: "budgets-overlap", finds: "budget: ", last: 2, plan: "200:lost",
+		},
+		{
+			name: "exemption-ignored-in-remediation", file: "internal/disruption/view.go",
+			from:     "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt {",
+			to:       "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && c.Reason != v1beta1.DisruptionRemediation {",
+			scenario: "budget-of-the-broken", finds: "exempt: ",
+		},
+		{
+			name: "gone-where-nobody-may-look", file: "internal/machine/outage.go",
+			from: "s.machine.Status.NodeRef == nil && !refuses", to: "s.machine.Status.NodeRef == nil && since.Before(s.now)",
+			scenario: "change-while-target-refuses", finds: "refuses the credentials",
+		},
+		{
+			name: "no-second-observation", file: "internal/safety/orphans/plan.go", without: withoutOwnAge,
+			from: "case !again:", to: "case !again && s.MaxDeletes < 0:",
+			scenario: "orphans", finds: "orphans: .* first seen",
+		},
+		{
+			name: "most-instances-are-orphans", file: "internal/safety/orphans/plan.go",
+			from: "most[namespace] = n >= leastForMost &&", to: "most[namespace] = n >= 100*leastForMost &&",
+			scenario: "machines-lost", finds: "orphans: .* one of most",
+		},
+		{
+			name: "meltdown-ignored", file: "internal/healthcheck/judge.go",
+			from: "!tooMany && !s.Meltdown.In(subject.domains()...) &&", to: "!tooMany &&",
+			scenario: "meltdown", finds: "I6: machine .* while the nodes",
+		},
+		{
+			name: "no-bound-of-unhealthy-machines", file: "internal/healthcheck/judge.go",
+			from: "tooMany := unwell > limit", to: "tooMany := unwell > limit+len(subjects)",
+			scenario: "too-many-unhealthy", finds: "health: machine .* although",
+		},
+		{
+			name: "outage-taken-for-silence", file: "internal/reachability/state.go",
+			from:     "if !s.Unreachable && s.failures >= failuresUntilUnreachable {",
+			to:       "if !s.Unreachable && s.failures >= 1000*failuresUntilUnreachable {",
+			scenario: "target-outage", finds: "I6",
+		},
+		{
+			name: "freeze-ignored-by-the-set", file: "internal/machineset/scale.go",
+			from:     "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {",
+			to:       "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok && reason == \"\" {",
+			scenario: "freeze", finds: "freeze: ",
+		},
+		{
+			name: "certificate-for-another-name", file: "internal/bootstrap/approval/decide.go",
+			from: "	case r.Wanted != name:", to: "	case r.Wanted == \"\":",
+			scenario: "certificates", finds: "approval: ",
+		},
+		{
+			name: "old-leases-not-taken", file: "internal/migration/fence.go",
+			from: "return r.takeLeases(ctx, m, f, leases)", to: `return "", nil`,
+			scenario: "migrate-K", finds: "J1: ",
+		},
+		{
+			name: "not-released", file: "internal/migration/commit.go",
+			from: "case m.instance.Collected:", to: "case m.instance.Collected && left < 0:",
+			scenario: "migrate-G", finds: "J3: ",
+		},
+		{
+			name: "not-disowned", file: "internal/migration/abort.go",
+			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.clearOwnKeys,",
+			scenario: "migrate-K-abort", finds: "I1: |J2: ",
+		},
+		{
+			name: "own-keys-left-on-nodes", file: "internal/migration/abort.go",
+			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.disownAll,",
+			scenario: "migrate-K-abort", finds: "J6: ",
+		},
+		{
+			name: "common-lease-not-held", file: "internal/operator/fence/joint.go", handovers: true,
+			from: "	if err := j.hold(ctx, record); err != nil {\n		return err\n	}\n	if !j.ownFound {",
+			to:   "	if !j.ownFound {", finds: "two owners",
+		},
+		{
+			name: "lease-of-another-shard", file: "internal/sharding/shard.go", handovers: true,
+			from: "Of(namespace, s.Count) == s.Index", to: "Of(namespace, s.Count) <= s.Index", finds: "two owners",
+		},
+		{
+			name: "lease-not-checked", file: "internal/operator/fence/fence.go", handovers: true,
+			from: "age >= f.deadline {", to: "age >= 2*f.deadline {", finds: "two owners",
+		},
+	}
+}

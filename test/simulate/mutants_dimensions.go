@@ -1,0 +1,57 @@
+package main
+
+// onlyReady has kubelets report nothing but whether they are ready, withoutTaints has no controller taint Nodes by
+// their conditions: so the world was before.
+var (
+	onlyReady = &mutant{file: "test/simulation/hosts.go",
+		from: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",
+		to:   "[]corev1.NodeConditionType{corev1.NodeReady}"}
+	withoutTaints = &mutant{file: "test/controllermanager/nodes.go",
+		from: "[][]corev1.Taint{m.noSchedule(node), m.noExecute(node)} {",
+		to:   "[][]corev1.Taint{m.noSchedule(node), m.noExecute(node)}[:0] {"}
+	plainNodes = []*mutant{onlyReady, withoutTaints}
+)
+
+// dimensionMutants are bugs that only show where objects are corrupted, incidents are played, or Nodes are looked after as
+// real kubelets and a real kube-controller-manager do.
+func dimensionMutants() []mutant {
+	return []mutant{
+		{
+			name: "cloud-that-denies-all-is-believed", quick: true, file: "internal/machine/absence_witness.go",
+			from: "	for _, m := range witnesses {", to: "	for _, m := range witnesses[:0] {",
+			scenario: "cloud-forgets", finds: "vanished: ", last: 1,
+		},
+		{
+			name: "waits-do-not-grow", quick: true, file: "internal/machine/retry_policy.go",
+			from: "	for range min(failures, 32) - 1 {", to: "	for range min(failures, 1) - 1 {",
+			scenario: "rate-limited", finds: "stampede: ", planned: true,
+		},
+		{
+			name: "released-machines-not-counted", file: "internal/machineset/scale.go",
+			from: "-s.Preserved-s.Released)", to: "-s.Preserved)",
+			scenario: "incident-policy-relabels", finds: "incident: a set makes no machines without end", last: 6,
+		},
+		{
+			name: "changed-scope-believed", quick: true, file: "internal/machine/own_status.go",
+			from:     "is.Provider, is.Scope, is.LaunchTime = was.Provider, was.Scope, was",
+			to:       "is.Provider, is.LaunchTime = was.Provider, was",
+			scenario: "delete", finds: "I1|order",
+			corruption: "0:control/Machine/fleet/web-2b8fpn8lk-00001/status/instance/scope=highest",
+		},
+		{
+			name: "lease-that-was-not-released-taken", quick: true, file: "internal/operator/fence/lease.go",
+			from:     `record.HolderIdentity == "" && !isReleased(record)`,
+			to:       `record.HolderIdentity == "" && isReleased(record)`,
+			scenario: "delete", finds: "leaders: ",
+			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/holderIdentity=dropped",
+		},
+		{
+			// A kubelet reports more than one condition, in any order.
+			name: "any-condition-taken-for-ready", file: "internal/machine/registration.go",
+			from:     "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
+			to:       "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",
+			scenario: "create", finds: "settled, but|after the last disturbance|not settled",
+			plain: plainNodes,
+		},
+	}
+}

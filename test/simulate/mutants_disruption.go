@@ -82,7 +82,7 @@ func disruptionMutants() []mutant {
 		},
 		{
 			name: "exchanged-before-the-other-is-available", quick: true, file: "internal/machineset/exchange.go",
-			from: "	case available > int(s.Set.ReplicasOrDefault()):", to: "	case available >= 0:",
+			from: "return spare > 0 || spare == 0 && !available(m) })", to: "return true })",
 			scenario: "exchange-in-a-set", finds: "I3",
 		},
 		{

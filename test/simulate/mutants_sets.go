@@ -1,0 +1,17 @@
+package main
+
+// setMutants are bugs in how sets and deployments decide about broken machines next to others.
+func setMutants() []mutant {
+	return []mutant{
+		{
+			name: "remediation-waits-for-a-replacement", file: "internal/machineset/scale.go",
+			from: "		if p.remediate(s, notable); len(p.Remediate) == 0 {", to: "		if len(p.Remediate) == 0 {",
+			scenario: "replace-next-to-unhealthy", finds: "settled, but|after the last disturbance",
+		},
+		{
+			name: "marked-machine-waited-for", file: "internal/machinedeployment/draft.go",
+			from: "	return min(s.Replicas, max(0, s.Live-s.Free))", to: "	return min(s.Replicas, max(0, s.Live-s.First))",
+			scenario: "scale-down-next-to-pending", finds: "settled, but|after the last disturbance",
+		},
+	}
+}

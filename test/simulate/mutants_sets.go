@@ -11,7 +11,19 @@ func setMutants() []mutant {
 		{
 			name: "marked-machine-waited-for", file: "internal/machinedeployment/draft.go",
 			from: "	return min(s.Replicas, max(0, s.Live-s.Free))", to: "	return min(s.Replicas, max(0, s.Live-s.First))",
-			scenario: "scale-down-next-to-pending", finds: "settled, but|after the last disturbance",
+			scenario: "scale-down-next-to-pending", finds: "scale-down: ",
+		},
+		{
+			name: "failure-forgotten-at-deletion", file: "internal/machine/teardown.go",
+			from: "	s.machine.Status.Phase = v1beta1.MachineDeleting //",
+			to: "	s.machine.Status.FailureReason, s.machine.Status.FailureMessage = \"\", \"\"\n" +
+				"	s.machine.Status.Phase = v1beta1.MachineDeleting //",
+			scenario: "vanished-and-held", finds: "settled, but|after the last disturbance",
+		},
+		{
+			name: "machine-gone-between-passes-not-counted", file: "internal/healthcheck/gone_machines.go",
+			from: "|| !wasReplaced(gone) {", to: "|| true {",
+			scenario: "retries-of-failed", finds: "retries: ",
 		},
 	}
 }

@@ -95,5 +95,17 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 			func(*World) string { return "-1" })
 	}
 	return []Action{trouble("the quota is used up", func(t *troubles) { t.quota = 3 }), scale(4),
-		prefer.onceThereIs(4, "Machine"), scale(3).after(some(r, time.Minute))}
+		prefer.onceThereIs(4, "Machine"), scale(3).after(some(r, time.Minute)),
+		trouble("no machine is asked for in vain any more", func(t *troubles) { t.withdrawn = true })}
+}
+
+// mostInVain is how many machines may be refused an instance after their number was lowered to what the quota allows:
+// the pending one, and one that replaced it while the change was on its way.
+const mostInVain = 2
+
+// mayFillRequests judges that a request which was taken back is not repeated without end.
+func (o *oracle) mayFillRequests() {
+	if n := len(o.world.cloud.troubles.inVain); n > mostInVain {
+		o.breach("scale-down", "%d machines were created in vain after fewer were wanted", n)
+	}
 }

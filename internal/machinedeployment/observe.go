@@ -34,6 +34,9 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 		if machinestate.MarkedForDeletion(m) {
 			counted.Marked++
 		}
+		if m.Spec.ProviderID == "" {
+			counted.Unlaunched++
+		}
 		if unhealthy(m) {
 			counted.Unhealthy++
 		}

@@ -57,7 +57,7 @@ func TestCount(t *testing.T) {
 			machine("a", 1, isReady), machine("b", 1, notReady), machine("c", 1, ill),
 			machine("d", 1, failedFor(v1beta1.FailureCreateError)),
 			machine("e", 1, going(isReady)), machine("f", 1, unlaunched),
-		}, 0, Set{Live: 5, Deleting: 1, Ready: 1, Available: 1, Unhealthy: 2, Forecast: free(4, 4)}, 0},
+		}, 0, Set{Live: 5, Deleting: 1, Ready: 1, Available: 1, Unhealthy: 2, Unlaunched: 2, Forecast: free(4, 4)}, 0},
 		{"Ready long enough, and not yet", ms{machine("a", 1, isReady), machine("b", 9, isReady), machine("c", 8, isReady)},
 			180,
 			Set{Live: 3, Ready: 3, Available: 1, Forecast: free(0, 2)}, time.Minute},
@@ -71,7 +71,7 @@ func TestCount(t *testing.T) {
 		}, 0, Set{Live: 2, Ready: 1, Available: 1, Marked: 1, Forecast: free(1, 1)}, 0},
 		{"an available machine that must be replaced goes before one that comes up", ms{
 			machine("a", 1, toBeRemedied), machine("b", 1, unlaunched), machine("c", 1, failedFor(v1beta1.FailureCreateError)),
-		}, 0, Set{Live: 3, Ready: 1, Available: 1, Unhealthy: 2, Forecast: free(0, 2)}, 0},
+		}, 0, Set{Live: 3, Ready: 1, Available: 1, Unhealthy: 2, Unlaunched: 2, Forecast: free(0, 2)}, 0},
 		{"priority goes before readiness", ms{
 			machine("a", 1, annotated(v1beta1.AnnotationDeletePriority, "-1", isReady)), machine("b", 1, notReady),
 		}, 0, Set{Live: 2, Ready: 1, Available: 1, Forecast: free(0, 1)}, 0},

@@ -57,6 +57,8 @@ type Set struct {
 	Live, Deleting int32
 	// Ready, Available, Unhealthy and Marked (for deletion) count live machines.
 	Ready, Available, Unhealthy, Marked int32
+	// Unlaunched counts the live machines that have no instance.
+	Unlaunched int32
 	// Updating counts the available machines whose instance is not up to date.
 	Updating int32
 	// Selected counts the live machines that people have selected for an update in place, and SelectedIdle those of them

@@ -14,6 +14,11 @@ func setMutants() []mutant {
 			scenario: "scale-down-next-to-pending", finds: "scale-down: ",
 		},
 		{
+			name: "no-way-out-of-on-delete", file: "internal/machinedeployment/plan_ondelete.go",
+			from: "		if set.Unlaunched > 0 {", to: "		if false {",
+			scenario: "way-out-of-on-delete", finds: "settled, but|after the last disturbance",
+		},
+		{
 			name: "failure-forgotten-at-deletion", file: "internal/machine/teardown.go",
 			from: "	s.machine.Status.Phase = v1beta1.MachineDeleting //",
 			to: "	s.machine.Status.FailureReason, s.machine.Status.FailureMessage = \"\", \"\"\n" +

@@ -55,11 +55,12 @@ type MachineStatus struct {
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
 
-	// failureReason says in one word why the machine is Failed. Set if and only if the phase is Failed.
+	// failureReason says in one word why the machine is Failed. Set if the phase is Failed, and kept while a machine that
+	// failed is being deleted.
 	// +optional
 	FailureReason MachineFailureReason `json:"failureReason,omitempty"`
 
-	// failureMessage says in a sentence why the machine is Failed. Set if and only if the phase is Failed.
+	// failureMessage says in a sentence why the machine is Failed. Set if and only if failureReason is.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	FailureMessage string `json:"failureMessage,omitempty"`
@@ -143,7 +144,7 @@ const (
 // +kubebuilder:validation:Enum=CreateError;InsufficientResources;JoinClusterTimeout;InstanceVanished
 type MachineFailureReason string
 
-// Reasons of status.failureReason of a Machine, while its phase is Failed.
+// Reasons of status.failureReason of a Machine whose phase is Failed, or was when its deletion began.
 const (
 	// FailureCreateError surfaces when there is no instance within timeouts.creation.
 	FailureCreateError MachineFailureReason = "CreateError"

@@ -41,7 +41,7 @@ func Serves(m *v1beta1.Machine) bool {
 
 func reasonOfDeletion(m *v1beta1.Machine) v1beta1.DisruptionReason {
 	switch {
-	case machinestate.ToBeReplaced(m):
+	case machinestate.ToBeReplaced(m) || machinestate.FailureOf(m) != "":
 		return v1beta1.DisruptionRemediation
 	case machinestate.Exchanged(m):
 		return ReasonOfExchange(m)

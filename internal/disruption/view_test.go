@@ -47,25 +47,35 @@ func failed(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
+// tornDown is a machine that failed before its deletion began.
+func tornDown(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) {
+		leaving(m)
+		m.Status.Phase, m.Status.FailureReason = v1beta1.MachineDeleting, reason
+	}
+}
+
 // Rule: what-counts-as-disrupted.
 func TestWhatIsDisrupted(t *testing.T) {
 	for name, test := range map[string]struct {
 		machine *v1beta1.Machine
 		want    v1beta1.DisruptionReason // empty: it is not
 	}{
-		"one that serves":               {machine("m", "a"), ""},
-		"one that leaves":               {machine("m", "a", leaving), v1beta1.DisruptionRollout},
-		"one without a Node that does":  {machine("m", "a", leaving, nodeless), ""},
-		"one that an autoscaler chose":  {machine("m", "a", leaving, annotated(v1beta1.AnnotationDeleteMachine, "")), ""},
-		"one whose instance vanished":   {machine("m", "a", leaving, failed(v1beta1.FailureInstanceVanished)), ""},
-		"one that failed and leaves":    {machine("m", "a", leaving, failed(v1beta1.FailureCreateError)), v1beta1.DisruptionRemediation},
-		"one that failed and stays":     {machine("m", "a", failed(v1beta1.FailureCreateError)), ""},
-		"one that is exchanged":         {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, "")), v1beta1.DisruptionReplace},
-		"one that is too old":           {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, Expired)), v1beta1.DisruptionExpiry},
-		"one that will be exchanged":    {machine("m", "a", annotated(v1beta1.AnnotationReplace, "")), ""},
-		"one that is up to date":        {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, 0)), ""},
-		"one that is changed in place":  {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, 0)), v1beta1.DisruptionInPlaceUpdate},
-		"one whose change is not begun": {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, 0), func(m *v1beta1.Machine) { m.Generation = 2 }), v1beta1.DisruptionInPlaceUpdate},
+		"one that serves":                    {machine("m", "a"), ""},
+		"one that leaves":                    {machine("m", "a", leaving), v1beta1.DisruptionRollout},
+		"one without a Node that does":       {machine("m", "a", leaving, nodeless), ""},
+		"one that an autoscaler chose":       {machine("m", "a", leaving, annotated(v1beta1.AnnotationDeleteMachine, "")), ""},
+		"one whose instance vanished":        {machine("m", "a", leaving, failed(v1beta1.FailureInstanceVanished)), ""},
+		"one whose instance vanished, later": {machine("m", "a", tornDown(v1beta1.FailureInstanceVanished)), ""},
+		"one that failed and leaves, later":  {machine("m", "a", tornDown(v1beta1.FailureJoinClusterTimeout)), v1beta1.DisruptionRemediation},
+		"one that failed and leaves":         {machine("m", "a", leaving, failed(v1beta1.FailureCreateError)), v1beta1.DisruptionRemediation},
+		"one that failed and stays":          {machine("m", "a", failed(v1beta1.FailureCreateError)), ""},
+		"one that is exchanged":              {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, "")), v1beta1.DisruptionReplace},
+		"one that is too old":                {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, Expired)), v1beta1.DisruptionExpiry},
+		"one that will be exchanged":         {machine("m", "a", annotated(v1beta1.AnnotationReplace, "")), ""},
+		"one that is up to date":             {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, 0)), ""},
+		"one that is changed in place":       {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, 0)), v1beta1.DisruptionInPlaceUpdate},
+		"one whose change is not begun":      {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, 0), func(m *v1beta1.Machine) { m.Generation = 2 }), v1beta1.DisruptionInPlaceUpdate},
 		"one whose change was refused and that serves": {machine("m", "a", condition(v1beta1.ConditionReady, metav1.ConditionTrue, 0),
 			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, 0), func(m *v1beta1.Machine) {
 				m.Status.Conditions[1].Reason = v1beta1.ReasonUnsupportedChange

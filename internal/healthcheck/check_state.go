@@ -30,8 +30,9 @@ type checkState struct {
 	restrictions map[string]string
 	// seen are when signals were first observed, as of the last pass that judged.
 	seen *Observations
-	// vacancies are the replacements that were not seen yet, by set.
-	vacancies map[types.UID][]Vacancy
+	// vacancies are the replacements that were not seen yet, by set. gone are those of machines that are gone since the
+	// last pass; events write them, guarded by state.mu.
+	vacancies, gone map[types.UID][]Vacancy
 }
 
 func newState() *state {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 const (
@@ -24,9 +25,8 @@ const (
 )
 
 // Who came after those that is kept on the replacement: annotation retry, with how many were replaced in a row before
-// it, and the UID of the last of them. It is read off the machines of the set: the one that is replaced is still
-// there, being deleted, when the other one comes. What is kept in memory is only for one that is gone sooner than
-// anybody looks.
+// it, and the UID of the last of them. It follows from the machines of the set: the one that is replaced is usually
+// still there, being deleted, when the other one is created. Only machines that are gone sooner are kept in memory.
 
 // Vacancy is a machine that is being replaced and whose replacement was not seen yet.
 type Vacancy struct {
@@ -56,16 +56,9 @@ func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found
 	}
 	vacancies := slices.Clone(known)
 	for _, m := range machines {
-		if m.DeletionTimestamp.IsZero() || !wasReplaced(m) || slices.ContainsFunc(vacancies, func(v Vacancy) bool {
-			return v.UID == m.UID
-		}) {
-			continue
+		if !m.DeletionTimestamp.IsZero() && wasReplaced(m) && !hasVacancy(vacancies, m.UID) {
+			vacancies = append(vacancies, vacancyOf(m, now))
 		}
-		row, _, _ := rowOf(m)
-		if confirmed(m, m.DeletionTimestamp.Time) <= 0 {
-			row = 0
-		}
-		vacancies = append(vacancies, Vacancy{UID: m.UID, Row: row + 1, At: m.DeletionTimestamp.Time})
 	}
 	vacancies = slices.DeleteFunc(vacancies, func(v Vacancy) bool { return filled[v.UID] || now.Sub(v.At) > vacancyLasts })
 	slices.SortFunc(vacancies, func(a, b Vacancy) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.UID, b.UID)) })
@@ -86,9 +79,26 @@ func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found
 	return found, left
 }
 
+// vacancyOf returns the vacancy that a machine leaves, which was deleted now if it does not say when.
+func vacancyOf(m *v1beta1.Machine, now time.Time) Vacancy {
+	at := now
+	if m.DeletionTimestamp != nil {
+		at = m.DeletionTimestamp.Time
+	}
+	row, _, _ := rowOf(m)
+	if confirmed(m, at) <= 0 {
+		row = 0
+	}
+	return Vacancy{UID: m.UID, Row: row + 1, At: at}
+}
+
+func hasVacancy(all []Vacancy, uid types.UID) bool {
+	return slices.ContainsFunc(all, func(v Vacancy) bool { return v.UID == uid })
+}
+
 // wasReplaced reports whether a machine being deleted is so because it failed or was found unhealthy.
 func wasReplaced(m *v1beta1.Machine) bool {
-	return m.Status.FailureReason != "" ||
+	return machinestate.FailureOf(m) != "" ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 

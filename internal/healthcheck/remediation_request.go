@@ -233,23 +233,32 @@ func (p *pass) recordRows(ctx context.Context, groups []group) error {
 			}
 		}
 	}
+	known := p.state.takeGone()
+	p.state.vacancies = map[types.UID][]Vacancy{}
+	if !slices.ContainsFunc(groups, func(g group) bool { return g.policy.MaxRetries != nil }) {
+		return nil
+	}
 	var errs []error
-	vacancies := map[types.UID][]Vacancy{}
-	for set, machines := range p.sets {
-		// A set all of whose machines are being replaced has none that is judged.
-		if known := p.state.vacancies[set]; counting[set] || len(known) > 0 || !slices.ContainsFunc(machines, judged) {
-			found, left := Succeed(machines, known, p.now)
-			for _, s := range found {
-				if err := p.recordRow(ctx, s); err != nil {
-					errs, left = append(errs, err), append(left, s.Vacancy)
-				}
-			}
-			if len(left) > 0 {
-				vacancies[set] = left
-			}
+	for set := range known {
+		if _, found := p.sets[set]; !found {
+			p.sets[set] = nil // All of its machines are gone, and their replacements are not in the cache yet.
 		}
 	}
-	p.state.vacancies = vacancies
+	for set, machines := range p.sets {
+		// A set all of whose machines are being replaced has none that is judged.
+		if !counting[set] && slices.ContainsFunc(machines, judged) {
+			continue
+		}
+		found, left := Succeed(machines, known[set], p.now)
+		for _, s := range found {
+			if err := p.recordRow(ctx, s); err != nil {
+				errs, left = append(errs, err), append(left, s.Vacancy)
+			}
+		}
+		if len(left) > 0 {
+			p.state.vacancies[set] = left
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -38,7 +38,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineHealthCheck{}, Keys: handler.EnqueueRequestsFromMapFunc(all),
 				Predicate: predicate.GenerationChangedPredicate{}},
-			{Object: &v1beta1.Machine{}, Keys: r.spaced(), Predicate: machineChanged()},
+			{Object: &v1beta1.Machine{}, Keys: r.rememberingGone(r.spaced()), Predicate: machineChanged()},
 			{Object: &v1beta1.MachineSet{}, Keys: r.spaced(), Predicate: freezeChanged()},
 			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(r.spaced()), Predicate: nodeChanged()},
 		},

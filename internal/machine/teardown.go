@@ -74,8 +74,7 @@ func (s *teardownStep) deleting(reason, message string) {
 		s.update.updateWaits(reason, message)
 		return
 	}
-	s.machine.Status.Phase = v1beta1.MachineDeleting
-	s.machine.Status.FailureReason, s.machine.Status.FailureMessage = "", ""
+	s.machine.Status.Phase = v1beta1.MachineDeleting // A failureReason stays: budgets and health checks need it.
 	s.setCondition(v1beta1.ConditionDeleting, true, reason, message)
 	s.setCondition(v1beta1.ConditionReady, false, reason, message)
 	s.machine.Status.ObservedGeneration = s.machine.Generation

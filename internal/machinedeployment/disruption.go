@@ -53,6 +53,9 @@ func (p *pass) readDisruption(ctx context.Context, v *view) error {
 		counted.Denied++
 		if machinestate.Exchanged(d.Machine) {
 			counted.Exchanged--
+			if !machinestate.Available(d.Machine, p.deployment.Spec.MinReadySeconds, p.now) {
+				counted.ExchangedUnavailable--
+			}
 		}
 	}
 	if closed {

@@ -56,7 +56,7 @@ func guaranteedAvailable(s Set) int32 {
 	if s.Leaving {
 		return 0
 	}
-	return max(0, s.Available-s.pendingBefore-max(0, pendingDeletions(s)-s.pendingBefore-s.Spare))
+	return max(0, s.Available-s.pendingBefore-max(0, pendingDeletions(s)-s.pendingBefore-s.First))
 }
 
 // harmless is the lowest number of replicas that costs the set no available machine, by the present state. If a machine
@@ -65,7 +65,7 @@ func harmless(s Set) int32 {
 	if s.Available == 0 {
 		return 0
 	}
-	return min(s.Replicas, max(0, s.Live-s.Spare))
+	return min(s.Replicas, max(0, s.Live-s.Free))
 }
 
 func (d *draft) sum(of func(Set) int32) int32 {
@@ -90,7 +90,7 @@ func (d *draft) blockedDeletions(which func(i int) bool) int32 {
 		if set.Leaving {
 			continue
 		}
-		n := min(set.Available, max(0, set.Live-set.Replicas-set.Spare))
+		n := min(set.Available, max(0, set.Live-set.Replicas-set.Free))
 		available += set.Available
 		all += n
 		if which(i) {

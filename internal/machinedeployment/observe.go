@@ -9,17 +9,16 @@ import (
 	"machinist.dev/machinist/internal/disruption"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/rollout/handover"
+	"machinist.dev/machinist/internal/rollout/victims"
 )
 
-// count sums up a set and its machines for a plan. requeueAfter is the time until a machine becomes available because
-// of minReadySeconds, 0 if there is none.
-func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds int32, now time.Time) (counted Set,
-	requeueAfter time.Duration) {
+// count sums up a set and its machines for a plan of a deployment, which updates machines in place if inPlace.
+// requeueAfter is the time until a machine becomes available because of minReadySeconds, 0 if there is none.
+func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, minReadySeconds int32,
+	now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
 	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas,
 		Leaving: !set.DeletionTimestamp.IsZero()}
-	var firstAvailable *machinestate.Precedence
-	var unavailable []machinestate.Precedence
 	if order, ok := handover.OrderOf(set.Annotations); ok {
 		counted.MoveTo, counted.Moves, counted.BySelection = order.To, order.Machines, order.Selected
 	}
@@ -35,11 +34,17 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 		if machinestate.MarkedForDeletion(m) {
 			counted.Marked++
 		}
+		if m.Spec.ProviderID == "" {
+			counted.Unlaunched++
+		}
 		if unhealthy(m) {
 			counted.Unhealthy++
 		}
 		if machinestate.Exchanged(m) {
 			counted.Exchanged++
+			if !machinestate.Available(m, minReadySeconds, now) {
+				counted.ExchangedUnavailable++
+			}
 		}
 		if handover.Selected(m) {
 			counted.Selected++
@@ -51,27 +56,19 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 		if ready {
 			counted.Ready++
 		}
-		precedence := machinestate.PrecedenceOf(m).Coarse()
 		switch {
 		case ready && left <= 0:
 			counted.Available++
 			if handover.Updating(m) {
 				counted.Updating++
 			}
-			if firstAvailable == nil || precedence.Compare(*firstAvailable) < 0 {
-				firstAvailable = &precedence
-			}
-			continue
 		case ready:
 			requeueAfter = sooner(requeueAfter, left)
 		}
-		unavailable = append(unavailable, precedence)
 	}
-	for _, precedence := range unavailable {
-		if firstAvailable == nil || precedence.Compare(*firstAvailable) < 0 {
-			counted.Spare++
-		}
-	}
+	counted.Forecast = victims.Foresee(machines, func(m *v1beta1.Machine) bool {
+		return machinestate.Available(m, minReadySeconds, now) && !(inPlace && handover.Updating(m))
+	})
 	return counted, requeueAfter
 }
 

@@ -146,7 +146,8 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	for i, set := range v.sets {
 		uids[i] = set.UID
 		p.known.machines += len(machines[set.UID])
-		counted, requeueAfter := count(set, machines[set.UID], d.Spec.MinReadySeconds, p.now)
+		counted, requeueAfter := count(set, machines[set.UID], v.state.Strategy == v1beta1.StrategyInPlace,
+			d.Spec.MinReadySeconds, p.now)
 		p.known.widen(set, &counted)
 		v.state.Sets = append(v.state.Sets, counted)
 		p.requeueIn(requeueAfter)

@@ -5,6 +5,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/rollout/bounds"
+	"machinist.dev/machinist/internal/rollout/victims"
 	"machinist.dev/machinist/internal/wording"
 )
 
@@ -56,18 +57,21 @@ type Set struct {
 	Live, Deleting int32
 	// Ready, Available, Unhealthy and Marked (for deletion) count live machines.
 	Ready, Available, Unhealthy, Marked int32
+	// Unlaunched counts the live machines that have no instance.
+	Unlaunched int32
 	// Updating counts the available machines whose instance is not up to date.
 	Updating int32
 	// Selected counts the live machines that people have selected for an update in place, and SelectedIdle those of them
 	// that are not Ready or not up to date.
 	Selected, SelectedIdle int32
 	// Denied counts the live machines that budgets hold back now, and Exchanged those that must be exchanged for others
-	// and are not denied.
-	Denied, Exchanged int32
+	// and are not denied. ExchangedUnavailable counts those of the latter that
+	// are not available.
+	Denied, Exchanged, ExchangedUnavailable int32
 	// ExchangeSurge is Plan.ExchangeSurge as it was last recorded on the set.
 	ExchangeSurge int32
-	// Spare counts the machines that are not available and that the set deletes before any available one.
-	Spare int32
+	// Forecast is what deletions by the set cost.
+	victims.Forecast
 
 	// pendingBefore are the pending deletions before this plan. The set may have chosen the victims already, when other
 	// machines were unavailable.

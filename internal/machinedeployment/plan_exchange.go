@@ -44,7 +44,8 @@ func (d *draft) exchange() (waiting string) {
 		d.grow(d.Current, d.Replicas, "in exchange")
 		return waitingForAvailable(*current, d.Replicas)
 	case current.Replicas > d.Replicas && d.MaxSurge > 0:
-		n := min(current.Replicas-d.Replicas, current.Available-d.Replicas, d.mayDelete())
+		// Deleting a machine that is not available costs none that is.
+		n := min(current.Replicas-d.Replicas, current.Available+current.ExchangedUnavailable-d.Replicas, d.mayDelete())
 		if n > 0 && d.shrink(d.Current, current.Replicas-n, "exchanged") > 0 {
 			return ""
 		}

@@ -6,8 +6,8 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// onDelete plans a rollout in which people delete the old machines: the wanted revision replaces the machines that
-// old sets have lost.
+// onDelete plans a rollout in which old machines are deleted by hand: the wanted revision replaces the machines that
+// old sets have lost. A machine that has no instance runs nothing, and might never get one: it is replaced at once.
 func (d *draft) onDelete() string {
 	var oldReplicas int32
 	for i, set := range d.Sets {
@@ -16,6 +16,9 @@ func (d *draft) onDelete() string {
 		}
 		if set.Live < set.Replicas {
 			d.shrink(i, set.Live, "its machine was deleted")
+		}
+		if set.Unlaunched > 0 {
+			d.shrink(i, set.Live-set.Unlaunched, "its machine has no instance")
 		}
 		oldReplicas += d.Sets[i].Replicas
 	}

@@ -100,7 +100,7 @@ func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
 			Available: available}
 	}
 	a, b, c := set("a", 4, 5, 5), set("b", 1, 1, 0), set("c", 0, 0, 0)
-	b.Spare = 1
+	b.Forecast = free(1, 1)
 	state := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 6, Bounds: Bounds{MaxUnavailable: 1}, SizedFor: 6,
 		Sets: []Set{a, b, c}, Current: 2}
 

@@ -186,7 +186,7 @@ func (w *world) state() State {
 		Paused: w.paused, Frozen: w.frozen, Current: -1}
 	slices.SortFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
 	for i, set := range w.sets {
-		counted, _ := count(set.object(), set.objects(), 0, w.clock)
+		counted, _ := count(set.object(), set.objects(), w.strategy == v1beta1.StrategyInPlace, 0, w.clock)
 		w.known.widen(set.object(), &counted)
 		s.Sets = append(s.Sets, counted)
 		if set.name == w.template {
@@ -322,7 +322,7 @@ func (w *world) mayExist() (n int32) {
 }
 
 // surelyAvailable is how many machines remain available if every controller carries out its present plan, and then
-// deletes its surplus.
+// deletes its surplus while no available machine can be spared.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
@@ -330,11 +330,13 @@ func (w *world) surelyAvailable() (n int32) {
 			continue
 		}
 		order := slices.DeleteFunc(s.order(), func(m *simulatedMachine) bool { return slices.Contains(s.victims, m) })
-		for i, m := range order {
-			if m.state == available && int32(len(order)-i) <= s.replicas {
-				n++
+		var up int32
+		for _, m := range order {
+			if m.state == available {
+				up++
 			}
 		}
+		n += min(up, s.replicas)
 	}
 	return n
 }

@@ -118,8 +118,8 @@ func (w *world) act(s *simulatedSet) bool {
 		victim := s.victims[0]
 		s.victims = s.victims[1:]
 		if victim.state == available && !victim.deleting && w.up() <= w.replicas-w.bounds().MaxUnavailable {
-			// It stays for now, and a failed machine is deleted instead.
-			victim = s.failed()
+			// It stays for now, and a machine that is not available is deleted instead.
+			victim = s.unavailable()
 		}
 		if victim == nil {
 			s.victims = nil
@@ -144,10 +144,10 @@ func (w *world) up() (n int32) {
 	return n
 }
 
-// failed returns a failed machine of the set that is not a victim, nil if there is none.
-func (s *simulatedSet) failed() *simulatedMachine {
+// unavailable returns a machine of the set that is not available and not a victim, nil if there is none.
+func (s *simulatedSet) unavailable() *simulatedMachine {
 	for _, m := range s.machines {
-		if m.state == failed && !m.deleting && !slices.Contains(s.victims, m) {
+		if m.state != available && !m.deleting && !slices.Contains(s.victims, m) {
 			return m
 		}
 	}

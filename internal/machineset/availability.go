@@ -16,6 +16,8 @@ import (
 	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/bounds"
 	"machinist.dev/machinist/internal/rollout/handover"
+	"machinist.dev/machinist/internal/rollout/victims"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // availabilityPoll is how often a set checks whether the deployment can spare the available machines that it would
@@ -26,11 +28,11 @@ const availabilityPoll = time.Second
 //
 // When a deployment lowers the replicas of a set, it counts on machines that are not available. One of them may
 // become available before the set acts: then the set would delete an available machine that the deployment did not
-// mean to lose. So the set counts the available machines of all sets right before it deletes. A machine that is not
-// available may always go. The deployment counts machines whose deletion is blocked as existing ones
-// (draft.blockedDeletions).
+// mean to lose. So the set counts the available machines of all sets right before it deletes (package victims). The
+// deployment counts machines whose deletion is blocked as existing ones (draft.blockedDeletions).
 type Availability struct {
-	// MinAvailable is how many machines must stay available over all sets of the deployment; 0 for a set without one.
+	// MinAvailable is how many machines must stay available over all sets of the deployment. For a set without one it is
+	// the set's replicas, so that a surplus consists of machines that are not available as far as possible.
 	MinAvailable int
 	// Elsewhere is how many machines are available in its other sets.
 	Elsewhere int
@@ -43,60 +45,36 @@ func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time
 	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
-// split returns which of the first machines in order, as many as the surplus, may be deleted now, and which are
-// blocked. For each blocked one a failed or unlaunchable machine is deleted instead: no set replaces it while there
-// are too many.
-func (k Availability) split(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
-	may, blocked = k.splitVictims(s, order[:surplus])
-	if len(blocked) == 0 {
-		return may, nil
-	}
-	for _, m := range order[surplus:] {
-		if len(blocked) > 0 && !k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) &&
-			(remediable(m) || machinestate.Unlaunchable(m) != nil && !machinestate.Paused(m)) {
-			may, blocked = append(may, m), blocked[:len(blocked)-1]
-		}
-	}
-	return may, blocked
-}
-
-// splitVictims returns which of the victims, given in the order of deletion, may be deleted now, and which are blocked.
-func (k Availability) splitVictims(s State, victims []*v1beta1.Machine) (may, blocked []*v1beta1.Machine) {
+// choose returns which machines of a set with a surplus may be deleted now, in the order of deletion, and which are
+// blocked.
+func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
 	if k.MinAvailable <= 0 {
-		return victims, nil
+		return order[:surplus], nil
 	}
-	spare := k.Elsewhere - k.MinAvailable
+	available := func(m *v1beta1.Machine) bool { return k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
 	plain, others := s.sorted()
-	spare += len(plain)
+	spare := k.Elsewhere - k.MinAvailable + len(plain)
 	for _, m := range others {
-		if k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) {
+		if available(m) {
 			spare++
 		}
 	}
-	for _, m := range victims {
-		switch {
-		case !k.counts(m, s.Set.Spec.MinReadySeconds, s.Now):
-			may = append(may, m)
-		case spare > 0:
-			may = append(may, m)
-			spare--
-		default:
-			blocked = append(blocked, m)
-		}
-	}
-	return may, blocked
+	return victims.Choose(order, surplus, spare, available)
 }
 
 // message says why deletions are blocked.
 func (k Availability) message(blocked []*v1beta1.Machine) string {
-	return fmt.Sprintf("Machine %s is available and stays while the deployment needs it: at least %d must be.",
-		first(blocked, 1)[0].Name, k.MinAvailable)
+	return fmt.Sprintf("Machine %s is available and stays: at least %s must be available.",
+		first(blocked, 1)[0].Name, wording.Count(k.MinAvailable, "machine"))
 }
 
 // readAvailability finds out how many available machines must stay, for a set that has too many machines.
 func (p *pass) readAvailability(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.Availability = Availability{}
+	if s.Alone {
+		s.Availability.MinAvailable = int(s.Set.ReplicasOrDefault())
+	}
 	// A deployment that is being deleted, or whose strategy is invalid, blocks nothing.
 	if d == nil || !d.DeletionTimestamp.IsZero() || p.live <= int(s.Set.ReplicasOrDefault()) {
 		return nil
@@ -165,10 +143,10 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable returns the victims that may be deleted according to the deployment as it is now: it may have changed
+// deletable returns which of the chosen machines may be deleted according to the deployment as it is now: it may have changed
 // since it lowered the set's replicas. Other sets of the deployment count the same machines. So if they have any, the
 // caller locks sharedState.shrinking until the victims are deleted.
-func (p *pass) deletable(ctx context.Context, victims []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
+func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {
 	case apierrors.IsNotFound(err), err == nil && d.UID != p.deployment.UID:
@@ -181,7 +159,7 @@ func (p *pass) deletable(ctx context.Context, victims []*v1beta1.Machine) ([]*v1
 	if err := p.readAvailability(ctx); err != nil {
 		return nil, err
 	}
-	may, blocked := p.state.Availability.splitVictims(p.state, victims)
+	may, blocked := p.state.Availability.choose(p.state, chosen, len(chosen))
 	if p.deletionBlocked = len(blocked) > 0; p.deletionBlocked {
 		p.requeueIn(availabilityPoll)
 	}

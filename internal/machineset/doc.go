@@ -4,7 +4,7 @@
 //
 //   - Observe: observe.go reads the set and its machines, availability.go how many available machines the deployment
 //     needs, capacity.go how many more machines it may have.
-//   - Decide: scale.go returns a Plan. deletion_order.go orders victims, remediation.go replaces failed machines,
+//   - Decide: scale.go returns a Plan. package victims chooses surplus machines, remediation.go replaces failed machines,
 //     template.go propagates the template in place, autoscaler_annotation.go removes stale delete annotations.
 //   - Apply: apply.go and create.go carry the plan out, handover.go moves machines to another set of the deployment.
 //

@@ -83,35 +83,48 @@ func (p *Plan) markExpired(s State, m, to *v1beta1.Machine) *v1beta1.Machine {
 	return to
 }
 
-// exchange plans to exchange a machine of a set without a deployment, which has one machine more meanwhile: another one
-// is made, and the machine goes when that is available. It reports whether an exchange is under way; then the one
-// machine too many is no surplus. (A deployment raises and lowers the replicas of its set for that.)
-func (p *Plan) exchange(s State, active []*v1beta1.Machine, surplus int) bool {
-	if !s.Alone || surplus < 0 || surplus > 1 || s.frozen().Reason != "" {
-		return false
+// replacedOnRequest returns the machines that a set without a deployment has to replace because of AnnotationReplace,
+// sorted by name. A deployment raises and lowers the replicas of its set for that instead.
+func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine {
+	if !s.Alone {
+		return nil
 	}
-	var marked []*v1beta1.Machine
-	available := 0
-	for _, m := range active {
+	var replaced []*v1beta1.Machine
+	for _, m := range machines {
 		if machinestate.Exchanged(m) && !machinestate.Unchangeable(m) {
-			marked = append(marked, m)
-		}
-		if machinestate.Available(m, s.Set.Spec.MinReadySeconds, s.Now) {
-			available++
+			replaced = append(replaced, m)
 		}
 	}
-	if len(marked) == 0 {
-		return false
+	slices.SortFunc(replaced, func(a, b *v1beta1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	return replaced
+}
+
+// replaceOnRequest plans the next step of replacing a machine before it is deleted: the set creates one machine more
+// than its replicas, and deletes one of the machines to be replaced as soon as as many others as wanted are available.
+// Broken machines neither count for that nor wait for it: remediate deletes them.
+func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, surplus int) {
+	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+		p.requeueFrozen(s)
+		return
 	}
-	slices.SortFunc(marked, func(a, b *v1beta1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	may, denied := p.ask(s, marked, disruption.ReasonOfExchange)
+	may, denied := p.ask(s, replaced, disruption.ReasonOfExchange)
 	switch {
 	case len(may) == 0:
 		p.deny(denied[:1])
+		return
 	case surplus == 0:
 		p.create(s, 1)
-	case available > int(s.Set.ReplicasOrDefault()):
-		p.Delete, p.Chosen = may[:1], true
+		return
 	}
-	return surplus == 1 || p.Create > 0
+	spare := -int(s.Set.ReplicasOrDefault())
+	available := func(m *v1beta1.Machine) bool { return machinestate.Available(m, s.Set.Spec.MinReadySeconds, s.Now) }
+	for _, m := range active {
+		if available(m) {
+			spare++
+		}
+	}
+	at := slices.IndexFunc(may, func(m *v1beta1.Machine) bool { return spare > 0 || spare == 0 && !available(m) })
+	if at >= 0 {
+		p.Delete, p.Chosen = may[at:at+1], true
+	}
 }

@@ -180,6 +180,7 @@ func Decide(s State) Plan {
 		}
 	}
 	notable := active[len(plain):]
+	replaced := s.replacedOnRequest(notable)
 	// Machines being released count until the cache shows them released: they cause neither deletions nor creations yet.
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
@@ -189,17 +190,25 @@ func Decide(s State) Plan {
 	case surplus > 0 && handover.Receives(s.Set):
 		// The surplus was handed over, and the deployment has not counted it yet.
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
-	case p.exchange(s, active, surplus):
+	case len(replaced) > 0 && (surplus == 0 || surplus == 1):
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		if p.remediate(s, notable); len(p.Remediate) == 0 {
+			p.replaceOnRequest(s, replaced, active, surplus)
+		}
 	case surplus > 0:
 		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
 		staying := slices.Concat(plain, withoutDueForPreservation(notable))
 		surplus = max(0, len(staying)-replicas)
 		order := machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
-		p.Delete, p.Blocked = s.Availability.split(s, exemptLast(order, notable, s.Now), surplus)
+		p.Delete, p.Blocked = s.Availability.choose(s, exemptLast(order, notable, s.Now), surplus)
 		p.hold(s)
 		p.Chosen = surplus < len(staying)
 		if len(p.Blocked) > 0 {
 			p.waitFor(availabilityPoll)
+		}
+		// The surplus may stay for as long as a budget or the deployment needs it.
+		if len(p.Delete) == 0 {
+			p.remediate(s, notable)
 		}
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	default:

@@ -56,11 +56,17 @@ func Failed(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""
 }
 
+// FailureOf returns why the machine failed, "" if it did not. The reason stays while the machine is being deleted.
+func FailureOf(m *v1beta1.Machine) v1beta1.MachineFailureReason {
+	if Failed(m) || !Live(m) {
+		return m.Status.FailureReason
+	}
+	return ""
+}
+
 // Vanished reports whether the machine failed because its instance is gone: nothing is left that could recover, run
 // pods or be inspected.
-func Vanished(m *v1beta1.Machine) bool {
-	return Failed(m) && m.Status.FailureReason == v1beta1.FailureInstanceVanished
-}
+func Vanished(m *v1beta1.Machine) bool { return FailureOf(m) == v1beta1.FailureInstanceVanished }
 
 // Interrupted reports whether the cloud has announced that it will remove the machine's instance.
 func Interrupted(m *v1beta1.Machine) bool {

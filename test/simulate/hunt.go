@@ -36,6 +36,11 @@ type hunt struct {
 	keep string
 }
 
+// allMutants are the bugs that can be planted.
+func allMutants() []mutant {
+	return slices.Concat(controllerMutants(), setMutants(), dimensionMutants())
+}
+
 // chosen returns the bugs that are planted.
 func (h hunt) chosen() ([]mutant, error) {
 	if h.every < 1 {
@@ -45,7 +50,7 @@ func (h hunt) chosen() ([]mutant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--match is %q: %w", h.match, err)
 	}
-	all := slices.Concat(controllerMutants(), dimensionMutants())
+	all := allMutants()
 	if h.exclusive {
 		all = dimensionMutants()
 	}

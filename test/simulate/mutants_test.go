@@ -1,15 +1,12 @@
 package main
 
-import (
-	"slices"
-	"testing"
-)
+import "testing"
 
 // A mutant whose quote is not found exactly once in its file plants nothing.
 func TestEveryMutantCanBePlanted(t *testing.T) {
 	t.Chdir("../..")
 	names := map[string]bool{}
-	for _, m := range slices.Concat(controllerMutants(), dimensionMutants()) {
+	for _, m := range allMutants() {
 		if names[m.name] {
 			t.Errorf("two mutants have the name %s", m.name)
 		}

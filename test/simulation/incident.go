@@ -43,6 +43,12 @@ type troubles struct {
 	// of them at silentSince.
 	madeSilent  int
 	silentSince time.Time
+	// mostSilent is how many instances of the image silent may be created; 0 is any number.
+	mostSilent int
+	// withdrawn is true after the script took back a request for more machines than the quota allows. inVain are the
+	// machines that were refused an instance since.
+	withdrawn bool
+	inVain    map[uid]bool
 	// byAddress is true where the cloud names hosts after their addresses, and gives an address away again at once.
 	byAddress bool
 	// refused is when each machine was refused an instance, throttled when a call was.
@@ -54,7 +60,7 @@ type troubles struct {
 
 func (t troubles) clone() troubles {
 	t.answered, t.throttled = slices.Clone(t.answered), slices.Clone(t.throttled)
-	t.stripped, t.refused = maps.Clone(t.stripped), maps.Clone(t.refused)
+	t.stripped, t.refused, t.inVain = maps.Clone(t.stripped), maps.Clone(t.refused), maps.Clone(t.inVain)
 	for id, all := range t.refused {
 		t.refused[id] = slices.Clone(all)
 	}
@@ -102,6 +108,12 @@ func (c *Cloud) full(id uid) error {
 		t.refused = map[uid][]time.Time{}
 	}
 	t.refused[id] = append(t.refused[id], c.now())
+	if t.withdrawn {
+		if t.inVain == nil {
+			t.inVain = map[uid]bool{}
+		}
+		t.inVain[id] = true
+	}
 	return provider.Errorf(provider.ResourceExhausted, "%d of %d instances are used", len(c.instances), t.quota)
 }
 

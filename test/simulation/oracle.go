@@ -116,6 +116,8 @@ func (w *World) check() {
 	o.mayInsist()
 	o.mayWaitOn()
 	o.mayGoOnFailing()
+	o.mayFillRequests()
+	o.mayRetry()
 	for _, in := range w.cloud.instances {
 		if n := len(w.cloud.of(in.owner())); n > 1 && in.owner() != "" {
 			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.owner(), n)

@@ -165,8 +165,8 @@ func (o *oracle) knownDisrupted(id uid) bool {
 
 // serves reports whether pods may run on a machine.
 func serves(m *v1beta1.Machine) bool {
-	return m.Status.NodeRef != nil &&
-		!(m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason == v1beta1.FailureInstanceVanished)
+	failed := m.Status.Phase == v1beta1.MachineFailed || m.Status.Phase == v1beta1.MachineDeleting
+	return m.Status.NodeRef != nil && !(failed && m.Status.FailureReason == v1beta1.FailureInstanceVanished)
 }
 
 // isDisrupted reports whether a machine that serves is going, though not by an autoscaler's choice, or its instance

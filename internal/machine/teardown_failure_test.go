@@ -1,0 +1,47 @@
+package machine
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/machinestate"
+)
+
+// A machine that failed still says why while it is being deleted, however long that takes.
+//
+// Rules: failure-reason-kept, what-counts-as-disrupted.
+func TestTheFailureReasonStaysDuringTheDeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.longRunning("m")
+	w.cloud.Vanish(m.Spec.ProviderID)
+	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+	m = w.untilPhase("m", v1beta1.MachineFailed)
+
+	held := m.DeepCopy()
+	held.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "backup"}}
+	if err := w.api.Patch(t.Context(), held, client.MergeFrom(m)); err != nil {
+		t.Fatal(err)
+	}
+	w.delete("m")
+	m = w.untilPhase("m", v1beta1.MachineDeleting)
+	if m.Status.FailureReason != v1beta1.FailureInstanceVanished || m.Status.FailureMessage == "" {
+		t.Errorf("while it is being deleted the failure is %q: %q", m.Status.FailureReason, m.Status.FailureMessage)
+	}
+	if reason, counts := disruption.Of(m); counts || !machinestate.Vanished(m) {
+		t.Errorf("a machine without an instance is disrupted because of %s", reason)
+	}
+
+	released := m.DeepCopy()
+	released.Spec.LifecycleHooks.PreDrain = nil
+	if err := w.api.Patch(t.Context(), released, client.MergeFrom(m)); err != nil {
+		t.Fatal(err)
+	}
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}

@@ -1,0 +1,34 @@
+package main
+
+// setMutants are bugs in how sets and deployments decide about broken machines next to others.
+func setMutants() []mutant {
+	return []mutant{
+		{
+			name: "remediation-waits-for-a-replacement", file: "internal/machineset/scale.go",
+			from: "		if p.remediate(s, notable); len(p.Remediate) == 0 {", to: "		if len(p.Remediate) == 0 {",
+			scenario: "replace-next-to-unhealthy", finds: "settled, but|after the last disturbance",
+		},
+		{
+			name: "marked-machine-waited-for", file: "internal/machinedeployment/draft.go",
+			from: "	return min(s.Replicas, max(0, s.Live-s.Free))", to: "	return min(s.Replicas, max(0, s.Live-s.First))",
+			scenario: "scale-down-next-to-pending", finds: "scale-down: ",
+		},
+		{
+			name: "no-way-out-of-on-delete", file: "internal/machinedeployment/plan_ondelete.go",
+			from: "		if set.Unlaunched > 0 {", to: "		if false {",
+			scenario: "way-out-of-on-delete", finds: "settled, but|after the last disturbance",
+		},
+		{
+			name: "failure-forgotten-at-deletion", file: "internal/machine/teardown.go",
+			from: "	s.machine.Status.Phase = v1beta1.MachineDeleting //",
+			to: "	s.machine.Status.FailureReason, s.machine.Status.FailureMessage = \"\", \"\"\n" +
+				"	s.machine.Status.Phase = v1beta1.MachineDeleting //",
+			scenario: "vanished-and-held", finds: "settled, but|after the last disturbance",
+		},
+		{
+			name: "machine-gone-between-passes-not-counted", file: "internal/healthcheck/gone_machines.go",
+			from: "|| !wasReplaced(gone) {", to: "|| true {",
+			scenario: "retries-of-failed", finds: "retries: ",
+		},
+	}
+}

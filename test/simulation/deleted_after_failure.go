@@ -1,0 +1,110 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// failureScenarios are those in which it matters that a machine failed before its deletion began.
+func failureScenarios() []Scenario {
+	return []Scenario{
+		{Name: "vanished-and-held", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 1)),
+			Begin: []Action{setBudget(budget("pace", "1"))}, Script: vanishesAndIsHeld, MayDiffer: anyEnd},
+		{Name: "retries-of-failed", Group: HealthChecks, Controllers: Health, Base: fleet(2, "a", joinsWithin(impatience)),
+			Begin: []Action{retriesLimited(1)}, Script: retriesFail, MayDiffer: anyEnd},
+	}
+}
+
+// vanishesAndIsHeld is a rollout while the deletion of a machine without an instance waits for a hook. The hook is
+// removed after the rollout, so that the rollout must not wait for the machine.
+func vanishesAndIsHeld(r *rand.Rand) []Action {
+	const owner = "person"
+	i := r.IntN(3)
+	held := func(m *v1beta1.Machine) bool { return len(m.Spec.LifecycleHooks.PreDrain) > 0 }
+	hold := Action{Name: "set a hook on a machine", Do: func(ctx context.Context, w *World, c client.Client) error {
+		m := w.machines()[i]
+		changed := m.DeepCopy()
+		changed.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: owner}}
+		return c.Patch(ctx, changed, client.MergeFrom(m))
+	}}
+	vanish := Action{Name: "its instance vanishes", Do: func(_ context.Context, w *World, _ client.Client) error {
+		for _, m := range w.machines() {
+			if held(m) {
+				w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool {
+					return in.ProviderID == m.Spec.ProviderID
+				})
+			}
+		}
+		return nil
+	}}
+	rolled := func(w *World) bool {
+		updated := 0
+		for _, m := range w.machines() {
+			switch {
+			case held(m):
+			case m.Spec.ClassRef.Name != "b" || m.Status.Phase != v1beta1.MachineRunning || isDeleting(m):
+				return false
+			default:
+				updated++
+			}
+		}
+		return updated == 3
+	}
+	release := changeMachines("remove the hook", func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreDrain = nil })
+	return []Action{hold, vanish, roll("b").once("the machine is being deleted", func(w *World) bool {
+		return slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool { return held(m) && isDeleting(m) })
+	}), release.once("the rollout is complete", rolled)}
+}
+
+// retriesLimited creates a health check that limits how often in a row machines are replaced.
+func retriesLimited(n int32) Action {
+	check := checkOf("100%", deployment)
+	return Action{Name: check.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
+		if err := check.Do(ctx, w, c); err != nil {
+			return err
+		}
+		o := &v1beta1.MachineHealthCheck{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "check"}, o); err != nil {
+			return err
+		}
+		o.Spec.Remediation.MaxRetries = &n
+		return c.Update(ctx, o)
+	}}
+}
+
+// mostRetries is how many machines may be created in a row that do not join: one in place of the first machine, one
+// retry, and one for each count that a restart or a former leader loses.
+const mostRetries = 5
+
+// retriesFail is a machine whose replacements never join, until the cause is fixed and the failed machine is deleted.
+func retriesFail(*rand.Rand) []Action {
+	failed := func(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
+	return slices.Concat([]Action{
+		trouble("image a does not join any more", func(t *troubles) { t.silent, t.mostSilent = "a", mostRetries }),
+		breakInstance(0),
+	}, lasting(8), []Action{
+		trouble("image a joins again", func(t *troubles) { t.silent = "" }),
+		{Name: "delete failed machines", Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, m := range w.machines() {
+				if failed(m) {
+					if err := c.Delete(ctx, m.DeepCopy()); client.IgnoreNotFound(err) != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}},
+	}, lasting(7)) // A machine that has run for an hour ends the row.
+}
+
+// mayRetry judges how many machines that do not join are created in a scenario that limits retries.
+func (o *oracle) mayRetry() {
+	if t := &o.world.cloud.troubles; t.mostSilent > 0 && t.madeSilent > t.mostSilent {
+		o.breach("retries", "%d machines in a row that did not join were replaced", t.madeSilent-1)
+	}
+}

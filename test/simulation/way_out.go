@@ -1,0 +1,79 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+// wayOutScenarios are those in which the commands that machinist why prints are run.
+func wayOutScenarios() []Scenario {
+	onDelete := fleet(3, "a", ofType(v1beta1.StrategyOnDelete))
+	return []Scenario{
+		{Name: "way-out-of-on-delete", Group: Lifecycle, Base: onDelete, Script: inOrder([]Action{roll("missing"),
+			deleteMachine(0).once("the old set creates no machines", createsNone), nameOtherClass("c").once("a machine cannot be launched", func(w *World) bool {
+				return stuck(w) != nil
+			})}), MayDiffer: anyEnd},
+	}
+}
+
+// createsNone reports whether a set may not replace what is deleted by hand.
+func createsNone(w *World) bool {
+	return slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")), func(o client.Object) bool {
+		_, none := o.GetAnnotations()[v1beta1.AnnotationNoCreate]
+		return none
+	})
+}
+
+// stuck returns a machine whose class does not exist, nil if there is none.
+func stuck(w *World) *v1beta1.Machine {
+	machines := w.machines()
+	i := slices.IndexFunc(machines, func(m *v1beta1.Machine) bool {
+		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
+		return c != nil && c.Reason == v1beta1.ReasonClassNotFound
+	})
+	if i < 0 {
+		return nil
+	}
+	return machines[i]
+}
+
+// patchCommand is the command by which why names another class in the template of a deployment.
+var patchCommand = regexp.MustCompile(`kubectl patch md (\S+) -n (\S+) --type=merge -p '([^']+)'`)
+
+// nameOtherClass runs the command that why prints for a machine whose provider is not known, with a class filled in.
+func nameOtherClass(class string) Action {
+	return Action{Name: "name class " + class + ", as why says", Do: func(ctx context.Context, w *World,
+		c client.Client) error {
+		m := stuck(w)
+		facts := why.Facts{Now: w.clock.at, Machine: m, ClassMissing: true,
+			Provider: why.Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system"}}}
+		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
+			if metav1.IsControlledBy(m, o) {
+				facts.Set = o.(*v1beta1.MachineSet)
+			}
+		}
+		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+			facts.Deployment = o.(*v1beta1.MachineDeployment)
+		}
+		for _, f := range why.Explain(facts) {
+			found := patchCommand.FindStringSubmatch(f.Do)
+			if found == nil {
+				continue
+			}
+			d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: found[1], Namespace: found[2]}}
+			return c.Patch(ctx, d, client.RawPatch(types.MergePatchType, []byte(strings.Replace(found[3], "CLASS", class, 1))))
+		}
+		return fmt.Errorf("why prints no command for machine %s", m.Name)
+	}}
+}

@@ -33,6 +33,7 @@ type stateStore struct {
 // machineState is what the process keeps of one Machine, by the step that uses it.
 type machineState struct {
 	uid          types.UID
+	pace         pace
 	launch       launchState
 	instance     instanceState
 	registration registrationState
@@ -44,12 +45,6 @@ type machineState struct {
 
 // launchState belongs to the creation of an instance, and to its bootstrap token.
 type launchState struct {
-	// tried is the fingerprint of the inputs of the last failed Create or Update. notBefore is when these may be tried
-	// again; zero: not before something changes.
-	tried     string
-	notBefore time.Time
-	// failures is how many of these calls failed in a row.
-	failures int32
 	// ambiguousAt is when this process last sent a Create and got no answer.
 	ambiguousAt time.Time
 	// ownToken is true if only this process can have made a bootstrap token for the Machine, and token if this process may
@@ -122,8 +117,6 @@ type teardownState struct {
 	found *provider.Instance
 	// drainReport is the last written report of a drain.
 	drainReport drainReport
-	// failures counts consecutive errors of the driver's Delete.
-	failures int32
 }
 
 // storedState is a machineState as it is stored: in a tenth of its size for a Machine that runs, of which there may be
@@ -190,6 +183,21 @@ func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)
 		return
 	}
 	m.machines[key] = stored(r)
+}
+
+// hurry lets the next try of a failed call be made now.
+func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.machines[machine]
+	if !ok {
+		return
+	}
+	s := known.state()
+	if s.pace.notBefore.After(now) {
+		s.pace.notBefore, s.pace.early = now, true
+		m.machines[machine] = stored(s)
+	}
 }
 
 func (m *stateStore) forget(machine types.NamespacedName) {

@@ -73,14 +73,12 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	fingerprint := "update " + fingerprintOf(m, inputs, s.launch.attempt())
-	if r := s.states.get(m); r.launch.tried == fingerprint {
-		if r.launch.notBefore.IsZero() {
-			return next, nil // Refused for good, and nothing has changed.
-		}
-		if left := r.launch.notBefore.Sub(s.now); left > 0 {
-			s.requeueIn(left)
-			return next, nil
-		}
+	switch left, never := s.states.get(m).pace.left(fingerprint, s.now); {
+	case never:
+		return next, nil // Refused for good, and nothing has changed.
+	case left > 0:
+		s.requeueIn(left)
+		return next, nil
 	}
 	return s.updateInstance(ctx, inputs, wanted, fingerprint, false)
 }
@@ -149,6 +147,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		s.failed(err, fingerprint)
 		return next, nil
 	}
+	s.answered()
 	switch result.Outcome {
 	case provider.UpdateDone:
 		if same, err := s.agent.unchangedNode(ctx, node); err != nil || !same {
@@ -166,7 +165,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 			s.requeueIn(left)
 			return next, nil
 		}
-		s.states.update(m, func(r *machineState) { r.launch.tried, r.update = "", updateState{} })
+		s.states.update(m, func(r *machineState) { r.pace, r.update = pace{}, updateState{} })
 		m.Status.Applied = wanted
 		s.ended(phaseUpdate, s.updateBegan())
 		if result.Instance != nil && m.Status.Instance != nil {
@@ -195,7 +194,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		}
 		return s.updateInstance(ctx, inputs, wanted, fingerprint, true)
 	case provider.UpdateNeedsReplacement:
-		s.states.update(m, func(r *machineState) { r.launch.tried = "" })
+		s.states.update(m, func(r *machineState) { r.pace = pace{} })
 		m.Status.Phase = v1beta1.MachineUpdating
 		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing,
 			OldProviderID: m.Spec.ProviderID}
@@ -222,7 +221,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 
 // refused says that the change cannot be made. Nothing is tried again until something changes.
 func (s *updateStep) refused(reason, fingerprint string) {
-	s.states.update(s.machine, func(r *machineState) { *r = machineState{launch: launchState{tried: fingerprint}} })
+	s.states.update(s.machine, func(r *machineState) { *r = machineState{pace: pace{tried: fingerprint}} })
 	s.drain.end()
 	s.notUpdated(v1beta1.ReasonUnsupportedChange, reason)
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, reason, "")

@@ -58,7 +58,8 @@ func (h hunt) chosen() ([]mutant, error) {
 		return nil, fmt.Errorf("--match is %q: %w", h.match, err)
 	}
 	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants(), migrationMutants(),
-		disruptionMutants(), shardMutants(), updateMutants(), newDimensions())
+		disruptionMutants(), shardMutants(), updateMutants(), machineMutants(),
+		newDimensions())
 	var stale []error
 	for _, m := range all {
 		if _, err := m.plant(m.plain...); err != nil {

@@ -65,14 +65,14 @@ func cloudMutants() []mutant {
 		},
 		{
 			name: "expired-credentials-taken-for-gone", file: "internal/machine/teardown.go",
-			from:  "		s.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
-			to:    "		if provider.CodeOf(err) == provider.Unauthenticated {\n			return next, nil\n		}\n		s.deleteFailed(err)\n		return wait, nil\n	case !result.Gone:",
+			from:  "		s.deleteFailed(err, inputs)\n		return wait, nil\n	}\n	s.answered()",
+			to:    "		if provider.CodeOf(err) == provider.Unauthenticated {\n			return next, nil\n		}\n		s.deleteFailed(err, inputs)\n		return wait, nil\n	}\n	s.answered()",
 			cloud: "credentials-expire", finds: "I1|order",
 		},
 		{
 			name: "late-lack-of-capacity-not-waited-for", file: "internal/machine/gave_up.go",
-			from:  "	s.states.update(m, func(m *machineState) { m.launch.notBefore = due })",
-			to:    "	s.states.update(m, func(m *machineState) { m.launch.notBefore = s.now })",
+			from:  "	s.states.update(m, func(m *machineState) { m.pace.notBefore = due })",
+			to:    "	s.states.update(m, func(m *machineState) { m.pace.notBefore = s.now })",
 			cloud: "no-host", finds: "capacity",
 		},
 		{

@@ -10,8 +10,8 @@ func planMutants() []mutant {
 		},
 		{
 			name: "throttled-taken-for-gone", file: "internal/machine/teardown.go",
-			from:     "		s.deleteFailed(err)\n		return wait, nil",
-			to:       "		if provider.CodeOf(err) == provider.Throttled {\n			return next, nil\n		}\n		s.deleteFailed(err)\n		return wait, nil",
+			from:     "		s.deleteFailed(err, inputs)\n		return wait, nil",
+			to:       "		if provider.CodeOf(err) == provider.Throttled {\n			return next, nil\n		}\n		s.deleteFailed(err, inputs)\n		return wait, nil",
 			scenario: "delete", finds: "I1|order", planned: true,
 		},
 		{
@@ -38,8 +38,8 @@ func planMutants() []mutant {
 		},
 		{
 			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
-			from:     "		s.deleteFailed(err)\n		return wait, nil",
-			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
+			from:     "		s.deleteFailed(err, inputs)\n		return wait, nil",
+			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs)\n		return wait, nil",
 			scenario: "delete", finds: "I10", planned: true,
 		},
 		{

@@ -50,9 +50,11 @@ type troubles struct {
 	throttled []time.Time
 	// stripped are the machines that somebody removed although their instances were there.
 	stripped map[uid]bool
+	deletes  refusedDeletes
 }
 
 func (t troubles) clone() troubles {
+	t.deletes = t.deletes.clone()
 	t.answered, t.throttled = slices.Clone(t.answered), slices.Clone(t.throttled)
 	t.stripped, t.refused = maps.Clone(t.stripped), maps.Clone(t.refused)
 	for id, all := range t.refused {

@@ -8,5 +8,13 @@ func machineMutants() []mutant {
 			from: "	if never || left == 0 {", to: "	if last != (pace{}) {",
 			scenario: "deletes-refused", finds: "pace: ",
 		},
+		{
+			name: "successors-evicted-for-ever", file: "internal/machine/drain/turn.go",
+			from: "	return successor && (toleratesCordon(pod) || after >= schedulerLag)",
+			to:   "	return successor && after < 0",
+			without: &mutant{file: "internal/machine/drain/plan.go",
+				from: "	case p.deadline.over(p.Now) && pod.CreationTimestamp.After(p.Start):", to: "	case p.deadline.over(p.Now) && s.Left:"},
+			scenario: "drain-comes-back", finds: "settled|steps|after the last disturbance",
+		},
 	}
 }

@@ -196,10 +196,11 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	}
 	silent := readiness(node) == corev1.ConditionUnknown
 	if !o.hasEver(id, v1beta1.AnnotationSkipDrain) {
-		left := o.world.podsWhere(func(p *corev1.Pod) bool {
-			return p.Spec.NodeName == node.Name && !stays(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero())
-		})
 		start, known := o.drainBegan(m)
+		left := o.world.podsWhere(func(p *corev1.Pod) bool {
+			return p.Spec.NodeName == node.Name && !stays(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero()) &&
+				!o.world.comesBack(p, start)
+		})
 		if len(left) > 0 && (!known || o.world.clock.at.Before(o.drainEnds(m, start))) {
 			o.breach("I7", "instance %s of machine %s is disturbed, and pod %s runs there", in.ProviderID, m.Name, left[0].Name)
 		}

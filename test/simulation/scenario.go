@@ -105,7 +105,8 @@ func Scenarios() []Scenario {
 			})), MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
 	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
-		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), refusedDeleteScenarios())
+		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), refusedDeleteScenarios(),
+		pinnedScenarios())
 }
 
 // churn is what a few impatient people do to a deployment, while instances break.

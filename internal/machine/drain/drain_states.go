@@ -37,6 +37,8 @@ type record struct {
 type drainPass struct {
 	recheck time.Duration
 	tries   map[types.UID]Try
+	// returning has the pods that come back to the node although it is cordoned.
+	returning returning
 	report  report
 	denials int // in a row
 }

@@ -95,6 +95,8 @@ type registrationState struct {
 	// reportedConflict is the last Node that an event reported because it has the Machine's provider ID and is not its
 	// Node.
 	reportedConflict types.UID
+	// otherID is the Node that was proven to be the Machine's, and has another provider ID.
+	otherID types.UID
 	// applied is the node template on the Node, until the status has it. It is never changed.
 	applied *v1beta1.AppliedNodeTemplate
 }

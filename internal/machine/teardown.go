@@ -123,8 +123,8 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 			return s.chooseClaimant(found), nil
 		case found.conflict != "" && !found.belongsToOther:
 			return next, nil // The Node is another machine's, or nobody knows whose.
-		case found.node != nil:
-			s.node = found.node
+		case found.node != nil || found.otherID != nil:
+			s.node = cmp.Or(found.node, found.otherID)
 			return next, nil
 		}
 	}
@@ -150,7 +150,7 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 		if err != nil {
 			return s.targetUnreachable(ctx, err)
 		}
-		s.node = found.node
+		s.node = cmp.Or(found.node, found.otherID)
 	}
 	// It answers: a failure later on is the first one of another row.
 	s.states.update(s.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })

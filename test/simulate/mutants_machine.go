@@ -16,5 +16,10 @@ func machineMutants() []mutant {
 				from: "	case p.deadline.over(p.Now) && pod.CreationTimestamp.After(p.Start):", to: "	case p.deadline.over(p.Now) && s.Left:"},
 			scenario: "drain-comes-back", finds: "settled|steps|after the last disturbance",
 		},
+		{
+			name: "other-id-ignored", file: "internal/machine/node_by_name.go",
+			from: "		return s.judgeOtherID(ctx, c)", to: "		return candidate{}, nil",
+			scenario: "other-provider-ids", finds: "settled|nodes, not",
+		},
 	}
 }

@@ -51,6 +51,8 @@ type troubles struct {
 	// stripped are the machines that somebody removed although their instances were there.
 	stripped map[uid]bool
 	deletes  refusedDeletes
+	// otherIDs is true where the cloud controller is a distribution's, which gives Nodes IDs of its own.
+	otherIDs bool
 }
 
 func (t troubles) clone() troubles {

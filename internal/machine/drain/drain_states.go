@@ -39,8 +39,8 @@ type drainPass struct {
 	tries   map[types.UID]Try
 	// returning has the pods that come back to the node although it is cordoned.
 	returning returning
-	report  report
-	denials int // in a row
+	report    report
+	denials   int // in a row
 }
 
 // volumesPass is what one check a node's volumes leaves for the next one.

@@ -124,7 +124,9 @@ type teardownState struct {
 // storedState is a machineState as it is stored: in a tenth of its size for a Machine that runs, of which there may be
 // thousands.
 type storedState struct {
-	uid      types.UID
+	uid types.UID
+	// created is when the Machine was, in seconds.
+	created  int64
 	foundIn  string
 	recorded *recorded
 	// whole has all if there is more than that. It is never changed.
@@ -171,20 +173,27 @@ func (m *stateStore) get(machine *v1beta1.Machine) machineState {
 	return machineState{}
 }
 
+// update changes what is kept of a Machine. An observer may know a Machine that is gone: its name may be that of another
+// one by now, whose state stays.
 func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)) {
-	key, uid := client.ObjectKeyFromObject(machine), machine.UID
+	key, uid, created := client.ObjectKeyFromObject(machine), machine.UID, machine.CreationTimestamp.Unix()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := machineState{}
-	if known := m.machines[key]; known.uid == uid {
+	switch known := m.machines[key]; {
+	case known.uid == uid:
 		r = known.state()
+	case known.uid != "" && known.created > created:
+		return
 	}
 	change(&r)
 	if r.uid = uid; r == (machineState{uid: uid}) {
 		delete(m.machines, key)
 		return
 	}
-	m.machines[key] = stored(r)
+	few := stored(r)
+	few.created = created
+	m.machines[key] = few
 }
 
 // hurry lets the next try of a failed call be made now.
@@ -198,7 +207,9 @@ func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
 	s := known.state()
 	if s.pace.notBefore.After(now) {
 		s.pace.notBefore, s.pace.early = now, true
-		m.machines[machine] = stored(s)
+		few := stored(s)
+		few.created = known.created
+		m.machines[machine] = few
 	}
 }
 

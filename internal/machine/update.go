@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,7 +123,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	req := provider.UpdateRequest{
 		Machine: identity(m), Class: inputs.Class(), ClusterID: s.ClusterID, ProviderID: m.Spec.ProviderID,
 		Version: m.Spec.Version,
-		Drained: drained || s.drainedForUpdate(),
+		Drained: drained || s.drainedForUpdate(node),
 	}
 	if m.Status.Instance != nil {
 		req.Scope = m.Status.Instance.Scope
@@ -255,10 +256,11 @@ func (s *updateStep) failed(err error, fingerprint string) {
 	s.operationFailed(v1beta1.OperationUpdate, createRetryPolicy(provider.CodeOf(err)), err, fingerprint)
 }
 
-// drainedForUpdate reports whether the node was drained for a change that is not done yet, and its volumes are no
-// longer waited for.
-func (s *updateStep) drainedForUpdate() bool {
-	return s.isTrue(v1beta1.ConditionDrained) && s.isTrue(v1beta1.ConditionVolumesDetached)
+// drainedForUpdate reports whether the node was drained for a change that is not done yet, has not been uncordoned
+// since, and its volumes are no longer waited for.
+func (s *updateStep) drainedForUpdate(node *corev1.Node) bool {
+	return s.isTrue(v1beta1.ConditionDrained) && s.isTrue(v1beta1.ConditionVolumesDetached) &&
+		(node == nil || node.Spec.Unschedulable)
 }
 
 // updateWaits says what an update waits for that drains the node or replaces the instance.

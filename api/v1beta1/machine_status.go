@@ -351,8 +351,9 @@ type LastOperation struct {
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// nextTryTime is when a creation or an update that failed is tried again. It is tried earlier when the machine, its
-	// class or a Secret changes, or when the provider's process is restarted.
+	// nextTryTime is when a creation, an update or a deletion that failed is tried again. It is tried earlier when the
+	// machine, its class or a Secret changes, when the cloud has answered for other machines, or when the provider's
+	// process is restarted.
 	// +optional
 	NextTryTime *metav1.Time `json:"nextTryTime,omitempty"`
 }

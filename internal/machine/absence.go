@@ -118,7 +118,7 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
 	switch misplaced, err := s.misplaced(ctx, inputs); {
 	case err != nil:
-		s.deleteFailed(err)
+		s.deleteFailed(err, inputs)
 		return wait
 	case misplaced:
 		s.deleting(v1beta1.ReasonInstanceTerminating, "The instance is in another place than the one recorded.")
@@ -143,7 +143,7 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 		}
 		return s.goneForGood()
 	case err != nil:
-		s.deleteFailed(err)
+		s.deleteFailed(err, inputs)
 		return wait
 	case instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
 		return s.goneForGood() // The provider ID is another's by now.

@@ -326,10 +326,13 @@ func (s *adoptionStep) findUndescribed(ctx context.Context) (progress, error) {
 	if err != nil || !bool(proceed) {
 		return wait, err
 	}
+	if proceed := s.teardown.awaitTry(inputs); !bool(proceed) {
+		return wait, nil
+	}
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case err != nil && !provider.IsNotFound(err):
-		s.teardown.deleteFailed(err)
+		s.teardown.deleteFailed(err, inputs)
 		return wait, nil
 	case err == nil && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
 		s.instance.launched(inputs, instance)

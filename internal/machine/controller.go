@@ -117,6 +117,8 @@ type Reconciler struct {
 	traces    *traceStates
 	term      *leadershipTerm
 	ownWrites *wiring.OwnWrites
+	// recovery has the Machines that wait for a cloud that failed.
+	recovery *recovery
 	// trigger enqueues Machines whose instances seem to be missing or are about to be reclaimed.
 	trigger queueing.Trigger
 }
@@ -139,7 +141,8 @@ func New(o Options) *Reconciler {
 		o.Slots = unlimited{}
 	}
 	r := &Reconciler{Options: o, states: newStateStore(), traces: &traceStates{},
-		term: &leadershipTerm{}, ownWrites: &wiring.OwnWrites{}}
+		term: &leadershipTerm{}, ownWrites: &wiring.OwnWrites{},
+		recovery: &recovery{}}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
 		r.joins = kubeletcsr.NewJoins(o.Target.Live)
@@ -240,6 +243,7 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 // forget drops what is remembered of a Machine that is gone, or that nothing is done about any more.
 func (r *Reconciler) forget(machine types.NamespacedName) {
 	r.states.forget(machine)
+	r.recovery.forget(machine)
 	r.traces.forget(machine)
 	if r.Drainer != nil {
 		r.Drainer.Forget(machine)

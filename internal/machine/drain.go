@@ -43,6 +43,9 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	}
 	_, skip := s.machine.Annotations[v1beta1.AnnotationSkipDrain]
 	if !s.teardown.forced() {
+		if err := s.redrainIfInService(ctx); err != nil {
+			return s.teardown.targetUnreachable(ctx, err)
+		}
 		cordoned, err := drain.Cordon(ctx, s.Target.Nodes, s.node)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -106,6 +109,23 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 		return wait, nil
 	}
 	return next, nil
+}
+
+// redrainIfInService begins another drain where the Node was drained and an administrator has uncordoned it since: it
+// may have new pods. The cache may lack our own cordon after a restart, so the Node is read at the API server.
+func (s *drainStep) redrainIfInService(ctx context.Context) error {
+	if s.node.Spec.Unschedulable || !s.isTrue(v1beta1.ConditionDrained) {
+		return nil
+	}
+	live := &corev1.Node{}
+	err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(s.node), live)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if live.UID == s.node.UID && !live.Spec.Unschedulable {
+		s.end()
+	}
+	return nil
 }
 
 // drainReport is this process's last written report of a drain that waits.

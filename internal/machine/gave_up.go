@@ -125,7 +125,7 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 		}
 	}
 	s.states.forget(client.ObjectKeyFromObject(m))
-	s.states.update(m, func(m *machineState) { m.launch.notBefore = due })
+	s.states.update(m, func(m *machineState) { m.pace.notBefore = due })
 	s.trace.retries()
 	s.requeueIn(due.Sub(s.now))
 	return wait, nil

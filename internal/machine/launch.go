@@ -50,7 +50,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	}
 	// What the Machine is made from is read when it has its slot: each of a thousand that wait would read its Secrets
 	// again and again. One whose last try failed needs no slot as long as nothing changes, which only the inputs show.
-	tried := s.states.get(s.machine).launch
+	tried := s.states.get(s.machine).pace
 	if tried.tried == "" && tried.notBefore.IsZero() && !s.acquireSlot() {
 		return s.awaitSlot(), nil
 	}
@@ -64,19 +64,17 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if tried.tried == "" && !tried.notBefore.IsZero() {
 		// The instance of the attempt before failed: from now on a change of what this one is made from ends the wait.
 		tried.tried = fingerprint
-		s.states.update(s.machine, func(m *machineState) { m.launch.tried = fingerprint })
+		s.states.update(s.machine, func(m *machineState) { m.pace.tried = fingerprint })
 	}
-	if tried.tried == fingerprint {
-		if tried.notBefore.IsZero() {
-			return wait, nil // Refused for good, and nothing has changed.
+	switch left, never := tried.left(fingerprint, s.now); {
+	case never:
+		return wait, nil // Refused for good, and nothing has changed.
+	case left > 0:
+		if !s.refusedByProvider() {
+			s.failAfterTimeout(nil)
 		}
-		if left := tried.notBefore.Sub(s.now); left > 0 {
-			if !s.refusedByProvider() {
-				s.failAfterTimeout(nil)
-			}
-			s.requeueIn(left)
-			return wait, nil
-		}
+		s.requeueIn(left)
+		return wait, nil
 	}
 	if !s.acquireSlot() {
 		return s.awaitSlot(), nil
@@ -134,6 +132,9 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if err != nil {
 		s.failed(err, fingerprint)
 		return wait, nil
+	}
+	if s.created {
+		s.answered()
 	}
 	if instance == nil {
 		return wait, nil

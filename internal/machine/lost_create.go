@@ -30,6 +30,9 @@ func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 	if never, err := s.neverLaunched(ctx, inputs); err != nil || never {
 		return progress(never), err
 	}
+	if proceed := s.awaitTry(inputs); !bool(proceed) {
+		return wait, nil
+	}
 	instance, err := s.states.get(s.machine).teardown.found, error(nil)
 	if instance == nil {
 		instance, err = s.instance.get(ctx, inputs)
@@ -38,7 +41,7 @@ func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 	case provider.IsNotFound(err):
 		return next, nil
 	case err != nil:
-		s.deleteFailed(err)
+		s.deleteFailed(err, inputs)
 		return wait, nil
 	case instance.ProviderID == "" || instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil ||
 		s.instance.replaced(instance):

@@ -32,6 +32,8 @@ type candidate struct {
 	// when that Node was made.
 	unproven string
 	since    time.Time
+	// otherID is a Node that joined with the Machine's bootstrap token, and has another provider ID than the Machine.
+	otherID *corev1.Node
 }
 
 // unproven leaves a Node alone until more is known of it.
@@ -77,6 +79,9 @@ func (s *registrationStep) judgeByName(ctx context.Context, node *corev1.Node) (
 	if found, decided := c.withoutProof(); decided {
 		return found, nil
 	}
+	if node.Spec.ProviderID != "" {
+		return s.judgeOtherID(ctx, c)
+	}
 	machines := &v1beta1.MachineList{}
 	if err := s.Client.List(ctx, machines, client.MatchingFields{index.MachineByNodeName: node.Name}); err != nil {
 		return candidate{}, fmt.Errorf("find the machines of node %s: %w", node.Name, err)
@@ -91,11 +96,7 @@ func (s *registrationStep) judgeByName(ctx context.Context, node *corev1.Node) (
 		}
 		return found, nil
 	}
-	var err error
-	if c.tokenID, err = s.tokens.ID(ctx, c.attempt); err == nil {
-		c.joins, err = s.joins.Of(ctx, node.Name)
-	}
-	switch {
+	switch err := s.readJoins(ctx, &c); {
 	case apierrors.IsForbidden(err): // Who may not read tokens has made none.
 		return unproven(node, "Node %s has no provider ID, and who joined as it cannot be read: %s", node.Name, err), nil
 	case err != nil:
@@ -104,11 +105,19 @@ func (s *registrationStep) judgeByName(ctx context.Context, node *corev1.Node) (
 	return c.byToken(), nil
 }
 
+// readJoins finds out who joined as the Node.
+func (s *registrationStep) readJoins(ctx context.Context, c *claim) (err error) {
+	if c.tokenID, err = s.tokens.ID(ctx, c.attempt); err == nil {
+		c.joins, err = s.joins.Of(ctx, c.node.Name)
+	}
+	return err
+}
+
 // withoutProof decides where no proof would help.
 func (c claim) withoutProof() (s candidate, decided bool) {
 	switch {
-	case c.node.Spec.ProviderID != "":
-		return candidate{}, true // It says what it is: something else.
+	case c.node.Spec.ProviderID != "" && c.node.CreationTimestamp.Before(&c.machine.CreationTimestamp):
+		return candidate{}, true // It is the Node of another instance that had the name before.
 	case c.machine.Spec.ProviderID == "":
 		return candidate{}, true // The Machine has no instance that it could be.
 	case c.node.Status.NodeInfo.KubeletVersion == "":

@@ -110,8 +110,6 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			w.node("m", true, nameless)
 		}, reason: v1beta1.ReasonNodeConflict, message: "zzzzz0"},
 		"when it was there": {arrange: thereBefore, reason: v1beta1.ReasonNodeConflict, message: "was there before"},
-		"with another provider": {arrange: func(w *world, user string) { w.certified("m", user); w.node("m", true, someone) },
-			message: "No node with the provider ID"},
 		"made by hand": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "m")}})

@@ -32,6 +32,8 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 		return wait, err
 	case found.conflict != "":
 		return s.refuseNode(found.conflict, found.belongsToOther)
+	case found.otherID != nil:
+		return s.refuseOtherID(found.otherID)
 	case node == nil && s.machine.Status.NodeRef != nil:
 		return s.health.nodeGone(ctx)
 	case node == nil && s.instance.failed != nil:

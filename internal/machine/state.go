@@ -33,6 +33,7 @@ type stateStore struct {
 // machineState is what the process keeps of one Machine, by the step that uses it.
 type machineState struct {
 	uid          types.UID
+	pace         pace
 	launch       launchState
 	instance     instanceState
 	registration registrationState
@@ -44,12 +45,6 @@ type machineState struct {
 
 // launchState belongs to the creation of an instance, and to its bootstrap token.
 type launchState struct {
-	// tried is the fingerprint of the inputs of the last failed Create or Update. notBefore is when these may be tried
-	// again; zero: not before something changes.
-	tried     string
-	notBefore time.Time
-	// failures is how many of these calls failed in a row.
-	failures int32
 	// ambiguousAt is when this process last sent a Create and got no answer.
 	ambiguousAt time.Time
 	// ownToken is true if only this process can have made a bootstrap token for the Machine, and token if this process may
@@ -100,6 +95,8 @@ type registrationState struct {
 	// reportedConflict is the last Node that an event reported because it has the Machine's provider ID and is not its
 	// Node.
 	reportedConflict types.UID
+	// otherID is the Node that was proven to be the Machine's, and has another provider ID.
+	otherID types.UID
 	// applied is the node template on the Node, until the status has it. It is never changed.
 	applied *v1beta1.AppliedNodeTemplate
 }
@@ -122,14 +119,14 @@ type teardownState struct {
 	found *provider.Instance
 	// drainReport is the last written report of a drain.
 	drainReport drainReport
-	// failures counts consecutive errors of the driver's Delete.
-	failures int32
 }
 
 // storedState is a machineState as it is stored: in a tenth of its size for a Machine that runs, of which there may be
 // thousands.
 type storedState struct {
-	uid      types.UID
+	uid types.UID
+	// created is when the Machine was, in seconds.
+	created  int64
 	foundIn  string
 	recorded *recorded
 	// whole has all if there is more than that. It is never changed.
@@ -176,20 +173,44 @@ func (m *stateStore) get(machine *v1beta1.Machine) machineState {
 	return machineState{}
 }
 
+// update changes what is kept of a Machine. An observer may know a Machine that is gone: its name may be that of another
+// one by now, whose state stays.
 func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)) {
-	key, uid := client.ObjectKeyFromObject(machine), machine.UID
+	key, uid, created := client.ObjectKeyFromObject(machine), machine.UID, machine.CreationTimestamp.Unix()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := machineState{}
-	if known := m.machines[key]; known.uid == uid {
+	switch known := m.machines[key]; {
+	case known.uid == uid:
 		r = known.state()
+	case known.uid != "" && known.created > created:
+		return
 	}
 	change(&r)
 	if r.uid = uid; r == (machineState{uid: uid}) {
 		delete(m.machines, key)
 		return
 	}
-	m.machines[key] = stored(r)
+	few := stored(r)
+	few.created = created
+	m.machines[key] = few
+}
+
+// hurry lets the next try of a failed call be made now.
+func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.machines[machine]
+	if !ok {
+		return
+	}
+	s := known.state()
+	if s.pace.notBefore.After(now) {
+		s.pace.notBefore, s.pace.early = now, true
+		few := stored(s)
+		few.created = known.created
+		m.machines[machine] = few
+	}
 }
 
 func (m *stateStore) forget(machine types.NamespacedName) {

@@ -341,27 +341,3 @@ func (s withoutStatus) Data(after client.Object) ([]byte, error) {
 func difference(before, after *v1beta1.Machine) ([]byte, error) {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
 }
-
-// operationFailed records a failed call, how many there were in a row and when the next one is due.
-func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) {
-	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing
-	if launch := p.states.get(p.machine).launch; launch.tried == fingerprint {
-		failures = max(failures, launch.failures) // The status with the last one may not be written.
-	}
-	failures = oneMore(failures)
-	if c.isRejection() {
-		state = v1beta1.OperationFailed
-	}
-	p.operation(kind, state, messageOf(err), provider.CodeOf(err))
-	last, retry := p.machine.Status.LastOperation, time.Time{}
-	last.Attempts, last.NextTryTime = failures, nil
-	if !c.terminal() {
-		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
-		retry = p.now.Add(d)
-		last.NextTryTime = &metav1.Time{Time: retry}
-		p.requeueIn(d)
-	}
-	p.states.update(p.machine, func(m *machineState) {
-		m.launch.tried, m.launch.notBefore, m.launch.failures = fingerprint, retry, failures
-	})
-}

@@ -122,8 +122,8 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 			return s.chooseClaimant(found), nil
 		case found.conflict != "" && !found.belongsToOther:
 			return next, nil // The Node is another machine's, or nobody knows whose.
-		case found.node != nil:
-			s.node = found.node
+		case found.node != nil || found.otherID != nil:
+			s.node = cmp.Or(found.node, found.otherID)
 			return next, nil
 		}
 	}
@@ -149,7 +149,7 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 		if err != nil {
 			return s.targetUnreachable(ctx, err)
 		}
-		s.node = found.node
+		s.node = cmp.Or(found.node, found.otherID)
 	}
 	// It answers: a failure later on is the first one of another row.
 	s.states.update(s.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })
@@ -277,6 +277,9 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	if never, err := s.neverLaunched(ctx, inputs); err != nil || never {
 		return progress(never), err
 	}
+	if proceed := s.awaitTry(inputs); !bool(proceed) {
+		return wait, nil
+	}
 	req := provider.DeleteRequest{Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID,
 		ProviderID: s.machine.Spec.ProviderID}
 	if s.notOurs {
@@ -284,14 +287,16 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	}
 	req.Scope = s.scope()
 	result, err := s.Cloud.Delete(ctx, req)
-	switch {
-	case err != nil:
-		s.deleteFailed(err)
+	if err != nil {
+		s.deleteFailed(err, inputs)
 		return wait, nil
+	}
+	s.answered()
+	switch {
 	case !result.Gone:
 		s.foundIn(req.Scope)
 		s.states.update(s.machine, func(m *machineState) {
-			m.teardown.failures, m.teardown.nothingFoundSince, m.teardown.accepted = 0, time.Time{}, true
+			m.pace, m.teardown.nothingFoundSince, m.teardown.accepted = pace{}, time.Time{}, true
 		})
 		s.deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.")
 		s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The provider is removing the instance.", "")
@@ -352,23 +357,13 @@ func (s *teardownStep) blocked(reason, message string) (transition bool) {
 }
 
 // deleteFailed records an error of Delete and when the next try is due.
-func (s *teardownStep) deleteFailed(err error) {
-	code := provider.CodeOf(err)
-	c := deleteRetryPolicy(code)
+func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) {
+	c := deleteRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
-	var failures int32
-	s.states.update(s.machine, func(m *machineState) {
-		m.teardown.failures++
-		failures = m.teardown.failures
-	})
 	if s.blocked(c.reason, message) {
 		s.warn(c.reason, "Delete", message)
 	}
-	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, message, code)
-	if last := s.machine.Status.LastOperation; last.Type == v1beta1.OperationDelete {
-		last.Attempts = failures
-	}
-	s.requeueIn(c.backoff(failures, provider.RetryAfter(err), string(s.machine.UID)))
+	s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
 }
 
 // deleteNode removes the Node of an instance that is gone, and no other of that name.

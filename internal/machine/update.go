@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,14 +74,12 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	fingerprint := "update " + fingerprintOf(m, inputs, s.launch.attempt())
-	if r := s.states.get(m); r.launch.tried == fingerprint {
-		if r.launch.notBefore.IsZero() {
-			return next, nil // Refused for good, and nothing has changed.
-		}
-		if left := r.launch.notBefore.Sub(s.now); left > 0 {
-			s.requeueIn(left)
-			return next, nil
-		}
+	switch left, never := s.states.get(m).pace.left(fingerprint, s.now); {
+	case never:
+		return next, nil // Refused for good, and nothing has changed.
+	case left > 0:
+		s.requeueIn(left)
+		return next, nil
 	}
 	return s.updateInstance(ctx, inputs, wanted, fingerprint, false)
 }
@@ -124,7 +123,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	req := provider.UpdateRequest{
 		Machine: identity(m), Class: inputs.Class(), ClusterID: s.ClusterID, ProviderID: m.Spec.ProviderID,
 		Version: m.Spec.Version,
-		Drained: drained || s.drainedForUpdate(),
+		Drained: drained || s.drainedForUpdate(node),
 	}
 	if m.Status.Instance != nil {
 		req.Scope = m.Status.Instance.Scope
@@ -149,6 +148,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		s.failed(err, fingerprint)
 		return next, nil
 	}
+	s.answered()
 	switch result.Outcome {
 	case provider.UpdateDone:
 		if same, err := s.agent.unchangedNode(ctx, node); err != nil || !same {
@@ -166,7 +166,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 			s.requeueIn(left)
 			return next, nil
 		}
-		s.states.update(m, func(r *machineState) { r.launch.tried, r.update = "", updateState{} })
+		s.states.update(m, func(r *machineState) { r.pace, r.update = pace{}, updateState{} })
 		m.Status.Applied = wanted
 		s.ended(phaseUpdate, s.updateBegan())
 		if result.Instance != nil && m.Status.Instance != nil {
@@ -195,7 +195,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		}
 		return s.updateInstance(ctx, inputs, wanted, fingerprint, true)
 	case provider.UpdateNeedsReplacement:
-		s.states.update(m, func(r *machineState) { r.launch.tried = "" })
+		s.states.update(m, func(r *machineState) { r.pace = pace{} })
 		m.Status.Phase = v1beta1.MachineUpdating
 		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing,
 			OldProviderID: m.Spec.ProviderID}
@@ -222,7 +222,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 
 // refused says that the change cannot be made. Nothing is tried again until something changes.
 func (s *updateStep) refused(reason, fingerprint string) {
-	s.states.update(s.machine, func(r *machineState) { *r = machineState{launch: launchState{tried: fingerprint}} })
+	s.states.update(s.machine, func(r *machineState) { *r = machineState{pace: pace{tried: fingerprint}} })
 	s.drain.end()
 	s.notUpdated(v1beta1.ReasonUnsupportedChange, reason)
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, reason, "")
@@ -256,10 +256,11 @@ func (s *updateStep) failed(err error, fingerprint string) {
 	s.operationFailed(v1beta1.OperationUpdate, createRetryPolicy(provider.CodeOf(err)), err, fingerprint)
 }
 
-// drainedForUpdate reports whether the node was drained for a change that is not done yet, and its volumes are no
-// longer waited for.
-func (s *updateStep) drainedForUpdate() bool {
-	return s.isTrue(v1beta1.ConditionDrained) && s.isTrue(v1beta1.ConditionVolumesDetached)
+// drainedForUpdate reports whether the node was drained for a change that is not done yet, has not been uncordoned
+// since, and its volumes are no longer waited for.
+func (s *updateStep) drainedForUpdate(node *corev1.Node) bool {
+	return s.isTrue(v1beta1.ConditionDrained) && s.isTrue(v1beta1.ConditionVolumesDetached) &&
+		(node == nil || node.Spec.Unschedulable)
 }
 
 // updateWaits says what an update waits for that drains the node or replaces the instance.

@@ -194,7 +194,7 @@ func (s *agentStep) failed(node *corev1.Node, version, why string) {
 
 // succeeded ends an update: the node has the desired version, and its agent has no request any more.
 func (s *agentStep) succeeded(wanted *v1beta1.AppliedStatus) (progress, error) {
-	s.states.update(s.machine, func(r *machineState) { r.launch.tried = "" })
+	s.states.update(s.machine, func(r *machineState) { r.pace = pace{} })
 	s.machine.Status.Applied = wanted
 	s.ended(phaseUpdate, s.updateBegan())
 	s.update.upToDate()

@@ -38,7 +38,7 @@ type hunt struct {
 
 // allMutants are the bugs that can be planted.
 func allMutants() []mutant {
-	return slices.Concat(controllerMutants(), setMutants(), dimensionMutants())
+	return slices.Concat(controllerMutants(), setMutants(), machineMutants(), dimensionMutants())
 }
 
 // chosen returns the bugs that are planted.

@@ -91,8 +91,8 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
-			from:     "		s.deleteFailed(err)\n		return wait, nil",
-			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
+			from:     "		s.deleteFailed(err, inputs)\n		return wait, nil",
+			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs)\n		return wait, nil",
 			scenario: "delete", finds: "I10", planned: true,
 		},
 		{

@@ -131,6 +131,9 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 // Delete implements provider.Driver.
 func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
 	err = d.do("delete", req.Machine, false, func(late bool) error {
+		if err := d.refusesDelete(req.Machine); err != nil {
+			return err
+		}
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
 			// A driver looks before it deletes, so that it knows no more than a read tells.
@@ -163,6 +166,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		return nil
 	})
 	if err != nil {
+		d.noteRefused(req.Machine, err)
 		return provider.DeleteResult{}, err
 	}
 	return out, nil

@@ -27,7 +27,7 @@ func (w *World) kubelets() []choice {
 		mine := node != nil && w.hostOf(node) == in
 		if mine && node.Spec.ProviderID == "" {
 			out = append(out, choice{"the cloud controller sets the ID of node " + node.Name, func() error {
-				return w.setProviderID(node, in.ProviderID)
+				return w.setProviderID(node, w.cloud.troubles.idOn(node, in))
 			}})
 		}
 		switch {
@@ -72,7 +72,7 @@ func (w *World) node(name string) *corev1.Node {
 
 // hostOf is the instance that a Node is of, also before it has a provider ID; nil where it is gone.
 func (w *World) hostOf(node *corev1.Node) *instance {
-	if node.Spec.ProviderID != "" {
+	if node.Spec.ProviderID != "" && !ofDistribution(node) {
 		return w.cloud.byID(node.Spec.ProviderID)
 	}
 	for _, in := range w.cloud.instances {

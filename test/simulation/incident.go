@@ -56,9 +56,13 @@ type troubles struct {
 	throttled []time.Time
 	// stripped are the machines that somebody removed although their instances were there.
 	stripped map[uid]bool
+	deletes  refusedDeletes
+	// otherIDs is true where the cloud controller is a distribution's, which gives Nodes IDs of its own.
+	otherIDs bool
 }
 
 func (t troubles) clone() troubles {
+	t.deletes = t.deletes.clone()
 	t.answered, t.throttled = slices.Clone(t.answered), slices.Clone(t.throttled)
 	t.stripped, t.refused, t.inVain = maps.Clone(t.stripped), maps.Clone(t.refused), maps.Clone(t.inVain)
 	for id, all := range t.refused {

@@ -33,6 +33,12 @@ func (o *oracle) drains(c apiserver.Change) {
 
 // machineOn returns the machine that a Node belongs to, nil if there is none.
 func (o *oracle) machineOn(node *corev1.Node) *v1beta1.Machine {
+	if node != nil && ofDistribution(node) {
+		if in := o.world.hostOf(node); in != nil {
+			return o.machines[in.owner()]
+		}
+		return nil
+	}
 	for _, m := range o.machines {
 		if node != nil && m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID {
 			return m
@@ -191,15 +197,16 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 		}
 	}
 	node := o.world.node(in.NodeName)
-	if node == nil || node.Spec.ProviderID != in.ProviderID || o.hasEver(id, v1beta1.AnnotationForceDelete) {
+	if node == nil || o.world.hostOf(node) != in || node.Spec.ProviderID == "" || o.hasEver(id, v1beta1.AnnotationForceDelete) {
 		return
 	}
 	silent := readiness(node) == corev1.ConditionUnknown
 	if !o.hasEver(id, v1beta1.AnnotationSkipDrain) {
-		left := o.world.podsWhere(func(p *corev1.Pod) bool {
-			return p.Spec.NodeName == node.Name && !stays(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero())
-		})
 		start, known := o.drainBegan(m)
+		left := o.world.podsWhere(func(p *corev1.Pod) bool {
+			return p.Spec.NodeName == node.Name && !stays(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero()) &&
+				!o.world.comesBack(p, start)
+		})
 		if len(left) > 0 && (!known || o.world.clock.at.Before(o.drainEnds(m, start))) {
 			o.breach("I7", "instance %s of machine %s is disturbed, and pod %s runs there", in.ProviderID, m.Name, left[0].Name)
 		}

@@ -37,6 +37,7 @@ type app struct {
 	critical       bool
 	// spread begins only when there is a node for each of them that takes it, so that each gets one of its own.
 	spread bool
+	pinned
 }
 
 // appKind is whose pods they are.
@@ -140,6 +141,9 @@ func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 			return nil
 		}
 	}
+	if a.pinned != unpinned {
+		return w.toPin(a, pods)
+	}
 	if a.kind != Static {
 		return w.manager().Missing(controllermanager.Workload{Kind: string(a.kind), Namespace: workloads, Name: a.name,
 			Replicas: a.replicas, Pod: w.podOf(a, "", "")})
@@ -182,6 +186,9 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	}
 	p.OwnerReferences = []metav1.OwnerReference{owner}
 	p.Spec.Tolerations = tolerations(a.kind)
+	if a.pinned == byToleration {
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	return p
 }
 

@@ -78,6 +78,9 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 			until = drained.LastTransitionTime.Add(timeouts.DrainOrDefault())
 			f.Ends = strings.TrimSpace(f.Ends + " Before the deadline pods that are left are deleted.")
 		}
+		if last := e.Machine.Status.LastOperation; last != nil && last.Type == v1beta1.OperationDelete && last.Code != "" {
+			until = next
+		}
 	case c.Type == v1beta1.ConditionUpToDate:
 		if last := e.Machine.Status.LastOperation; c.Reason == v1beta1.ReasonUpdating && last != nil &&
 			last.Type == v1beta1.OperationUpdate && last.LastUpdateTime != nil {
@@ -119,7 +122,7 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 	return f
 }
 
-// nextTry is when a creation or an update that failed is tried again, zero if there is none due.
+// nextTry is when a call of the cloud that failed is tried again, zero if no try is due.
 func (e *explanation) nextTry() time.Time {
 	if last := e.Machine.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		return last.NextTryTime.Time

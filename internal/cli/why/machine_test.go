@@ -183,7 +183,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		"cloud-refuses": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDeleteError,
 			"the instance is locked", 10*time.Minute), func(m *v1beta1.Machine) {
 			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationDelete, State: v1beta1.OperationProcessing,
-				Code: "FailedPrecondition", Attempts: 2}
+				Code: "FailedPrecondition", Attempts: 2, NextTryTime: &metav1.Time{Time: now.Add(time.Minute)}}
 		})},
 		"class-leaves": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound,
 			`MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass, Deployment: web},

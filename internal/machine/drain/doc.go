@@ -8,6 +8,6 @@
 // writes what they report into the machine's conditions. The first call checks once, so that an empty node costs
 // neither a wait nor a write; whatever is left to do is done by the workers of this package, which trigger the
 // machine through [Controller.Triggers] when there is something new to report. Everything but the memory of
-// rejections is rebuilt from the API after a restart: the start of the drain is the transition time of the machine's
-// Drained condition.
+// rejections and of evicted controllers is rebuilt from the API after a restart: the start of the drain is the
+// transition time of the machine's Drained condition.
 package drain

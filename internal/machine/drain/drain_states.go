@@ -37,8 +37,10 @@ type record struct {
 type drainPass struct {
 	recheck time.Duration
 	tries   map[types.UID]Try
-	report  report
-	denials int // in a row
+	// returning has the pods that come back to the node although it is cordoned.
+	returning returning
+	report    report
+	denials   int // in a row
 }
 
 // volumesPass is what one check a node's volumes leaves for the next one.

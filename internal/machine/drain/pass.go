@@ -102,14 +102,17 @@ func (c *Controller) recheck(ctx context.Context, r *record, request Request) ([
 	}
 	pass := &r.drainPass
 	pass.tries = c.currentTries(r, pods)
+	now := c.options.Clock.Now()
+	pass.returning.observe(pods, now)
 	decision := Plan(Input{
 		Pods:          pods,
-		Now:           c.options.Clock.Now(),
+		Now:           now,
 		Start:         request.Start,
 		Deadline:      request.Deadline,
 		NodeReachable: request.NodeReachable,
 		NotReadySince: request.NotReadySince,
 		Orphaned:      orphaned,
+		Successors:    pass.returning.successors,
 		Tries:         pass.tries,
 		RecheckAfter:  pass.recheck,
 	})
@@ -241,6 +244,7 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 	logger.Info("Sent", "verb", verb, "pod", s.Pod.String(), "result", result, "error", try.Why)
 	if try.Failures == 0 {
 		delete(r.drainPass.tries, s.UID)
+		r.drainPass.returning.leaves(pod, now)
 		return nil
 	}
 	if s.Action == Evict && (result == blocked || result == failed) && answered(err) {

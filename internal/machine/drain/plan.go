@@ -67,6 +67,9 @@ type Input struct {
 	// Orphaned holds the UIDs of DaemonSets that no longer exist. Their pods are evicted like others, since nobody puts
 	// them back.
 	Orphaned map[types.UID]bool
+	// Successors are pods that appeared on the node after a pod of the same controller was evicted from it, by their
+	// UIDs, and how long after that they were first seen.
+	Successors map[types.UID]time.Duration
 	// Tries is what came of earlier attempts, by UID of the pod.
 	Tries map[types.UID]Try
 	// RecheckAfter is the Look of the previous decision, 0 at first.
@@ -122,7 +125,7 @@ type Step struct {
 	// Left is true for a pod that is ignored although it may still be running.
 	Left bool
 
-	critical bool
+	turn     turn
 	priority int32
 	forced   bool // its moment has come
 	// trigger is when something is due for this pod, zero if that depends on others.
@@ -144,8 +147,9 @@ type Blocker struct {
 
 // Plan decides what happens to each pod of a node that is being drained.
 //
-// Pods that are bound to their node (mirror pods, and those of a DaemonSet that exists) are skipped, those that have
-// ended are ignored. Of the rest, workload pods are evicted first and critical ones when no workload pod is left.
+// Pods that are bound to their node (mirror pods, those of a DaemonSet that exists, and successors that come back to
+// the node) are skipped, those that have ended are ignored. Of the rest, workload pods are evicted first, critical ones
+// when no workload pod is left, and pods that tolerate the cordon after all others.
 // PodDisruptionBudgets hold until deadline − min(grace, deadline length / 2); from then a pod is deleted with what
 // remains of its grace, at least a second, whether or not its turn has come. A pod that does not leave although it was
 // reported to, is waited for until shortly after the deadline.
@@ -156,7 +160,7 @@ func Plan(in Input) Decision {
 		d.Steps = append(d.Steps, p.step(&in.Pods[i]))
 	}
 	slices.SortStableFunc(d.Steps, inTurn)
-	p.blockCritical(d.Steps)
+	p.blockLater(d.Steps)
 
 	d.Done = !slices.ContainsFunc(d.Steps, Step.pending)
 	d.Forced = slices.ContainsFunc(d.Steps, func(s Step) bool { return s.forced && s.pending() })
@@ -179,13 +183,8 @@ func (s *Step) leave(why string) {
 
 // inTurn orders steps by their turn, then by name, so that equal states make equal plans.
 func inTurn(a, b Step) int {
-	if a.critical != b.critical {
-		if a.critical {
-			return 1
-		}
-		return -1
-	}
 	return cmp.Or(
+		cmp.Compare(a.turn, b.turn),
 		cmp.Compare(a.priority, b.priority),
 		cmp.Compare(a.Pod.Namespace, b.Pod.Namespace),
 		cmp.Compare(a.Pod.Name, b.Pod.Name),
@@ -203,7 +202,7 @@ func (p *planner) step(pod *corev1.Pod) Step {
 	s := Step{
 		Pod:      types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
 		UID:      pod.UID,
-		critical: isCritical(pod),
+		turn:     turnOf(pod),
 		priority: priority(pod),
 		forced:   p.deadline.passed(grace(pod), p.Now),
 	}
@@ -215,6 +214,10 @@ func (p *planner) step(pod *corev1.Pod) Step {
 		s.Action, s.Why = Ignore, "it has ended: "+string(pod.Status.Phase)
 	case owner != nil && !p.Orphaned[owner.UID]:
 		s.Action, s.Why = Skip, fmt.Sprintf("the DaemonSet %q would put it back", owner.Name)
+	case p.comesBack(pod):
+		s.Action, s.Why = Skip, "its controller puts it back onto the cordoned node"
+	case p.deadline.over(p.Now) && pod.CreationTimestamp.After(p.Start):
+		s.leave("created after the drain began, whose deadline has passed")
 	case isTerminating(pod):
 		p.terminating(pod, &s)
 	case s.forced:
@@ -298,10 +301,7 @@ func (p *planner) evictable(pod *corev1.Pod, s *Step) {
 	if try, tried := p.Tries[s.UID]; tried && p.Now.Before(try.NotBefore) {
 		s.Action, s.Why, s.notify = Block, try.Why, try.NotBefore
 	} else {
-		s.Action, s.Why = Evict, "workload pod"
-		if s.critical {
-			s.Why = "critical pod, and no workload pod is left"
-		}
+		s.Action, s.Why = Evict, s.turn.evicted()
 		if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil && *seconds == 0 {
 			s.Grace = int64(minGrace / time.Second)
 		}
@@ -311,15 +311,16 @@ func (p *planner) evictable(pod *corev1.Pod, s *Step) {
 	}
 }
 
-// blockCritical takes back the evictions of critical pods while a workload pod is there. Their moment holds.
-func (p *planner) blockCritical(steps []Step) {
-	workload := func(s Step) bool { return !s.critical && s.pending() }
-	if !slices.ContainsFunc(steps, workload) {
+// blockLater takes back the evictions of pods whose turn comes after that of a pod that is there. Their moment holds.
+func (p *planner) blockLater(steps []Step) {
+	i := slices.IndexFunc(steps, Step.pending)
+	if i < 0 {
 		return
 	}
+	first := steps[i].turn // The steps are in turn.
 	for i := range steps {
-		if s := &steps[i]; s.critical && s.Action == Evict {
-			s.Action, s.Grace, s.Why = Block, 0, "critical pod: workload pods go first"
+		if s := &steps[i]; s.turn > first && s.Action == Evict {
+			s.Action, s.Grace, s.Why = Block, 0, s.turn.blocked()
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (c *Controller) checkVolumes(
 	}
 	decision := PlanVolumes(in)
 	if !decision.Done {
-		if in.Preserved, in.PreservedReported, err = c.preservedVolumes(ctx, request.Node); err != nil {
+		if in.Preserved, in.PreservedReported, err = c.preservedVolumes(ctx, r, request.Node); err != nil {
 			return VolumeDecision{}, err
 		}
 		decision = PlanVolumes(in)
@@ -109,7 +109,7 @@ func (c *Controller) reportedBy(ctx context.Context, request VolumesRequest) ([]
 // preservedVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and how the Node
 // reports them.
 func (c *Controller) preservedVolumes(
-	ctx context.Context, node string,
+	ctx context.Context, r *record, node string,
 ) (preserved map[string]bool, reported map[corev1.UniqueVolumeName]bool, err error) {
 	pods, err := c.podsOn(ctx, node)
 	if err != nil {
@@ -119,7 +119,10 @@ func (c *Controller) preservedVolumes(
 	if err != nil {
 		return nil, nil, err
 	}
-	claims := preservedClaims(pods, Plan(Input{Pods: pods, Now: c.options.Clock.Now(), Orphaned: orphaned}))
+	now, returning := c.options.Clock.Now(), &r.drainPass.returning
+	returning.observe(pods, now)
+	claims := preservedClaims(pods, Plan(Input{Pods: pods, Now: now, Orphaned: orphaned,
+		Successors: returning.successors}))
 	preserved, reported = map[string]bool{}, map[corev1.UniqueVolumeName]bool{}
 	for _, name := range claims {
 		var claim corev1.PersistentVolumeClaim

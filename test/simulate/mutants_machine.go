@@ -1,0 +1,25 @@
+package main
+
+// machineMutants are planted bugs that concern how one machine is brought up and taken down.
+func machineMutants() []mutant {
+	return []mutant{
+		{
+			name: "refused-delete-repeated-by-events", file: "internal/machine/pace.go",
+			from: "	if never || left == 0 {", to: "	if last != (pace{}) {",
+			scenario: "deletes-refused", finds: "pace: ",
+		},
+		{
+			name: "successors-evicted-for-ever", file: "internal/machine/drain/turn.go",
+			from: "	return successor && (toleratesCordon(pod) || after >= schedulerLag)",
+			to:   "	return successor && after < 0",
+			without: &mutant{file: "internal/machine/drain/plan.go",
+				from: "	case p.deadline.over(p.Now) && pod.CreationTimestamp.After(p.Start):", to: "	case p.deadline.over(p.Now) && s.Left:"},
+			scenario: "drain-comes-back", finds: "settled|steps|after the last disturbance",
+		},
+		{
+			name: "other-id-ignored", file: "internal/machine/node_by_name.go",
+			from: "		return s.judgeOtherID(ctx, c)", to: "		return candidate{}, nil",
+			scenario: "other-provider-ids", finds: "settled|nodes, not",
+		},
+	}
+}

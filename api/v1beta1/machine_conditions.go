@@ -67,6 +67,10 @@ const (
 	// ReasonClassNotFound surfaces when the MachineClass does not exist.
 	ReasonClassNotFound = "ClassNotFound"
 
+	// ReasonClassDeleting surfaces when the MachineClass is being deleted and serves no more machines, and nothing was
+	// asked of the cloud for this machine. It is a reason of a MachineClass's Ready, too, while the class is being deleted.
+	ReasonClassDeleting = "ClassDeleting"
+
 	// ReasonCredentialsNotFound surfaces when the Secret with the cloud credentials does not exist or lacks a key. It
 	// is a reason of Launched, Deleting and of a MachineClass's Ready.
 	ReasonCredentialsNotFound = "CredentialsNotFound"
@@ -226,7 +230,8 @@ const (
 // Reasons of Deleting, beside Draining, WaitingForVolumeDetach, CredentialsNotFound, TargetUnreachable and
 // PausedByAnnotation.
 const (
-	// ReasonDeletionStarted surfaces when the deletion was seen and no step is waited for.
+	// ReasonDeletionStarted surfaces when the deletion was seen and no step is waited for. On a MachineClass it surfaces
+	// in the first seconds: no instance is created from it until it is known whether the Machines that use it stay.
 	ReasonDeletionStarted = "DeletionStarted"
 
 	// ReasonWaitingForPreDrainHook surfaces when spec.lifecycleHooks.preDrain is not empty.

@@ -38,6 +38,9 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if s.machine.Spec.ProviderID != "" {
 		return s.instance.follow(ctx)
 	}
+	if proceed, err := s.releaseClass(ctx); err != nil || !bool(proceed) {
+		return wait, err
+	}
 	if machinestate.Paused(s.machine) {
 		return wait, nil
 	}

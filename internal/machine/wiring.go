@@ -95,11 +95,20 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// classChanged lets through a class that came, changed, is held from now on, or went. Its status is for others.
+// classChanged lets through a class that came, changed, is held from now on, serves or ceases to serve while it is being
+// deleted, or went. The rest of its status is for others.
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
+	deletion := func(o client.Object) string {
+		if class, ok := o.(*v1beta1.MachineClass); ok {
+			return resolve.DeletionReason(class)
+		}
+		return ""
+	}
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return !protected(e.ObjectOld) && protected(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !protected(e.ObjectOld) && protected(e.ObjectNew) || deletion(e.ObjectOld) != deletion(e.ObjectNew)
+		},
 	})
 }
 

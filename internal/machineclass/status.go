@@ -1,7 +1,6 @@
 package machineclass
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -65,24 +64,22 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 	return status, change
 }
 
-// statusInUse returns the status of a class whose deletion waits, and whether that is new.
-func statusInUse(class *v1beta1.MachineClass, users int, now time.Time) (status v1beta1.MachineClassStatus,
+// statusInDeletion returns the status of a class that is being deleted, and whether its reason is new. Such a class is
+// not Ready, whether it still serves or not.
+func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (status v1beta1.MachineClassStatus,
 	begins bool) {
 	status = *class.Status.DeepCopy()
-	begins = !meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionDeleting)
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonInUse, Message: inUse(users),
-		ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now),
-	})
+	old := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionDeleting)
+	begins = old == nil || old.Status != metav1.ConditionTrue || old.Reason != d.reason
+	for _, c := range []metav1.Condition{
+		{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: d.reason},
+		{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonClassDeleting},
+	} {
+		c.Message, c.ObservedGeneration, c.LastTransitionTime = d.message, class.Generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
 	status.ObservedGeneration = class.Generation
 	return status, begins
-}
-
-func inUse(users int) string {
-	if users == 1 {
-		return "Waiting for 1 Machine that uses the class."
-	}
-	return fmt.Sprintf("Waiting for %d Machines that use the class.", users)
 }
 
 // bounded keeps a driver's message within what is useful in a condition.

@@ -40,9 +40,14 @@ func launchMeanings() map[string]Meaning {
 			" names a schema that this version does not know: it is neither launched nor changed nor judged.",
 			Ends: untilChanged, Do: "Give the label the value " + v1beta1.TypeVersion +
 				" if the machine is written for that, or run the version that knows the other."},
-		v1beta1.ReasonClassNotFound: {Explanation: "Its MachineClass does not exist, or is being deleted.",
+		v1beta1.ReasonClassNotFound: {Explanation: "Its MachineClass does not exist.",
 			Ends: "It goes on as soon as the class is there.",
-			Do:   "If it does not exist, create it in the machine's namespace; else name another one in the deployment's template."},
+			Do:   "Create it in the machine's namespace, or name another one in the deployment's template."},
+		v1beta1.ReasonClassDeleting: {
+			Explanation: "Its MachineClass is being deleted, and no machine that stays has an instance of it.",
+			Ends:        "The machine gets an instance as soon as there is a new class of that name. The deleted one does not wait for this machine.",
+			Do:          "Apply the class again when it is gone, or name another one in the deployment's template."},
+		ClassReady + "/" + v1beta1.ReasonClassDeleting: {Explanation: "The class is being deleted."},
 		v1beta1.ReasonCredentialsNotFound: {Explanation: "The Secret with the cloud's credentials does not exist, or lacks a key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
 		v1beta1.ReasonCredentialsRefused:  {Explanation: "The cloud refuses the credentials, or they may not do what is needed.", Ends: "It is tried again every 30 seconds to 10 minutes, and at once when the Secret changes.", Do: "Renew the credentials in the Secret of the class, or give them the permission."},
 		v1beta1.ReasonSecretNotLabelled: {

@@ -48,8 +48,8 @@ func launchMeanings() map[string]Meaning {
 			Ends:        "The machine gets an instance as soon as there is a new class of that name. The deleted one does not wait for this machine.",
 			Do:          "Apply the class again when it is gone, or name another one in the deployment's template."},
 		ClassReady + "/" + v1beta1.ReasonClassDeleting: {Explanation: "The class is being deleted."},
-		v1beta1.ReasonCredentialsNotFound: {Explanation: "The Secret with the cloud's credentials does not exist, or lacks a key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
-		v1beta1.ReasonCredentialsRefused:  {Explanation: "The cloud refuses the credentials, or they may not do what is needed.", Ends: "It is tried again every 30 seconds to 10 minutes, and at once when the Secret changes.", Do: "Renew the credentials in the Secret of the class, or give them the permission."},
+		v1beta1.ReasonCredentialsNotFound:              {Explanation: "The Secret with the cloud's credentials does not exist, or lacks a key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
+		v1beta1.ReasonCredentialsRefused:               {Explanation: "The cloud refuses the credentials, or they may not do what is needed.", Ends: "It is tried again every 30 seconds to 10 minutes, and at once when the Secret changes.", Do: "Renew the credentials in the Secret of the class, or give them the permission."},
 		v1beta1.ReasonSecretNotLabelled: {
 			Explanation: "The Secret for its credentials or user data does not carry the label " + v1beta1.LabelSecretUse +
 				" that allows this use.",

@@ -87,6 +87,10 @@ const (
 	// is a reason of Launched and of a MachineClass's Ready.
 	ReasonUserDataNotFound = "UserDataNotFound"
 
+	// ReasonInvalidUserData surfaces when the bootstrap template cannot be read: it is damaged gzip, or UTF-16. It is a
+	// reason of a MachineClass's Ready; Machines say InvalidConfiguration.
+	ReasonInvalidUserData = "InvalidUserData"
+
 	// ReasonInsufficientResources surfaces when the provider has no capacity or quota. It is tried again.
 	ReasonInsufficientResources = "InsufficientResources"
 
@@ -128,6 +132,10 @@ const (
 
 	// ReasonWaitingForStartupTaints surfaces when startup taints are still on the Node.
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
+
+	// ReasonNodeTemplateContested surfaces on Registered, which is True, when another writer changes a label, an annotation
+	// or a taint of the Node again and again after it was set. It is left as the other writer has it.
+	ReasonNodeTemplateContested = "NodeTemplateContested"
 
 	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one. It surfaces on Deleting
 	// when two Nodes have the machine's provider ID and the kubelets of both report.

@@ -92,6 +92,14 @@ func launchMeanings() map[string]Meaning {
 			v1beta1.ReasonInsufficientResources: {Explanation: "It failed: the cloud had no capacity or quota within timeouts.creation.", Ends: "Its set replaces it, which does not help before there is capacity.", Do: "Raise the quota, free some of it, or use a class of another size or zone."},
 		v1beta1.ReasonJoinClusterTimeout: {Explanation: "It failed: its instance did not become a Ready node within timeouts.creation.", Ends: "Its set replaces it. If it does become a Ready node after all, it counts again.", Do: "Inspect the instance's console: does the user data run, does the kubelet reach the API server, is its certificate approved? " + v1beta1.AnnotationPreserve + "=when-failed keeps the next one for inspection. To see the requests for certificates: kubectl get csr"},
 
+		v1beta1.ReasonNodeTemplateContested: {Explanation: "Another writer changes what the machine wants on its Node again and again. It is left as the other writer has it.",
+			Ends: "It is set again an hour after it was first changed, or when spec.node changes.",
+			Do:   "Stop the other writer, or remove the key that the message names from spec.node."},
+		v1beta1.ReasonInvalidUserData: {Explanation: "The user data cannot be read.", Ends: "It is read again when the Secret changes.",
+			Do: "Mend what the message says in the Secret with the user data."},
+		v1beta1.ReasonUnknownPlaceholder: {Explanation: "The user data contains what looks like a misspelt placeholder. It reaches the machines as it is.",
+			Ends: "The warning goes when the Secret is changed.",
+			Do:   "Correct the name in the Secret with the user data. If it is no placeholder, ignore the warning."},
 		v1beta1.ReasonValid: {Explanation: "The provider accepts the class."},
 		ClassReady + "/" +
 			v1beta1.ReasonProviderUnavailable: {Explanation: "The provider could not have the class checked: its cloud does not answer.", Ends: triesAgain},

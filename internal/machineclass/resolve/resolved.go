@@ -34,6 +34,8 @@ type Resolved struct {
 	Credentials    provider.Credentials
 	// UserData is the bootstrap template; empty where there is none referred to.
 	UserData Template
+	// CompressUserData has the user data compressed after it is rendered.
+	CompressUserData bool
 	// Awaited says what is missing before the class and the Secret with the credentials are sure to stay as long as the
 	// Machine; empty where nothing is. Without them an instance could not be deleted.
 	Awaited string

@@ -61,6 +61,7 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	if out.UserData, err = r.UserData(ctx, m.Namespace, userData); err != nil {
 		return Resolved{}, err
 	}
+	out.CompressUserData = userData != nil && userData.Compress == v1beta1.UserDataGzip
 	return out, nil
 }
 

@@ -100,6 +100,8 @@ type registrationState struct {
 	// reportedConflict is the last Node that an event reported because it has the Machine's provider ID and is not its
 	// Node.
 	reportedConflict types.UID
+	// reapplied counts what was set again on the Node because another writer had changed it; nil if nothing.
+	reapplied *reapplications
 	// applied is the node template on the Node, until the status has it. It is never changed.
 	applied *v1beta1.AppliedNodeTemplate
 }

@@ -51,6 +51,11 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		s.refused(v1beta1.ReasonInvalidConfiguration, refused)
 		return wait, nil
 	}
+	if left := s.replacedBefore(); left > 0 {
+		s.failAfterTimeout(nil)
+		s.requeueIn(left)
+		return wait, nil
+	}
 	// What the Machine is made from is read when it has its slot: each of a thousand that wait would read its Secrets
 	// again and again. One whose last try failed needs no slot as long as nothing changes, which only the inputs show.
 	tried := s.states.get(s.machine).launch

@@ -7,6 +7,16 @@ const (
 	// ConditionOrphanRemovalBlocked is True while instances without a Machine, found with this class, are not removed
 	// until a person sets the annotation machinist.dev/remove-orphans-until on the class. A class without it has none.
 	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
+
+	// ConditionUserDataWarning is True while the user data probably does not do what it is meant to do. Machines are
+	// created nevertheless. A class without it has none.
+	ConditionUserDataWarning = "UserDataWarning"
+)
+
+// Reasons of UserDataWarning.
+const (
+	// ReasonUnknownPlaceholder surfaces when the user data contains what looks like a misspelt placeholder.
+	ReasonUnknownPlaceholder = "UnknownPlaceholder"
 )
 
 // Reasons of Ready on a MachineClass, beside CredentialsNotFound, UserDataNotFound and ProviderUnavailable.

@@ -67,6 +67,10 @@ const (
 	// ReasonClassNotFound surfaces when the MachineClass does not exist.
 	ReasonClassNotFound = "ClassNotFound"
 
+	// ReasonClassDeleting surfaces when the MachineClass is being deleted and serves no more machines, and nothing was
+	// asked of the cloud for this machine. It is a reason of a MachineClass's Ready, too, while the class is being deleted.
+	ReasonClassDeleting = "ClassDeleting"
+
 	// ReasonCredentialsNotFound surfaces when the Secret with the cloud credentials does not exist or lacks a key. It
 	// is a reason of Launched, Deleting and of a MachineClass's Ready.
 	ReasonCredentialsNotFound = "CredentialsNotFound"
@@ -82,6 +86,10 @@ const (
 	// ReasonUserDataNotFound surfaces when the Secret with the bootstrap template does not exist or lacks the key. It
 	// is a reason of Launched and of a MachineClass's Ready.
 	ReasonUserDataNotFound = "UserDataNotFound"
+
+	// ReasonInvalidUserData surfaces when the bootstrap template cannot be read: it is damaged gzip, or UTF-16. It is a
+	// reason of a MachineClass's Ready; Machines say InvalidConfiguration.
+	ReasonInvalidUserData = "InvalidUserData"
 
 	// ReasonInsufficientResources surfaces when the provider has no capacity or quota. It is tried again.
 	ReasonInsufficientResources = "InsufficientResources"
@@ -124,6 +132,10 @@ const (
 
 	// ReasonWaitingForStartupTaints surfaces when startup taints are still on the Node.
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
+
+	// ReasonNodeTemplateContested surfaces on Registered, which is True, when another writer changes a label, an annotation
+	// or a taint of the Node again and again after it was set. It is left as the other writer has it.
+	ReasonNodeTemplateContested = "NodeTemplateContested"
 
 	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one. It surfaces on Deleting
 	// when two Nodes have the machine's provider ID and the kubelets of both report.
@@ -226,7 +238,8 @@ const (
 // Reasons of Deleting, beside Draining, WaitingForVolumeDetach, CredentialsNotFound, TargetUnreachable and
 // PausedByAnnotation.
 const (
-	// ReasonDeletionStarted surfaces when the deletion was seen and no step is waited for.
+	// ReasonDeletionStarted surfaces when the deletion was seen and no step is waited for. On a MachineClass it surfaces
+	// in the first seconds: no instance is created from it until it is known whether the Machines that use it stay.
 	ReasonDeletionStarted = "DeletionStarted"
 
 	// ReasonWaitingForPreDrainHook surfaces when spec.lifecycleHooks.preDrain is not empty.

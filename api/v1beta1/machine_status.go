@@ -108,10 +108,20 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=334
 	Taints []string `json:"taints,omitempty"`
 
+	// former has the values that the Node had before, by "label/KEY", "annotation/KEY" and "taint/KEY:EFFECT". A key that
+	// is wanted no longer gets its former value again.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=192
+	Former map[string]FormerValue `json:"former,omitempty"`
+
 	// inService is true if the Node may have run pods before. Startup taints do not concern it.
 	// +optional
 	InService bool `json:"inService,omitempty"`
 }
+
+// FormerValue is the value of a label, an annotation or a taint of a Node before it was given another.
+// +kubebuilder:validation:MaxLength=1024
+type FormerValue string
 
 // MachinePhase is where in its life a machine is.
 // +kubebuilder:validation:Enum=Pending;Provisioning;Provisioned;Running;Available;Unhealthy;Updating;Failed;Deleting

@@ -68,7 +68,11 @@ const (
 
 // Reasons of Deleting, on a MachineClass and on a Provider.
 const (
-	// ReasonInUse surfaces when a class that is being deleted waits for the Machines that use it, or a Provider for the
-	// Machines and the protected classes that need its process.
+	// ReasonInUse surfaces when a class that is being deleted waits for the Machines that use it and still serves them,
+	// or when a Provider waits for the Machines and the protected classes that need its process.
 	ReasonInUse = "InUse"
+
+	// ReasonWithdrawn surfaces on a class that is being deleted while no Machine that stays has an instance of it. The
+	// class serves no Machine any more, and goes when those with an instance are gone.
+	ReasonWithdrawn = "Withdrawn"
 )

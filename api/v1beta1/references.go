@@ -29,7 +29,20 @@ type UserDataRef struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
+
+	// compress has Machinist compress the user data after its placeholders are replaced, for clouds that limit its size:
+	// gzip, which cloud-init reads. Without it the user data reaches the instance as it is in the Secret, compressed or
+	// not.
+	// +optional
+	Compress UserDataCompression `json:"compress,omitempty"`
 }
+
+// UserDataCompression is a format in which user data is handed to the cloud.
+// +kubebuilder:validation:Enum=gzip
+type UserDataCompression string
+
+// UserDataGzip compresses user data with gzip.
+const UserDataGzip UserDataCompression = "gzip"
 
 // KeyOrDefault returns the key of the template in the Secret, userData if there is none named.
 func (r UserDataRef) KeyOrDefault() string {

@@ -111,7 +111,8 @@ func TestMachine(t *testing.T) {
 		"what Kubernetes sets": {func(s *v1beta1.MachineSpec) {
 			s.Node.Labels = map[string]string{corev1.LabelHostname: "x"}
 			s.Node.Taints = []corev1.Taint{key(corev1.TaintNodeNotReady)}
-		}, want{warnings: []string{"spec.node.labels[kubernetes.io/hostname]: ", "spec.node.taints[0].key: "}}},
+		}, want{errors: []string{"spec.node.labels[kubernetes.io/hostname]: Forbidden"},
+			warnings: []string{"spec.node.taints[0].key: "}}},
 		"a large providerSpec": {func(s *v1beta1.MachineSpec) {
 			s.ClassRef, s.Provider = nil, "sim"
 			s.ProviderSpec = &runtime.RawExtension{Raw: make([]byte, provider.MaxSpecBytes+1)}

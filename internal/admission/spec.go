@@ -31,10 +31,6 @@ func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 // nodeTemplate judges what a Node carries.
 func (v *Result) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 	v.refuse(validation.NodeTemplate(path, n)...)
-	labels := path.Child("labels")
-	if _, found := n.Labels[corev1.LabelHostname]; found {
-		v.warn(labels.Key(corev1.LabelHostname), "the kubelet sets it, and all machines would have the same")
-	}
 	v.taints(path.Child("taints"), n.Taints)
 	v.taints(path.Child("startupTaints"), n.StartupTaints)
 }
@@ -42,7 +38,8 @@ func (v *Result) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 func (v *Result) taints(path *field.Path, taints []corev1.Taint) {
 	for i, t := range taints {
 		if strings.HasPrefix(t.Key, "node.kubernetes.io/") {
-			v.warn(path.Index(i).Child("key"), "%s belongs to Kubernetes, which may remove it", t.Key)
+			v.warn(path.Index(i).Child("key"), "%s belongs to Kubernetes: it is left off after Kubernetes has removed it again "+
+				"and again", t.Key)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"net/url"
@@ -9,8 +10,7 @@ import (
 	"strings"
 )
 
-// Placeholders of a user-data template. Anything else of the form <<NAME>> is an error, so that a misspelt placeholder
-// is found before an instance is paid for.
+// Placeholders of a user-data template, which stand between << and >>. Anything else in a template stays as it is.
 const (
 	MachineName      = "MACHINE_NAME"
 	MachineNamespace = "MACHINE_NAMESPACE"
@@ -20,10 +20,17 @@ const (
 	BootstrapToken   = "BOOTSTRAP_TOKEN"
 )
 
-// placeholder matches the form, whatever the name: upper case, as all of ours are, so that a here-document ("<<EOF" has
-// no closing brackets) or a C++ stream in a script is left alone. Its second alternative is the same URL-encoded, as it
-// is in the data URLs of Ignition.
-var placeholder = regexp.MustCompile(`<<([A-Z][A-Z0-9_]*)>>|%3[Cc]%3[Cc]([A-Z][A-Z0-9_]*)%3[Ee]%3[Ee]`)
+// Placeholders returns the names of all placeholders.
+func Placeholders() []string {
+	return []string{MachineName, MachineNamespace, KubeletVersion, APIEndpoint, CABundleBase64, BootstrapToken}
+}
+
+// placeholder matches the known ones only: a script may append to a file with cat <<EOF>>FILE. Its second alternative is
+// the same URL-encoded, as in the data URLs of Ignition. An exclamation mark before the name is the escape.
+var placeholder = func() *regexp.Regexp {
+	names := "(" + strings.Join(Placeholders(), "|") + ")"
+	return regexp.MustCompile(`<<(!?)` + names + `>>|%3[Cc]%3[Cc](!|%21|)` + names + `%3[Ee]%3[Ee]`)
+}()
 
 // Values are what the placeholders stand for.
 type Values struct {
@@ -38,27 +45,8 @@ type Values struct {
 	BootstrapToken string
 }
 
-// NeedsToken reports whether the template contains the placeholder for a bootstrap token.
-func NeedsToken(template []byte) bool {
-	for _, match := range placeholder.FindAll(template, -1) {
-		if name, _ := nameIn(match); name == BootstrapToken {
-			return true
-		}
-	}
-	return false
-}
-
-// nameIn returns the name in a placeholder, and whether it is URL-encoded.
-func nameIn(match []byte) (name string, encoded bool) {
-	groups := placeholder.FindSubmatch(match)
-	return string(groups[1]) + string(groups[2]), groups[2] != nil
-}
-
-// Render replaces every placeholder of the template in one pass: a value that happens to look like a placeholder
-// stays as it is. The value of a URL-encoded placeholder is URL-encoded. It fails on an unknown placeholder, naming it,
-// and on one whose value is empty.
-func Render(template []byte, v Values) ([]byte, error) {
-	values := map[string]string{
+func (v Values) byName() map[string]string {
+	return map[string]string{
 		MachineName:      v.MachineName,
 		MachineNamespace: v.MachineNamespace,
 		KubeletVersion:   v.KubeletVersion,
@@ -66,36 +54,80 @@ func Render(template []byte, v Values) ([]byte, error) {
 		CABundleBase64:   base64.StdEncoding.EncodeToString(v.CABundle),
 		BootstrapToken:   v.BootstrapToken,
 	}
-	var unknown, empty []string
-	out := placeholder.ReplaceAllFunc(template, func(match []byte) []byte {
-		name, encoded := nameIn(match)
-		value, known := values[name]
-		switch {
-		case !known:
-			unknown = append(unknown, string(match))
-		case value == "":
-			empty = append(empty, string(match))
+}
+
+// match is a placeholder in a text.
+type match struct {
+	name string
+	// encoded is true for a URL-encoded one, escaped for one that is not to be replaced.
+	encoded, escaped bool
+}
+
+func matchOf(text []byte) match {
+	groups := placeholder.FindSubmatch(text)
+	return match{name: string(groups[2]) + string(groups[4]), encoded: len(groups[4]) > 0,
+		escaped: len(groups[1])+len(groups[3]) > 0}
+}
+
+// NeedsToken reports whether the template contains the placeholder for a bootstrap token.
+func NeedsToken(template []byte) (needed bool) {
+	_, err := eachText(template, func(text []byte) ([]byte, error) {
+		for _, found := range placeholder.FindAll(text, -1) {
+			m := matchOf(found)
+			needed = needed || m.name == BootstrapToken && !m.escaped
 		}
-		if encoded {
-			value = urlEncoded(value)
-		}
-		return []byte(value)
+		return text, nil
 	})
-	if len(unknown) > 0 {
-		return nil, fmt.Errorf("user data contains the unknown placeholder %s; known are <<%s>>", list(unknown),
-			strings.Join([]string{MachineName, MachineNamespace, KubeletVersion, APIEndpoint, CABundleBase64, BootstrapToken},
-				">>, <<"))
+	return needed && err == nil
+}
+
+// Readable reports why the template cannot be rendered, whatever the values are.
+func Readable(template []byte) error {
+	_, err := eachText(template, func(text []byte) ([]byte, error) { return text, nil })
+	return err
+}
+
+// Check reports why the template cannot be rendered with the values, whatever the bootstrap token will be, so that this
+// is found before a token is created.
+func Check(template []byte, v Values) error {
+	v.BootstrapToken = "checked-later"
+	_, err := Render(template, v)
+	return err
+}
+
+// Render replaces every placeholder of the template in one pass: a value that happens to look like a placeholder
+// stays as it is. The value of a URL-encoded placeholder is URL-encoded. An escaped placeholder loses its exclamation
+// mark. What is compressed or encoded is rendered in its plain form and encoded again in the same way. Render fails on a
+// placeholder without a value, naming it, and on a template that cannot be read.
+func Render(template []byte, v Values) ([]byte, error) {
+	values := v.byName()
+	var empty []string
+	out, err := eachText(template, func(text []byte) ([]byte, error) {
+		return placeholder.ReplaceAllFunc(text, func(found []byte) []byte {
+			m := matchOf(found)
+			if m.escaped {
+				return bytes.Replace(bytes.Replace(found, []byte("!"), nil, 1), []byte("%21"), nil, 1)
+			}
+			value := values[m.name]
+			if value == "" {
+				empty = append(empty, string(found))
+			}
+			if m.encoded {
+				value = urlEncoded(value)
+			}
+			return []byte(value)
+		}), nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(empty) > 0 {
-		return nil, fmt.Errorf("user data contains %s, for which this machine has no value", list(empty))
+		slices.Sort(empty)
+		return nil, fmt.Errorf("user data contains %s, for which this machine has no value",
+			strings.Join(slices.Compact(empty), ", "))
 	}
 	return out, nil
 }
 
 // urlEncoded encodes a value for a data URL as well as for a query, which alone knows + for a space.
 func urlEncoded(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }
-
-func list(names []string) string {
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", ")
-}

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/bootstrap/profile"
 )
 
@@ -53,7 +55,7 @@ placeholders in it, such as <<BOOTSTRAP_TOKEN>>, for each machine. No cluster is
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			manifest, err := r.secret()
+			manifest, err := r.secret(env.Err)
 			if err != nil {
 				return err
 			}
@@ -103,8 +105,8 @@ func (r *render) addFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.Names(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// secret returns the manifest.
-func (r *render) secret() ([]byte, error) {
+// secret returns the manifest, and warns of what looks like a misspelt placeholder in it.
+func (r *render) secret(warnings io.Writer) ([]byte, error) {
 	if r.name == "" {
 		return nil, errors.New("--name is not set: give the name of the Secret")
 	}
@@ -120,6 +122,10 @@ func (r *render) secret() ([]byte, error) {
 	template, err := profile.Render(r.options)
 	if err != nil {
 		return nil, err
+	}
+	for _, unknown := range bootstrap.Suspicious(template) {
+		fmt.Fprintf(warnings, "Warning: %s is not a placeholder and stays as it is; placeholders are <<%s>>.\n", unknown,
+			strings.Join(bootstrap.Placeholders(), ">>, <<"))
 	}
 	return profile.Secret(r.name, r.namespace, template), nil
 }

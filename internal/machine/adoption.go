@@ -203,7 +203,8 @@ func (s *adoptionStep) former(inputs resolve.Resolved, in *provider.Instance) *p
 	return &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
 }
 
-// forbidden reports that the class does not let its machines take instances over.
+// forbidden reports that the class does not let its machines take instances over. A change of the class ends the wait,
+// or the time from which its permission counts.
 func (s *adoptionStep) forbidden(inputs resolve.Resolved) {
 	why := "A machine without a class cannot take over an existing instance."
 	if inputs.ClassName != "" {
@@ -215,6 +216,9 @@ func (s *adoptionStep) forbidden(inputs resolve.Resolved) {
 			v1beta1.AnnotationAdoptFromClusterUntil, s.fromFormer(inputs))
 	}
 	s.launch.refused(v1beta1.ReasonAdoptionForbidden, why)
+	if left := permitted.BeginsIn(inputs.AdoptFromUntil, s.now, v1beta1.MaxAdoptionFromCluster); left > 0 {
+		s.requeueIn(left)
+	}
 }
 
 // notAdoptable says why an instance that is not the Machine's cannot become so. former is the identity of the Machine

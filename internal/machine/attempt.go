@@ -136,7 +136,12 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 		}
 		values.APIEndpoint, values.CABundle = api.URL, api.CABundle
 	}
-	if bootstrap.NeedsToken(inputs.UserData) && s.Target != nil {
+	// A token of a machine that gets no instance would stay until it expires.
+	if err := bootstrap.Check(inputs.UserData, values); err != nil {
+		s.refused(v1beta1.ReasonInvalidConfiguration, err.Error())
+		return provider.Secret{}, wait, nil
+	}
+	if s.Target != nil && bootstrap.NeedsToken(inputs.UserData) {
 		life := tokenLife(s.machine.Spec.Timeouts.CreationOrDefault())
 		token, err := s.tokens.Ensure(ctx, attempt, s.now.Add(life))
 		if !errors.Is(err, bootstrap.ErrMayNotMake) {
@@ -164,6 +169,9 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 		s.refused(v1beta1.ReasonInvalidConfiguration, err.Error())
 		return provider.Secret{}, wait, nil
 	}
+	if inputs.CompressUserData {
+		out = bootstrap.Compress(out)
+	}
 	return provider.NewSecret(out), next, nil
 }
 
@@ -179,7 +187,7 @@ func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstra
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)
 	retry, asked := m.Annotations[v1beta1.AnnotationRetry]
-	fmt.Fprintf(h, "%t\x00%d\x00%s", asked, len(retry), retry)
+	fmt.Fprintf(h, "%t\x00%d\x00%s\x00%t", asked, len(retry), retry, inputs.CompressUserData)
 	for _, part := range [][]byte{inputs.ProviderSpec, inputs.UserData} {
 		fmt.Fprintf(h, "%d\x00", len(part))
 		h.Write(part)

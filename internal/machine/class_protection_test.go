@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -48,28 +47,6 @@ func TestNothingIsLaunchedWithWhatMayVanish(t *testing.T) {
 		w.reconcile("m")
 		w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 	}
-}
-
-// Rule: launch-needs-protected-inputs.
-func TestNothingIsLaunchedWithWhatIsBeingDeleted(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.class("small", "")
-	w.deleteObject(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}})
-	w.born("m")
-	w.create(w.protected(w.secret("going", "token", "hunter2")))
-	w.deleteObject(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "going"}})
-	w.born("inline", func(m *v1beta1.Machine) {
-		m.Spec.ClassRef, m.Spec.Provider = nil, w.cloud.ProviderName
-		m.Spec.ProviderSpec, m.Spec.CredentialsRef = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}, &v1beta1.LocalRef{Name: "going"}
-	})
-	for name, reason := range map[string]string{"m": v1beta1.ReasonClassNotFound,
-		"inline": v1beta1.ReasonCredentialsNotFound} {
-		w.reconcile(name)
-		w.wantCondition(w.get(name), v1beta1.ConditionLaunched, metav1.ConditionFalse, reason)
-		w.wantRest(name)
-	}
-	want(t, "driver calls", w.effects.calls())
 }
 
 // The cache has the class as it was before it was let go.

@@ -38,6 +38,9 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if s.machine.Spec.ProviderID != "" {
 		return s.instance.follow(ctx)
 	}
+	if proceed, err := s.releaseClass(ctx); err != nil || !bool(proceed) {
+		return wait, err
+	}
 	if machinestate.Paused(s.machine) {
 		return wait, nil
 	}
@@ -46,6 +49,11 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	}
 	if refused := reservedKeys(s.machine); refused != "" {
 		s.refused(v1beta1.ReasonInvalidConfiguration, refused)
+		return wait, nil
+	}
+	if left := s.replacedBefore(); left > 0 {
+		s.failAfterTimeout(nil)
+		s.requeueIn(left)
 		return wait, nil
 	}
 	// What the Machine is made from is read when it has its slot: each of a thousand that wait would read its Secrets

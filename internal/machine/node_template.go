@@ -24,7 +24,11 @@ import (
 )
 
 // nodeTemplateStep gives the Node the labels, annotations and taints of its Machine.
-type nodeTemplateStep struct{ *pass }
+type nodeTemplateStep struct {
+	*pass
+	// contested says what another writer changes on the Node again and again; empty if nothing.
+	contested string
+}
 
 // appliedTo returns what the Node carries on the Machine's account, and whether it was given all that it gets only
 // once. It goes by what this process remembers and by the Machine's own status: the kubelet may write to its Node.
@@ -82,13 +86,10 @@ func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known,
 	inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
-	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels)
-	out.Annotations = merged(out.Annotations, applied.Annotations, m.Spec.Node.Annotations)
-
-	taints := slices.DeleteFunc(out.Spec.Taints, func(t corev1.Taint) bool {
-		return slices.Contains(applied.Taints, taintName(t)) && find(m.Spec.Node.Taints, t) < 0
-	})
-	taints = with(taints, m.Spec.Node.Taints)
+	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels, formerly(applied, formerLabel))
+	out.Annotations = merged(out.Annotations, applied.Annotations, m.Spec.Node.Annotations,
+		formerly(applied, formerAnnotation))
+	taints := with(withdrawn(out.Spec.Taints, applied, m.Spec.Node.Taints), m.Spec.Node.Taints)
 	if !known && !inService {
 		taints = with(taints, m.Spec.Node.StartupTaints)
 	}
@@ -173,10 +174,15 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// merged returns current with want added and without the applied keys that are wanted no longer.
-func merged(current map[string]string, applied []string, want map[string]string) map[string]string {
+// merged returns current with want added. Applied keys that are wanted no longer get their former value, or go.
+func merged(current map[string]string, applied []string, want, former map[string]string) map[string]string {
 	for _, key := range applied {
-		if _, wanted := want[key]; !wanted {
+		if _, wanted := want[key]; wanted {
+			continue
+		}
+		if value, had := former[key]; had {
+			set(&current, key, value)
+		} else {
 			delete(current, key)
 		}
 	}
@@ -235,12 +241,21 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 	for attempt := 0; ; attempt++ {
 		applied, known := s.appliedTo(node)
 		inService := applied.InService || !known && s.inService(node)
+		fingerprint, err := templateFingerprint(s.machine)
+		if err != nil {
+			return "", fmt.Errorf("encode what is applied to node %s: %w", node.Name, err)
+		}
 		next := templateOf(s.machine, node, inService)
+		next.Former = formerOf(node, s.machine, applied, fingerprint)
+		overwritten := overwrittenOn(node, s.machine, applied, fingerprint)
+		left := s.leftToOthers(overwritten, fingerprint)
+		s.contested = contestedMessage(node, left)
+		next.Former = withOthers(next.Former, node, left)
 		withTemplate, err := withTemplate(node, s.machine, applied, known, inService)
 		if err != nil {
 			return "", err
 		}
-		if withTemplate == nil {
+		if withTemplate = leaving(node, withTemplate, left); withTemplate == nil {
 			s.noteApplied(&next)
 			return "", nil
 		}
@@ -261,6 +276,7 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		case err == nil:
 			*node = *withTemplate
 			s.noteApplied(&next)
+			s.noteReapplied(overwritten, fingerprint)
 			return "", nil
 		case invalid && !tested:
 			return fmt.Sprintf("Node %s cannot carry what spec.node asks for: %s", node.Name, err), nil

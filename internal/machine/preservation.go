@@ -36,6 +36,9 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 		if machinestate.Paused(m) || s.unsupportedSchema(m) != "" {
 			return next, nil
 		}
+		if preservation.NeverBegan(m, s.now) {
+			return next, s.refusePast(ctx)
+		}
 	case preservation.Due(m):
 		if s.outage() {
 			s.requeueIn(targetPoll) // Nothing is replaced now.
@@ -137,6 +140,19 @@ func (s *preservationStep) leaveSet(ctx context.Context) error {
 			set(&m.Annotations, v1beta1.AnnotationPreservedUntil, s.now.Add(s.PreserveTimeout).UTC().Format(time.RFC3339))
 		}
 	})
+}
+
+// refusePast removes a time that is past from a Machine that was never preserved: a typing error must not delete a machine
+// that works.
+func (s *preservationStep) refusePast(ctx context.Context) error {
+	message := fmt.Sprintf("The annotation %s=%.64s was removed: this time is past, and the machine was not preserved. "+
+		"Set a later time, or delete the machine.", v1beta1.AnnotationPreservedUntil,
+		s.machine.Annotations[v1beta1.AnnotationPreservedUntil])
+	err := s.patchMachine(ctx, func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPreservedUntil) })
+	if err == nil {
+		s.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
+	}
+	return err
 }
 
 // end deletes a Machine whose time is over, if nobody has changed it.

@@ -71,7 +71,11 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	}
 	s.template.keepApplied()
 	s.machine.Status.Version = bounded(node.Status.NodeInfo.KubeletVersion, 128)
-	if refused == "" {
+	if contested := s.template.contested; refused == "" && contested != "" {
+		if s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeTemplateContested, contested) {
+			s.warn(v1beta1.ReasonNodeTemplateContested, "Register", contested)
+		}
+	} else if refused == "" {
 		s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeRegistered, "")
 	} else if s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonInvalidConfiguration, refused) {
 		// A node that runs does not suffer from a change that cannot be made.

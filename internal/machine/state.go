@@ -97,6 +97,8 @@ type registrationState struct {
 	reportedConflict types.UID
 	// otherID is the Node that was proven to be the Machine's, and has another provider ID.
 	otherID types.UID
+	// reapplied counts what was set again on the Node because another writer had changed it; nil if nothing.
+	reapplied *reapplications
 	// applied is the node template on the Node, until the status has it. It is never changed.
 	applied *v1beta1.AppliedNodeTemplate
 }

@@ -34,7 +34,7 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 		For: &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.ownWrites.Filter(machineChanged())},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)),
-				Predicate: goneOnly()},
+				Predicate: instanceReleased()},
 			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)),
 				Predicate: classChanged()},
 			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)),
@@ -75,16 +75,20 @@ func asMachine(o client.Object) *v1beta1.Machine {
 	return &v1beta1.Machine{}
 }
 
-// goneOnly lets through that an object is gone.
-func goneOnly() predicate.Predicate {
+// instanceReleased lets through that a Machine is gone, or that its provider ID is another now, as when its instance is
+// replaced.
+func instanceReleased() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was := asMachine(e.ObjectOld).Spec.ProviderID
+			return was != "" && was != asMachine(e.ObjectNew).Spec.ProviderID
+		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 
-// machinesOfInstance finds the Machines that wait for the instance of one that is gone.
+// machinesOfInstance finds the Machines that wait for the instance of another one.
 func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		id := asMachine(o).Spec.ProviderID
@@ -95,11 +99,21 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// classChanged lets through a class that came, changed, is held from now on, or went. Its status is for others.
+// classChanged lets through a class that came, changed, permits another adoption, is held from now on, serves or ceases
+// to serve while it is being deleted, or went. The rest of its status is for others.
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
+	deletion := func(o client.Object) string {
+		if class, ok := o.(*v1beta1.MachineClass); ok {
+			return resolve.DeletionReason(class)
+		}
+		return ""
+	}
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return !protected(e.ObjectOld) && protected(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !protected(e.ObjectOld) && protected(e.ObjectNew) || deletion(e.ObjectOld) != deletion(e.ObjectNew) ||
+				!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+		},
 	})
 }
 

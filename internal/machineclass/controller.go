@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,8 +101,13 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 // report writes the decision into the status, if it is a change.
 func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v validation) error {
 	status, transition := statusOf(class, v, r.Clock.Now())
+	warning := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionUserDataWarning)
+	warned := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionUserDataWarning) != nil
 	if err := r.writeStatus(ctx, class, status); err != nil {
 		return err
+	}
+	if warning != nil && !warned {
+		r.Recorder.Eventf(class, nil, corev1.EventTypeWarning, warning.Reason, "Validate", "%s", warning.Message)
 	}
 	switch transition {
 	case worse:

@@ -366,26 +366,20 @@ func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 }
 
 func TestTheCountOfUsersIsNotRewrittenForEachOfThem(t *testing.T) {
-	class := testClass()
-	class.Finalizers = []string{v1beta1.InUseFinalizer}
-	now := metav1.NewTime(noon)
-	class.DeletionTimestamp = &now
-	b := newBench(t, &scripted{name: "sim"}, class, testMachine("m-1"), testMachine("m-2"), testMachine("m-3"))
-	message := func() string { return b.class().Status.Conditions[0].Message }
+	b := newBench(t, &scripted{name: "sim"}, classInDeletion(), withInstance("m-1"), withInstance("m-2"),
+		withInstance("m-3"))
+	b.clock.SetTime(noon.Add(time.Hour))
 	b.reconcile()
-	if want := "Waiting for 3 Machines that use the class."; message() != want || b.eventCount() != 1 {
-		t.Errorf("message %q, %d events", message(), b.eventCount())
-	}
-	if err := b.cached.Delete(t.Context(), testMachine("m-1")); err != nil {
-		t.Fatal(err)
-	}
+	b.wantDeletion(v1beta1.ReasonInUse, "Waiting for 3 Machines with an instance (first: m-1).")
+	b.deleteMachine("m-1")
 	if result := b.reconcile(); b.writes != 1 || result.RequeueAfter != reportEvery {
 		t.Errorf("%d writes, checks again after %s", b.writes, result.RequeueAfter)
 	}
-	b.clock.SetTime(noon.Add(reportEvery))
+	b.clock.SetTime(b.clock.Now().Add(reportEvery))
 	b.reconcile()
-	if want := "Waiting for 2 Machines that use the class."; message() != want || b.eventCount() != 1 {
-		t.Errorf("message %q, %d events", message(), b.eventCount())
+	b.wantDeletion(v1beta1.ReasonInUse, "Waiting for 2 Machines with an instance (first: m-2).")
+	if b.eventCount() != 1 {
+		t.Errorf("%d events", b.eventCount())
 	}
 }
 

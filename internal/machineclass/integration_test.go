@@ -161,10 +161,10 @@ func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to say who uses it", func(c *v1beta1.MachineClass) bool {
 		deleting := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionDeleting)
-		return deleting != nil && deleting.Status == metav1.ConditionTrue && deleting.Reason == v1beta1.ReasonInUse &&
+		return deleting != nil && deleting.Status == metav1.ConditionTrue && deleting.Reason == v1beta1.ReasonDeletionStarted &&
 			strings.Contains(deleting.Message, "2 Machines")
 	})
-	if n := w.eventsOf(v1beta1.ReasonInUse); n != 1 {
+	if n := w.eventsOf(v1beta1.ReasonDeletionStarted); n != 1 {
 		t.Errorf("%d events", n)
 	}
 	w.remove(&corev1.Secret{}, "creds")

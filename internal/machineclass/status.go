@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/conditionlimit"
 )
 
@@ -47,6 +48,9 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 		ready.Message = old.Message
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
+	if v.userDataRead {
+		warnOfUserData(&status.Conditions, v.suspicious, class.Generation, now)
+	}
 	status.ObservedGeneration = class.Generation
 	switch {
 	case v.capacity != nil:
@@ -65,24 +69,44 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 	return status, change
 }
 
-// statusInUse returns the status of a class whose deletion waits, and whether that is new.
-func statusInUse(class *v1beta1.MachineClass, users int, now time.Time) (status v1beta1.MachineClassStatus,
-	begins bool) {
-	status = *class.Status.DeepCopy()
-	begins = !meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionDeleting)
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonInUse, Message: inUse(users),
-		ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now),
-	})
-	status.ObservedGeneration = class.Generation
-	return status, begins
+// mostSuspicious is how many placeholders a condition names.
+const mostSuspicious = 5
+
+// warnOfUserData sets the condition UserDataWarning while the user data has what looks like a misspelt placeholder.
+func warnOfUserData(conditions *[]metav1.Condition, suspicious []string, generation int64, now time.Time) {
+	if len(suspicious) == 0 {
+		if meta.FindStatusCondition(*conditions, v1beta1.ConditionUserDataWarning) != nil {
+			meta.RemoveStatusCondition(conditions, v1beta1.ConditionUserDataWarning)
+		}
+		return
+	}
+	named := strings.Join(suspicious[:min(len(suspicious), mostSuspicious)], ", ")
+	if more := len(suspicious) - mostSuspicious; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	meta.SetStatusCondition(conditions, metav1.Condition{Type: v1beta1.ConditionUserDataWarning,
+		Status: metav1.ConditionTrue, Reason: v1beta1.ReasonUnknownPlaceholder, ObservedGeneration: generation,
+		LastTransitionTime: metav1.NewTime(now), Message: bounded(fmt.Sprintf("The user data contains %s, which is not a "+
+			"placeholder and reaches the machines as it is. Placeholders are <<%s>>.", named,
+			strings.Join(bootstrap.Placeholders(), ">>, <<")))})
 }
 
-func inUse(users int) string {
-	if users == 1 {
-		return "Waiting for 1 Machine that uses the class."
+// statusInDeletion returns the status of a class that is being deleted, and whether its reason is new. Such a class is
+// not Ready, whether it still serves or not.
+func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (status v1beta1.MachineClassStatus,
+	begins bool) {
+	status = *class.Status.DeepCopy()
+	old := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionDeleting)
+	begins = old == nil || old.Status != metav1.ConditionTrue || old.Reason != d.reason
+	for _, c := range []metav1.Condition{
+		{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: d.reason},
+		{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonClassDeleting},
+	} {
+		c.Message, c.ObservedGeneration, c.LastTransitionTime = d.message, class.Generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	return fmt.Sprintf("Waiting for %d Machines that use the class.", users)
+	status.ObservedGeneration = class.Generation
+	return status, begins
 }
 
 // bounded keeps a driver's message within what is useful in a condition.

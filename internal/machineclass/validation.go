@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -26,6 +27,9 @@ type validation struct {
 	code provider.Code
 	// capacity is what the provider resolved; nil where it was not asked or did not answer.
 	capacity *provider.Capacity
+	// userDataRead is true where the user data was read. suspicious is what looks like a misspelt placeholder in it.
+	userDataRead bool
+	suspicious   []string
 }
 
 func valid(c provider.Capacity) validation {
@@ -49,10 +53,16 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (va
 			return refused(v1beta1.ReasonCredentialsNotFound, err), 0, ctx.Err()
 		}
 	}
-	if _, err = r.resolver.UserData(ctx, class.Namespace, class.Spec.UserDataRef); err != nil {
+	template, err := r.resolver.UserData(ctx, class.Namespace, class.Spec.UserDataRef)
+	if err != nil {
 		return missing(err)
 	}
-	return r.ask(ctx, class, inputs)
+	if err := bootstrap.Readable(template); err != nil {
+		return validation{reason: v1beta1.ReasonInvalidUserData, message: err.Error()}, 0, nil
+	}
+	v, enqueue, err := r.ask(ctx, class, inputs)
+	v.userDataRead, v.suspicious = true, bootstrap.Suspicious(template)
+	return v, enqueue, err
 }
 
 // ask asks the provider what a Node of the class will offer, unless it was asked the same before.

@@ -77,7 +77,8 @@ const gather = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// machineEvents triggers a class when its first Machine comes, and one that is being deleted when one goes. All other
+// machineEvents triggers a class when its first Machine comes, and one that is being deleted when a Machine goes or begins
+// or ceases to hold it. All other
 // events of Machines cost a check into the cache at most.
 func (c concerned) machineEvents() handler.EventHandler {
 	comes := func(ctx context.Context, o client.Object, q queue) {
@@ -98,10 +99,20 @@ func (c concerned) machineEvents() handler.EventHandler {
 			if className(e.ObjectOld) != className(e.ObjectNew) {
 				comes(ctx, e.ObjectNew, q)
 				goes(ctx, e.ObjectOld, q)
+			} else if means(e.ObjectOld) != means(e.ObjectNew) {
+				goes(ctx, e.ObjectNew, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { goes(ctx, e.Object, q) },
 	}
+}
+
+// means returns what a Machine means for the deletion of its class.
+func means(o client.Object) (h holders) {
+	if m, ok := o.(*v1beta1.Machine); ok {
+		h.count(m)
+	}
+	return h
 }
 
 func className(o client.Object) string {

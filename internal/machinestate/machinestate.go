@@ -110,7 +110,8 @@ func Unlaunchable(m *v1beta1.Machine) *metav1.Condition {
 	}
 	switch c.Reason {
 	case v1beta1.ReasonInvalidConfiguration, v1beta1.ReasonUnknownTypeVersion, v1beta1.ReasonClassNotFound,
-		v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonSecretNotLabelled, v1beta1.ReasonUserDataNotFound:
+		v1beta1.ReasonClassDeleting, v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonSecretNotLabelled,
+		v1beta1.ReasonUserDataNotFound:
 		return c
 	}
 	return nil

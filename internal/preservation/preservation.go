@@ -31,6 +31,15 @@ func Until(m *v1beta1.Machine) (time.Time, error) {
 	return until, nil
 }
 
+// NeverBegan reports whether the annotation says a time that is past, and the Machine was not preserved before. Where it
+// was, the condition says so or, if that could not be written any more, that it was taken from its set.
+func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
+	until, err := Until(m)
+	_, taken := m.Annotations[v1beta1.AnnotationPreservedFrom]
+	return err == nil && !until.After(now) && !taken &&
+		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPreserved)
+}
+
 // Invalid says what is wrong with the annotation machinist.dev/preserve, "" if nothing is.
 func Invalid(m *v1beta1.Machine) string {
 	switch value, asked := m.Annotations[v1beta1.AnnotationPreserve]; {

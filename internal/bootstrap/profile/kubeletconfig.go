@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -108,7 +109,11 @@ func readKubeletConfig(o Options, own map[string]any) error {
 	if bootstrap.NeedsToken(o.KubeletConfig) {
 		return fmt.Errorf("%s: everybody on the machine can read the file, so the bootstrap token cannot be in it", flag)
 	}
-	return knownPlaceholders(flag, o.KubeletConfig)
+	if unknown := bootstrap.Unknown(o.KubeletConfig); len(unknown) > 0 {
+		return fmt.Errorf("%s: unknown placeholder %s; known are <<%s>>", flag, unknown[0],
+			strings.Join(bootstrap.Placeholders(), ">>, <<"))
+	}
+	return nil
 }
 
 // withUninitialized returns the user's taints and the one that keeps pods away until Machinist has put the machine's

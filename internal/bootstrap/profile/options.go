@@ -117,9 +117,6 @@ func (f File) file() (file, error) {
 		out.mode = 0o755
 	}
 	if len(f.Content) > 0 && isText(f.Content) {
-		if err := knownPlaceholders("--file "+f.Path, f.Content); err != nil {
-			return file{}, err
-		}
 		if bootstrap.NeedsToken(f.Content) {
 			out.mode = 0o600
 		}
@@ -132,18 +129,10 @@ func (f File) file() (file, error) {
 	return out, nil
 }
 
-// knownPlaceholders refuses placeholders that Machinist does not replace.
-func knownPlaceholders(flag string, content []byte) error {
-	if _, err := bootstrap.Render(content, sample); err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
-	}
-	return nil
-}
-
-// hasPlaceholder says whether Machinist would replace, or refuse, a part of a value.
+// hasPlaceholder reports whether Machinist would replace a part of a value, or a part looks as if it should.
 func hasPlaceholder(value string) bool {
 	out, err := bootstrap.Render([]byte(value), sample)
-	return err != nil || string(out) != value
+	return err != nil || string(out) != value || len(bootstrap.Unknown([]byte(value))) > 0
 }
 
 // isText says whether every format can have the content as it is.

@@ -201,9 +201,6 @@ func (o *Options) validateOwn(distribution) error {
 		if bootstrap.NeedsToken(u.Content) {
 			return fmt.Errorf("--unit %s: units are readable for everybody, so the bootstrap token cannot be in one", u.Name)
 		}
-		if err := knownPlaceholders("--unit "+u.Name, u.Content); err != nil {
-			return err
-		}
 	}
 	return nil
 }

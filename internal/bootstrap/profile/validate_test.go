@@ -57,7 +57,6 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		"file of the profile": {"debian", func(o *Options) { o.Files = []File{{Path: kubeconfigPath}} }, "writes this file itself"},
 		"unit as a file":      {"debian", func(o *Options) { o.Files = []File{{Path: "/etc/systemd/system/kubelet.service"}} }, "writes this file itself"},
 		"file twice":          {"debian", func(o *Options) { o.Files = []File{{Path: "/a"}, {Path: "/a"}} }, "--file /a"},
-		"file's placeholder":  {"debian", func(o *Options) { o.Files = []File{{Path: "/a", Content: []byte("<<API>>")}} }, "--file /a: user data contains the unknown placeholder <<API>>"},
 		"binary placeholder":  {"debian", func(o *Options) { o.Files = []File{{Path: "/a", Content: []byte("<<API_ENDPOINT>>\x00")}} }, "--file /a: it has a placeholder and is not text"},
 		"unit's name":         {"debian", func(o *Options) { o.Units = []Unit{{Name: "../a.service"}} }, `--unit "../a.service"`},
 		"unit of the profile": {"debian", func(o *Options) { o.Units = []Unit{{"kubelet.service", []byte("a")}} }, "--unit kubelet.service"},

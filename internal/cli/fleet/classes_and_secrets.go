@@ -41,7 +41,11 @@ func sourcesOf(f Facts) []Source {
 		ready := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady)
 		switch {
 		case class.DeletionTimestamp != nil:
-			s.Reason, s.Explanation, s.Since = deleting, "No machine is made of it any more. It goes when no machine refers to it.", timeOf(*class.DeletionTimestamp)
+			s.Reason, s.Since = deleting, timeOf(*class.DeletionTimestamp)
+			s.Explanation = "The provider has not said yet what holds it."
+			if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionDeleting); c != nil {
+				s.Explanation = c.Message
+			}
 		case ready != nil && ready.Status == metav1.ConditionFalse:
 			s.Reason, s.Since = ready.Reason, timeOf(ready.LastTransitionTime)
 			s.Explanation = cmp.Or(ready.Message, why.MeaningOf(why.ClassReady, ready.Reason).Explanation)

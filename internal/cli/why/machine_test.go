@@ -185,9 +185,9 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationDelete, State: v1beta1.OperationProcessing,
 				Code: "FailedPrecondition", Attempts: 2, NextTryTime: &metav1.Time{Time: now.Add(time.Minute)}}
 		})},
-		"class-leaves": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound,
+		"class-leaves": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassDeleting,
 			`MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass, Deployment: web},
-		"class-leaves-alone": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound,
+		"class-leaves-alone": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassDeleting,
 			`MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass},
 		"no-such-provider": {
 			Machine: machine(starting), Deployment: web, Provider: Process{Name: "machinist-provider-azur",

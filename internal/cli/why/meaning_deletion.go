@@ -72,6 +72,9 @@ func deletionMeanings() map[string]Meaning {
 			v1beta1.ReasonPausedByAnnotation: {Explanation: "Its deletion is paused by an annotation.",
 			Ends: "It goes on when the annotation is gone.", Do: "kubectl annotate ma NAME " + v1beta1.AnnotationPaused + "- " +
 				v1beta1.AnnotationClusterAPIPaused + "-"},
-		v1beta1.ReasonInUse: {Explanation: "It is being deleted, and machines still need it.", Ends: "It goes when no machine does."},
+		v1beta1.ReasonInUse: {Explanation: "It is being deleted, and still serves the machines that need it.",
+			Ends: "It goes when no machine needs it.", Do: "Give the fleet another class, or delete the fleet."},
+		v1beta1.ReasonWithdrawn: {Explanation: "It is being deleted and serves no new machine.",
+			Ends: "It goes when the machines with an instance are gone."},
 	}
 }

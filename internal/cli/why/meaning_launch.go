@@ -40,11 +40,16 @@ func launchMeanings() map[string]Meaning {
 			" names a schema that this version does not know: it is neither launched nor changed nor judged.",
 			Ends: untilChanged, Do: "Give the label the value " + v1beta1.TypeVersion +
 				" if the machine is written for that, or run the version that knows the other."},
-		v1beta1.ReasonClassNotFound: {Explanation: "Its MachineClass does not exist, or is being deleted.",
+		v1beta1.ReasonClassNotFound: {Explanation: "Its MachineClass does not exist.",
 			Ends: "It goes on as soon as the class is there.",
-			Do:   "If it does not exist, create it in the machine's namespace; else name another one in the deployment's template."},
-		v1beta1.ReasonCredentialsNotFound: {Explanation: "The Secret with the cloud's credentials does not exist, or lacks a key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
-		v1beta1.ReasonCredentialsRefused:  {Explanation: "The cloud refuses the credentials, or they may not do what is needed.", Ends: "It is tried again every 30 seconds to 10 minutes, and at once when the Secret changes.", Do: "Renew the credentials in the Secret of the class, or give them the permission."},
+			Do:   "Create it in the machine's namespace, or name another one in the deployment's template."},
+		v1beta1.ReasonClassDeleting: {
+			Explanation: "Its MachineClass is being deleted, and no machine that stays has an instance of it.",
+			Ends:        "The machine gets an instance as soon as there is a new class of that name. The deleted one does not wait for this machine.",
+			Do:          "Apply the class again when it is gone, or name another one in the deployment's template."},
+		ClassReady + "/" + v1beta1.ReasonClassDeleting: {Explanation: "The class is being deleted."},
+		v1beta1.ReasonCredentialsNotFound:              {Explanation: "The Secret with the cloud's credentials does not exist, or lacks a key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
+		v1beta1.ReasonCredentialsRefused:               {Explanation: "The cloud refuses the credentials, or they may not do what is needed.", Ends: "It is tried again every 30 seconds to 10 minutes, and at once when the Secret changes.", Do: "Renew the credentials in the Secret of the class, or give them the permission."},
 		v1beta1.ReasonSecretNotLabelled: {
 			Explanation: "The Secret for its credentials or user data does not carry the label " + v1beta1.LabelSecretUse +
 				" that allows this use.",
@@ -87,6 +92,14 @@ func launchMeanings() map[string]Meaning {
 			v1beta1.ReasonInsufficientResources: {Explanation: "It failed: the cloud had no capacity or quota within timeouts.creation.", Ends: "Its set replaces it, which does not help before there is capacity.", Do: "Raise the quota, free some of it, or use a class of another size or zone."},
 		v1beta1.ReasonJoinClusterTimeout: {Explanation: "It failed: its instance did not become a Ready node within timeouts.creation.", Ends: "Its set replaces it. If it does become a Ready node after all, it counts again.", Do: "Inspect the instance's console: does the user data run, does the kubelet reach the API server, is its certificate approved? " + v1beta1.AnnotationPreserve + "=when-failed keeps the next one for inspection. To see the requests for certificates: kubectl get csr"},
 
+		v1beta1.ReasonNodeTemplateContested: {Explanation: "Another writer changes what the machine wants on its Node again and again. It is left as the other writer has it.",
+			Ends: "It is set again an hour after it was first changed, or when spec.node changes.",
+			Do:   "Stop the other writer, or remove the key that the message names from spec.node."},
+		v1beta1.ReasonInvalidUserData: {Explanation: "The user data cannot be read.", Ends: "It is read again when the Secret changes.",
+			Do: "Mend what the message says in the Secret with the user data."},
+		v1beta1.ReasonUnknownPlaceholder: {Explanation: "The user data contains what looks like a misspelt placeholder. It reaches the machines as it is.",
+			Ends: "The warning goes when the Secret is changed.",
+			Do:   "Correct the name in the Secret with the user data. If it is no placeholder, ignore the warning."},
 		v1beta1.ReasonValid: {Explanation: "The provider accepts the class."},
 		ClassReady + "/" +
 			v1beta1.ReasonProviderUnavailable: {Explanation: "The provider could not have the class checked: its cloud does not answer.", Ends: triesAgain},

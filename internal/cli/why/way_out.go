@@ -35,10 +35,9 @@ func (e *explanation) unserved() []Finding {
 func (e *explanation) wayOut(c *metav1.Condition, f Finding) Finding {
 	deleted := e.Machine.DeletionTimestamp != nil
 	switch c.Reason {
-	case v1beta1.ReasonClassNotFound:
-		if e.classLeaves() && !deleted {
-			f.What = "Its MachineClass is being deleted, so no instance is made from it. The class is there until no machine refers to it, and this one does."
-			f.Ends, f.Do = "", e.otherClass()
+	case v1beta1.ReasonClassDeleting:
+		if !deleted {
+			f.Do = "Apply the class again when it is gone. Or: " + e.otherClass()
 		}
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
 		if e.main > 0 {

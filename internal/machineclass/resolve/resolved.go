@@ -34,10 +34,12 @@ type Resolved struct {
 	Credentials    provider.Credentials
 	// UserData is the bootstrap template; empty where there is none referred to.
 	UserData Template
-	// Unprotected is what lacks the finalizer that keeps it while the Machine is there, of the class and the Secret with
-	// the credentials; empty where nothing does. Without them nobody could take an instance down.
-	Unprotected string
-	// Leaving is set where one of them is being deleted, so that nothing must be made with it any more.
+	// CompressUserData has the user data compressed after it is rendered.
+	CompressUserData bool
+	// Awaited says what is missing before the class and the Secret with the credentials are sure to stay as long as the
+	// Machine; empty where nothing is. Without them an instance could not be deleted.
+	Awaited string
+	// Leaving says why no instance is created from the class any more; nil while it serves.
 	Leaving *Error
 }
 

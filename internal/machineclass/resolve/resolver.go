@@ -48,17 +48,20 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	}
 	if secret != nil {
 		out.Credentials = provider.NewCredentials(secret.Data).In(secret.Namespace)
-		if !controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer) && out.Unprotected == "" {
-			out.Unprotected = fmt.Sprintf("Secret %q", secret.Name)
-		}
-		if out.ClassName == "" && !secret.DeletionTimestamp.IsZero() {
-			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials is being deleted",
-				secret.Name)
+		switch held := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); {
+		case held:
+		case !secret.DeletionTimestamp.IsZero():
+			// A finalizer is not added to what is being deleted, so this Secret is not held any more.
+			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound,
+				"Secret %q with the credentials is being deleted. Create it again when it is gone.", secret.Name)
+		case out.Awaited == "":
+			out.Awaited = fmt.Sprintf("Waiting until Secret %q has the finalizer %s.", secret.Name, v1beta1.InUseFinalizer)
 		}
 	}
 	if out.UserData, err = r.UserData(ctx, m.Namespace, userData); err != nil {
 		return Resolved{}, err
 	}
+	out.CompressUserData = userData != nil && userData.Compress == v1beta1.UserDataGzip
 	return out, nil
 }
 
@@ -157,11 +160,13 @@ func OfClass(class *v1beta1.MachineClass) Resolved {
 	if out.Adoption == "" {
 		out.Adoption = v1beta1.AdoptionForbid
 	}
-	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
-		out.Unprotected = fmt.Sprintf("MachineClass %q", class.Name)
-	}
-	if !class.DeletionTimestamp.IsZero() {
-		out.Leaving = errorf(v1beta1.ReasonClassNotFound, "MachineClass %q is being deleted", class.Name)
+	switch {
+	case DeletionReason(class) == v1beta1.ReasonDeletionStarted:
+		out.Awaited = undecided(class)
+	case !Serves(class):
+		out.Leaving = classDeleting(class)
+	case !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
+		out.Awaited = fmt.Sprintf("Waiting until MachineClass %q has the finalizer %s.", class.Name, v1beta1.InUseFinalizer)
 	}
 	if class.Spec.ProviderSpec != nil {
 		out.ProviderSpec = class.Spec.ProviderSpec.Raw

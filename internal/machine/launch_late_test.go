@@ -1,0 +1,37 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// The next try is due after the machine's time is over. The set is about to delete the machine, so an instance would be
+// created to be deleted.
+//
+// Rule: no-launch-before-replacement.
+func TestNoInstanceIsAskedForWhenTheMachineIsAboutToBeReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m", ofASet)
+	w.cloud.Fail("Create", &provider.Error{Code: provider.Throttled, Message: "slow down",
+		RetryAfter: v1beta1.DefaultCreationTimeout + 3*time.Second})
+	w.reconcile("m")
+	w.step(v1beta1.DefaultCreationTimeout + 4*time.Second)
+	w.effects.clear()
+	again := w.reconcile("m").RequeueAfter
+	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
+	want(t, "driver calls", w.effects.calls())
+	if again <= 0 || again > replacementGrace {
+		t.Errorf("checks again after %s", again)
+	}
+	// The set does not replace it: it goes on.
+	w.step(replacementGrace)
+	w.reconcile("m")
+	if w.get("m").Spec.ProviderID == "" {
+		t.Error("a machine that is not replaced is never launched again")
+	}
+}

@@ -1,0 +1,155 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// A label, an annotation or a taint may have a second owner: the kubelet, a controller of Kubernetes or of the cloud, an
+// agent. What a person changed by mistake is set again; two programs that set it would do so without end.
+
+// mostReapplied is how often in a contestedFor a key is set again, before it is left to the other writer.
+const (
+	mostReapplied = 3
+	contestedFor  = time.Hour
+)
+
+// reapplications counts how often keys of a Node were set again, since a time, for one template. It is never changed.
+type reapplications struct {
+	fingerprint string
+	since       time.Time
+	times       map[string]int
+}
+
+// overwrittenOn returns the keys, as in AppliedNodeTemplate.Former, that the Node was given with this template and has
+// otherwise now, sorted.
+func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
+	fingerprint string) (keys []string) {
+	if node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] != fingerprint {
+		return nil
+	}
+	for key, want := range m.Spec.Node.Labels {
+		if value, there := node.Labels[key]; slices.Contains(applied.Labels, key) && (!there || value != want) {
+			keys = append(keys, formerLabel+key)
+		}
+	}
+	for key, want := range m.Spec.Node.Annotations {
+		if value, there := node.Annotations[key]; slices.Contains(applied.Annotations, key) && (!there || value != want) {
+			keys = append(keys, formerAnnotation+key)
+		}
+	}
+	for _, want := range m.Spec.Node.Taints {
+		at := find(node.Spec.Taints, want)
+		if slices.Contains(applied.Taints, taintName(want)) && (at < 0 || node.Spec.Taints[at].Value != want.Value) {
+			keys = append(keys, formerTaint+taintName(want))
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// leftToOthers returns which of the overwritten keys are not set again. The Machine is reconciled when they may be.
+func (s *nodeTemplateStep) leftToOthers(overwritten []string, fingerprint string) (left []string) {
+	known := s.states.get(s.machine).registration.reapplied
+	if known == nil || known.fingerprint != fingerprint {
+		return nil
+	}
+	until := known.since.Add(contestedFor).Sub(s.now)
+	if until <= 0 {
+		return nil
+	}
+	for _, key := range overwritten {
+		if known.times[key] >= mostReapplied {
+			left = append(left, key)
+		}
+	}
+	if len(left) > 0 {
+		s.requeueIn(until)
+	}
+	return left
+}
+
+// noteReapplied counts that the keys were set again.
+func (s *nodeTemplateStep) noteReapplied(keys []string, fingerprint string) {
+	if len(keys) == 0 {
+		return
+	}
+	s.states.update(s.machine, func(m *machineState) {
+		counted := &reapplications{fingerprint: fingerprint, since: s.now, times: map[string]int{}}
+		if old := m.registration.reapplied; old != nil && old.fingerprint == fingerprint &&
+			s.now.Sub(old.since) < contestedFor {
+			counted.since, counted.times = old.since, maps.Clone(old.times)
+		}
+		for _, key := range keys {
+			counted.times[key] = min(counted.times[key]+1, mostReapplied)
+		}
+		m.registration.reapplied = counted
+	})
+}
+
+// leaving returns the Node as it is to become with some keys as another writer has them, nil if nothing is left to
+// change.
+func leaving(node, becomes *corev1.Node, left []string) *corev1.Node {
+	if becomes == nil || len(left) == 0 {
+		return becomes
+	}
+	out := becomes.DeepCopy()
+	restore := func(to *map[string]string, from map[string]string, key string) {
+		if value, there := from[key]; there {
+			set(to, key, value)
+		} else {
+			delete(*to, key)
+		}
+	}
+	for _, key := range left {
+		switch kind, name, _ := strings.Cut(key, "/"); kind + "/" {
+		case formerLabel:
+			restore(&out.Labels, node.Labels, name)
+		case formerAnnotation:
+			restore(&out.Annotations, node.Annotations, name)
+		case formerTaint:
+			out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, func(t corev1.Taint) bool { return taintName(t) == name })
+			for _, t := range node.Spec.Taints {
+				if taintName(t) == name {
+					out.Spec.Taints = append(out.Spec.Taints, t)
+				}
+			}
+		}
+	}
+	if equality.Semantic.DeepEqual(out.Labels, node.Labels) && equality.Semantic.DeepEqual(out.Annotations, node.Annotations) &&
+		equalTaints(out.Spec.Taints, node.Spec.Taints) && out.Spec.ProviderID == node.Spec.ProviderID {
+		return nil
+	}
+	return out
+}
+
+// equalTaints reports whether two lists have the same taints, in whatever order.
+func equalTaints(a, b []corev1.Taint) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(t corev1.Taint) bool {
+		at := find(b, t)
+		return at < 0 || b[at].Value != t.Value
+	})
+}
+
+// contestedMessage says what is left to others on the Node; empty if nothing.
+func contestedMessage(node *corev1.Node, left []string) string {
+	if len(left) == 0 {
+		return ""
+	}
+	names := make([]string, len(left))
+	for i, key := range left {
+		kind, name, _ := strings.Cut(key, "/")
+		names[i] = kind + " " + name
+	}
+	return fmt.Sprintf("Another writer changed this on node %s %d times within %s after it was set, so it is left as it is: "+
+		"%s. Find the writer by kubectl get node %s -o yaml --show-managed-fields and stop it, or remove the key from spec.node.",
+		node.Name, mostReapplied, contestedFor, strings.Join(names, ", "), node.Name)
+}

@@ -1,0 +1,117 @@
+package machine
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Prefixes of the keys in which AppliedNodeTemplate keeps former values.
+const (
+	formerLabel      = "label/"
+	formerAnnotation = "annotation/"
+	formerTaint      = "taint/"
+)
+
+// formerOf returns what the Node had under the keys that the Machine wants, before it was given them. What is known
+// already stays. A Node that says that it was given this template before, by a process whose record was lost, has
+// nothing former to tell.
+func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
+	fingerprint string) map[string]v1beta1.FormerValue {
+	former := map[string]v1beta1.FormerValue{}
+	lost := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] == fingerprint
+	note := func(kind, key string, ours []string, value string, there bool) {
+		if known, had := applied.Former[kind+key]; had {
+			former[kind+key] = known
+		} else if there && !lost && !slices.Contains(ours, key) {
+			former[kind+key] = v1beta1.FormerValue(value)
+		}
+	}
+	for key := range m.Spec.Node.Labels {
+		value, there := node.Labels[key]
+		note(formerLabel, key, applied.Labels, value, there)
+	}
+	for key := range m.Spec.Node.Annotations {
+		value, there := node.Annotations[key]
+		// A long one, such as kubectl's own record, would make the status as long.
+		note(formerAnnotation, key, applied.Annotations, value, there && len(value) <= mostFormer)
+	}
+	for _, t := range m.Spec.Node.Taints {
+		if at := find(node.Spec.Taints, t); at >= 0 {
+			note(formerTaint, taintName(t), applied.Taints, node.Spec.Taints[at].Value, true)
+		} else {
+			note(formerTaint, taintName(t), applied.Taints, "", false)
+		}
+	}
+	if len(former) == 0 {
+		return nil
+	}
+	return former
+}
+
+// mostFormer bounds the length of a former value.
+const mostFormer = 1024
+
+// formerly returns the former values of one kind, by their keys.
+func formerly(applied v1beta1.AppliedNodeTemplate, kind string) map[string]string {
+	out := map[string]string{}
+	for key, value := range applied.Former {
+		if name, is := strings.CutPrefix(key, kind); is {
+			out[name] = string(value)
+		}
+	}
+	return out
+}
+
+// withdrawn returns the taints without those that are wanted no longer. One that the Node had before stays, with its
+// former value.
+func withdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate, want []corev1.Taint) []corev1.Taint {
+	former := formerly(applied, formerTaint)
+	var out []corev1.Taint
+	for _, t := range taints {
+		if slices.Contains(applied.Taints, taintName(t)) && find(want, t) < 0 {
+			value, had := former[taintName(t)]
+			if !had {
+				continue
+			}
+			t.Value = value
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// withOthers returns the former values with those that another writer has set since, which stay when the keys are wanted
+// no longer.
+func withOthers(former map[string]v1beta1.FormerValue, node *corev1.Node,
+	left []string) map[string]v1beta1.FormerValue {
+	if len(left) == 0 {
+		return former
+	}
+	out := map[string]v1beta1.FormerValue{}
+	maps.Copy(out, former)
+	for _, key := range left {
+		kind, name, _ := strings.Cut(key, "/")
+		value, there := "", false
+		switch kind + "/" {
+		case formerLabel:
+			value, there = node.Labels[name]
+		case formerAnnotation:
+			value, there = node.Annotations[name]
+		case formerTaint:
+			for _, t := range node.Spec.Taints {
+				if taintName(t) == name {
+					value, there = t.Value, true
+				}
+			}
+		}
+		if delete(out, key); there && len(value) <= mostFormer {
+			out[key] = v1beta1.FormerValue(value)
+		}
+	}
+	return out
+}

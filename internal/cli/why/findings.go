@@ -181,8 +181,7 @@ func (e *explanation) others() {
 	}
 	if m.DeletionTimestamp == nil {
 		if e.Set != nil && e.Set.DeletionTimestamp != nil {
-			e.add(Finding{About: "machineset/" + e.Set.Name, Reason: OwnerDeleting,
-				What: "Its set is being deleted; Kubernetes deletes the machine with it.", Since: at(e.Set.DeletionTimestamp.Time)})
+			e.add(deletingOwner("machineset/"+e.Set.Name, e.Set))
 		}
 		if m.Status.ObservedGeneration < m.Generation && len(m.Status.Conditions) > 0 {
 			e.add(Finding{About: e.about, Reason: Unobserved,
@@ -196,12 +195,13 @@ func (e *explanation) others() {
 		return
 	}
 	f := Finding{
-		About: e.about, Reason: OtherFinalizers, What: "Finalizers of others hold the object too: " +
-			strings.Join(others, ", ") + ".",
-		Ends: "It goes when their owners take them off.", Do: "See what each is for before you take one off by hand.",
+		About: e.about, Reason: OtherFinalizers, What: "Finalizers of other controllers hold the object, too: " +
+			heldBy(m, others) + ".",
+		Ends: "The object is deleted when their owners have removed them.",
+		Do:   "Find out what each is for before you remove it by hand.",
 	}
 	if len(others) == len(m.Finalizers) {
-		f.What = "Machinist holds it no longer; finalizers of others do: " + strings.Join(others, ", ") + "."
+		f.What = "Machinist no longer holds it, but finalizers of other controllers do: " + heldBy(m, others) + "."
 		f.Since = at(m.DeletionTimestamp.Time)
 		e.findings = nil
 	}

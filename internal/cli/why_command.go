@@ -197,7 +197,12 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 	if metav1.GetControllerOf(m) == nil {
 		f.Sets = a.sets(ctx, m.Namespace)
 	}
-	f.Checks = a.checksOf(ctx, m)
+	checks := a.checks(ctx, m.Namespace)
+	if f.Checks = selecting(checks, m); len(f.Checks) == 0 && why.Blocking(m) != nil {
+		f.Unchecked = slices.DeleteFunc(a.machines(ctx, m.Namespace), func(other v1beta1.Machine) bool {
+			return !machinestate.Live(&other) || len(selecting(checks, &other)) > 0
+		})
+	}
 	provider := providerOf(m)
 	if provider == "" && f.Class != nil {
 		provider = f.Class.Spec.Provider
@@ -271,10 +276,10 @@ func (a *asker) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 	return foundSet, found
 }
 
-// checksOf returns the health checks that select a machine.
-func (a *asker) checksOf(ctx context.Context, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
+// checks returns the health checks of a namespace.
+func (a *asker) checks(ctx context.Context, namespace string) []v1beta1.MachineHealthCheck {
 	var list v1beta1.MachineHealthCheckList
-	if err := a.List(ctx, &list, client.InNamespace(m.Namespace)); err != nil {
+	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		switch {
 		case meta.IsNoMatchError(err), isUnknownResource(err):
 		case apierrors.IsForbidden(err):
@@ -284,7 +289,12 @@ func (a *asker) checksOf(ctx context.Context, m *v1beta1.Machine) []v1beta1.Mach
 		}
 		return nil
 	}
-	return slices.DeleteFunc(list.Items, func(c v1beta1.MachineHealthCheck) bool {
+	return list.Items
+}
+
+// selecting returns the health checks that select a machine.
+func selecting(checks []v1beta1.MachineHealthCheck, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
+	return slices.DeleteFunc(slices.Clone(checks), func(c v1beta1.MachineHealthCheck) bool {
 		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
 		return err != nil || !selector.Matches(labels.Set(m.Labels))
 	})

@@ -22,6 +22,8 @@ type Facts struct {
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
+	// Unchecked are the machines of its namespace that no health check selects, if none selects this one.
+	Unchecked []v1beta1.Machine
 	// Denied is what does not let the machine be replaced although it must be, nil if nothing does.
 	Denied *disruption.Denial
 	// Provider is the process that serves the machine.

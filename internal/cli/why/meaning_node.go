@@ -52,8 +52,8 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ReasonNodeConditionsFailed: {Explanation: "Its node is Ready and reports a problem in another condition.",
 			Ends: "A health policy that names the condition has it replaced.", Do: "To see more: kubectl describe node NODE"},
 		v1beta1.ReasonNodeGone: {Explanation: "Its node was deleted from the cluster, and not by Machinist.",
-			Ends: "The kubelet may register it again; if it does not, a health policy has the machine replaced.",
-			Do:   "Restart the kubelet on the instance to have it register again, or delete the machine."},
+			Ends: "A health policy has the machine replaced at once, unless the machine is paused, preserved or exempt, or too many machines are not well.",
+			Do:   "To keep the machine, exempt it and restart the kubelet on its instance, which registers the node again: kubectl annotate ma NAME " + v1beta1.AnnotationSkipRemediation + "="},
 		v1beta1.ReasonTargetUnreachable: {
 			Explanation: "The cluster that its node is in cannot be reached. While that is so nothing is judged, replaced or drained.",
 			Ends:        "It goes on by itself when the cluster answers again, and no clock runs meanwhile.",

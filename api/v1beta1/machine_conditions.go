@@ -46,6 +46,21 @@ const (
 	// ConditionRemediationRequested is True when the machine must be replaced on grounds of its health. It alone
 	// belongs to the manager. The reason is the policy; the message names the UID of the Node that was judged.
 	ConditionRemediationRequested = "RemediationRequested"
+
+	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet is left pending although
+	// only an administrator can approve it. Otherwise the condition is missing.
+	ConditionCertificateApproved = "CertificateApproved"
+)
+
+// Reasons of CertificateApproved.
+const (
+	// ReasonClientCertificateNotApproved surfaces when the request for a client certificate, with which the node joins or
+	// continues to act as a node, is left pending.
+	ReasonClientCertificateNotApproved = "ClientCertificateNotApproved"
+
+	// ReasonServingCertificateNotApproved surfaces when the request for a serving certificate, which `kubectl logs` and
+	// `kubectl exec` need, is left pending.
+	ReasonServingCertificateNotApproved = "ServingCertificateNotApproved"
 )
 
 // Reasons of Launched.

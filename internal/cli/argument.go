@@ -13,6 +13,7 @@ const (
 	set        kind = "machineset"
 	deployment kind = "machinedeployment"
 	migration  kind = "migration"
+	class      kind = "machineclass"
 	// node is one of Kubernetes' own.
 	node kind = "node"
 )
@@ -34,6 +35,8 @@ func kindOf(text string) (kind, bool) {
 		return set, true
 	case "machinedeployment", "machinedeployments", "md":
 		return deployment, true
+	case "machineclass", "machineclasses", "mclass":
+		return class, true
 	case "migration", "migrations", "mig":
 		return migration, true
 	}

@@ -74,7 +74,8 @@ func (e *Env) namesOf(ctx context.Context, k kind) []string {
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(map[kind]string{machine: "MachineList", set: "MachineSetList",
-		deployment: "MachineDeploymentList", migration: "MigrationList"}[k]))
+		deployment: "MachineDeploymentList", migration: "MigrationList",
+		class: "MachineClassList"}[k]))
 	if err := c.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
 		return nil
 	}

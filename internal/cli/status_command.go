@@ -110,6 +110,10 @@ func (l *statusCheck) view(ctx context.Context) (fleet.Status, *lists, error) {
 			return fleet.Status{}, nil, err
 		}
 		facts = fleet.Only(facts, l.name)
+	} else if found, err := l.cluster.orphans(ctx, namespace, l.scope.system); err == nil {
+		facts.Orphans = found.Reports
+	} else {
+		facts.Unread = append(facts.Unread, fmt.Sprintf("Instances without a Machine are left out: %v", err))
 	}
 	return fleet.StatusOf(facts), found, nil
 }

@@ -27,9 +27,10 @@ func whyCommand(env *Env) *cobra.Command {
 	var asTimeline bool
 	cmd := &cobra.Command{
 		Use:   "why TYPE/NAME",
-		Short: "Say what a machine, a node's machine or a deployment waits for, and what you can do",
+		Short: "Say what a machine, a node's machine, a deployment or a class waits for, and what you can do",
 		Long: `Say in plain words what a machine waits for: since when, until when or what ends it, and what you can do. Of a deployment
-or a set it says why it is not what was declared, and what its machines wait for.
+or a set it says why it is not what was declared, and what its machines wait for. Of a class it says why it is not Ready,
+and what else is wrong.
 
 A node's name finds its machine, in any namespace that you may list.
 
@@ -41,6 +42,9 @@ these no longer know.`,
 
   # Why does this rollout stand?
   machinist why md/workers
+
+  # Why is this class not Ready?
+  machinist why mclass/small
 
   # What is going on with the machine of this node?
   machinist why node/worker-17
@@ -54,12 +58,12 @@ these no longer know.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: env.completion(machine, deployment, set, migration),
+		ValidArgsFunction: env.completion(machine, deployment, set, migration, class),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(s.format); err != nil {
 				return err
 			}
-			k, name, err := reference(args, machine, deployment, set, node, migration)
+			k, name, err := reference(args, machine, deployment, set, node, migration, class)
 			if err != nil {
 				return err
 			}
@@ -105,6 +109,8 @@ func (a *asker) why(ctx context.Context, k kind, name string) (why.View, error) 
 		return a.setWhy(ctx, name)
 	case migration:
 		return a.migrationWhy(ctx, name)
+	case class:
+		return a.classWhy(ctx, name)
 	}
 	m, err := a.theMachine(ctx, k, name)
 	if err != nil {
@@ -188,7 +194,15 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 			f.Class = found
 		}
 	}
-	f.Checks = a.checksOf(ctx, m)
+	if metav1.GetControllerOf(m) == nil {
+		f.Sets = a.sets(ctx, m.Namespace)
+	}
+	checks := a.checks(ctx, m.Namespace)
+	if f.Checks = selecting(checks, m); len(f.Checks) == 0 && why.Blocking(m) != nil {
+		f.Unchecked = slices.DeleteFunc(a.machines(ctx, m.Namespace), func(other v1beta1.Machine) bool {
+			return !machinestate.Live(&other) || len(selecting(checks, &other)) > 0
+		})
+	}
 	provider := providerOf(m)
 	if provider == "" && f.Class != nil {
 		provider = f.Class.Spec.Provider
@@ -262,10 +276,10 @@ func (a *asker) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 	return foundSet, found
 }
 
-// checksOf returns the health checks that select a machine.
-func (a *asker) checksOf(ctx context.Context, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
+// checks returns the health checks of a namespace.
+func (a *asker) checks(ctx context.Context, namespace string) []v1beta1.MachineHealthCheck {
 	var list v1beta1.MachineHealthCheckList
-	if err := a.List(ctx, &list, client.InNamespace(m.Namespace)); err != nil {
+	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		switch {
 		case meta.IsNoMatchError(err), isUnknownResource(err):
 		case apierrors.IsForbidden(err):
@@ -275,7 +289,12 @@ func (a *asker) checksOf(ctx context.Context, m *v1beta1.Machine) []v1beta1.Mach
 		}
 		return nil
 	}
-	return slices.DeleteFunc(list.Items, func(c v1beta1.MachineHealthCheck) bool {
+	return list.Items
+}
+
+// selecting returns the health checks that select a machine.
+func selecting(checks []v1beta1.MachineHealthCheck, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
+	return slices.DeleteFunc(slices.Clone(checks), func(c v1beta1.MachineHealthCheck) bool {
 		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
 		return err != nil || !selector.Matches(labels.Set(m.Labels))
 	})
@@ -286,11 +305,7 @@ func (a *asker) deploymentWhy(ctx context.Context, name string) (why.View, error
 	if err := a.get(ctx, deployment, name, d); err != nil {
 		return why.View{}, err
 	}
-	var sets v1beta1.MachineSetList
-	if err := a.List(ctx, &sets, client.InNamespace(d.Namespace)); err != nil {
-		a.unread = append(a.unread, fmt.Sprintf("Its sets could not be listed, so nothing is said of its machines: %v", err))
-	}
-	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, sets.Items, a.machines(ctx, d.Namespace))
+	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, a.sets(ctx, d.Namespace), a.machines(ctx, d.Namespace))
 	f := why.FleetFacts{Deployment: d, Machines: joined.AllMachines(d)}
 	return a.fleetWhy(ctx, f, "machinedeployment/"+name, d.Namespace, d.ReplicasOrDefault()), nil
 }
@@ -303,6 +318,28 @@ func (a *asker) setWhy(ctx context.Context, name string) (why.View, error) {
 	joined := inventory.Join(nil, []v1beta1.MachineSet{*s}, a.machines(ctx, s.Namespace))
 	f := why.FleetFacts{Set: s, Machines: joined.Machines(s)}
 	return a.fleetWhy(ctx, f, "machineset/"+name, s.Namespace, s.ReplicasOrDefault()), nil
+}
+
+func (a *asker) classWhy(ctx context.Context, name string) (why.View, error) {
+	f := why.ClassFacts{Class: &v1beta1.MachineClass{}}
+	if err := a.get(ctx, class, name, f.Class); err != nil {
+		return why.View{}, err
+	}
+	process, unread := a.process(ctx, providerProcess+f.Class.Spec.Provider, f.Class.Namespace, a.system)
+	if f.Provider = process; unread != "" {
+		a.unread = append(a.unread, unread)
+	}
+	return why.View{Now: a.clock.Now(), Object: "machineclass/" + name, Namespace: f.Class.Namespace,
+		Findings: why.ExplainClass(f), Unread: a.unread}, nil
+}
+
+// sets lists the sets of a namespace, and notes why if that is not possible.
+func (a *asker) sets(ctx context.Context, namespace string) []v1beta1.MachineSet {
+	var list v1beta1.MachineSetList
+	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		a.unread = append(a.unread, fmt.Sprintf("Sets could not be listed, so the sets of machines are left out: %v", err))
+	}
+	return list.Items
 }
 
 func (a *asker) migrationWhy(ctx context.Context, name string) (why.View, error) {

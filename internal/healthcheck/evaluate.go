@@ -39,7 +39,7 @@ type Evaluation struct {
 // Evaluate judges a machine by a policy. node is the one that the machine refers to, nil where that is gone. A clock
 // runs from when this process observed what is wrong, since the times of conditions are by the clocks of others. None
 // runs from before clock.Since: an outage, or the time in which nobody watched, is not the machine's fault. Evaluate
-// notes in clock.Seen what it observes for the first time.
+// notes in clock.Seen what it observes for the first time. A Node that was deleted needs no clock.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.Failed(m):
@@ -52,7 +52,7 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 	case m.Status.NodeRef == nil:
 		return p.starting(m, now, clock)
 	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
-		return p.nodeGone(m, now, clock)
+		return nodeGone(m)
 	}
 	return p.node(node, now, clock)
 }
@@ -125,18 +125,14 @@ func trying(reason string) bool {
 	return false
 }
 
-// nodeGone judges a machine whose Node was deleted while its instance may live.
-func (p Policy) nodeGone(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
-	timeout := p.goneTimeout()
+// nodeGone judges a machine whose Node was deleted while its instance may live. A kubelet that runs does not register
+// again, so there is nothing to wait for. The machine's controller confirms the deletion at the API server first, which
+// changes the condition Registered.
+func nodeGone(m *v1beta1.Machine) Evaluation {
 	v := Evaluation{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s is gone.", m.Status.NodeRef.Name)}
-	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
-	if c == nil || c.Reason != v1beta1.ReasonNodeGone {
-		v.RecheckAfter = max(timeout, time.Millisecond) // Its controller has yet to notice, and its clock to begin.
-		return v
-	}
-	if v.RecheckAfter = clock.left(timeout, Signal{UID: m.UID, Type: v1beta1.ConditionRegistered,
-		Began: c.LastTransitionTime.Time}, now); v.RecheckAfter <= 0 {
-		v.Health, v.RecheckAfter = Unhealthy, 0
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered); c != nil &&
+		c.Reason == v1beta1.ReasonNodeGone {
+		v.Health = Unhealthy
 	}
 	return v
 }

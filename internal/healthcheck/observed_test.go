@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"machinist.dev/machinist/api/v1beta1"
 )
 
 // impatient is a policy with a timeout of a minute, far less than clocks differ here.
@@ -23,14 +21,11 @@ func impatient() Policy {
 
 // troubles are what is wrong since minute 30 by the clock of whoever wrote it down.
 func troubles() map[string]Subject {
-	gone := running("gone", condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 30))
-	gone.Node = nil
 	return map[string]Subject{
-		"silent":       running("silent", silent(30)),
-		"not Ready":    running("unready", node(corev1.NodeReady, corev1.ConditionFalse, 30)),
-		"a deadlock":   running("deadlock", node("KernelDeadlock", corev1.ConditionTrue, 30)),
-		"without Node": gone,
-		"starting":     starting(func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(30)) }),
+		"silent":     running("silent", silent(30)),
+		"not Ready":  running("unready", node(corev1.NodeReady, corev1.ConditionFalse, 30)),
+		"a deadlock": running("deadlock", node("KernelDeadlock", corev1.ConditionTrue, 30)),
+		"starting":   starting(func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(30)) }),
 	}
 }
 

@@ -52,20 +52,6 @@ func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 	return p
 }
 
-// goneTimeout is how long a Node may be missing whose instance is there: as long as one may be silent.
-func (p Policy) goneTimeout() time.Duration {
-	timeout := time.Duration(-1)
-	for _, c := range p.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && c.Timeout.Duration > timeout {
-			timeout = c.Timeout.Duration
-		}
-	}
-	if timeout < 0 {
-		return DefaultTimeout
-	}
-	return timeout
-}
-
 // limit resolves MaxUnhealthy for a number of machines: a percentage is rounded down, and it is at least 1 unless it is
 // written 0.
 func (p Policy) limit(machines int) int {

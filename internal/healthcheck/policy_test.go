@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -69,15 +68,9 @@ func TestWhatACheckLeavesOutHasItsDefault(t *testing.T) {
 		p.Startup != 0 || p.MaxRetries != nil {
 		t.Errorf("%+v", p)
 	}
-	if got := p.goneTimeout(); got != DefaultTimeout {
-		t.Errorf("a node may be gone for %s", got)
-	}
 	c.Spec.NodeStartupTimeout = &metav1.Duration{Duration: time.Minute}
 	c.Spec.Remediation.Type = v1beta1.RemediationExternal
-	c.Spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady,
-		Status: corev1.ConditionUnknown, Timeout: metav1.Duration{Duration: 3 * time.Minute}}}
-	if p = PolicyOf(c); p.Reason != v1beta1.ReasonExternalRemediation || p.Startup != time.Minute ||
-		p.goneTimeout() != 3*time.Minute {
+	if p = PolicyOf(c); p.Reason != v1beta1.ReasonExternalRemediation || p.Startup != time.Minute {
 		t.Errorf("%+v", p)
 	}
 }

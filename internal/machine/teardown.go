@@ -298,8 +298,7 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 		s.states.update(s.machine, func(m *machineState) {
 			m.pace, m.teardown.nothingFoundSince, m.teardown.accepted = pace{}, time.Time{}, true
 		})
-		s.deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.")
-		s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The provider is removing the instance.", "")
+		s.removing(result.Left)
 		s.requeueIn(pollInterval(s.now.Sub(s.operationBegan())))
 		return wait, nil
 	case req.ProviderID != "":

@@ -115,8 +115,8 @@ func (o *Operator) identify(ctx context.Context) error {
 	return nil
 }
 
-// keepIdentity checks the record again and again while this process leads, and makes it anew when somebody deleted
-// it: the next process with another cluster id would find nothing to compare its own with.
+// keepIdentity checks the record periodically while this process leads, and creates it again if it was deleted:
+// otherwise the next process with another cluster id would find nothing to compare its own with.
 func (o *Operator) keepIdentity(ctx context.Context) error {
 	tick := time.NewTicker(o.config.StatusCheckPeriod)
 	defer tick.Stop()
@@ -128,9 +128,12 @@ func (o *Operator) keepIdentity(ctx context.Context) error {
 		}
 		request, cancel := context.WithTimeout(ctx, o.config.StatusCheckTimeout)
 		err := o.identify(request)
+		if err == nil {
+			err = o.recordHeldLeases(request)
+		}
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			o.log.Error(err, "Cannot find out whether the cluster id is still recorded")
+			o.log.Error(err, "Cannot find out whether the cluster id and the lease are still recorded")
 		}
 	}
 }

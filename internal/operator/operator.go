@@ -188,7 +188,7 @@ func (o *Operator) makeLock() error {
 	}
 	lease := func(name, holder string) *fence.Lease {
 		return &fence.Lease{Client: leases.Leases(o.namespace), Namespace: o.namespace, Name: name, Holder: holder,
-			Duration: o.config.LeaseDuration, Labels: leaseLabels(o.config.Name)}
+			Duration: o.config.LeaseDuration, Labels: leaseLabels(o.config.Name), First: o.firstToHold(name)}
 	}
 	shard, name := o.config.Shard(), o.config.leaseName()
 	own := lease(shard.LeaseName(name), host+"_"+string(uuid.NewUUID()))

@@ -145,6 +145,10 @@ type DeleteResult struct {
 	// instance within the call. Gone alone may also mean that a read is behind, so Machinist confirms it by Get, and waits
 	// if the instance was created less than CreateSettle ago.
 	Found bool
+	// Left names what is left while Gone is false, such as "volume 1a2b (available)", and repeats what the cloud answers
+	// about each part that it does not remove now, such as "volume 1a2b: it has snapshots". Machinist shows it when the
+	// removal takes minutes. It may be empty, and should not change with each call.
+	Left string
 }
 
 // AdoptRequest asks to tag an existing instance.

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -24,30 +25,34 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	} else {
 		result, err = deleteByTags(ctx, client, own)
 	}
-	if err != nil || !result.Gone {
+	if err != nil {
 		return provider.DeleteResult{Found: result.Found}, err
 	}
-	result.Gone, err = release(ctx, client, req.ProviderID, own)
+	if !result.Gone {
+		return result, nil
+	}
+	result.Left, err = release(ctx, client, req.ProviderID, own)
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
+	result.Gone = result.Left == ""
 	return result, nil
 }
 
-// release deletes what the cloud keeps of an instance that is gone, its address, and reports whether nothing is left.
-// What lists say may be behind: they name addresses, and the answer to their deletion tells how it is with them.
-func release(ctx context.Context, client account, providerID string, own owner) (released bool, err error) {
+// release deletes what the cloud keeps of an instance that is gone, its address, and returns what is left. What lists say
+// may be behind: they name addresses, and only the answer to a deletion says whether the address exists.
+func release(ctx context.Context, client account, providerID string, own owner) (left string, err error) {
 	var ids []string
 	if providerID != "" {
 		id, err := idOf(providerID)
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		ids = []string{"a-" + strings.TrimPrefix(id, "i-")}
 	} else {
 		for address, err := range client.addresses(ctx, own.tags()) {
 			if err != nil {
-				return false, translate(err, "look for the address of machine "+string(own.machine.UID))
+				return "", translate(err, "look for the address of machine "+string(own.machine.UID))
 			}
 			// What a search returns need not be what was asked for.
 			if address.Tags[provider.TagCluster] == own.cluster &&
@@ -62,13 +67,13 @@ func release(ctx context.Context, client account, providerID string, own owner) 
 		case simcloud.CodeNotFound:
 			err = nil
 		case simcloud.CodeConflict:
-			return false, nil // Of an instance that was found meanwhile.
+			return fmt.Sprintf("address %s: %.256s", id, err), nil // Of an instance that was found meanwhile.
 		}
 		if err != nil {
-			return false, translate(err, "delete address "+id)
+			return "", translate(err, "delete address "+id)
 		}
 	}
-	return true, nil
+	return "", nil
 }
 
 func deleteByTags(ctx context.Context, client account, own owner) (provider.DeleteResult, error) {
@@ -82,7 +87,9 @@ func deleteByTags(ctx context.Context, client account, own owner) (provider.Dele
 		if err != nil {
 			return provider.DeleteResult{}, err
 		}
-		result.Gone = result.Gone && gone
+		if !gone {
+			result.Gone, result.Left = false, leftInstance(&found[i])
+		}
 	}
 	return result, nil
 }
@@ -118,8 +125,15 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 		return provider.DeleteResult{}, err
 	}
 	done, err := terminate(ctx, client, in)
-	return provider.DeleteResult{Gone: done, Found: true}, err
+	result := provider.DeleteResult{Gone: done, Found: true}
+	if !done {
+		result.Left = leftInstance(in)
+	}
+	return result, err
 }
+
+// leftInstance names an instance that is not gone yet.
+func leftInstance(in *simcloud.Instance) string { return "instance " + in.ProviderID }
 
 // terminate asks for the end of an instance that is ours, unless that was done, and reports whether it is reached.
 func terminate(ctx context.Context, client account, in *simcloud.Instance) (gone bool, err error) {

@@ -32,6 +32,8 @@ type Cloud struct {
 	// Boot and Shutdown are how long it takes until an instance runs, and until it is gone. By default both happen
 	// within the call.
 	Boot, Shutdown time.Duration
+	// Left is what Delete names as left until an instance is gone.
+	Left string
 	// Blind is how long a new instance is missing in lookups by tags.
 	Blind time.Duration
 	// Lag is how far reads are behind, by ID, by tags and in lists: a new instance is missing, one that is gone is shown

@@ -200,7 +200,7 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 		in.State, in.goneFrom = provider.StateTerminating, c.Clock.Now().Add(c.Shutdown)
 		c.record(c.Clock.Now())
 	}
-	return provider.DeleteResult{}, nil
+	return provider.DeleteResult{Left: c.Left}, nil
 }
 
 // Adopt implements provider.Adopter. As many drivers do, it reads before it tags.

@@ -17,7 +17,9 @@ var resource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "
 
 // api is the API server. It has leases only.
 type api struct {
-	leases   map[string]*coordinationv1.Lease
+	leases map[string]*coordinationv1.Lease
+	// held is the record of the leases that have been held.
+	held     map[string]bool
 	revision int
 	// late are writes whose sender has given up waiting, and that arrive nevertheless.
 	late []lateWrite
@@ -44,6 +46,13 @@ func (a *api) write(l *coordinationv1.Lease, create bool) (*coordinationv1.Lease
 	stored.ResourceVersion = strconv.Itoa(a.revision)
 	a.leases[l.Name] = stored
 	return stored.DeepCopy(), nil
+}
+
+// first is what fence.Lease.First does with the record.
+func (a *api) first(name string) bool {
+	first := !a.held[name]
+	a.held[name] = true
+	return first
 }
 
 // arrive applies the writes that are due.

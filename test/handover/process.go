@@ -53,7 +53,7 @@ func newProcess(w *World, s *slot) *process {
 	p.fence = fence.New(renewDeadline, worldClock{world: w})
 	lease := func(name, holder string) *fence.Lease {
 		return &fence.Lease{Client: connection{process: p}, Namespace: "system", Name: name, Holder: holder,
-			Duration: leaseDuration}
+			Duration: leaseDuration, First: func(context.Context) (bool, error) { return w.api.first(name), nil }}
 	}
 	const base = "manager"
 	own := lease(s.shard.LeaseName(base), p.name)

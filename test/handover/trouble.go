@@ -1,6 +1,10 @@
 package handover
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // upTo returns a random time.
 func (w *World) upTo(most time.Duration) time.Duration {
@@ -25,7 +29,7 @@ func (w *World) trouble() {
 	if open := w.open(); len(open) > 0 && w.random.IntN(4) > 0 {
 		p = open[w.random.IntN(len(open))]
 	}
-	switch w.random.IntN(12) {
+	switch w.random.IntN(13) {
 	case 0, 1, 2, 3:
 		w.end(p, "killed")
 	case 4, 5:
@@ -43,6 +47,17 @@ func (w *World) trouble() {
 		w.logf("the API server does not answer until %s", w.cutUntil.Format("05.000"))
 	case 11:
 		w.deploy(1 + w.random.IntN(mostShards))
+	case 12:
+		names := slices.Sorted(maps.Keys(w.api.leases))
+		if len(names) == 0 {
+			return
+		}
+		name := names[w.random.IntN(len(names))]
+		w.logf("the lease %s is deleted", name)
+		delete(w.api.leases, name)
+		if w.random.IntN(2) == 0 {
+			w.end(p, "killed after that")
+		}
 	}
 }
 

@@ -142,9 +142,9 @@ func clusterAPICore() []Incident {
 			Title: "Deleting a Node object replaced its machine at once",
 			Happened: "Somebody deleted the Node of a healthy machine under a health check. The machine was " +
 				"deleted and replaced right away, where the kubelet would have registered again.",
-			Here: "A Node that is gone has the cloud asked for the instance. As long as that runs, the node has " +
-				"the timeout of the health check to come back, and the machine takes the new Node. One that " +
-				"stays away is replaced.",
+			Here: "A kubelet that runs does not register again, so a machine whose Node was deleted is replaced at " +
+				"once. One that is paused, preserved or exempt from remediation stays, and takes the Node that its " +
+				"kubelet registers after a restart. Nodes that are deleted in bulk stop at maxUnhealthy.",
 			Proofs: scenarios("incident-node-deleted"),
 		},
 		{

@@ -75,10 +75,13 @@ func (e *election) candidate() *elector {
 	w := e.world
 	c := &elector{election: e, identity: identityOf(e.name, e.made),
 		fence: fence.New(renewDeadline, fenceClock{clock: w.clock})}
+	// The Leases are not in the store before the first process takes them.
+	first := e.made == 0
 	e.made++
 	lease := func(name, holder string) *fence.Lease {
 		return &fence.Lease{Client: leaseClient{world: w, actor: c.identity}, Namespace: leases, Name: name, Holder: holder,
-			Duration: leaseDuration, Labels: leaseLabels(e.name)}
+			Duration: leaseDuration, Labels: leaseLabels(e.name),
+			First: func(context.Context) (bool, error) { return first, nil }}
 	}
 	own := lease(leaseOf(e.name), c.identity)
 	c.lock = c.fence.Guard(own)

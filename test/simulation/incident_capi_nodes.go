@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -78,15 +79,50 @@ func floodOfRequests() Action {
 	}}
 }
 
-// nodesDeleted is Nodes that somebody deletes while their kubelets run. They register again at once, in time or never.
+// nodesDeleted is Nodes that an administrator deletes while their kubelets run. Machines that are exempt from remediation
+// stay, and take the Node that registers again at once or in time. Others are replaced at once.
 func nodesDeleted(r *rand.Rand) []Action {
 	switch r.IntN(3) {
 	case 0:
-		return []Action{steadily(), keepsMachines(3), deleteNode(r.IntN(3), true), deleteNode(r.IntN(3), true)}
+		return []Action{steadily(), exemptAll(3), keepsMachines(3), deleteNode(r.IntN(3), true), deleteNode(r.IntN(3), true)}
 	case 1:
-		return []Action{steadily(), keepsMachines(3), deleteNode(r.IntN(3), false), revive(0).after(some(r, 4*time.Minute))}
+		return []Action{steadily(), exemptAll(3), keepsMachines(3), deleteNode(r.IntN(3), false),
+			revive(0).after(some(r, 4*time.Minute))}
 	}
-	return []Action{steadily(), deleteNode(r.IntN(3), false)}
+	return []Action{steadily(), deleteNode(r.IntN(3), false), replacedSoon()}
+}
+
+// exemptAll has an administrator exempt all machines from remediation.
+func exemptAll(n int) Action {
+	return Action{Name: "exempt all machines from remediation",
+		After: func(w *World) bool { return len(w.machines()) == n },
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, m := range w.machines() {
+				changed := m.DeepCopy()
+				metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationSkipRemediation, "")
+				if err := c.Patch(ctx, changed, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+}
+
+// replacedSoon says that a machine whose Node was deleted does not wait for the timeout of its health policy.
+func replacedSoon() Action {
+	const most = 3 * time.Minute
+	return always("a machine without its Node is replaced soon", func(w *World) string {
+		for _, m := range w.machines() {
+			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
+			if c == nil || c.Reason != v1beta1.ReasonNodeGone || !m.DeletionTimestamp.IsZero() {
+				continue
+			}
+			if waited := w.clockSteadySince(c.LastTransitionTime.Time); waited > most {
+				return fmt.Sprintf("%s waits for %s", m.Name, waited)
+			}
+		}
+		return ""
+	})
 }
 
 // keepsMachines says that each machine stays.

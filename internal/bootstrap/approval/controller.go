@@ -41,8 +41,8 @@ type Options struct {
 	ClusterID string
 	// Machines reads Machines from the control cluster's cache, by the index of node names too.
 	Machines client.Reader
-	// Live reads the control cluster itself.
-	Live client.Reader
+	// Live reads the control cluster itself, and writes the condition CertificateApproved of Machines.
+	Live client.Client
 	// Cache reads Nodes and CertificateSigningRequests from the target cluster's cache.
 	Cache client.Reader
 	// Target reads and writes the target cluster itself: token Secrets and approvals.
@@ -87,11 +87,12 @@ func New(o Options) *Reconciler {
 // Reconcile checks one request.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
-	if err := r.Cache.Get(ctx, req.NamespacedName, csr); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.Cache.Get(ctx, req.NamespacedName, csr)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
 	}
-	if !kubeletcsr.Pending(csr) || !csr.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil
+	if err != nil || !kubeletcsr.Pending(csr) || !csr.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, r.clearCondition(ctx, req.Name)
 	}
 	request := readRequest(csr)
 	if request.Kind == kubeletcsr.NoKubelet {
@@ -169,7 +170,7 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 		return reconcile.Result{}, fmt.Errorf("approve CertificateSigningRequest %s: %w", csr.Name, err)
 	}
 	log.Info("Approved a kubelet's certificate", "why", v.Message)
-	return reconcile.Result{}, nil
+	return reconcile.Result{}, r.clearCondition(ctx, csr.Name)
 }
 
 // leave leaves the request pending, and tells those who should know. again is when new addresses may be had.
@@ -194,6 +195,9 @@ func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateS
 	machine, err := r.concerned(ctx, request, facts)
 	if machine == nil || err != nil {
 		return result, err
+	}
+	if err := r.setCondition(ctx, csr, machine, v); err != nil {
+		return reconcile.Result{}, err
 	}
 	if r.state.firstTelling(telling{machine.UID, v.Reason}, now) {
 		log.Info("Left a kubelet's certificate pending", "why", v.Message, "machine", client.ObjectKeyFromObject(machine))

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,15 @@ type state struct {
 	readings map[types.UID]reading
 	reported map[telling]time.Time
 	swept    time.Time
+	// refusals are the requests that are left pending and are in the condition of a Machine, by their names.
+	refusals map[string]refusal
+}
+
+// refusal is what the condition of a Machine says of a request that is left pending.
+type refusal struct {
+	machine         types.NamespacedName
+	uid             types.UID
+	reason, message string
 }
 
 // reading is what the provider said of an instance's addresses. addresses is nil where it failed to.
@@ -40,7 +50,8 @@ type telling struct {
 }
 
 func newState() *state {
-	return &state{readings: map[types.UID]reading{}, reported: map[telling]time.Time{}}
+	return &state{readings: map[types.UID]reading{}, reported: map[telling]time.Time{},
+		refusals: map[string]refusal{}}
 }
 
 // reading returns what is kept about a machine's addresses and still holds.
@@ -68,6 +79,38 @@ func (m *state) firstTelling(t telling, now time.Time) bool {
 	}
 	m.reported[t] = now.Add(reportedFor)
 	return true
+}
+
+// refused notes that a request is left pending.
+func (m *state) refused(request string, r refusal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refusals[request] = r
+}
+
+// refusedOf returns the names of the requests of a Machine that are left pending, sorted, and what is known of the first.
+func (m *state) refusedOf(machine types.NamespacedName) (requests []string, first refusal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, r := range m.refusals {
+		if r.machine == machine {
+			requests = append(requests, name)
+		}
+	}
+	slices.Sort(requests)
+	if len(requests) > 0 {
+		first = m.refusals[requests[0]]
+	}
+	return requests, first
+}
+
+// ended forgets a request. It reports whether it was known.
+func (m *state) ended(request string) (r refusal, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, known = m.refusals[request]
+	delete(m.refusals, request)
+	return r, known
 }
 
 // sweep drops what has ended, now and then.

@@ -7,6 +7,9 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -33,7 +36,13 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 				{Cluster: wiring.Target, Object: &certificatesv1.CertificateSigningRequest{}, Predicate: pendingOf(signer)},
 				{Object: &v1beta1.Machine{}, Predicate: machineChanged(),
 					Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-						return waiting(ctx, index.NodeName(o.(*v1beta1.Machine)))
+						requests := waiting(ctx, index.NodeName(o.(*v1beta1.Machine)))
+						// A request for another name than the machine's is not found by that.
+						refused, _ := r.state.refusedOf(client.ObjectKeyFromObject(o))
+						for _, name := range refused {
+							requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+						}
+						return requests
 					})},
 				{Cluster: wiring.Target, Object: &corev1.Node{}, Predicate: nodeChanged(),
 					Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -48,7 +57,8 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	}
 }
 
-// pendingOf lets through the pending requests for a signer. What others write into one is no change.
+// pendingOf lets through the pending requests for a signer, and their end: they are decided or deleted. Other changes of
+// a request do not matter.
 func pendingOf(signer string) predicate.Predicate {
 	pending := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -57,9 +67,10 @@ func pendingOf(signer string) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return pending(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return pending(e.ObjectNew) && (e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || !pending(e.ObjectOld))
+			return pending(e.ObjectNew) != pending(e.ObjectOld) ||
+				pending(e.ObjectNew) && e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool { return pending(e.Object) },
 	}
 }
 
@@ -76,9 +87,15 @@ func machineChanged() predicate.Predicate {
 			refOf(o) != refOf(n) ||
 			o.Spec.ProviderID != n.Spec.ProviderID ||
 			o.LaunchAttempt() != n.LaunchAttempt() ||
+			!equality.Semantic.DeepEqual(conditionOf(o), conditionOf(n)) ||
 			o.Labels[v1beta1.LabelProvider] != n.Labels[v1beta1.LabelProvider] ||
 			(o.DeletionTimestamp == nil) != (n.DeletionTimestamp == nil)
 	}}
+}
+
+// conditionOf returns the condition that this package writes.
+func conditionOf(m *v1beta1.Machine) *metav1.Condition {
+	return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionCertificateApproved)
 }
 
 func refOf(m *v1beta1.Machine) v1beta1.NodeRef {

@@ -37,6 +37,11 @@ func sourcesOf(f Facts) []Source {
 	sources := []Source{}
 	for i := range f.Classes {
 		class := &f.Classes[i]
+		if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked); c != nil &&
+			c.Status == metav1.ConditionTrue {
+			sources = append(sources, Source{Namespace: class.Namespace, Object: "machineclass/" + class.Name, Reason: c.Reason,
+				Explanation: cmp.Or(c.Message, why.MeaningOf(c.Type, c.Reason).Explanation), Since: timeOf(c.LastTransitionTime)})
+		}
 		s := Source{Namespace: class.Namespace, Object: "machineclass/" + class.Name}
 		ready := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady)
 		switch {

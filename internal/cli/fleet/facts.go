@@ -27,6 +27,8 @@ type Facts struct {
 	Budgets     []v1beta1.MachineDisruptionBudget
 	// Secrets are those that Machinist uses and that are being deleted.
 	Secrets []metav1.PartialObjectMetadata
+	// Orphans are what the providers' processes found that has no Machine, of the namespace that was read.
+	Orphans []OrphanReport
 	// Processes are those that serve what was read.
 	Processes []why.Process
 	// Unread says what could not be read, and why, each in a sentence.

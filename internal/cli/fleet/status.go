@@ -35,6 +35,8 @@ type Status struct {
 	Budgets []Budget `json:"disruptionBudgets"`
 	// Sources are the classes and Secrets of which no machine can be made, or that are being deleted.
 	Sources []Source `json:"classesAndSecrets"`
+	// Orphans are the instances without a Machine whose tags name a Machine of the namespace.
+	Orphans []Orphan `json:"instancesWithoutMachine"`
 	// Edited are the machines that are not what their set would make.
 	Edited []Edited `json:"editedMachines"`
 	// Waiting is what machines that are not settled wait for.
@@ -136,7 +138,7 @@ func StatusOf(f Facts) Status {
 	s := Status{
 		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, Unread: f.Unread, Machines: len(f.Machines),
 		Deployments: []Scaled{}, Sets: []Scaled{}, Loose: []Loose{}, Freezes: []Freeze{}, HealthChecks: []HealthCheck{},
-		Budgets: budgetsOf(f), Sources: sourcesOf(f), Edited: editedOf(fam), RecentFailures: []why.Failure{},
+		Budgets: budgetsOf(f), Sources: sourcesOf(f), Orphans: orphansOf(f), Edited: editedOf(fam), RecentFailures: []why.Failure{},
 	}
 	for i := range f.Deployments {
 		d := &f.Deployments[i]

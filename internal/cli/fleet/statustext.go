@@ -30,6 +30,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	s.budgets(out, style)
 	s.freezes(out, style)
 	s.sources(out, style)
+	s.orphans(out)
 	s.edited(out)
 	s.waiting(out, style)
 	s.recentFailures(out, style)
@@ -247,7 +248,7 @@ func (s Status) processes(w *strings.Builder, style printer.Style) {
 func (s Status) sum(w *strings.Builder, style printer.Style) {
 	switch waiting := s.Machines - s.Settled; {
 	case s.Machines == 0:
-	case waiting == 0 && len(s.Sources)+len(s.Edited) > 0:
+	case waiting == 0 && len(s.Sources)+len(s.Edited)+len(s.Orphans) > 0:
 		fmt.Fprintf(w, "\n%s, all settled; see above what is wrong anyway.\n", wording.Count(s.Machines, "machine"))
 	case waiting == 0 && s.ToReplace > 0:
 		fmt.Fprintf(w, "\n%s, all settled, %d still to be replaced.\n", wording.Count(s.Machines, "machine"), s.ToReplace)

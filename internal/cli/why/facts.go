@@ -18,8 +18,12 @@ type Facts struct {
 	// says that it does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
+	// Sets are the sets of its namespace, if no set owns it.
+	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
+	// Unchecked are the machines of its namespace that no health check selects, if none selects this one.
+	Unchecked []v1beta1.Machine
 	// Denied is what does not let the machine be replaced although it must be, nil if nothing does.
 	Denied *disruption.Denial
 	// Provider is the process that serves the machine.
@@ -40,6 +44,13 @@ type FleetFacts struct {
 	Manager Process
 	// Unread says what could not be read, and why, each in a sentence.
 	Unread []string
+}
+
+// ClassFacts are what was read about a class.
+type ClassFacts struct {
+	Class *v1beta1.MachineClass
+	// Provider is the process that serves it.
+	Provider Process
 }
 
 // Finding is one thing that is waited for, or that is worth knowing.

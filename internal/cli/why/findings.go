@@ -53,7 +53,7 @@ func (e *explanation) repair(first *metav1.Condition) {
 	case first.Type == failed, first.Type == v1beta1.ConditionRemediationRequested,
 		first.Type == v1beta1.ConditionInterruptionNotice:
 	case first.Type == v1beta1.ConditionNodeHealthy, first.Reason == v1beta1.ReasonNodeGone:
-		e.policy()
+		e.policy(first)
 	default:
 		return
 	}
@@ -127,23 +127,58 @@ func replacesNone(r v1beta1.MachineRemediation) bool {
 }
 
 // policy says which policy judges an unhealthy machine, and whether it may act.
-func (e *explanation) policy() {
+func (e *explanation) policy(first *metav1.Condition) {
+	begin := "It may recover. If it does not, "
+	if first.Reason == v1beta1.ReasonNodeGone {
+		begin = "A kubelet registers its node only when it starts. "
+	}
+	ends := &e.findings[e.main].Ends
 	if len(e.Checks) == 0 {
-		e.findings[e.main].Ends = "It may recover. If it does not, the manager's own policy has it replaced, after 10 minutes unless the manager's flags say otherwise: no MachineHealthCheck selects it."
+		*ends = begin + "the manager's own policy has it replaced, after 10 minutes unless the manager's flags say otherwise: no MachineHealthCheck selects it."
+		if first.Reason == v1beta1.ReasonNodeGone {
+			*ends = begin + "The manager's own policy has the machine replaced at once: no MachineHealthCheck selects it."
+		}
+		e.tooManyUnwell()
 		return
 	}
 	names := make([]string, len(e.Checks))
 	for i, check := range e.Checks {
 		names[i] = check.Name
 	}
-	e.findings[e.main].Ends = fmt.Sprintf("It may recover. If it does not, it is judged by MachineHealthCheck %s.",
-		strings.Join(names, ", "))
+	*ends = begin + "it is judged by MachineHealthCheck " + strings.Join(names, ", ") + "."
+	if first.Reason == v1beta1.ReasonNodeGone {
+		*ends = begin + "The machine is judged by MachineHealthCheck " + strings.Join(names, ", ") + "."
+	}
 	for i := range e.Checks {
 		if f := checkFinding(&e.Checks[i]); f != nil {
 			e.add(*f)
 		}
 	}
 }
+
+// tooManyUnwell says that the manager's own policy replaces nothing, because so many of the machines that it judges are
+// not well. It has no object of its own whose condition would say that.
+func (e *explanation) tooManyUnwell() {
+	unwell := 0
+	for i := range e.Unchecked {
+		if c := Blocking(&e.Unchecked[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy || c.Type == failed ||
+			c.Reason == v1beta1.ReasonNodeGone) {
+			unwell++
+		}
+	}
+	limit := max(1, len(e.Unchecked)*defaultMaxUnhealthy/100)
+	if unwell <= limit {
+		return
+	}
+	m := MeaningOf("", v1beta1.ReasonTooManyUnhealthy)
+	e.findings[e.main].Ends = "It may recover."
+	e.add(Finding{About: e.about, Reason: v1beta1.ReasonTooManyUnhealthy, Ends: m.Ends, Do: m.Do,
+		What: fmt.Sprintf("The manager's own policy replaces none of them: of the %d machines of the namespace that no MachineHealthCheck selects, %d are not well, and it stops at more than %d, unless --health-max-unhealthy says otherwise.",
+			len(e.Unchecked), unwell, limit)})
+}
+
+// defaultMaxUnhealthy is v1beta1.DefaultMaxUnhealthy in percent.
+const defaultMaxUnhealthy = 40
 
 // checkFinding says what keeps a health check from having machines replaced, nil if nothing does.
 func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
@@ -181,8 +216,7 @@ func (e *explanation) others() {
 	}
 	if m.DeletionTimestamp == nil {
 		if e.Set != nil && e.Set.DeletionTimestamp != nil {
-			e.add(Finding{About: "machineset/" + e.Set.Name, Reason: OwnerDeleting,
-				What: "Its set is being deleted; Kubernetes deletes the machine with it.", Since: at(e.Set.DeletionTimestamp.Time)})
+			e.add(deletingOwner("machineset/"+e.Set.Name, e.Set))
 		}
 		if m.Status.ObservedGeneration < m.Generation && len(m.Status.Conditions) > 0 {
 			e.add(Finding{About: e.about, Reason: Unobserved,
@@ -196,12 +230,13 @@ func (e *explanation) others() {
 		return
 	}
 	f := Finding{
-		About: e.about, Reason: OtherFinalizers, What: "Finalizers of others hold the object too: " +
-			strings.Join(others, ", ") + ".",
-		Ends: "It goes when their owners take them off.", Do: "See what each is for before you take one off by hand.",
+		About: e.about, Reason: OtherFinalizers, What: "Finalizers of other controllers hold the object, too: " +
+			heldBy(m, others) + ".",
+		Ends: "The object is deleted when their owners have removed them.",
+		Do:   "Find out what each is for before you remove it by hand.",
 	}
 	if len(others) == len(m.Finalizers) {
-		f.What = "Machinist holds it no longer; finalizers of others do: " + strings.Join(others, ", ") + "."
+		f.What = "Machinist no longer holds it, but finalizers of other controllers do: " + heldBy(m, others) + "."
 		f.Since = at(m.DeletionTimestamp.Time)
 		e.findings = nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/wording"
@@ -13,28 +14,24 @@ import (
 
 // ExplainFleet says why a deployment, or a set without one, is not what was declared, and what its machines wait for.
 func ExplainFleet(f FleetFacts) []Finding {
-	about, generation, observed, deleted, conditions := "", int64(0), int64(0), (*metav1.Time)(nil), []metav1.Condition(nil)
+	var owner client.Object = f.Set
+	about, observed, conditions := "", int64(0), []metav1.Condition(nil)
 	if d := f.Deployment; d != nil {
-		about, generation, observed, deleted, conditions = "machinedeployment/"+
-			d.Name, d.Generation, d.Status.ObservedGeneration, d.DeletionTimestamp, d.Status.Conditions
+		owner, about, observed, conditions = d, "machinedeployment/"+d.Name, d.Status.ObservedGeneration, d.Status.Conditions
 	} else {
-		s := f.Set
-		about, generation, observed, deleted, conditions = "machineset/"+
-			s.Name, s.Generation, s.Status.ObservedGeneration, s.DeletionTimestamp, s.Status.Conditions
+		about, observed, conditions = "machineset/"+f.Set.Name, f.Set.Status.ObservedGeneration, f.Set.Status.Conditions
 	}
+	deleted := owner.GetDeletionTimestamp() != nil
 	findings := f.Manager.absent(about, "If none runs, nothing is made, exchanged or replaced.")
-	if deleted != nil {
-		findings = append(findings, Finding{
-			About: about, Reason: OwnerDeleting, What: "It is being deleted; its machines go first.", Since: at(deleted.Time),
-			Ends: "It goes when they are gone.",
-		})
-	} else if observed < generation {
+	if deleted {
+		findings = append(findings, deletingOwner(about, owner))
+	} else if observed < owner.GetGeneration() {
 		findings = append(findings, Finding{
 			About: about, Reason: Unobserved, What: "It was changed, and no process has said yet that it acted upon that.",
 			Ends: "It does within seconds where machinist-manager is running.",
 		})
 	}
-	if deleted == nil {
+	if !deleted {
 		findings = append(findings, stops(about, f.Deployment, conditions)...)
 	}
 	for _, g := range Groups(f.Machines, func(m *v1beta1.Machine) string { return m.Name }) {
@@ -43,7 +40,7 @@ func ExplainFleet(f FleetFacts) []Finding {
 	if len(findings) == 0 {
 		findings = append(findings, settled(about, f.Deployment, conditions))
 	}
-	if deleted == nil {
+	if !deleted {
 		findings = append(findings, autoscaled(about, f, conditions)...)
 	}
 	return findings

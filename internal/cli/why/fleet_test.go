@@ -42,7 +42,7 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 	unobserved.Generation = 3
 	leavingAt := ago(time.Minute)
 	gone := deployment()
-	gone.DeletionTimestamp = &leavingAt
+	gone.DeletionTimestamp, gone.Finalizers = &leavingAt, []string{metav1.FinalizerDeleteDependents}
 	alone := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "alone"}}
 	alone.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionScalingUp, off, v1beta1.ReasonBackingOff,
 		"Failed machines are not replaced yet."), said(v1beta1.ConditionAdoptionSkipped, on,

@@ -12,14 +12,14 @@ import (
 )
 
 // Explain says what a machine waits for. What stands in its way comes first, then what will become of it, and what else
-// holds it up. Of a machine that waits for nothing it says just that.
+// holds it up. Of a machine that waits for nothing, and of which nothing else is wrong, it says just that.
 func Explain(f Facts) []Finding {
 	e := explanation{Facts: f, about: "machine/" + f.Machine.Name}
 	e.add(e.unserved()...)
 	e.main = len(e.findings)
-	blocking := Blocking(f.Machine)
+	blocking, open := Blocking(f.Machine), append(e.certificate(), unowned(f)...)
 	if blocking == nil {
-		e.settled()
+		e.settled(len(open) > 0)
 	} else {
 		e.add(e.wayOut(blocking, e.blocked(blocking)))
 	}
@@ -27,6 +27,7 @@ func Explain(f Facts) []Finding {
 	e.class(blocking)
 	e.repair(blocking)
 	e.denied()
+	e.add(open...)
 	e.others()
 	return e.findings
 }
@@ -165,19 +166,32 @@ func (e *explanation) hooks(c *metav1.Condition) string {
 	return c.Message
 }
 
-func (e *explanation) settled() {
+// settled says that a machine waits for nothing, unless something else is still open.
+func (e *explanation) settled(open bool) {
 	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
 		What: "It waits for nothing: it is a Ready node and what its specification asks for."}
 	if e.Machine.Status.Phase == v1beta1.MachineAvailable {
 		f.What = "It waits for nothing: its instance runs, there is no cluster for it to join, and it is what its specification asks for."
 	}
-	if e.Denied != nil {
+	switch {
+	case e.Denied != nil:
 		f.What = "It works, and will be replaced."
+	case open:
+		f.What = "Its instance runs and is what its specification asks for, but something else is wrong."
 	}
 	if ready := e.condition(v1beta1.ConditionReady); ready != nil {
 		f.Since = at(ready.LastTransitionTime.Time)
 	}
 	e.add(f)
+}
+
+// certificate says that a certificate request of the machine's kubelet is left pending.
+func (e *explanation) certificate() []Finding {
+	c := e.condition(v1beta1.ConditionCertificateApproved)
+	if c == nil || c.Status != metav1.ConditionFalse || e.Machine.DeletionTimestamp != nil {
+		return nil
+	}
+	return []Finding{e.plain(c)}
 }
 
 // secondary adds what else is not as it should be, behind the first thing that is waited for.

@@ -11,6 +11,16 @@ func nodeMeanings() map[string]Meaning {
 			Ends:        "It goes on when the node registers.",
 			Do:          "If it takes long: check the instance's console. Does the user data run, does the kubelet reach the API server, is its certificate approved? To see the requests for certificates: kubectl get csr",
 		},
+		v1beta1.ReasonClientCertificateNotApproved: {
+			Explanation: "A request of its kubelet for a client certificate is not approved. Without one, the node does not join, or stops reporting.",
+			Ends:        "It is checked again when the machine or its node changes, and when the kubelet sends another request.",
+			Do:          "The message says what is wrong with the request. If the request is right, approve it yourself. To find it: kubectl get csr --field-selector spec.signerName=kubernetes.io/kube-apiserver-client-kubelet",
+		},
+		v1beta1.ReasonServingCertificateNotApproved: {
+			Explanation: "A request of its kubelet for a serving certificate is not approved. Without one, `kubectl logs` and `kubectl exec` fail for pods on the node.",
+			Ends:        "It is checked again when the provider reports other addresses of the instance, and when the kubelet sends another request.",
+			Do:          "The message says what is wrong with the request. If the request is right, approve it yourself. To find it: kubectl get csr --field-selector spec.signerName=kubernetes.io/kubelet-serving",
+		},
 		v1beta1.ReasonWaitingForStartupTaints: {
 			Explanation: "Its node has joined, and a startup taint is still on it.",
 			Ends:        "It goes on when whoever the taint belongs to, such as a network plugin, takes it off.",
@@ -42,8 +52,8 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ReasonNodeConditionsFailed: {Explanation: "Its node is Ready and reports a problem in another condition.",
 			Ends: "A health policy that names the condition has it replaced.", Do: "To see more: kubectl describe node NODE"},
 		v1beta1.ReasonNodeGone: {Explanation: "Its node was deleted from the cluster, and not by Machinist.",
-			Ends: "The kubelet may register it again; if it does not, a health policy has the machine replaced.",
-			Do:   "Restart the kubelet on the instance to have it register again, or delete the machine."},
+			Ends: "A health policy has the machine replaced at once, unless the machine is paused, preserved or exempt, or too many machines are not well.",
+			Do:   "To keep the machine, exempt it and restart the kubelet on its instance, which registers the node again: kubectl annotate ma NAME " + v1beta1.AnnotationSkipRemediation + "="},
 		v1beta1.ReasonTargetUnreachable: {
 			Explanation: "The cluster that its node is in cannot be reached. While that is so nothing is judged, replaced or drained.",
 			Ends:        "It goes on by itself when the cluster answers again, and no clock runs meanwhile.",

@@ -91,7 +91,7 @@ const (
 	Unobserved = "Unobserved"
 	// OwnerDeleting is that of a machine whose owner is being deleted.
 	OwnerDeleting = "OwnerDeleting"
-	// OtherFinalizers is that of an object that finalizers of others hold.
+	// OtherFinalizers is that of an object that finalizers of other controllers hold.
 	OtherFinalizers = "ForeignFinalizers"
 	// NoOwner is that of a machine that nobody replaces.
 	NoOwner = "NoOwner"

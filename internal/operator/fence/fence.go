@@ -100,10 +100,14 @@ func (f *Fence) With(parent context.Context) (context.Context, context.CancelFun
 // Lost is closed when the lease was lost; a release does not close it.
 func (f *Fence) Lost() <-chan struct{} { return f.lost }
 
-// closed returns why the fence closed for good, nil if it did not.
+// closed returns why the fence closed for good, nil if it did not. In a process that was stopped, the elector may ask
+// before the fence's own timer fires.
 func (f *Fence) closed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.state == leading {
+		f.expireLocked()
+	}
 	return f.reason
 }
 

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"time"
@@ -20,8 +21,8 @@ import (
 //
 // Anybody with the right to write the lease may change it while its holder counts on it, and the holder sees that at
 // its next renewal only. So a lease that its holder did not release is shown as one that is held, for a lease duration
-// from that change: one without a holder, one that was deleted since it was read, and one in our name that we did not
-// take. The duration in it counts within bounds.
+// from that change: one without a holder, one that was deleted, and one in our name that we did not take. The duration
+// in it counts within bounds.
 type Lease struct {
 	// Client is for the namespace of the lease.
 	Client coordinationclient.LeaseInterface
@@ -31,8 +32,11 @@ type Lease struct {
 	Holder string
 	// Duration is the lease duration of our own election: no lease of another is over earlier.
 	Duration time.Duration
-	// Labels are set on it at each write, beside others that it has.
+	// Labels are set on it at each write, in addition to others that it has.
 	Labels map[string]string
+	// First reports whether no process has held the lease yet, and records that one does from now on: of all callers it
+	// answers true to one only. Without it, a lease that does not exist always counts as deleted.
+	First func(context.Context) (bool, error)
 
 	// shared says that others hold it in the same name, as the members of a group do.
 	shared bool
@@ -55,8 +59,8 @@ const notReleased = "somebody whose name was overwritten"
 func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.known = nil
 	read, err := l.Client.Get(ctx, l.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && l.others != nil {
-		return l.others, []byte("deleted"), nil
+	if apierrors.IsNotFound(err) && !l.asked {
+		return l.missing(ctx, err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -69,6 +73,24 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 		l.others, l.asked = record, false
 	}
 	return record, version, nil
+}
+
+// missing returns what is shown of a lease that does not exist and is not ours: its last holder may still count on it,
+// also where this process never read it. Only a lease that no process has held yet is not found.
+func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if l.others == nil && l.First != nil {
+		first, err := l.First(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("find out whether lease %s was deleted: %w", l.Describe(), err)
+		}
+		if first {
+			return nil, nil, notFound
+		}
+	}
+	if l.others == nil {
+		l.others = l.shown(&resourcelock.LeaderElectionRecord{HolderIdentity: notReleased})
+	}
+	return l.others, []byte("deleted"), nil
 }
 
 // shown returns what the elector may believe of what is in the lease.

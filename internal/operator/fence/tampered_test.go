@@ -115,9 +115,18 @@ func TestADeletedLeaseIsHeldForItsDurationAndThenMadeAgain(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	delete(s.leases, "own")
 	shows(t, candidate, "them", 15)
-	_, _, err := s.lock("own", "us").Get(t.Context())
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("a candidate that never saw the lease is shown %v", err)
+	for name, first := range map[string]func(context.Context) (bool, error){
+		"a candidate that never saw the lease":            s.lock("own", "us").First,
+		"a candidate that has no record of former leases": nil,
+	} {
+		fresh := s.lock("own", "us")
+		fresh.Duration, fresh.First = 15*time.Second, first
+		t.Log(name)
+		shows(t, fresh, notReleased, 15)
+		if err := fresh.Update(t.Context(), by("us")); err != nil || s.holder("own") != "us" {
+			t.Errorf("%s: Update() = %v, and the lease is held by %q", name, err, s.holder("own"))
+		}
+		delete(s.leases, "own")
 	}
 	if err := candidate.Update(t.Context(), by("us")); err != nil || s.holder("own") != "us" {
 		t.Errorf("Update() = %v, and the lease is held by %q", err, s.holder("own"))
@@ -125,6 +134,34 @@ func TestADeletedLeaseIsHeldForItsDurationAndThenMadeAgain(t *testing.T) {
 	delete(s.leases, "own")
 	if _, _, err := candidate.Get(t.Context()); !apierrors.IsNotFound(err) {
 		t.Errorf("its own lease that was deleted is shown to a leader: %v", err)
+	}
+}
+
+// Rule: unreleased-lease-is-held.
+func TestOneProcessTakesALeaseThatWasNeverHeldAtOnce(t *testing.T) {
+	s := newStore()
+	one, other := s.lock("own", "one"), s.lock("own", "other")
+	other.Duration = 15 * time.Second
+	if _, _, err := one.Get(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("the first process is shown %v, want that there is no lease", err)
+	}
+	shows(t, other, notReleased, 15)
+	one.First = func(context.Context) (bool, error) { return false, context.DeadlineExceeded }
+	if _, _, err := one.Get(t.Context()); err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("Get() = %v while it is unknown whether the lease was deleted", err)
+	}
+}
+
+// Rule: unreleased-lease-is-held.
+func TestAMemberWaitsAfterBothLeasesWereDeleted(t *testing.T) {
+	s := newStore()
+	acquired(t, s.member("0", "them", "2-shards"))
+	clear(s.leases)
+	fresh := s.member("0", "us", "2-shards")
+	shows(t, fresh, notReleased, 0)
+	if err := fresh.Update(t.Context(), by("us")); err != nil || s.holder("common") != "2-shards" ||
+		s.holder("shard-0") != "us" {
+		t.Errorf("Update() = %v, and the leases are held by %q and %q", err, s.holder("common"), s.holder("shard-0"))
 	}
 }
 

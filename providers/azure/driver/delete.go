@@ -2,9 +2,14 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -26,42 +31,51 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
-	var gone bool
+	var left []string
 	if req.ProviderID != "" {
-		gone, err = c.deleteOne(ctx, req.ProviderID, req.Scope, own)
+		left, err = c.deleteOne(ctx, req.ProviderID, req.Scope, own)
 	} else {
-		gone, err = c.deleteAll(ctx, groupOf(req.Class.Spec), own)
+		left, err = c.deleteAll(ctx, groupOf(req.Class.Spec), own)
 	}
-	return provider.DeleteResult{Gone: gone && err == nil}, err
+	if err != nil {
+		return provider.DeleteResult{}, err
+	}
+	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
 }
 
-// deleteOne removes the virtual machine with a provider ID and its parts.
-func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (gone bool, err error) {
+// deleteOne removes the virtual machine with a provider ID and its parts, and returns what is left.
+func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (left []string, err error) {
 	at, err := c.locate(id)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	vm, err := c.get(ctx, at)
 	switch {
 	case err == nil:
-		return false, c.terminate(ctx, vm, at, own)
+		return []string{leftMachine(at)}, c.terminate(ctx, vm, at, own)
 	case !provider.IsNotFound(err):
-		return false, err
+		return nil, err
 	}
 	if !naming.IsOf(at.name, naming.Base(own.cluster, own.machine)) {
-		return true, nil // It was adopted, and none of its parts have names that we gave; or it never was this machine's.
+		return nil, nil // It was adopted, and none of its parts have names that we gave; or it never was this machine's.
 	}
 	p, known := partsIn(at.name, scope)
 	if !known {
 		if p, err = c.leftovers(ctx, at.group, at.name, own); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	if gone, err = c.deleteParts(ctx, at.group, p, own); !gone || err != nil {
-		return false, err
+	if left, err = c.deleteParts(ctx, at.group, p, own); len(left) > 0 || err != nil {
+		return left, err
 	}
-	return c.neverWas(ctx, at)
+	if never, err := c.neverWas(ctx, at); never || err != nil {
+		return nil, err
+	}
+	return []string{leftMachine(at)}, nil
 }
+
+// leftMachine names a virtual machine that is not gone yet.
+func leftMachine(at location) string { return "virtual machine " + at.name }
 
 // neverWas reports whether a virtual machine that reads do not show is not there: a read may not know a new one yet.
 // Deleting what is not there is answered as such. The name is one that only the owner's machines have.
@@ -78,63 +92,62 @@ func (c *clients) neverWas(ctx context.Context, at location) (bool, error) {
 }
 
 // deleteAll removes all virtual machines of an owner, and all parts with his names, in a resource group; in the whole
-// subscription where group is empty.
-func (c *clients) deleteAll(ctx context.Context, group string, own owner) (gone bool, err error) {
+// subscription where group is empty. It returns what is left.
+func (c *clients) deleteAll(ctx context.Context, group string, own owner) (left []string, err error) {
 	all, err := c.tagged(ctx, group, own)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if first := (location{group: group, name: naming.Base(own.cluster, own.machine)}); group != "" && len(all) == 0 {
 		// The list may lag behind what a check one machine shows.
 		vm, err := c.get(ctx, first)
 		if err == nil && own.owns(vm.Tags) {
-			return false, c.terminate(ctx, vm, first, own)
+			return []string{leftMachine(first)}, c.terminate(ctx, vm, first, own)
 		}
 		if err != nil && !provider.IsNotFound(err) {
-			return false, err
+			return nil, err
 		}
 	}
-	gone = true
 	for _, listed := range all {
 		at, err := c.at(listed)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		vm, err := c.get(ctx, at)
 		if provider.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		gone = false
 		if err := c.terminate(ctx, vm, at, own); err != nil {
-			return false, err
+			return nil, err
 		}
+		left = append(left, leftMachine(at))
 	}
-	if !gone {
-		return false, nil
+	if len(left) > 0 {
+		return left, nil
 	}
 	base := naming.Base(own.cluster, own.machine)
 	if group != "" {
 		p, err := c.leftovers(ctx, group, base, own)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		return c.deleteParts(ctx, group, p, own)
 	}
 	groups, err := c.leftoversAnywhere(ctx, base, own)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	for group, p := range groups {
-		ok, err := c.deleteParts(ctx, group, *p, own)
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		some, err := c.deleteParts(ctx, group, *groups[group], own)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		gone = gone && ok
+		left = append(left, some...)
 	}
-	return gone, nil
+	return left, nil
 }
 
 // terminate asks for the end of a virtual machine that is the owner's, unless that was done.
@@ -155,28 +168,29 @@ func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, 
 	return nil
 }
 
-// deleteParts asks for the end of all parts that are there, and reports whether there were none. An address is in use
-// as long as its interface is, so interfaces go first.
-func (c *clients) deleteParts(ctx context.Context, group string, p parts, own owner) (gone bool, err error) {
-	gone = true
+// deleteParts asks for the deletion of all parts that exist, and returns those, each with Azure's answer where it does
+// not delete the part now. An address is in use as long as its interface is, so interfaces go first.
+func (c *clients) deleteParts(ctx context.Context, group string, p parts, own owner) (left []string, err error) {
 	for _, name := range p.interfaces {
 		found, err := c.interfaces.Get(ctx, group, name, nil)
 		if absent(err) {
 			continue
 		}
 		if err != nil {
-			return false, translate(ctx, err, "get network interface "+name)
+			return nil, translate(ctx, err, "get network interface "+name)
 		}
 		if own.isAnothers(found.Tags) {
 			continue
 		}
-		gone = false
 		if found.Properties != nil && isGoing(found.Properties.ProvisioningState) {
+			left = append(left, "network interface "+name)
 			continue
 		}
-		if _, err := c.interfaces.BeginDelete(ctx, group, name, nil); err != nil && !absent(err) && !inUse(err) {
-			return false, translate(ctx, err, "delete network interface "+name)
+		_, err = c.interfaces.BeginDelete(ctx, group, name, nil)
+		if err != nil && !absent(err) && !inUse(err) {
+			return nil, translate(ctx, err, "delete network interface "+name)
 		}
+		left = append(left, "network interface "+name+inItsWords(err))
 	}
 	for _, name := range p.publicIPs {
 		found, err := c.publicIPs.Get(ctx, group, name, nil)
@@ -184,19 +198,21 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue
 		}
 		if err != nil {
-			return false, translate(ctx, err, "get public address "+name)
+			return nil, translate(ctx, err, "get public address "+name)
 		}
 		if own.isAnothers(found.Tags) {
 			continue
 		}
-		gone = false
 		if found.Properties != nil && (found.Properties.IPConfiguration != nil ||
 			isGoing(found.Properties.ProvisioningState)) {
+			left = append(left, "public address "+name+usedBy(found.Properties.IPConfiguration))
 			continue // It is going, or its interface still is.
 		}
-		if _, err := c.publicIPs.BeginDelete(ctx, group, name, nil); err != nil && !absent(err) && !inUse(err) {
-			return false, translate(ctx, err, "delete public address "+name)
+		_, err = c.publicIPs.BeginDelete(ctx, group, name, nil)
+		if err != nil && !absent(err) && !inUse(err) {
+			return nil, translate(ctx, err, "delete public address "+name)
 		}
+		left = append(left, "public address "+name+inItsWords(err))
 	}
 	for _, name := range p.disks {
 		found, err := c.disks.Get(ctx, group, name, nil)
@@ -204,20 +220,22 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue
 		}
 		if err != nil {
-			return false, translate(ctx, err, "get disk "+name)
+			return nil, translate(ctx, err, "get disk "+name)
 		}
 		if own.isAnothers(found.Tags) {
 			continue
 		}
-		gone = false
 		if found.Properties != nil && isGoing(found.Properties.ProvisioningState) {
+			left = append(left, "disk "+name)
 			continue
 		}
-		if _, err := c.disks.BeginDelete(ctx, group, name, nil); err != nil && !absent(err) && !inUse(err) {
-			return false, translate(ctx, err, "delete disk "+name)
+		_, err = c.disks.BeginDelete(ctx, group, name, nil)
+		if err != nil && !absent(err) && !inUse(err) {
+			return nil, translate(ctx, err, "delete disk "+name)
 		}
+		left = append(left, "disk "+name+inItsWords(err))
 	}
-	return gone, nil
+	return left, nil
 }
 
 // isGoing reports whether Azure is deleting something: to ask again costs a call, and may begin the deletion anew.
@@ -234,10 +252,22 @@ func (o owner) isAnothers(tags map[string]*string) bool {
 	return !o.owns(tags)
 }
 
-// inUse reports whether a part cannot go since something else is still going: Delete is called again.
+// usedBy names what has an address, to be put behind its name.
+func usedBy(c *armnetwork.IPConfiguration) string {
+	if c == nil || c.ID == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (in use by %.256s)", *c.ID)
+}
+
+// inUse reports whether a part cannot be deleted yet, because another resource that is being deleted uses it.
 // https://learn.microsoft.com/azure/virtual-network/virtual-network-network-interface
 func inUse(err error) bool {
-	switch codeOf(err) {
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok || response.StatusCode == http.StatusTooManyRequests {
+		return false // OperationNotAllowed is also the code of a quota of calls.
+	}
+	switch response.ErrorCode {
 	case "NicInUse", "NicReservedForAnotherVm", "InUseNetworkInterfaceCannotBeDeleted", "PublicIPAddressCannotBeDeleted",
 		"PublicIPAddressInUse",
 		"AnotherOperationInProgress", "RetryableError":

@@ -2,12 +2,16 @@ package driver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -150,6 +154,26 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 	}
 	// An operation that failed after it was accepted comes with the status of the answer that tells so.
 	return named(provider.Internal, "the operation failed")
+}
+
+// inItsWords is Azure's answer to a deletion that it does not carry out now, to be put behind the name of the resource;
+// empty for any other. Such an answer repeats nothing secret: a deletion sends a name only.
+func inItsWords(err error) string {
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok || absent(err) {
+		return ""
+	}
+	said := azureCode(response.ErrorCode)
+	var body struct {
+		Error struct{ Message string }
+	}
+	if response.RawResponse != nil {
+		if raw, err := runtime.Payload(response.RawResponse); err == nil && json.Unmarshal(raw, &body) == nil {
+			said += " " + body.Error.Message
+		}
+	}
+	words := strings.FieldsFunc(said, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
+	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
 // azureCode is a code as Azure's answer has it, if it looks like one.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/digitalocean/go-libvirt"
 
@@ -22,7 +23,7 @@ func codeOf(err error) libvirt.ErrorNumber {
 }
 
 // has reports whether libvirt's message has one of the words, in lower case. Many errors have one number, and differ
-// by the message alone, which is never shown: it may repeat what was sent.
+// by the message alone, which is shown for deletions only: it may repeat what was sent.
 func has(err error, words ...string) bool {
 	text := strings.ToLower(err.Error())
 	for _, word := range words {
@@ -31,6 +32,17 @@ func has(err error, words ...string) bool {
 		}
 	}
 	return false
+}
+
+// inItsWords is what libvirt has answered to a deletion, to be put behind the name of the object; empty if it has not
+// answered. Such an answer repeats nothing secret: a deletion sends a name only.
+func inItsWords(err error) string {
+	answer, ok := errors.AsType[libvirt.Error](err)
+	if !ok {
+		return ""
+	}
+	words := strings.FieldsFunc(answer.Message, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
+	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
 // absent reports whether libvirt says that what was asked for is not there.

@@ -102,3 +102,14 @@ func TestStatesOfDomains(t *testing.T) {
 		}
 	}
 }
+
+// Rule: remaining-parts-named.
+func TestADeletionThatLibvirtRefusesIsReportedInItsWords(t *testing.T) {
+	busy := libvirt.Error{Code: uint32(libvirt.ErrOperationInvalid), Message: "storage volume is still\nbeing allocated"}
+	if got := inItsWords(busy); got != ": storage volume is still being allocated" {
+		t.Errorf("got %q", got)
+	}
+	if got := inItsWords(context.DeadlineExceeded); got != "" {
+		t.Errorf("got %q for an error that is not libvirt's", got)
+	}
+}

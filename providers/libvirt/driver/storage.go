@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/xml"
+	"fmt"
 
 	"github.com/digitalocean/go-libvirt"
 
@@ -145,10 +146,10 @@ func (h *hypervisor) fill(ctx context.Context, v libvirt.StorageVol, content []b
 	return translate(ctx, err, "write the seed")
 }
 
-// remove deletes a volume. One that is not there is fine, and so is one whose file somebody has removed.
+// remove deletes a volume. One that does not exist is fine, and so is one whose file was removed.
 func (h *hypervisor) remove(ctx context.Context, v libvirt.StorageVol) error {
 	if err := h.StorageVolDelete(v, 0); err != nil && !absent(err) {
-		return translate(ctx, err, "delete a volume")
+		return translate(ctx, err, fmt.Sprintf("delete volume %.64q of pool %.64q%s", v.Name, v.Pool, inItsWords(err)))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
@@ -25,52 +26,59 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
-	var gone bool
+	var left []string
 	if id != "" {
-		gone, err = c.deleteOne(ctx, id, req.Scope, own)
+		left, err = c.deleteOne(ctx, id, req.Scope, own)
 	} else {
-		gone, err = c.deleteAll(ctx, own)
+		left, err = c.deleteAll(ctx, own)
 	}
-	return provider.DeleteResult{Gone: gone && err == nil}, err
+	if err != nil {
+		return provider.DeleteResult{}, err
+	}
+	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
 }
 
-// deleteOne removes one server. Its parts are all of the owner's, unless the owner has another server: then they are
-// those that were made under its name.
-func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (gone bool, err error) {
+// deleteOne removes one server, and returns what is left. Its parts are all of the owner's, unless the owner has another
+// server: then they are those that were made under its name.
+func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (left []string, err error) {
 	s, err := c.get(ctx, id)
 	switch {
 	case err == nil:
-		return false, c.terminate(ctx, s, own)
+		return []string{leftServer(s)}, c.terminate(ctx, s, own)
 	case !provider.IsNotFound(err):
-		return false, err
+		return nil, err
 	}
 	others, err := c.named(ctx, "^"+own.base(), own)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if len(others) == 0 {
 		return c.removeParts(ctx, own, "")
 	}
 	_, name, ok := parseScope(scope)
 	if !ok || name == "" {
-		return true, nil // The other server's deletion takes all parts.
+		return nil, nil // The other server's deletion takes all parts.
 	}
 	return c.removeParts(ctx, own, name)
 }
 
-// deleteAll removes all servers and all parts of an owner.
-func (c *clients) deleteAll(ctx context.Context, own owner) (gone bool, err error) {
+// leftServer names a server that is not gone yet.
+func leftServer(s *servers.Server) string { return "server " + s.ID + " (" + s.Status + ")" }
+
+// deleteAll removes all servers and all parts of an owner, and returns what is left.
+func (c *clients) deleteAll(ctx context.Context, own owner) (left []string, err error) {
 	all, err := c.serversOf(ctx, own)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for _, s := range all {
 		if err := c.terminate(ctx, s, own); err != nil {
-			return false, err
+			return nil, err
 		}
+		left = append(left, leftServer(s))
 	}
-	if len(all) > 0 {
-		return false, nil
+	if len(left) > 0 {
+		return left, nil
 	}
 	return c.removeParts(ctx, own, "")
 }
@@ -91,22 +99,25 @@ func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) e
 	} else if in.State != provider.StateTerminating {
 		err = servers.Delete(ctx, c.compute, s.ID).ExtractErr()
 	}
+	if conflicts(err) {
+		attempted += inItsWords(err)
+	}
 	if err != nil && !absent(err) {
 		return translate(ctx, err, attempted)
 	}
 	return nil
 }
 
-// removeParts asks for the end of the owner's ports and volumes that no server has, of those made for one server where
-// a name is given, and reports whether there were none.
-func (c *clients) removeParts(ctx context.Context, own owner, server string) (gone bool, err error) {
+// removeParts asks for the deletion of the owner's ports and volumes that no server has, of those made for one server
+// where a name is given. It returns what is left.
+func (c *clients) removeParts(ctx context.Context, own owner, server string) (left []string, err error) {
 	allPorts, err := c.portsOf(ctx, own)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	allVolumes, err := c.volumesOf(ctx, own)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if server != "" {
 		var somePorts []ports.Port
@@ -124,10 +135,10 @@ func (c *clients) removeParts(ctx context.Context, own owner, server string) (go
 		allPorts, allVolumes = somePorts, someVolumes
 	}
 	servers := c.presence()
-	noPorts, err := c.removePorts(ctx, allPorts, servers)
+	left, err = c.removePorts(ctx, allPorts, servers)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	noVolumes, err := c.removeVolumes(ctx, allVolumes, servers)
-	return noPorts && noVolumes, err
+	leftVolumes, err := c.removeVolumes(ctx, allVolumes, servers)
+	return append(left, leftVolumes...), err
 }

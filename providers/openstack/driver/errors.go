@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"unicode"
 
 	"github.com/gophercloud/gophercloud/v2"
 
@@ -18,8 +20,8 @@ type answer struct {
 	status int
 	// kind is Neutron's name of the error, such as OverQuota; empty at the other services.
 	kind string
-	// message is for people. It is searched for words, because the services give no codes, and never shown: it may repeat
-	// what was sent.
+	// message is for people. It is searched for words, because the services give no codes. It may repeat what was sent, so
+	// only that of a deletion is shown.
 	message string
 	header  http.Header
 }
@@ -53,6 +55,17 @@ func answerOf(err error) (answer, bool) {
 		a.message = string(response.Body[:min(len(response.Body), 4<<10)]) // Glance writes HTML.
 	}
 	return a, true
+}
+
+// inItsWords is what OpenStack has answered to a deletion, to be put behind the name of the resource; empty if it has
+// given no reason. Such an answer repeats nothing secret: a deletion sends an ID only.
+func inItsWords(err error) string {
+	a, _ := answerOf(err)
+	words := strings.FieldsFunc(a.message, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
+	if len(words) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
 // has reports whether the message has one of the words, in lower case.

@@ -230,7 +230,7 @@ func (c *clients) ports(ctx context.Context, o *order) (*servers.Server, []strin
 		}
 		if try == laterTries {
 			for _, id := range old {
-				if err := c.removePort(ctx, id); err != nil {
+				if _, err := c.removePort(ctx, id); err != nil {
 					return nil, nil, err
 				}
 			}

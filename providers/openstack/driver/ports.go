@@ -108,44 +108,46 @@ func (c *clients) trunksOf(ctx context.Context, port string) ([]trunks.Trunk, er
 	return all, nil
 }
 
-// removePorts asks for the end of ports, but for those that a server has, and reports whether there were no others.
-func (c *clients) removePorts(ctx context.Context, all []ports.Port, servers *presence) (gone bool, err error) {
-	gone = true
+// removePorts asks for the deletion of ports, except those that a server has, and returns what is left.
+func (c *clients) removePorts(ctx context.Context, all []ports.Port, servers *presence) (left []string, err error) {
 	for i := range all {
 		p := &all[i]
 		if p.DeviceID != "" {
 			// A port may still name the server that it had.
 			if has, err := servers.exists(ctx, p.DeviceID); err != nil {
-				return false, err
+				return nil, err
 			} else if has {
 				continue
 			}
 		}
-		gone = false
-		if err := c.removePort(ctx, p.ID); err != nil {
-			return false, err
+		refused, err := c.removePort(ctx, p.ID)
+		if err != nil {
+			return nil, err
 		}
+		left = append(left, "port "+p.ID+refused)
 	}
-	return gone, nil
+	return left, nil
 }
 
-// removePort removes a port and its trunk. Absent is success; what is in use is left for the next call.
-func (c *clients) removePort(ctx context.Context, id string) error {
-	err := ports.Delete(ctx, c.network, id).ExtractErr()
+// removePort removes a port and its trunk. Absent is success. If the port is in use, the answer is returned, and the next
+// call tries again.
+func (c *clients) removePort(ctx context.Context, id string) (refused string, err error) {
+	err = ports.Delete(ctx, c.network, id).ExtractErr()
 	if err == nil || absent(err) {
-		return nil
+		return "", nil
 	}
 	if !conflicts(err) {
-		return translate(ctx, err, "delete port "+id)
+		return "", translate(ctx, err, "delete port "+id)
 	}
+	refused = inItsWords(err)
 	there, listErr := c.trunksOf(ctx, id)
 	if listErr != nil {
-		return listErr
+		return "", listErr
 	}
 	for _, trunk := range there {
 		if err := trunks.Delete(ctx, c.network, trunk.ID).ExtractErr(); err != nil && !absent(err) && !conflicts(err) {
-			return translate(ctx, err, "delete trunk "+trunk.ID)
+			return "", translate(ctx, err, "delete trunk "+trunk.ID)
 		}
 	}
-	return nil
+	return refused, nil
 }

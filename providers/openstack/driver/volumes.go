@@ -112,12 +112,12 @@ func (c *clients) awaitVolume(ctx context.Context, id string, w wantedVolume) er
 		case v.Status == "available":
 			return nil
 		case strings.HasPrefix(v.Status, "error"):
-			if err := c.removeVolume(ctx, v); err != nil {
+			if _, err := c.removeVolume(ctx, v); err != nil {
 				return err
 			}
 			return provider.Errorf(provider.Internal, "%s: Cinder could not make it (%s); another is made", attempted, v.Status)
 		case v.Status == "reserved", v.Status == "attaching", v.Status == "in-use", v.Status == "detaching":
-			if err := c.removeVolume(ctx, v); err != nil {
+			if _, err := c.removeVolume(ctx, v); err != nil {
 				return err
 			}
 			return provider.Errorf(provider.Aborted, "%s: it is %s for a server that was not made; another is made", attempted,
@@ -129,54 +129,57 @@ func (c *clients) awaitVolume(ctx context.Context, id string, w wantedVolume) er
 	}
 }
 
-// removeVolumes asks for the end of volumes, but for those that a server has, and reports whether there were no others.
-func (c *clients) removeVolumes(ctx context.Context, all []volumes.Volume, servers *presence) (gone bool, err error) {
-	gone = true
+// removeVolumes asks for the deletion of volumes, except those that a server has, and returns what is left.
+func (c *clients) removeVolumes(ctx context.Context, all []volumes.Volume, servers *presence) (left []string,
+	err error) {
 	for i := range all {
 		v := &all[i]
 		used := false
 		for _, a := range v.Attachments {
 			has, err := servers.exists(ctx, a.ServerID)
 			if err != nil {
-				return false, err
+				return nil, err
 			}
 			used = used || has
 		}
 		if used {
 			continue
 		}
-		gone = false
-		if v.Status == "deleting" {
-			continue
+		refused := ""
+		if v.Status != "deleting" {
+			if refused, err = c.removeVolume(ctx, v); err != nil {
+				return nil, err
+			}
 		}
-		if err := c.removeVolume(ctx, v); err != nil {
-			return false, err
-		}
+		left = append(left, "volume "+v.ID+" ("+v.Status+")"+refused)
 	}
-	return gone, nil
+	return left, nil
 }
 
 // removeVolume removes a volume that no server has. A creation of a server that Nova refused, or a server whose host
-// was lost, leaves it reserved or attached for ever: the attachments go first. What is in another state is left for
-// the next call.
-func (c *clients) removeVolume(ctx context.Context, v *volumes.Volume) error {
+// was lost, leaves it reserved or attached for ever: the attachments go first. If its state does not allow the deletion
+// now, such as while it has snapshots, the answer is returned, and the next call tries again.
+func (c *clients) removeVolume(ctx context.Context, v *volumes.Volume) (refused string, err error) {
 	if v.Status != "available" && !strings.HasPrefix(v.Status, "error") {
 		all, err := every(ctx, attachments.List(c.volume, attachments.ListOpts{VolumeID: v.ID}),
 			attachments.ExtractAttachments)
 		if err != nil {
-			return translate(ctx, err, "list the attachments of volume "+v.ID)
+			return "", translate(ctx, err, "list the attachments of volume "+v.ID)
 		}
 		for _, a := range all {
 			if err := attachments.Delete(ctx, c.volume, a.ID).ExtractErr(); err != nil && !absent(err) && !busy(err) {
-				return translate(ctx, err, "delete an attachment of volume "+v.ID)
+				return "", translate(ctx, err, "delete an attachment of volume "+v.ID)
 			}
 		}
 	}
-	err := volumes.Delete(ctx, c.volume, v.ID, volumes.DeleteOpts{}).ExtractErr()
-	if err != nil && !absent(err) && !busy(err) {
-		return translate(ctx, err, "delete volume "+v.ID)
+	err = volumes.Delete(ctx, c.volume, v.ID, volumes.DeleteOpts{}).ExtractErr()
+	switch {
+	case err == nil, absent(err):
+		return "", nil
+	case busy(err):
+		return inItsWords(err), nil
 	}
-	return nil
+	return "", translate(ctx, err, "delete volume "+v.ID)
 }
 
 // busy reports whether Cinder has answered that a volume's state does not allow it now: 400, or 409 since 2023.

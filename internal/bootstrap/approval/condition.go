@@ -1,0 +1,75 @@
+package approval
+
+import (
+	"context"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// setCondition writes into the Machine that a request is left pending. The message does not name the request: a kubelet
+// sends another one every quarter of an hour, which would be a write each.
+func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
+	m *v1beta1.Machine, v Decision) error {
+	reason, purpose := v1beta1.ReasonClientCertificateNotApproved, "client"
+	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		reason, purpose = v1beta1.ReasonServingCertificateNotApproved, "serving"
+	}
+	r.state.refused(csr.Name, refusal{machine: client.ObjectKeyFromObject(m), uid: m.UID, reason: reason,
+		message: fmt.Sprintf("A request of %s for a %s certificate is left pending (%s): %s.", csr.Spec.Username, purpose,
+			v.Reason, v.Message)})
+	if !r.applyRefusals(m.DeepCopy()) {
+		return nil
+	}
+	return r.patchCondition(ctx, client.ObjectKeyFromObject(m), m.UID)
+}
+
+// clearCondition corrects the condition of a Machine after a request was decided or deleted. What ended while no process
+// ran is not known here: the next request of the same kubelet corrects that.
+func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
+	ended, known := r.state.ended(request)
+	if !known {
+		return nil
+	}
+	err := r.patchCondition(ctx, ended.machine, ended.uid)
+	if err != nil {
+		r.state.refused(request, ended) // The reconciler tries again.
+	}
+	return err
+}
+
+// applyRefusals sets the condition to the first of the requests that are left pending, or removes it. Two requests with
+// different reasons must not overwrite each other without end.
+func (r *Reconciler) applyRefusals(m *v1beta1.Machine) (changed bool) {
+	requests, first := r.state.refusedOf(client.ObjectKeyFromObject(m))
+	if len(requests) == 0 {
+		return meta.RemoveStatusCondition(&m.Status.Conditions, v1beta1.ConditionCertificateApproved)
+	}
+	return meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{
+		Type: v1beta1.ConditionCertificateApproved, Status: metav1.ConditionFalse, Reason: first.reason,
+		Message: first.message, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+	})
+}
+
+// patchCondition applies the refusals to a Machine as it is at the API server.
+func (r *Reconciler) patchCondition(ctx context.Context, key types.NamespacedName, uid types.UID) error {
+	m := &v1beta1.Machine{}
+	if err := r.Live.Get(ctx, key, m); err != nil || m.UID != uid {
+		return client.IgnoreNotFound(err)
+	}
+	changed := m.DeepCopy()
+	if !r.applyRefusals(changed) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
+	if err := client.IgnoreNotFound(r.Live.Status().Patch(ctx, changed, patch)); err != nil {
+		return fmt.Errorf("write condition %s of machine %s: %w", v1beta1.ConditionCertificateApproved, key, err)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"machinist.dev/machinist/internal/cli/printer"
+)
+
+// Orphan is an instance without a Machine, or the parts of one.
+type Orphan struct {
+	// Namespace and Machine are what its tags name.
+	Namespace string `json:"namespace"`
+	Machine   string `json:"machine"`
+	Provider  string `json:"provider"`
+	// Instance is its provider ID, or the names of its parts.
+	Instance string `json:"instance"`
+	// FirstSeen is when the provider's process found it first.
+	FirstSeen time.Time `json:"firstSeen"`
+	// Outcome is what the last check made of it, and Explanation the same in words.
+	Outcome     string `json:"outcome"`
+	Explanation string `json:"explanation"`
+}
+
+// orphansOf returns the instances without a Machine, by the namespaces that their tags name.
+func orphansOf(f Facts) []Orphan {
+	found := []Orphan{}
+	for _, r := range f.Orphans {
+		for _, e := range r.Entries {
+			namespace, machine, _ := strings.Cut(e.Machine, "/")
+			found = append(found, Orphan{namespace, machine, r.Provider, EntryName(e), e.FirstSeen, e.Outcome,
+				Outcome(e.Outcome, r.Interval())})
+		}
+	}
+	slices.SortFunc(found, func(a, b Orphan) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Machine, b.Machine),
+			cmp.Compare(a.Instance, b.Instance))
+	})
+	return found
+}
+
+func (s Status) orphans(w *strings.Builder) {
+	var rows [][]string
+	var namespaces []string
+	for _, o := range s.Orphans {
+		rows = append(rows, []string{printer.Clean(o.Instance), printer.Clean(o.Machine),
+			printer.Age(s.Now, o.FirstSeen) + " ago", o.Explanation})
+		namespaces = append(namespaces, printer.Clean(o.Namespace))
+	}
+	s.rows(w, []string{"INSTANCE WITHOUT MACHINE", "WAS OF MACHINE", "SEEN FIRST", "WHAT BECOMES OF IT"}, rows, namespaces)
+}

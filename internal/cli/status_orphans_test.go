@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
+)
+
+// Rule: status-names-orphans.
+func TestStatusNamesInstancesInTheNamespaceThatTheirTagsName(t *testing.T) {
+	p := paint(t)
+	page := ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
+		{ProviderID: "sim://1", Machine: p.namespace + "/lost", UID: "u", Source: "shared/small", FirstSeen: time.Now(),
+			Outcome: "MostOrphaned"},
+		{ProviderID: "sim://2", Machine: "elsewhere/m", UID: "v", Source: "shared/small", FirstSeen: time.Now(),
+			Outcome: "Delete"},
+	}}
+	if err := (ledger.Book{Client: p.api, Namespace: p.namespace}).Keep(context.Background(), page); err != nil {
+		t.Fatal(err)
+	}
+	mine := p.run("status").succeeds(t).prints(t, "sim://1", "lost", "not removed until a person confirms")
+	if strings.Contains(mine.out, "sim://2") {
+		t.Errorf("wrote\n%s", mine.out)
+	}
+	p.run("status", "-A", "--system-namespace", p.namespace).succeeds(t).prints(t, "sim://1", "sim://2", "elsewhere")
+	p.run("status", "-o", "json").succeeds(t).prints(t, `"instance": "sim://1"`, `"outcome": "MostOrphaned"`)
+}

@@ -1,0 +1,69 @@
+package why
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// With a background deletion the garbage collector deletes nothing before the owner is gone.
+//
+// Rule: why-names-finalizers.
+func TestWhyAnOwnerThatIsBeingDeletedStillExists(t *testing.T) {
+	const held, helm = "example.com/backup", "example.com/backup (written by helm)"
+	for name, c := range map[string]struct {
+		finalizers []string
+		reason     string
+		says       []string
+		command    string
+	}{
+		"in the foreground": {[]string{metav1.FinalizerDeleteDependents}, OwnerDeleting,
+			[]string{"Kubernetes deletes its machines first"}, ""},
+		"in the foreground, and held": {[]string{held, metav1.FinalizerDeleteDependents}, OwnerDeleting,
+			[]string{"Kubernetes deletes its machines first", helm}, ""},
+		"in the background, and held": {[]string{held}, OtherFinalizers,
+			[]string{"its machines stay until the object is deleted", helm},
+			"kubectl delete ms -l machinist.dev/machine-deployment=web -n prod"},
+		"without its machines": {[]string{metav1.FinalizerOrphanDependents}, OwnerDeleting,
+			[]string{"they stay, without an owner"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment()
+			at := ago(time.Minute)
+			d.DeletionTimestamp, d.Finalizers = &at, c.finalizers
+			d.ManagedFields = []metav1.ManagedFieldsEntry{
+				{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:replicas":{}}}`)},
+				{Manager: "helm", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{".":{},"v:\"example.com/backup\"":{}}}}`)},
+			}
+			f := ExplainFleet(FleetFacts{Now: now, Deployment: d})[0]
+			if f.Reason != c.reason {
+				t.Errorf("reason %s, want %s", f.Reason, c.reason)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(f.What+f.Ends, want) {
+					t.Errorf("%q %q does not say %q", f.What, f.Ends, want)
+				}
+			}
+			if !strings.HasSuffix(f.Do, c.command) {
+				t.Errorf("the command is %q, want %q", f.Do, c.command)
+			}
+		})
+	}
+}
+
+// A set of a deployment is held in the same way, and its machines with it.
+func TestWhyNamesTheFinalizersOfTheSetOfAMachine(t *testing.T) {
+	at := ago(time.Minute)
+	s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", DeletionTimestamp: &at,
+		Finalizers: []string{"example.com/backup"}}}
+	findings := Explain(Facts{Now: now, Machine: machine(), Set: s, Provider: running})
+	last := findings[len(findings)-1]
+	if last.About != "machineset/web" || !strings.Contains(last.What, "example.com/backup") ||
+		!strings.HasSuffix(last.Do, "kubectl delete ma -l machinist.dev/machine-set=web -n prod") {
+		t.Errorf("got %+v", last)
+	}
+}

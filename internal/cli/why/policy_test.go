@@ -1,0 +1,35 @@
+package why
+
+import (
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Rules: max-unhealthy-stops-remediation, deleted-node-replaced-at-once.
+func TestWhySaysThatTheBuiltInPolicyStops(t *testing.T) {
+	silent := machine(phase(v1beta1.MachineUnhealthy), no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "", time.Minute),
+		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "", time.Minute))
+	explain := func(m *v1beta1.Machine, others ...v1beta1.Machine) []Finding {
+		return Explain(Facts{Now: now, Machine: m, Provider: running, Unchecked: append(others, *m)})
+	}
+	mustSay(t, explain(silent, *silent), "machine/web-1", v1beta1.ReasonTooManyUnhealthy,
+		"of the 2 machines", "2 are not well", "more than 1", "kubectl annotate ma web-1 -n prod machinist.dev/remediate=")
+	for _, f := range explain(silent, *machine()) {
+		if f.Reason == v1beta1.ReasonTooManyUnhealthy {
+			t.Errorf("one of two is not replaced: %+v", f)
+		}
+	}
+	gone := machine(phase(v1beta1.MachineUnhealthy), no(v1beta1.ConditionReady, v1beta1.ReasonNodeGone, "", time.Minute),
+		no(v1beta1.ConditionRegistered, v1beta1.ReasonNodeGone, "", time.Minute),
+		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeGone, "", time.Minute))
+	mustSay(t, explain(gone, *machine()), "machine/web-1", v1beta1.ReasonNodeGone, "replaced at once",
+		"kubectl annotate ma web-1 -n prod machinist.dev/skip-remediation=")
+}
+
+func TestTheDefaultOfMaxUnhealthyIsThatOfTheAPI(t *testing.T) {
+	if v1beta1.DefaultMaxUnhealthy != "40%" || defaultMaxUnhealthy != 40 {
+		t.Errorf("the API's default is %s, and why goes by %d%%", v1beta1.DefaultMaxUnhealthy, defaultMaxUnhealthy)
+	}
+}

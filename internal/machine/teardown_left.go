@@ -1,0 +1,29 @@
+package machine
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// leftNamedAfter is how long a removal takes before it is reported what is left: until then, clouds detach volumes and
+// network interfaces as usual.
+const leftNamedAfter = 3 * time.Minute
+
+// removing records that the provider removes the instance, and after some minutes what the cloud has not removed yet.
+func (s *teardownStep) removing(left string) {
+	const usual = "The provider is removing the instance."
+	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, usual, "")
+	message := usual
+	if last := s.machine.Status.LastOperation; left != "" && last != nil && last.Type == v1beta1.OperationDelete &&
+		s.now.Sub(s.operationBegan()) >= leftNamedAfter {
+		message = "The cloud has not removed all of the instance. Left: " + bounded(left, 1024)
+	}
+	before := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDeleting)
+	if message != usual && (before == nil || before.Message != message) {
+		s.warn(v1beta1.ReasonInstanceTerminating, "Delete", message)
+	}
+	s.deleting(v1beta1.ReasonInstanceTerminating, message)
+}

@@ -1,0 +1,31 @@
+package fence
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// A process that was stopped for longer than its deadline may reach its next renewal before the fence's timer fires. A
+// renewal would keep its successor waiting for another lease duration.
+//
+// Rule: lease-counts-from-send.
+func TestALeaderThatIsResumedAfterItsDeadlineDoesNotRenew(t *testing.T) {
+	api := &lease{clock: clocktesting.NewFakeClock(time.Now())}
+	f := New(deadline, lateClock{api.clock})
+	lock := f.Guard(api)
+	if err := lock.Create(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	api.clock.Step(deadline)
+	written := len(api.writes)
+	if err := lock.Update(t.Context(), ours); !errors.Is(err, ErrFenced) {
+		t.Errorf("Update() = %v, want ErrFenced", err)
+	}
+	if len(api.writes) != written {
+		t.Errorf("written after the deadline: %v", api.writes[written:])
+	}
+	mustBeLost(t, f)
+}

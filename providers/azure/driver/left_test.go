@@ -1,0 +1,49 @@
+package driver_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/azure/fakeazure"
+)
+
+// Rule: remaining-parts-named.
+func TestPartsThatAzureDoesNotDeleteAreNamedInItsWords(t *testing.T) {
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		req := request("a", class())
+		in, err := c.driver().Create(t.Context(), req)
+		c.must(err)
+		c.KeepParts()
+		del := deletion(req)
+		del.ProviderID, del.Scope = in.ProviderID, in.Scope
+		end := c.Inject(fakeazure.Fault{Operation: "Disks_Delete", Status: http.StatusConflict, Code: "OperationNotAllowed",
+			Message: "There is an active shared access signature outstanding."})
+		left := ""
+		for range 20 {
+			result, err := c.driver().Delete(t.Context(), del)
+			c.must(err)
+			if result.Gone {
+				t.Fatal("Delete reports Gone while a disk is left")
+			}
+			if left = result.Left; left == "" {
+				t.Error("nothing is named")
+			}
+		}
+		if !strings.Contains(left, "disk ") ||
+			!strings.Contains(left, ": OperationNotAllowed There is an active shared access signature outstanding.") {
+			t.Errorf("left is %q", left)
+		}
+		end()
+		end = c.Inject(fakeazure.Fault{Operation: "Disks_Delete", Status: http.StatusTooManyRequests,
+			Code: "OperationNotAllowed", RetryAfter: 17})
+		if _, err := c.driver().Delete(t.Context(), del); provider.RetryAfter(err) != 17*time.Second {
+			t.Errorf("a deletion that was throttled is answered with %v", err)
+		}
+		end()
+		c.gone(c.driver(), del)
+	})
+}

@@ -69,8 +69,8 @@ func Main(m *testing.M, options ...controlplane.Options) int {
 	return m.Run()
 }
 
-// Start gives one test and its subtests a real control plane in a binary whose other tests use another API server. No other
-// test may run meanwhile.
+// Start gives one test and its subtests a real control plane in a binary whose other tests use another API server. No
+// other test may run meanwhile.
 func Start(t testing.TB) {
 	t.Helper()
 	config, file := administrator, kubeconfig

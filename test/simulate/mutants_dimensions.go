@@ -12,8 +12,8 @@ var (
 	plainNodes = []*mutant{onlyReady, withoutTaints}
 )
 
-// dimensionMutants are bugs that only show where objects are corrupted, incidents are played, or Nodes are looked after as
-// real kubelets and a real kube-controller-manager do.
+// dimensionMutants are bugs that only show where objects are corrupted, incidents are played, or Nodes are looked
+// after as real kubelets and a real kube-controller-manager do.
 func dimensionMutants() []mutant {
 	return []mutant{
 		{

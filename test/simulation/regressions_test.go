@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// regressions are plans, and random runs (without a plan), that once failed. A plan numbers effects, so it may come to mean
-// something else when the code changes; it must not fail anyway.
+// regressions are plans, and random runs (without a plan), that once failed. A plan numbers effects, so it may come to
+// mean something else when the code changes; it must not fail anyway.
 var regressions = []struct {
 	// name says what went wrong.
 	name     string

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// onePerGroup returns the first scenario of each group, for tests of the simulator itself: what may be wrong with it is in the
-// actors, and the scenarios of a group have the same.
+// onePerGroup returns the first scenario of each group, for tests of the simulator itself: what may be wrong with it
+// is in the actors, and the scenarios of a group have the same.
 func onePerGroup() []Scenario {
 	seen := map[Group]bool{}
 	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool {

@@ -36,8 +36,8 @@ var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
 
-// world is a cloud and the collector of one namespace and provider on the in-memory API server, under a clock that only the
-// test moves.
+// world is a cloud and the collector of one namespace and provider on the in-memory API server, under a clock that
+// only the test moves.
 type world struct {
 	*testing.T
 	api       client.WithWatch

@@ -3,8 +3,8 @@
 //
 //	func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 //
-// Machinist's kinds are served. There are no admission policies and no authorization. Tests of what only a real API server
-// does use env.Main.
+// Machinist's kinds are served. There are no admission policies and no authorization. Tests of what only a real API
+// server does use env.Main.
 package inmemory
 
 import (
@@ -71,8 +71,8 @@ func newFront() *apiserver.Front {
 // Another returns an administrator's client of another, empty cluster.
 func Another() client.WithWatch { return newFront().Client(apiserver.Administrator) }
 
-// WithoutMachinist starts a cluster without Machinist's kinds for the time of a test, and returns the path of a kubeconfig
-// file for it.
+// WithoutMachinist starts a cluster without Machinist's kinds for the time of a test, and returns the path of a
+// kubeconfig file for it.
 func WithoutMachinist(t testing.TB) string {
 	t.Helper()
 	other := newFront()

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -43,9 +44,9 @@ type Options struct {
 // and who waits.
 type Ledger struct {
 	Options
-	// granting is locked from the count of a Grant to its record. No other lock is held while it reads from the API
-	// server, so that nobody who only wants to know something waits for that.
-	granting   sync.Mutex
+	// granting is locked, for a namespace, from the count of a Grant to its record. No other lock is held while it reads
+	// from the API server, so that neither another namespace nor a reader waits for that.
+	granting   keymutex.KeyMutex
 	mu         sync.Mutex
 	namespaces map[string]*record
 }
@@ -59,7 +60,13 @@ type record struct {
 	waiting map[Asker]*waiting
 	// parsed are the budgets as they were last understood.
 	parsed map[types.UID]parsed
+	// used is when the record was last needed.
+	used time.Time
 }
+
+// forgetNamespace is how long a record is kept that is not needed, such as that of a namespace that was deleted. The next
+// grant in the namespace then counts a live list.
+const forgetNamespace = time.Hour
 
 // Asker is the object whose controller asks: a MachineSet or a MachineDeployment.
 type Asker struct {
@@ -90,7 +97,7 @@ func New(o Options) *Ledger {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Ledger{Options: o, namespaces: map[string]*record{}}
+	return &Ledger{Options: o, granting: keymutex.NewHashed(0), namespaces: map[string]*record{}}
 }
 
 // Concerns reports whether any of the machines, all of one namespace, may be denied: there are budgets, or may be,
@@ -242,8 +249,8 @@ func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate)
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
 	}
-	l.granting.Lock()
-	defer l.granting.Unlock()
+	l.granting.LockKey(asker.Namespace)
+	defer func() { _ = l.granting.UnlockKey(asker.Namespace) }()
 	budgets, machines, err := l.count(ctx, asker.Namespace, l.confirmed)
 	if err != nil {
 		return nil, err
@@ -280,11 +287,16 @@ func (l *Ledger) Settle(m *v1beta1.Machine, err error) {
 
 // record returns what is remembered of a namespace.
 func (l *Ledger) record(namespace string) *record {
+	now := l.Clock.Now()
 	r := l.namespaces[namespace]
 	if r == nil {
+		maps.DeleteFunc(l.namespaces, func(_ string, r *record) bool {
+			return len(r.granted) == 0 && now.Sub(r.used) > forgetNamespace
+		})
 		r = &record{granted: map[types.UID]bool{}, waiting: map[Asker]*waiting{}}
 		l.namespaces[namespace] = r
 	}
+	r.used = now
 	return r
 }
 

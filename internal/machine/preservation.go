@@ -76,13 +76,14 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 
 // withinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and
 // reports that, where the Machine is preserved only because it failed and as many others of its owner are as may be:
-// where all of a fleet fail, keeping each would cost money for days. Machines fail together, so they are counted one
-// after the other.
+// where all of a fleet fail, keeping each would cost money for days. Machines fail together, so those of one owner are
+// counted one after the other.
 func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 	m := s.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
-		s.states.preserving.Lock()
-		defer s.states.preserving.Unlock()
+		owner := m.Namespace + "/" + preservation.Origin(m)
+		s.states.preserving.LockKey(owner)
+		defer func() { _ = s.states.preserving.UnlockKey(owner) }()
 		n, err := s.count(ctx)
 		if err != nil {
 			return false, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -15,8 +16,8 @@ import (
 // stateStore is all that a Reconciler keeps between passes. Losing it at a restart costs calls and settling time, never
 // correctness.
 type stateStore struct {
-	// preserving is locked from the count of preserved machines to the patch that adds to them.
-	preserving sync.Mutex
+	// preserving is locked, for an owner, from the count of its preserved machines to the patch that adds to them.
+	preserving keymutex.KeyMutex
 
 	mu       sync.Mutex
 	machines map[types.NamespacedName]storedState
@@ -151,7 +152,7 @@ func (s storedState) state() machineState {
 }
 
 func newStateStore() *stateStore {
-	return &stateStore{machines: map[types.NamespacedName]storedState{}, adopting: map[string]types.UID{},
+	return &stateStore{preserving: keymutex.NewHashed(0), machines: map[types.NamespacedName]storedState{}, adopting: map[string]types.UID{},
 		created: map[types.UID]time.Time{}}
 }
 

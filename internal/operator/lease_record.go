@@ -35,8 +35,8 @@ func (o *Operator) recordHeldLeases(ctx context.Context) error {
 		return nil
 	}
 	shard, name := o.config.Shard(), o.config.leaseName()
-	for _, held := range slices.Compact([]string{shard.LeaseName(name), name}) {
-		if _, err := o.recordLease(ctx, held); err != nil {
+	for _, lease := range slices.Compact([]string{shard.LeaseName(name), name}) {
+		if _, err := o.recordLease(ctx, lease); err != nil {
 			return err
 		}
 	}
@@ -51,11 +51,11 @@ func (o *Operator) recordLease(ctx context.Context, name string) (first bool, er
 	if err != nil {
 		return false, fmt.Errorf("read ConfigMap %s/%s: %w", o.namespace, IdentityRecord, err)
 	}
-	held := strings.FieldsFunc(record.Annotations[heldLeases], func(r rune) bool { return r == ',' })
-	if slices.Contains(held, name) {
+	leases := strings.FieldsFunc(record.Annotations[heldLeases], func(r rune) bool { return r == ',' })
+	if slices.Contains(leases, name) {
 		return false, nil
 	}
-	metav1.SetMetaDataAnnotation(&record.ObjectMeta, heldLeases, strings.Join(append(held, name), ","))
+	metav1.SetMetaDataAnnotation(&record.ObjectMeta, heldLeases, strings.Join(append(leases, name), ","))
 	if _, err := records.Update(ctx, record, metav1.UpdateOptions{}); err != nil {
 		return false, fmt.Errorf("record lease %s in ConfigMap %s/%s: %w", name, o.namespace, IdentityRecord, err)
 	}

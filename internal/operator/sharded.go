@@ -91,6 +91,9 @@ func (s *selected) ListWithContext(ctx context.Context, o metav1.ListOptions) (r
 	passes := reflect.MakeSlice(all.Type(), 0, all.Len())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if o.Continue == "" {
+		clear(s.passed) // What was deleted since the last list is in no event.
+	}
 	for i := range all.Len() {
 		object, ok := all.Index(i).Addr().Interface().(metav1.Object)
 		if !ok {

@@ -18,8 +18,8 @@ var resource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "
 // api is the API server. It has leases only.
 type api struct {
 	leases map[string]*coordinationv1.Lease
-	// held is the record of the leases that have been held.
-	held     map[string]bool
+	// taken is the record of the leases that a process has had.
+	taken    map[string]bool
 	revision int
 	// late are writes whose sender has given up waiting, and that arrive nevertheless.
 	late []lateWrite
@@ -50,8 +50,8 @@ func (a *api) write(l *coordinationv1.Lease, create bool) (*coordinationv1.Lease
 
 // first is what fence.Lease.First does with the record.
 func (a *api) first(name string) bool {
-	first := !a.held[name]
-	a.held[name] = true
+	first := !a.taken[name]
+	a.taken[name] = true
 	return first
 }
 

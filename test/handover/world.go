@@ -64,7 +64,7 @@ type slot struct {
 func Run(seed uint64, story func(string)) (handovers int, err error) {
 	w := &World{
 		random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_800_000_000, 0), story: story,
-		api: &api{leases: map[string]*coordinationv1.Lease{}, held: map[string]bool{}}, led: map[string]string{},
+		api: &api{leases: map[string]*coordinationv1.Lease{}, taken: map[string]bool{}}, led: map[string]string{},
 	}
 	for i := range namespaces {
 		w.names = append(w.names, fmt.Sprintf("team-%c", 'a'+rune(i)))

@@ -21,10 +21,10 @@ func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.Certi
 	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
 		reason, purpose = v1beta1.ReasonServingCertificateNotApproved, "serving"
 	}
-	r.state.refused(csr.Name, refusal{machine: client.ObjectKeyFromObject(m), uid: m.UID, reason: reason,
+	r.state.refused(csr.Name, rejection{machine: client.ObjectKeyFromObject(m), uid: m.UID, reason: reason,
 		message: fmt.Sprintf("A request of %s for a %s certificate is left pending (%s): %s.", csr.Spec.Username, purpose,
 			v.Reason, v.Message)})
-	if !r.applyRefusals(m.DeepCopy()) {
+	if !r.applyRejections(m.DeepCopy()) {
 		return nil
 	}
 	return r.patchCondition(ctx, client.ObjectKeyFromObject(m), m.UID)
@@ -44,9 +44,9 @@ func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	return err
 }
 
-// applyRefusals sets the condition to the first of the requests that are left pending, or removes it. Two requests with
+// applyRejections sets the condition to the first of the requests that are left pending, or removes it. Two requests with
 // different reasons must not overwrite each other without end.
-func (r *Reconciler) applyRefusals(m *v1beta1.Machine) (changed bool) {
+func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	requests, first := r.state.refusedOf(client.ObjectKeyFromObject(m))
 	if len(requests) == 0 {
 		return meta.RemoveStatusCondition(&m.Status.Conditions, v1beta1.ConditionCertificateApproved)
@@ -57,14 +57,14 @@ func (r *Reconciler) applyRefusals(m *v1beta1.Machine) (changed bool) {
 	})
 }
 
-// patchCondition applies the refusals to a Machine as it is at the API server.
+// patchCondition applies the rejections to a Machine as it is at the API server.
 func (r *Reconciler) patchCondition(ctx context.Context, key types.NamespacedName, uid types.UID) error {
 	m := &v1beta1.Machine{}
 	if err := r.Live.Get(ctx, key, m); err != nil || m.UID != uid {
 		return client.IgnoreNotFound(err)
 	}
 	changed := m.DeepCopy()
-	if !r.applyRefusals(changed) {
+	if !r.applyRejections(changed) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})

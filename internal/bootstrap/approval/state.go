@@ -26,12 +26,12 @@ type state struct {
 	readings map[types.UID]reading
 	reported map[telling]time.Time
 	swept    time.Time
-	// refusals are the requests that are left pending and are in the condition of a Machine, by their names.
-	refusals map[string]refusal
+	// rejections are the requests that are left pending and are in the condition of a Machine, by their names.
+	rejections map[string]rejection
 }
 
-// refusal is what the condition of a Machine says of a request that is left pending.
-type refusal struct {
+// rejection is what the condition of a Machine says of a request that is left pending.
+type rejection struct {
 	machine         types.NamespacedName
 	uid             types.UID
 	reason, message string
@@ -51,7 +51,7 @@ type telling struct {
 
 func newState() *state {
 	return &state{readings: map[types.UID]reading{}, reported: map[telling]time.Time{},
-		refusals: map[string]refusal{}}
+		rejections: map[string]rejection{}}
 }
 
 // reading returns what is kept about a machine's addresses and still holds.
@@ -82,34 +82,34 @@ func (m *state) firstTelling(t telling, now time.Time) bool {
 }
 
 // refused notes that a request is left pending.
-func (m *state) refused(request string, r refusal) {
+func (m *state) refused(request string, r rejection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refusals[request] = r
+	m.rejections[request] = r
 }
 
 // refusedOf returns the names of the requests of a Machine that are left pending, sorted, and what is known of the first.
-func (m *state) refusedOf(machine types.NamespacedName) (requests []string, first refusal) {
+func (m *state) refusedOf(machine types.NamespacedName) (requests []string, first rejection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, r := range m.refusals {
+	for name, r := range m.rejections {
 		if r.machine == machine {
 			requests = append(requests, name)
 		}
 	}
 	slices.Sort(requests)
 	if len(requests) > 0 {
-		first = m.refusals[requests[0]]
+		first = m.rejections[requests[0]]
 	}
 	return requests, first
 }
 
 // ended forgets a request. It reports whether it was known.
-func (m *state) ended(request string) (r refusal, known bool) {
+func (m *state) ended(request string) (r rejection, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, known = m.refusals[request]
-	delete(m.refusals, request)
+	r, known = m.rejections[request]
+	delete(m.rejections, request)
 	return r, known
 }
 

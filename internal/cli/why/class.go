@@ -37,7 +37,7 @@ func ExplainClass(f ClassFacts) []Finding {
 	others := slices.DeleteFunc(slices.Clone(c.Finalizers), func(name string) bool { return name == v1beta1.InUseFinalizer })
 	if c.DeletionTimestamp != nil && len(others) > 0 {
 		findings = append(findings, Finding{About: about, Reason: OtherFinalizers, Since: at(c.DeletionTimestamp.Time),
-			What: "Finalizers of other controllers hold the object: " + heldBy(c, others) + ".",
+			What: "Finalizers of other controllers hold the object: " + finalizerNames(c, others) + ".",
 			Ends: "The object is deleted when their owners have removed them.",
 			Do:   "Find out what each is for before you remove it by hand."})
 	}

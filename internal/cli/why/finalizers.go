@@ -30,7 +30,7 @@ func deletingOwner(about string, owner client.Object) Finding {
 		f.Ends = "The object is deleted when its machines are."
 	case len(others) > 0:
 		f.What = "It is marked for deletion, but its machines stay until the object is deleted, and finalizers of other controllers hold it: " +
-			heldBy(owner, others) + "."
+			finalizerNames(owner, others) + "."
 		f.Reason, others = OtherFinalizers, nil
 		f.Ends = "When the owner of each finalizer has removed it, Kubernetes deletes the object, and then its machines."
 		f.Do = "Find out why the owner of the finalizer does not remove it. To delete the machines now: kubectl delete " +
@@ -39,7 +39,7 @@ func deletingOwner(about string, owner client.Object) Finding {
 		f.What = "It is being deleted; Kubernetes deletes its machines afterwards."
 	}
 	if len(others) > 0 {
-		f.Ends += " Finalizers of other controllers hold it, too: " + heldBy(owner, others) + "."
+		f.Ends += " Finalizers of other controllers hold it, too: " + finalizerNames(owner, others) + "."
 	}
 	return f
 }
@@ -54,8 +54,8 @@ func dependents(about string, owner client.Object) string {
 	return fmt.Sprintf("%s -l %s=%s -n %s", kind, label, owner.GetName(), owner.GetNamespace())
 }
 
-// heldBy names finalizers, each with the client that wrote it where managedFields say so.
-func heldBy(o client.Object, finalizers []string) string {
+// finalizerNames names finalizers, each with the client that wrote it where managedFields name it.
+func finalizerNames(o client.Object, finalizers []string) string {
 	named := make([]string, len(finalizers))
 	for i, f := range finalizers {
 		if named[i] = f; writerOf(o, f) != "" {

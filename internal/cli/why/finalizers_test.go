@@ -14,18 +14,18 @@ import (
 //
 // Rule: why-names-finalizers.
 func TestWhyAnOwnerThatIsBeingDeletedStillExists(t *testing.T) {
-	const held, helm = "example.com/backup", "example.com/backup (written by helm)"
+	const finalizer, helm = "example.com/backup", "example.com/backup (written by helm)"
 	for name, c := range map[string]struct {
 		finalizers []string
 		reason     string
-		says       []string
+		texts      []string
 		command    string
 	}{
 		"in the foreground": {[]string{metav1.FinalizerDeleteDependents}, OwnerDeleting,
 			[]string{"Kubernetes deletes its machines first"}, ""},
-		"in the foreground, and held": {[]string{held, metav1.FinalizerDeleteDependents}, OwnerDeleting,
+		"in the foreground, and held": {[]string{finalizer, metav1.FinalizerDeleteDependents}, OwnerDeleting,
 			[]string{"Kubernetes deletes its machines first", helm}, ""},
-		"in the background, and held": {[]string{held}, OtherFinalizers,
+		"in the background, and held": {[]string{finalizer}, OtherFinalizers,
 			[]string{"its machines stay until the object is deleted", helm},
 			"kubectl delete ms -l machinist.dev/machine-deployment=web -n prod"},
 		"without its machines": {[]string{metav1.FinalizerOrphanDependents}, OwnerDeleting,
@@ -43,7 +43,7 @@ func TestWhyAnOwnerThatIsBeingDeletedStillExists(t *testing.T) {
 			if f.Reason != c.reason {
 				t.Errorf("reason %s, want %s", f.Reason, c.reason)
 			}
-			for _, want := range c.says {
+			for _, want := range c.texts {
 				if !strings.Contains(f.What+f.Ends, want) {
 					t.Errorf("%q %q does not say %q", f.What, f.Ends, want)
 				}

@@ -231,12 +231,12 @@ func (e *explanation) others() {
 	}
 	f := Finding{
 		About: e.about, Reason: OtherFinalizers, What: "Finalizers of other controllers hold the object, too: " +
-			heldBy(m, others) + ".",
+			finalizerNames(m, others) + ".",
 		Ends: "The object is deleted when their owners have removed them.",
 		Do:   "Find out what each is for before you remove it by hand.",
 	}
 	if len(others) == len(m.Finalizers) {
-		f.What = "Machinist no longer holds it, but finalizers of other controllers do: " + heldBy(m, others) + "."
+		f.What = "Machinist no longer holds it, but finalizers of other controllers do: " + finalizerNames(m, others) + "."
 		f.Since = at(m.DeletionTimestamp.Time)
 		e.findings = nil
 	}

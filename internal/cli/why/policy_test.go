@@ -14,7 +14,7 @@ func TestWhySaysThatTheBuiltInPolicyStops(t *testing.T) {
 	explain := func(m *v1beta1.Machine, others ...v1beta1.Machine) []Finding {
 		return Explain(Facts{Now: now, Machine: m, Provider: running, Unchecked: append(others, *m)})
 	}
-	mustSay(t, explain(silent, *silent), "machine/web-1", v1beta1.ReasonTooManyUnhealthy,
+	mustReport(t, explain(silent, *silent), "machine/web-1", v1beta1.ReasonTooManyUnhealthy,
 		"of the 2 machines", "2 are not well", "more than 1", "kubectl annotate ma web-1 -n prod machinist.dev/remediate=")
 	for _, f := range explain(silent, *machine()) {
 		if f.Reason == v1beta1.ReasonTooManyUnhealthy {
@@ -24,7 +24,7 @@ func TestWhySaysThatTheBuiltInPolicyStops(t *testing.T) {
 	gone := machine(phase(v1beta1.MachineUnhealthy), no(v1beta1.ConditionReady, v1beta1.ReasonNodeGone, "", time.Minute),
 		no(v1beta1.ConditionRegistered, v1beta1.ReasonNodeGone, "", time.Minute),
 		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeGone, "", time.Minute))
-	mustSay(t, explain(gone, *machine()), "machine/web-1", v1beta1.ReasonNodeGone, "replaced at once",
+	mustReport(t, explain(gone, *machine()), "machine/web-1", v1beta1.ReasonNodeGone, "replaced at once",
 		"kubectl annotate ma web-1 -n prod machinist.dev/skip-remediation=")
 }
 

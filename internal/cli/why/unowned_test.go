@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// mustSay checks that a finding holds some text, and that nothing claims that the machine waits for nothing.
-func mustSay(t *testing.T, findings []Finding, about, reason string, texts ...string) Finding {
+// mustReport checks that a finding holds some text, and that nothing claims that the machine waits for nothing.
+func mustReport(t *testing.T, findings []Finding, about, reason string, texts ...string) Finding {
 	t.Helper()
 	for _, f := range findings {
 		if strings.Contains(f.What, "It waits for nothing") {
@@ -63,19 +63,19 @@ func TestWhyNoSetOwnsAMachine(t *testing.T) {
 		return Explain(Facts{Now: now, Machine: m, Sets: sets, Provider: running})
 	}
 	t.Run("its labels were changed", func(t *testing.T) {
-		f := mustSay(t, explain(unownedMachine(map[string]string{"color": "blue", "pool": "x"}, "d"), sets), "machine/web-1", NoOwner,
+		f := mustReport(t, explain(unownedMachine(map[string]string{"color": "blue", "pool": "x"}, "d"), sets), "machine/web-1", NoOwner,
 			"MachineSet new released it", "pool=web")
 		if !strings.HasSuffix(f.Do, "kubectl label --overwrite ma web-1 -n prod pool=web") {
 			t.Errorf("the command is %q", f.Do)
 		}
 	})
 	t.Run("its set is gone", func(t *testing.T) {
-		mustSay(t, explain(unownedMachine(nil, "gone"), sets), "machine/web-1", NoOwner, "does not exist any more")
+		mustReport(t, explain(unownedMachine(nil, "gone"), sets), "machine/web-1", NoOwner, "does not exist any more")
 	})
 	t.Run("its set has enough", func(t *testing.T) {
 		sets := append(sets, setOf("alone", "", "green", skipped))
 		m := unownedMachine(map[string]string{"color": "green", "pool": "web"}, "")
-		mustSay(t, explain(m, sets), "machineset/alone", v1beta1.ReasonEnoughReplicas, "as many as wanted", "web-1")
+		mustReport(t, explain(m, sets), "machineset/alone", v1beta1.ReasonEnoughReplicas, "as many as wanted", "web-1")
 	})
 	t.Run("none ever did", func(t *testing.T) {
 		if f := explain(unownedMachine(map[string]string{"pool": "other"}, ""), sets); len(f) != 1 ||
@@ -89,11 +89,11 @@ func TestWhyNoSetOwnsAMachine(t *testing.T) {
 func TestWhySaysThatACertificateIsNotApproved(t *testing.T) {
 	refused := no(v1beta1.ConditionCertificateApproved, v1beta1.ReasonServingCertificateNotApproved,
 		"A request of system:node:node-1 for a serving certificate is left pending (UnknownAddress): 10.0.0.6.", time.Hour)
-	mustSay(t, Explain(Facts{Now: now, Machine: machine(refused), Provider: running}), "machine/web-1",
+	mustReport(t, Explain(Facts{Now: now, Machine: machine(refused), Provider: running}), "machine/web-1",
 		v1beta1.ReasonServingCertificateNotApproved, "kubectl logs", "10.0.0.6")
 	joining := no(v1beta1.ConditionCertificateApproved, v1beta1.ReasonClientCertificateNotApproved, "WrongName", time.Hour)
 	waits := no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "", time.Hour)
-	mustSay(t, Explain(Facts{Now: now, Machine: machine(joining, waits), Provider: running}), "machine/web-1",
+	mustReport(t, Explain(Facts{Now: now, Machine: machine(joining, waits), Provider: running}), "machine/web-1",
 		v1beta1.ReasonClientCertificateNotApproved, "WrongName")
 }
 
@@ -111,18 +111,18 @@ func TestWhyAClassIsNotReady(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 	const about = "machineclass/small"
-	mustSay(t, explain(class(said(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonSecretNotFound, "user-data"))),
+	mustReport(t, explain(class(said(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonSecretNotFound, "user-data"))),
 		about, v1beta1.ReasonSecretNotFound, "user-data")
-	mustSay(t, explain(class(ready, said(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
+	mustReport(t, explain(class(ready, said(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
 		v1beta1.ReasonMostInstancesOrphaned, "3 of 3"))), about, v1beta1.ReasonMostInstancesOrphaned, "3 of 3")
-	mustSay(t, explain(class()), about, Unobserved)
+	mustReport(t, explain(class()), about, Unobserved)
 	changed := class(ready)
 	changed.Generation = 2
-	mustSay(t, explain(changed), about, Unobserved)
+	mustReport(t, explain(changed), about, Unobserved)
 	leaving := class(ready, said(v1beta1.ConditionDeleting, metav1.ConditionTrue, v1beta1.ReasonInUse, "web-1"))
 	leaving.Finalizers = []string{v1beta1.InUseFinalizer, "example.com/x"}
 	at := ago(time.Minute)
 	leaving.DeletionTimestamp = &at
-	mustSay(t, explain(leaving), about, v1beta1.ReasonInUse, "web-1")
-	mustSay(t, explain(leaving), about, OtherFinalizers, "example.com/x")
+	mustReport(t, explain(leaving), about, v1beta1.ReasonInUse, "web-1")
+	mustReport(t, explain(leaving), about, OtherFinalizers, "example.com/x")
 }

@@ -17,8 +17,8 @@ type store struct {
 	coordinationclient.LeaseInterface
 	leases   map[string]coordinationv1.Lease
 	revision int
-	// held has the names of the leases that have been held.
-	held map[string]bool
+	// taken has the names of the leases that a process has had.
+	taken map[string]bool
 	// beforeUpdate is called with the name before an update is judged.
 	beforeUpdate func(name string)
 }
@@ -36,14 +36,14 @@ func (s *store) put(l *coordinationv1.Lease) *coordinationv1.Lease {
 	l = l.DeepCopy()
 	l.ResourceVersion = strconv.Itoa(s.revision)
 	s.leases[l.Name] = *l
-	s.held[l.Name] = true
+	s.taken[l.Name] = true
 	return l.DeepCopy()
 }
 
 // first is what Lease.First does with a record that outlives the leases.
 func (s *store) first(name string) bool {
-	first := !s.held[name]
-	s.held[name] = true
+	first := !s.taken[name]
+	s.taken[name] = true
 	return first
 }
 
@@ -89,7 +89,7 @@ func by(holder string) resourcelock.LeaderElectionRecord {
 }
 
 func newStore() *store {
-	return &store{leases: map[string]coordinationv1.Lease{}, held: map[string]bool{}}
+	return &store{leases: map[string]coordinationv1.Lease{}, taken: map[string]bool{}}
 }
 
 // acquired has a member get its lease where there is none.

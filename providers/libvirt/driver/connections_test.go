@@ -47,7 +47,10 @@ func xdrString(text string) []byte {
 }
 
 // answerCalls is a scripted libvirtd's side of a connection.
-func answerCalls(capabilities string) func(net.Conn) {
+func answerCalls(capabilities string) func(net.Conn) { return answering(capabilities, nil) }
+
+// answering is the same with answers to more procedures.
+func answering(capabilities string, more map[uint32][]byte) func(net.Conn) {
 	return func(conn net.Conn) {
 		header := make([]byte, minFrame)
 		for {
@@ -59,13 +62,17 @@ func answerCalls(capabilities string) func(net.Conn) {
 			}
 			const authList, open, capabilitiesCall = 66, 1, 7
 			status, payload := uint32(0), []byte(nil)
-			switch binary.BigEndian.Uint32(header[12:]) {
+			procedure := binary.BigEndian.Uint32(header[12:])
+			switch answer, known := more[procedure]; procedure {
 			case authList:
 				payload = []byte{0, 0, 0, 1, 0, 0, 0, 0}
 			case open:
 			case capabilitiesCall:
 				payload = xdrString(capabilities)
 			default:
+				if payload = answer; known {
+					break
+				}
 				status = 1
 				payload = binary.BigEndian.AppendUint32(nil, uint32(libvirt.ErrNoDomain))
 				payload = append(payload, 0, 0, 0, 0, 0, 0, 0, 1)

@@ -94,6 +94,20 @@ func (h *hypervisor) preferred(ctx context.Context, all []*domain) (*provider.In
 	return best, of, nil
 }
 
+// halfStarted reports whether a domain is one that is being started and is not persistent yet. If libvirtd ends before the
+// start is over, it kills and removes such a domain when it runs again, but shows it until then.
+// https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainPausedReason
+func (h *hypervisor) halfStarted(ctx context.Context, in *provider.Instance, d *domain) (bool, error) {
+	if in.State != provider.StatePending {
+		return false, nil
+	}
+	persistent, err := h.DomainIsPersistent(d.Domain)
+	if err != nil {
+		return false, existing(translate(ctx, err, "check domain "+in.ProviderID))
+	}
+	return persistent == 0, nil
+}
+
 // Get implements provider.Driver.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider.Instance, err error) {
 	if req.ProviderID != "" {
@@ -119,8 +133,18 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider
 		if err != nil {
 			return err
 		}
-		if in, _, err = h.preferred(ctx, all); err == nil && in == nil {
-			err = provider.Errorf(provider.NotFound, "there is no domain of machine %s/%s (%s)", own.machine.Namespace,
+		var of *domain
+		if in, of, err = h.preferred(ctx, all); err != nil {
+			return err
+		}
+		half := false
+		if in != nil {
+			if half, err = h.halfStarted(ctx, in, of); err != nil {
+				return err
+			}
+		}
+		if in == nil || half {
+			in, err = nil, provider.Errorf(provider.NotFound, "there is no domain of machine %s/%s (%s)", own.machine.Namespace,
 				own.machine.Name, own.machine.UID)
 		}
 		return err

@@ -101,6 +101,12 @@ func (l *launch) take(ctx context.Context, in *provider.Instance, d *domain) (*p
 	if in.State == provider.StateTerminating {
 		return nil, provider.Errorf(provider.AlreadyExists, "domain %s, which the token made, is being deleted", in.ProviderID)
 	}
+	if half, err := l.halfStarted(ctx, in, d); err != nil {
+		return nil, err
+	} else if half {
+		return nil, provider.Errorf(provider.Aborted,
+			"domain %s is being started by an earlier call, or libvirtd removes it because it ended meanwhile", in.ProviderID)
+	}
 	if uuid.UUID(d.UUID) != l.id {
 		return in, nil // Another attempt's, or an adopted one.
 	}

@@ -154,7 +154,7 @@ const (
 // +kubebuilder:validation:Enum=CreateError;InsufficientResources;JoinClusterTimeout;InstanceVanished
 type MachineFailureReason string
 
-// Reasons of status.failureReason of a Machine whose phase is Failed, or was when its deletion began.
+// Reasons of status.failureReason of a Machine, while its phase is Failed, and during its deletion after that.
 const (
 	// FailureCreateError surfaces when there is no instance within timeouts.creation.
 	FailureCreateError MachineFailureReason = "CreateError"

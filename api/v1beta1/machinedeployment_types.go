@@ -25,9 +25,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
 type MachineDeploymentSpec struct {
-	// replicas is the number of machines wanted, 0 to 100000. Defaults to 1.
+	// replicas is the number of machines wanted, 0 to 100000. If it is left out, the current number is kept. A new object
+	// gets 1, or the nearest number within the bounds that its annotations give an autoscaler.
 	// +optional
-	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Replicas *int32 `json:"replicas,omitempty"`
@@ -323,7 +323,8 @@ func (d *MachineDeployment) SetConditions(conditions []metav1.Condition) {
 	d.Status.Conditions = conditions
 }
 
-// ReplicasOrDefault returns the number of machines wanted, 1 if unset.
+// ReplicasOrDefault returns the number of machines wanted, 1 if unset. The manager stores the number of an object that
+// has none before it acts upon the object.
 func (d *MachineDeployment) ReplicasOrDefault() int32 {
 	return int32Or(d.Spec.Replicas, DefaultReplicas)
 }

@@ -53,9 +53,9 @@ type MachineTemplateSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 type MachineSetSpec struct {
-	// replicas is the number of machines wanted, 0 to 100000. Defaults to 1.
+	// replicas is the number of machines wanted, 0 to 100000. If it is left out, the current number is kept. A new object
+	// gets 1, or the nearest number within the bounds that its annotations give an autoscaler.
 	// +optional
-	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Replicas *int32 `json:"replicas,omitempty"`
@@ -197,7 +197,8 @@ func (s *MachineSet) GetConditions() []metav1.Condition { return s.Status.Condit
 // SetConditions replaces the conditions of the set.
 func (s *MachineSet) SetConditions(conditions []metav1.Condition) { s.Status.Conditions = conditions }
 
-// ReplicasOrDefault returns the number of machines wanted, 1 if unset.
+// ReplicasOrDefault returns the number of machines wanted, 1 if unset. The manager stores the number of an object that
+// has none before it acts upon the object.
 func (s *MachineSet) ReplicasOrDefault() int32 {
 	return int32Or(s.Spec.Replicas, DefaultReplicas)
 }

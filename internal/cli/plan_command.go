@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/internal/cli/printer"
 )
@@ -97,6 +98,14 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 	before, after, err := c.applied(ctx, doc)
 	if err != nil {
 		return nil, err
+	}
+	if after.Spec.Replicas == nil { // No webhook stored the number. The manager will.
+		var current *int32
+		if before != nil {
+			current = before.Spec.Replicas
+		}
+		replicas := autoscaling.Replicas(after.Annotations, current)
+		after.Spec.Replicas = &replicas
 	}
 	fleet := preview.Fleet{Before: before, After: after, Now: c.clock.Now()}
 	if before != nil {

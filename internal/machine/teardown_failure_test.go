@@ -23,9 +23,9 @@ func TestTheFailureReasonStaysDuringTheDeletion(t *testing.T) {
 	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 	m = w.untilPhase("m", v1beta1.MachineFailed)
 
-	held := m.DeepCopy()
-	held.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "backup"}}
-	if err := w.api.Patch(t.Context(), held, client.MergeFrom(m)); err != nil {
+	hooked := m.DeepCopy()
+	hooked.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "backup"}}
+	if err := w.api.Patch(t.Context(), hooked, client.MergeFrom(m)); err != nil {
 		t.Fatal(err)
 	}
 	w.delete("m")

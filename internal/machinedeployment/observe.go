@@ -66,7 +66,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 			requeueAfter = sooner(requeueAfter, left)
 		}
 	}
-	counted.Forecast = victims.Foresee(machines, func(m *v1beta1.Machine) bool {
+	counted.Forecast = victims.ForecastOf(machines, func(m *v1beta1.Machine) bool {
 		return machinestate.Available(m, minReadySeconds, now) && !(inPlace && handover.Updating(m))
 	})
 	return counted, requeueAfter

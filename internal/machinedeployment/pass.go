@@ -98,6 +98,9 @@ func (p *pass) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if d.Spec.Replicas == nil {
+		return p.storeReplicas(ctx, sets)
+	}
 	machines, err := p.machinesOf(ctx, sets)
 	if err != nil {
 		return err

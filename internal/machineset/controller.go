@@ -115,6 +115,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.Decided.Forget(r.shared.forget(req.NamespacedName))
 		r.Ledger.Waits(asker(req.NamespacedName), nil)
 		return reconcile.Result{}, nil
+	case errors.Is(err, errReplicasStored):
+		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}

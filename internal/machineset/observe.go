@@ -32,6 +32,9 @@ func (p *pass) observe(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("get the set: %w", err)
 	}
+	if set.Spec.Replicas == nil && set.DeletionTimestamp.IsZero() {
+		return p.storeReplicas(ctx, set)
+	}
 	p.known = p.shared.get(set)
 	p.known.observed(set)
 	p.state = State{Set: set, MaxInFlight: remediationLimit(set.Spec.Remediation, set.ReplicasOrDefault()),

@@ -33,10 +33,10 @@ func TestDefaults(t *testing.T) {
 			map[string]any{"creation": "20m", "update": "20m", "drain": "1h", "volumeDetach": "5m"}},
 		{"providerID", machine, nil, []string{"spec", "providerID"}, nil},
 		{"timeouts in a template", set, nil, []string{"spec", "template", "spec", "timeouts"}, timeouts},
-		{"replicas of a set", set, nil, []string{"spec", "replicas"}, int64(1)},
+		{"replicas of a set", set, nil, []string{"spec", "replicas"}, nil},
 		{"replicas of a set that says 0", set, []change{{"spec/replicas", 0}}, []string{"spec", "replicas"}, int64(0)},
 		{"delete policy of a set", set, nil, []string{"spec", "deletePolicy"}, "Random"},
-		{"replicas of a deployment", deployment, nil, []string{"spec", "replicas"}, int64(1)},
+		{"replicas of a deployment", deployment, nil, []string{"spec", "replicas"}, nil},
 		{"delete policy of a deployment", deployment, nil, []string{"spec", "deletePolicy"}, "Random"},
 		{"strategy", deployment, nil, []string{"spec", "strategy"}, map[string]any{"type": "RollingUpdate"}},
 		{"rolling update, partly", deployment, []change{{"spec/strategy/rollingUpdate", map[string]any{}}},
@@ -95,8 +95,6 @@ func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 		"update":                {persistedTimeouts.Update.Duration, bareTimeouts.UpdateOrDefault()},
 		"drain":                 {persistedTimeouts.Drain.Duration, bareTimeouts.DrainOrDefault()},
 		"volumeDetach":          {persistedTimeouts.VolumeDetach.Duration, bareTimeouts.VolumeDetachOrDefault()},
-		"replicas":              {*persisted.Spec.Replicas, bare.ReplicasOrDefault()},
-		"replicas of a set":     {*pool.Spec.Replicas, new(machinistv1.MachineSet).ReplicasOrDefault()},
 		"deletePolicy":          {persisted.Spec.DeletePolicy, bare.DeletePolicyOrDefault()},
 		"deletePolicy of a set": {pool.Spec.DeletePolicy, new(machinistv1.MachineSet).DeletePolicyOrDefault()},
 		"strategy":              {persisted.Spec.Strategy.Type, bare.Spec.Strategy.TypeOrDefault()},
@@ -140,7 +138,7 @@ func TestScale(t *testing.T) {
 		{"MachineDeployment", deployment, &machinistv1.MachineDeployment{}},
 	} {
 		t.Run(test.kind, func(t *testing.T) {
-			object := create(t, parse(t, env.Namespace(t), test.sample))
+			object := create(t, apply(t, parse(t, env.Namespace(t), test.sample), change{"spec/replicas", 1}))
 			test.typed.SetNamespace(object.GetNamespace())
 			test.typed.SetName(object.GetName())
 			apply(t, object, change{"status/replicas", 2}, change{"status/selector", "pool=a"})

@@ -23,7 +23,7 @@ func setMutants() []mutant {
 			from: "	s.machine.Status.Phase = v1beta1.MachineDeleting //",
 			to: "	s.machine.Status.FailureReason, s.machine.Status.FailureMessage = \"\", \"\"\n" +
 				"	s.machine.Status.Phase = v1beta1.MachineDeleting //",
-			scenario: "vanished-and-held", finds: "settled, but|after the last disturbance",
+			scenario: "vanished-with-hook", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "machine-gone-between-passes-not-counted", file: "internal/healthcheck/gone_machines.go",

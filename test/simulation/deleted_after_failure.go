@@ -13,19 +13,19 @@ import (
 // failureScenarios are those in which it matters that a machine failed before its deletion began.
 func failureScenarios() []Scenario {
 	return []Scenario{
-		{Name: "vanished-and-held", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 1)),
-			Begin: []Action{setBudget(budget("pace", "1"))}, Script: vanishesAndIsHeld, MayDiffer: anyEnd},
+		{Name: "vanished-with-hook", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 1)),
+			Begin: []Action{setBudget(budget("pace", "1"))}, Script: vanishesWithHook, MayDiffer: anyEnd},
 		{Name: "retries-of-failed", Group: HealthChecks, Controllers: Health, Base: fleet(2, "a", joinsWithin(impatience)),
 			Begin: []Action{retriesLimited(1)}, Script: retriesFail, MayDiffer: anyEnd},
 	}
 }
 
-// vanishesAndIsHeld is a rollout while the deletion of a machine without an instance waits for a hook. The hook is
+// vanishesWithHook is a rollout while the deletion of a machine without an instance waits for a hook. The hook is
 // removed after the rollout, so that the rollout must not wait for the machine.
-func vanishesAndIsHeld(r *rand.Rand) []Action {
+func vanishesWithHook(r *rand.Rand) []Action {
 	const owner = "person"
 	i := r.IntN(3)
-	held := func(m *v1beta1.Machine) bool { return len(m.Spec.LifecycleHooks.PreDrain) > 0 }
+	hooked := func(m *v1beta1.Machine) bool { return len(m.Spec.LifecycleHooks.PreDrain) > 0 }
 	hold := Action{Name: "set a hook on a machine", Do: func(ctx context.Context, w *World, c client.Client) error {
 		m := w.machines()[i]
 		changed := m.DeepCopy()
@@ -34,7 +34,7 @@ func vanishesAndIsHeld(r *rand.Rand) []Action {
 	}}
 	vanish := Action{Name: "its instance vanishes", Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, m := range w.machines() {
-			if held(m) {
+			if hooked(m) {
 				w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool {
 					return in.ProviderID == m.Spec.ProviderID
 				})
@@ -46,7 +46,7 @@ func vanishesAndIsHeld(r *rand.Rand) []Action {
 		updated := 0
 		for _, m := range w.machines() {
 			switch {
-			case held(m):
+			case hooked(m):
 			case m.Spec.ClassRef.Name != "b" || m.Status.Phase != v1beta1.MachineRunning || isDeleting(m):
 				return false
 			default:
@@ -57,7 +57,7 @@ func vanishesAndIsHeld(r *rand.Rand) []Action {
 	}
 	release := changeMachines("remove the hook", func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreDrain = nil })
 	return []Action{hold, vanish, roll("b").once("the machine is being deleted", func(w *World) bool {
-		return slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool { return held(m) && isDeleting(m) })
+		return slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool { return hooked(m) && isDeleting(m) })
 	}), release.once("the rollout is complete", rolled)}
 }
 

@@ -1,5 +1,5 @@
 // Package victims decides which machines a set deletes when it has too many. The set calls Choose, and its deployment
-// calls Foresee before it lowers the set's replicas: if both did not agree, either too few machines would stay
+// calls ForecastOf before it lowers the set's replicas: if both did not agree, either too few machines would stay
 // available, or the deployment would wait for a machine that the set does not mean to delete.
 package victims
 
@@ -45,8 +45,8 @@ type Forecast struct {
 	Free int32
 }
 
-// Foresee returns the forecast for a set with these machines.
-func Foresee(machines []*v1beta1.Machine, available func(*v1beta1.Machine) bool) (f Forecast) {
+// ForecastOf returns the forecast for a set with these machines.
+func ForecastOf(machines []*v1beta1.Machine, available func(*v1beta1.Machine) bool) (f Forecast) {
 	var firstAvailable *machinestate.Precedence
 	var unavailable []machinestate.Precedence
 	for _, m := range machines {

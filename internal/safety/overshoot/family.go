@@ -81,7 +81,10 @@ func (f *family) unfreeze() bool {
 // wanted returns how many machines there may be, and false if that cannot be said: then its owners make none either.
 func (f *family) wanted() (int, bool) {
 	if f.deployment == nil {
-		return int(f.sets[0].ReplicasOrDefault()), true
+		return int(f.sets[0].ReplicasOrDefault()), f.sets[0].Spec.Replicas != nil
+	}
+	if f.deployment.Spec.Replicas == nil {
+		return 0, false
 	}
 	replicas := max(0, f.deployment.ReplicasOrDefault())
 	limits, err := bounds.Resolve(f.deployment.Spec.Strategy, replicas)

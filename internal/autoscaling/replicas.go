@@ -1,0 +1,25 @@
+package autoscaling
+
+import "machinist.dev/machinist/api/v1beta1"
+
+// Replicas returns the number of machines for a MachineDeployment or MachineSet whose spec.replicas is left out: the
+// current number, nil for a new object. A new one gets the default, or the nearest size within the autoscaler's bounds.
+// A bound that cannot be read does not count.
+func Replicas(annotations map[string]string, current *int32) int32 {
+	if current != nil {
+		return *current
+	}
+	replicas := int(v1beta1.DefaultReplicas)
+	if smallest, err := bound(annotations, v1beta1.AutoscalerMinSizeAnnotation); err == nil {
+		replicas = max(replicas, smallest)
+	}
+	if _, found := annotations[v1beta1.AutoscalerMaxSizeAnnotation]; found {
+		if largest, err := bound(annotations, v1beta1.AutoscalerMaxSizeAnnotation); err == nil {
+			replicas = min(replicas, largest)
+		}
+	}
+	return int32(min(replicas, maxReplicas))
+}
+
+// maxReplicas is the greatest number that the schema allows.
+const maxReplicas = 100000

@@ -1,0 +1,62 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// replicasScenarios are those in which spec.replicas is left out of what is applied, and no webhook stores it.
+func replicasScenarios() []Scenario {
+	return []Scenario{
+		{Name: "replicas-left-out", Group: Fleets, Variants: 3, Base: fleet(3, "a", strategy(1, 0)),
+			Begin: []Action{createSet("solo", 2, "a")}, Script: leavesReplicasOut, MayDiffer: passedRevisions},
+	}
+}
+
+// leavesReplicasOut applies a deployment and a set without replicas, alone or together with a new revision, and another
+// deployment that never had any.
+func leavesReplicasOut(r *rand.Rand) []Action {
+	actions := []Action{
+		edit("apply without replicas", func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = nil }),
+		editSet("solo", "apply set solo without replicas", func(set *v1beta1.MachineSet) { set.Spec.Replicas = nil }),
+		create(fleet(0, "a", called("api"), nodeGroup(2), func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = nil })),
+	}
+	switch r.IntN(3) {
+	case 0:
+		actions = append([]Action{roll("b")}, actions...)
+	case 1:
+		actions[0] = edit("roll without replicas", func(d *v1beta1.MachineDeployment) {
+			d.Spec.Replicas = nil
+			d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "b"}
+		})
+	}
+	return append(actions, keepsReplicas())
+}
+
+// keepsReplicas judges the numbers that the manager stores.
+func keepsReplicas() Action {
+	stored := func(w *World) map[string]int {
+		replicas := map[string]int{}
+		fleets, _ := w.fleets()
+		for _, f := range fleets {
+			switch {
+			case f.deployment != nil && f.deployment.Spec.Replicas != nil:
+				replicas[f.deployment.Name] = f.wanted
+			case f.deployment == nil && f.sets[0].Spec.Replicas != nil:
+				replicas[f.sets[0].Name] = f.wanted
+			}
+		}
+		return replicas
+	}
+	check := Action{Name: "check the replicas", Do: func(_ context.Context, w *World, _ client.Client) error {
+		if got := stored(w); got[deployment] != 3 || got["solo"] != 2 || got["api"] != 2 {
+			w.oracle.breach("replicas", "stored are %v, and the deployment had 3, the set 2, and the group has to begin with 2", got)
+		}
+		return nil
+	}}
+	return check.once("all are stored", func(w *World) bool { return len(stored(w)) == 3 })
+}

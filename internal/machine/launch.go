@@ -101,6 +101,10 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return wait, err
 	}
 	unsettled := s.states.get(s.machine).launch.ambiguousAt
+	refusedSoFar := refusedLaunch(s.machine) || ours && unsettled.IsZero()
+	if err := s.takeRefusedBack(ctx); err != nil {
+		return wait, err
+	}
 	s.states.update(s.machine, func(m *machineState) {
 		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.found = s.now, ours, nil
 	})
@@ -123,6 +127,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
 	s.created = err == nil
+	refusedSoFar = refusedSoFar && refuses(err)
 	if provider.CodeOf(err) == provider.AlreadyExists {
 		// The token was used with other parameters: the specification or user data changed between a Create whose answer
 		// was lost and this one.
@@ -131,6 +136,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	}
 	if err != nil {
 		s.failed(err, fingerprint)
+		s.recordRefused(refusedSoFar)
 		return wait, nil
 	}
 	if s.created {

@@ -245,12 +245,17 @@ func isTrying(reason string) bool {
 }
 
 // began is when the time in which the Machine must become a Node began: with its attempt or, while the cloud has no
-// capacity for the instances that it accepts, with the first of these.
+// capacity for the instances that it accepts, with the first of these. A pause without an instance begins it again.
 func (s *launchStep) began() time.Time {
+	began := s.attemptBegan()
 	if lacksCapacity(s.machine) && !s.isTrue(v1beta1.ConditionLaunched) {
-		return s.machine.Status.Launch.NoCapacitySince.Time
+		began = s.machine.Status.Launch.NoCapacitySince.Time
 	}
-	return s.attemptBegan()
+	paused := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionPaused)
+	if s.machine.Spec.ProviderID == "" && paused != nil && paused.Status == metav1.ConditionFalse {
+		began = later(began, paused.LastTransitionTime.Time)
+	}
+	return began
 }
 
 // attemptBegan is when the attempt began: with the Machine, or with the last transition of Launched. One that waited

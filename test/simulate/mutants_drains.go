@@ -59,7 +59,7 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "updated-before-the-drain", file: "internal/machine/update.go",
-			from: "Drained: drained || s.drainedForUpdate(),", to: "Drained: true,",
+			from: "Drained: drained || s.drainedForUpdate(node),", to: "Drained: true,",
 			scenario: "drain-for-update", finds: "I7: instance .* is disturbed",
 		},
 		{

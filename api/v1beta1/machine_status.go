@@ -282,6 +282,12 @@ type LaunchStatus struct {
 	// until an instance runs.
 	// +optional
 	NoCapacitySince *metav1.Time `json:"noCapacitySince,omitempty"`
+
+	// refused is true while the provider has refused every creation of an instance with an error that means that it took no
+	// effect. There is no instance then, and a deletion neither looks for one nor needs credentials. It is taken back
+	// before the next creation is asked for.
+	// +optional
+	Refused bool `json:"refused,omitempty"`
 }
 
 // AppliedStatus is what a running instance was made from.

@@ -102,7 +102,7 @@ func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) er
 	}
 	launch := &v1beta1.LaunchStatus{Attempt: s.machine.NextLaunchAttempt()}
 	if before := s.machine.Status.Launch; before != nil {
-		launch.OldProviderID, launch.NoCapacitySince = before.OldProviderID, before.NoCapacitySince
+		launch.OldProviderID, launch.NoCapacitySince, launch.Refused = before.OldProviderID, before.NoCapacitySince, before.Refused
 	}
 	s.machine.Status.Launch, s.machine.Status.Applied = launch, nil
 	s.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))

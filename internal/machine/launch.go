@@ -109,6 +109,10 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return wait, err
 	}
 	unsettled := s.states.get(s.machine).launch.ambiguousAt
+	refusedSoFar := refusedLaunch(s.machine) || ours && unsettled.IsZero()
+	if err := s.takeRefusedBack(ctx); err != nil {
+		return wait, err
+	}
 	s.states.update(s.machine, func(m *machineState) {
 		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.found = s.now, ours, nil
 	})
@@ -131,6 +135,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
 	s.created = err == nil
+	refusedSoFar = refusedSoFar && refuses(err)
 	if provider.CodeOf(err) == provider.AlreadyExists {
 		// The token was used with other parameters: the specification or user data changed between a Create whose answer
 		// was lost and this one.
@@ -139,6 +144,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	}
 	if err != nil {
 		s.failed(err, fingerprint)
+		s.recordRefused(refusedSoFar)
 		return wait, nil
 	}
 	if s.created {
@@ -247,12 +253,17 @@ func isTrying(reason string) bool {
 }
 
 // began is when the time in which the Machine must become a Node began: with its attempt or, while the cloud has no
-// capacity for the instances that it accepts, with the first of these.
+// capacity for the instances that it accepts, with the first of these. A pause without an instance begins it again.
 func (s *launchStep) began() time.Time {
+	began := s.attemptBegan()
 	if lacksCapacity(s.machine) && !s.isTrue(v1beta1.ConditionLaunched) {
-		return s.machine.Status.Launch.NoCapacitySince.Time
+		began = s.machine.Status.Launch.NoCapacitySince.Time
 	}
-	return s.attemptBegan()
+	paused := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionPaused)
+	if s.machine.Spec.ProviderID == "" && paused != nil && paused.Status == metav1.ConditionFalse {
+		began = later(began, paused.LastTransitionTime.Time)
+	}
+	return began
 }
 
 // attemptBegan is when the attempt began: with the Machine, or with the last transition of Launched. One that waited

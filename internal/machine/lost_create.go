@@ -14,7 +14,7 @@ import (
 // now, with pods on it, so it goes like any other. Where nothing is found nothing is concluded: the settling time at
 // the end is for what does not show yet.
 func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
-	if s.machine.Status.Instance != nil || s.machine.Replacing() {
+	if s.machine.Status.Instance != nil || s.machine.Replacing() || s.neverCreated() {
 		return next, nil
 	}
 	if undescribed(s.machine) {

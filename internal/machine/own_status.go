@@ -80,6 +80,9 @@ func (r *recorded) restore(m *v1beta1.Machine) {
 	if was, is := r.launch, status.Launch; was != nil && is != nil && is.Attempt < was.Attempt {
 		status.Launch = was.DeepCopy() // No process goes back to an attempt, nor to what that came to.
 	}
+	if is := status.Launch; is != nil && is.Refused && (r.launch == nil || !r.launch.Refused) {
+		is.Refused = false // Only a process that was refused writes it.
+	}
 	if r.providerID == m.Spec.ProviderID && !m.Replacing() && !m.Retrying() {
 		r.restoreInstance(status)
 	}

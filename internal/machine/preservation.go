@@ -167,10 +167,10 @@ func (s *preservationStep) end(ctx context.Context) error {
 	return nil
 }
 
-// cordon cordons the Node of a preserved Machine.
+// cordon cordons the Node of a preserved Machine. While the Machine is paused, its administrator decides.
 func (s *preservationStep) cordon(ctx context.Context) error {
 	ref := s.machine.Status.NodeRef
-	if s.Target == nil || ref == nil {
+	if s.Target == nil || ref == nil || machinestate.Paused(s.machine) {
 		return nil
 	}
 	node := &corev1.Node{}

@@ -267,7 +267,7 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 
 // deleteInstance asks the provider to remove the instance until it is gone.
 func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
-	if s.notOurs && bornWithInstance(s.machine) {
+	if s.notOurs && bornWithInstance(s.machine) || s.neverCreated() {
 		return next, nil
 	}
 	inputs, proceed, err := s.resolve(ctx)

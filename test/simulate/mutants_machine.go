@@ -5,7 +5,7 @@ func machineMutants() []mutant {
 	return []mutant{
 		{
 			name: "refused-delete-repeated-by-events", file: "internal/machine/pace.go",
-			from: "	if never || left == 0 {", to: "	if last != (pace{}) {",
+			from: "	if never || left == 0 {", to: "	if never || left >= 0 {",
 			scenario: "deletes-refused", finds: "pace: ",
 		},
 		{

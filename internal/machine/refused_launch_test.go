@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
+)
+
+// leadingAlone is a process whose cache has all that was there when it began to lead.
+func leadingAlone(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.options.MachineCacheVersion = func() string { return "18446744073709551615" }
+	w.restart()
+	w.class("small", "")
+	// The first Machine after the start teaches the process since when it leads.
+	w.born("first")
+	w.reconcile("first")
+	return w
+}
+
+// wantGoneAtOnce fails the test unless the Machine is gone after one pass without a call of the cloud.
+func (w *world) wantGoneAtOnce(name string) {
+	w.t.Helper()
+	w.delete(name)
+	w.effects.clear()
+	w.reconcile(name)
+	if m := w.get(name); m != nil {
+		w.t.Errorf("the machine is still there: %s", summaryOf(m))
+	}
+	if calls := w.effects.calls(); len(calls) > 0 {
+		w.t.Errorf("driver calls: %q", calls)
+	}
+}
+
+// Neither the settling time nor credentials are waited for.
+//
+// Rule: refused-launch-deletes-at-once.
+func TestAMachineWhoseCreationsWereRefusedIsDeletedAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, code := range []provider.Code{provider.Unauthenticated, provider.FailedPrecondition, provider.InvalidArgument,
+		provider.NotFound} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			w := leadingAlone(t)
+			refusal := provider.Errorf(code, "no")
+			w.cloud.Fail("Create", refusal, refusal)
+			w.born("m")
+			wait := w.reconcile("m").RequeueAfter
+			w.step(wait)
+			w.reconcile("m")
+			if got := len(w.cloud.Requests()); got != 3 {
+				t.Fatalf("Create was called %d times", got)
+			}
+			w.restart()
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}}
+			w.letGo(secret)
+			if err := w.api.Delete(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			w.wantGoneAtOnce("m")
+		})
+	}
+}
+
+// Rule: refused-launch-deletes-at-once.
+func TestAMachineOfWhichACreationMayHaveTakenEffectIsNotDeletedAtOnce(t *testing.T) {
+	t.Parallel()
+	refusal := provider.Errorf(provider.Unauthenticated, "no")
+	lost := fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no answer"), Late: 30 * time.Second}
+	for name, tc := range map[string]struct {
+		steps   []fakecloud.Step
+		restart bool
+	}{
+		"lost, then refused":            {[]fakecloud.Step{lost, {Err: refusal}}, false},
+		"refused, then lost":            {[]fakecloud.Step{{Err: refusal}, lost}, false},
+		"refused, then lost by a crash": {[]fakecloud.Step{{Err: refusal}, lost}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := leadingAlone(t)
+			w.cloud.Will("Create", tc.steps...)
+			w.born("m")
+			wait := w.reconcile("m").RequeueAfter
+			w.step(wait)
+			if tc.restart {
+				w.restart()
+				w.step(2 * time.Minute) // A process that begins waits for the calls of the one before.
+				w.until("m", "the second creation", func() bool { return len(w.cloud.Requests()) == 3 })
+			} else {
+				w.reconcile("m")
+			}
+			w.restart()
+			w.delete("m")
+			w.reconcile("m")
+			if w.get("m") == nil {
+				t.Fatal("the machine is gone, and its instance may appear")
+			}
+			w.untilGone("m")
+			if live := w.cloud.Live(); len(live) != 1 {
+				t.Errorf("%d instances are left, want that of the other machine", len(live))
+			}
+		})
+	}
+}
+
+// A record that another process, or a person, writes into a status is not believed.
+//
+// Rule: refused-launch-deletes-at-once.
+func TestARefusalThatThisProcessDidNotRecordIsTakenBack(t *testing.T) {
+	t.Parallel()
+	m := &v1beta1.Machine{}
+	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 1, Refused: true}
+	(&recorded{}).restore(m)
+	if m.Status.Launch.Refused {
+		t.Error("the record is believed")
+	}
+}

@@ -84,8 +84,9 @@ func drainMutants() []mutant {
 			scenario: "paused-deletion", finds: "pause: ",
 		},
 		{
-			name: "class-let-go-early", file: "internal/machineclass/protection.go",
-			from: "	if users == 0 {\n		return 0, r.patchFinalizer", to: "	if users <= 1 {\n		return 0, r.patchFinalizer",
+			name: "class-let-go-early", file: "internal/machineclass/deletion.go",
+			from:     "return h.staying + h.leaving + h.undecided }",
+			to:       "return max(h.staying+h.leaving+h.undecided-1, 0) }",
 			scenario: "namespace-deleted-in-a-roll", finds: "I1: |settled, but|after the last disturbance",
 		},
 		{

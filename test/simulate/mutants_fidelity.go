@@ -32,9 +32,9 @@ func fidelityMutants() []mutant {
 		},
 		{
 			// The node lifecycle controller puts its taints back.
-			name: "taints-of-others-dropped", file: "internal/machine/node_template.go",
-			from:     "		return slices.Contains(applied.Taints, taintName(t)) && find(m.Spec.Node.Taints, t) < 0",
-			to:       "		return find(m.Spec.Node.Taints, t) < 0",
+			name: "taints-of-others-dropped", file: "internal/machine/node_template_former.go",
+			from:     "		if slices.Contains(applied.Taints, taintName(t)) && find(want, t) < 0 {",
+			to:       "		if find(want, t) < 0 {",
 			scenario: "remediate", finds: ".", plain: plainNodes,
 		},
 	}

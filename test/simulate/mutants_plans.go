@@ -91,8 +91,8 @@ func planMutants() []mutant {
 		},
 		{
 			name: "absence-not-noticed", file: "internal/machineclass/wiring.go",
-			from:     "e event.DeleteEvent, q queue) { goes(ctx, e.Object, q) },",
-			to:       "e event.DeleteEvent, q queue) {\n			if !e.DeleteStateUnknown {\n				goes(ctx, e.Object, q)\n			}\n		},",
+			from:     "			goes(ctx, e.Object, q)\n			changes(ctx, e.Object, q)",
+			to:       "			if !e.DeleteStateUnknown {\n				goes(ctx, e.Object, q)\n			}\n			changes(ctx, e.Object, q)",
 			scenario: "namespace-deleted", finds: "settled, but|after the last disturbance", planned: true,
 		},
 		{

@@ -141,8 +141,8 @@ func (u *userData) changed(class *v1beta1.MachineClass) string {
 	return message
 }
 
-// tells returns what a Machine says about the user data of its class.
-func tells(o client.Object) string {
+// userDataFacts returns what a Machine says about the user data of its class.
+func userDataFacts(o client.Object) string {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok || m.Status.Instance == nil {
 		return ""

@@ -197,7 +197,7 @@ func TestWhatOfAMachineWakesItsClass(t *testing.T) {
 		test.change(after)
 		class := testClass()
 		class.Status.UserDataHash = before.Status.Instance.UserDataHash
-		if got := tells(before) != tells(after) && concernsUserData(class, after); got != test.wakes {
+		if got := userDataFacts(before) != userDataFacts(after) && concernsUserData(class, after); got != test.wakes {
 			t.Errorf("%s: wakes %t, want %t", name, got, test.wakes)
 		}
 	}

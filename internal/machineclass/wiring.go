@@ -106,10 +106,10 @@ func (c concerned) machineEvents() handler.EventHandler {
 				goes(ctx, e.ObjectOld, q)
 				return
 			}
-			if means(e.ObjectOld) != means(e.ObjectNew) {
+			if holderKind(e.ObjectOld) != holderKind(e.ObjectNew) {
 				goes(ctx, e.ObjectNew, q)
 			}
-			if tells(e.ObjectOld) != tells(e.ObjectNew) {
+			if userDataFacts(e.ObjectOld) != userDataFacts(e.ObjectNew) {
 				changes(ctx, e.ObjectNew, q)
 			}
 		},
@@ -120,8 +120,8 @@ func (c concerned) machineEvents() handler.EventHandler {
 	}
 }
 
-// means returns what a Machine means for the deletion of its class.
-func means(o client.Object) (h holders) {
+// holderKind returns what a Machine means for the deletion of its class.
+func holderKind(o client.Object) (h holders) {
 	if m, ok := o.(*v1beta1.Machine); ok {
 		h.count(m)
 	}

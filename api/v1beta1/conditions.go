@@ -11,12 +11,34 @@ const (
 	// ConditionUserDataWarning is True while the user data probably does not do what it is meant to do. Machines are
 	// created nevertheless. A class without it has none.
 	ConditionUserDataWarning = "UserDataWarning"
+
+	// ConditionUserDataChanged is True while machines of the class were created from other user data than the Secret has
+	// now. A class without such machines has none.
+	ConditionUserDataChanged = "UserDataChanged"
+)
+
+// Reasons of UserDataChanged.
+const (
+	// ReasonMachinesDiffer surfaces when the content of the Secret with the user data was changed. Machines that exist
+	// stay as they are.
+	ReasonMachinesDiffer = "MachinesDiffer"
 )
 
 // Reasons of UserDataWarning.
 const (
 	// ReasonUnknownPlaceholder surfaces when the user data contains what looks like a misspelt placeholder.
 	ReasonUnknownPlaceholder = "UnknownPlaceholder"
+
+	// ReasonNodeNotTainted surfaces when a Node registered without the taint machinist.dev/uninitialized although its
+	// machine has taints.
+	ReasonNodeNotTainted = "NodeNotTainted"
+
+	// ReasonNodeVersionDiffers surfaces when the user data has the placeholder KUBELET_VERSION, and a kubelet registered
+	// with another version than its machine asks for.
+	ReasonNodeVersionDiffers = "NodeVersionDiffers"
+
+	// ReasonNodeNameDiffers surfaces when a Node registered under another name than the provider expects.
+	ReasonNodeNameDiffers = "NodeNameDiffers"
 )
 
 // Reasons of Ready on a MachineClass, beside CredentialsNotFound, UserDataNotFound and ProviderUnavailable.

@@ -108,20 +108,51 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=334
 	Taints []string `json:"taints,omitempty"`
 
-	// former has the values that the Node had before, by "label/KEY", "annotation/KEY" and "taint/KEY:EFFECT". A key that
-	// is wanted no longer gets its former value again.
+	// former has the values that the Node had before. What is wanted no longer gets its former value again.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=192
-	Former map[string]FormerValue `json:"former,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=192
+	Former []FormerValue `json:"former,omitempty"`
+
+	// deviations are what the user data should have done and did not, as the Node showed when it registered.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	Deviations []NodeDeviation `json:"deviations,omitempty"`
 
 	// inService is true if the Node may have run pods before. Startup taints do not concern it.
 	// +optional
 	InService bool `json:"inService,omitempty"`
 }
 
+// NodeDeviation is something that the user data of a machine should have done and did not.
+// +kubebuilder:validation:Enum=NoUninitializedTaint;OtherVersion;OtherName
+type NodeDeviation string
+
+const (
+	// NodeNoUninitializedTaint is a Node that registered without the taint machinist.dev/uninitialized although its machine
+	// has taints, so that pods that do not tolerate these may run on it.
+	NodeNoUninitializedTaint NodeDeviation = "NoUninitializedTaint"
+	// NodeOtherVersion is a Node whose kubelet has another version than the machine asks for.
+	NodeOtherVersion NodeDeviation = "OtherVersion"
+	// NodeOtherName is a Node with another name than the provider expects of the instance.
+	NodeOtherName NodeDeviation = "OtherName"
+)
+
 // FormerValue is the value of a label, an annotation or a taint of a Node before it was given another.
-// +kubebuilder:validation:MaxLength=1024
-type FormerValue string
+type FormerValue struct {
+	// name is label/KEY, annotation/KEY or taint/KEY:EFFECT.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=384
+	Name string `json:"name"`
+
+	// value that it had.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value,omitempty"`
+}
 
 // MachinePhase is where in its life a machine is.
 // +kubebuilder:validation:Enum=Pending;Provisioning;Provisioned;Running;Available;Unhealthy;Updating;Failed;Deleting
@@ -240,6 +271,12 @@ type InstanceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Scope string `json:"scope,omitempty"`
+
+	// userDataHash is a short hash of the user data template that the instance was created from, empty where that is not
+	// known. It is short so that nothing can be found out by it about secrets in user data.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	UserDataHash string `json:"userDataHash,omitempty"`
 }
 
 // LaunchStep is a step in the adoption, the replacement or the removal of a machine's instance.

@@ -178,7 +178,13 @@ type MachineClassStatus struct {
 	// +optional
 	NodeInfo *NodeInfo `json:"nodeInfo,omitempty"`
 
-	// conditions of the class: Ready, and OrphanRemovalBlocked while instances without a Machine wait for a person.
+	// userDataHash is a short hash of the user data template as the Secret has it now.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	UserDataHash string `json:"userDataHash,omitempty"`
+
+	// conditions of the class: Ready, and where they are True Deleting, OrphanRemovalBlocked, UserDataWarning and
+	// UserDataChanged.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

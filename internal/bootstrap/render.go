@@ -70,15 +70,18 @@ func matchOf(text []byte) match {
 }
 
 // NeedsToken reports whether the template contains the placeholder for a bootstrap token.
-func NeedsToken(template []byte) (needed bool) {
+func NeedsToken(template []byte) bool { return Uses(template, BootstrapToken) }
+
+// Uses reports whether the template contains the placeholder of that name.
+func Uses(template []byte, name string) (used bool) {
 	_, err := eachText(template, func(text []byte) ([]byte, error) {
 		for _, found := range placeholder.FindAll(text, -1) {
 			m := matchOf(found)
-			needed = needed || m.name == BootstrapToken && !m.escaped
+			used = used || m.name == name && !m.escaped
 		}
 		return text, nil
 	})
-	return needed && err == nil
+	return used && err == nil
 }
 
 // Readable reports why the template cannot be rendered, whatever the values are.

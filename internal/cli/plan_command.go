@@ -6,7 +6,9 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/internal/cli/printer"
@@ -125,12 +127,27 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 			all.hasClass(doc.namespace, c.Namespace, ref.Name) {
 			fleet.Class = preview.ClassExists
 		}
+		fleet.UserDataHash = c.userDataHash(ctx, doc.namespace, before, ref.Name)
 	}
 	made, err := preview.Make(fleet)
 	if err != nil {
 		return nil, fmt.Errorf("the controller would do nothing with it: %w", err)
 	}
 	return made, nil
+}
+
+// userDataHash returns the hash of the user data of the class that a deployment has and would keep, empty if that is not
+// known.
+func (c *Cluster) userDataHash(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
+	name string) string {
+	if before == nil || before.Spec.Template.Spec.ClassRef == nil || before.Spec.Template.Spec.ClassRef.Name != name {
+		return ""
+	}
+	class := &v1beta1.MachineClass{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); err != nil {
+		return "" // What is known of the class says why.
+	}
+	return class.Status.UserDataHash
 }
 
 // plans are what files would do.

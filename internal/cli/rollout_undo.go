@@ -11,6 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/internal/cli/rollout"
+	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
 func rolloutUndoCommand(env *Env) *cobra.Command {
@@ -130,7 +131,7 @@ func (c *Cluster) classKnown(ctx context.Context, namespace, name string) (previ
 		return preview.ClassMissing, nil
 	case err != nil:
 		return preview.ClassUnknown, c.Explain(err)
-	case !class.DeletionTimestamp.IsZero():
+	case !resolve.Serves(class):
 		return preview.ClassGoing, nil
 	}
 	return preview.ClassExists, nil

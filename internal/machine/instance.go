@@ -145,7 +145,15 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 // launched records a success.
 func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Instance) {
 	m := s.machine
+	userDataHash := ""
+	if known := m.Status.Instance; known != nil {
+		userDataHash = known.UserDataHash
+	} else if s.launch.created {
+		userDataHash = resolve.UserDataHash(m.Namespace, inputs.UserData)
+	}
 	m.Status.Instance = &v1beta1.InstanceStatus{
+		UserDataHash: userDataHash,
+
 		State:          stateOf(m.Status.Instance, instance),
 		Type:           instance.Type,
 		Region:         instance.Region,

@@ -247,6 +247,10 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		}
 		next := templateOf(s.machine, node, inService)
 		next.Former = formerOf(node, s.machine, applied, fingerprint)
+		next.Deviations = applied.Deviations
+		if !known && !inService {
+			next.Deviations = deviationsOf(node, s.machine)
+		}
 		overwritten := overwrittenOn(node, s.machine, applied, fingerprint)
 		left := s.leftToOthers(overwritten, fingerprint)
 		s.contested = contestedMessage(node, left)

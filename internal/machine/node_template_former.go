@@ -21,14 +21,14 @@ const (
 // already stays. A Node that says that it was given this template before, by a process whose record was lost, has
 // nothing former to tell.
 func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
-	fingerprint string) map[string]v1beta1.FormerValue {
-	former := map[string]v1beta1.FormerValue{}
+	fingerprint string) []v1beta1.FormerValue {
+	known, former := byName(applied.Former), map[string]string{}
 	lost := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] == fingerprint
 	note := func(kind, key string, ours []string, value string, there bool) {
-		if known, had := applied.Former[kind+key]; had {
-			former[kind+key] = known
+		if was, had := known[kind+key]; had {
+			former[kind+key] = was
 		} else if there && !lost && !slices.Contains(ours, key) {
-			former[kind+key] = v1beta1.FormerValue(value)
+			former[kind+key] = value
 		}
 	}
 	for key := range m.Spec.Node.Labels {
@@ -47,10 +47,23 @@ func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNode
 			note(formerTaint, taintName(t), applied.Taints, "", false)
 		}
 	}
-	if len(former) == 0 {
-		return nil
+	return sorted(former)
+}
+
+// byName and sorted turn former values into a map and back.
+func byName(former []v1beta1.FormerValue) map[string]string {
+	out := map[string]string{}
+	for _, f := range former {
+		out[f.Name] = f.Value
 	}
-	return former
+	return out
+}
+
+func sorted(former map[string]string) (out []v1beta1.FormerValue) {
+	for _, name := range slices.Sorted(maps.Keys(former)) {
+		out = append(out, v1beta1.FormerValue{Name: name, Value: former[name]})
+	}
+	return out
 }
 
 // mostFormer bounds the length of a former value.
@@ -59,9 +72,9 @@ const mostFormer = 1024
 // formerly returns the former values of one kind, by their keys.
 func formerly(applied v1beta1.AppliedNodeTemplate, kind string) map[string]string {
 	out := map[string]string{}
-	for key, value := range applied.Former {
-		if name, is := strings.CutPrefix(key, kind); is {
-			out[name] = string(value)
+	for _, f := range applied.Former {
+		if name, is := strings.CutPrefix(f.Name, kind); is {
+			out[name] = f.Value
 		}
 	}
 	return out
@@ -87,13 +100,11 @@ func withdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate, want 
 
 // withOthers returns the former values with those that another writer has set since, which stay when the keys are wanted
 // no longer.
-func withOthers(former map[string]v1beta1.FormerValue, node *corev1.Node,
-	left []string) map[string]v1beta1.FormerValue {
+func withOthers(former []v1beta1.FormerValue, node *corev1.Node, left []string) []v1beta1.FormerValue {
 	if len(left) == 0 {
 		return former
 	}
-	out := map[string]v1beta1.FormerValue{}
-	maps.Copy(out, former)
+	out := byName(former)
 	for _, key := range left {
 		kind, name, _ := strings.Cut(key, "/")
 		value, there := "", false
@@ -110,8 +121,8 @@ func withOthers(former map[string]v1beta1.FormerValue, node *corev1.Node,
 			}
 		}
 		if delete(out, key); there && len(value) <= mostFormer {
-			out[key] = v1beta1.FormerValue(value)
+			out[key] = value
 		}
 	}
-	return out
+	return sorted(out)
 }

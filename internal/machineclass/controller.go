@@ -95,19 +95,31 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 	if err != nil {
 		return 0, err
 	}
+	if validation.userData != nil {
+		machines, err := r.machines(ctx, class)
+		if err != nil {
+			return 0, err
+		}
+		for i := range machines {
+			validation.userData.count(&machines[i])
+		}
+	}
 	return enqueue, r.report(ctx, class, validation)
 }
 
 // report writes the decision into the status, if it is a change.
 func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v validation) error {
 	status, transition := statusOf(class, v, r.Clock.Now())
-	warning := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionUserDataWarning)
-	warned := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionUserDataWarning) != nil
+	before := class.Status.DeepCopy()
 	if err := r.writeStatus(ctx, class, status); err != nil {
 		return err
 	}
-	if warning != nil && !warned {
-		r.Recorder.Eventf(class, nil, corev1.EventTypeWarning, warning.Reason, "Validate", "%s", warning.Message)
+	for kind, severity := range map[string]string{v1beta1.ConditionUserDataWarning: corev1.EventTypeWarning,
+		v1beta1.ConditionUserDataChanged: corev1.EventTypeNormal} {
+		now, was := meta.FindStatusCondition(status.Conditions, kind), meta.FindStatusCondition(before.Conditions, kind)
+		if now != nil && (was == nil || was.Reason != now.Reason) {
+			r.Recorder.Eventf(class, nil, severity, now.Reason, "Validate", "%s", now.Message)
+		}
 	}
 	switch transition {
 	case worse:

@@ -1,7 +1,6 @@
 package machineclass
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/conditionlimit"
 )
 
@@ -48,8 +46,9 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 		ready.Message = old.Message
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
-	if v.userDataRead {
-		warnOfUserData(&status.Conditions, v.suspicious, class.Generation, now)
+	if v.userData != nil {
+		status.UserDataHash = v.userData.hash
+		v.userData.report(class, &status.Conditions, now)
 	}
 	status.ObservedGeneration = class.Generation
 	switch {
@@ -67,28 +66,6 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 		status.Capacity, status.NodeInfo = nil, nil
 	}
 	return status, change
-}
-
-// mostSuspicious is how many placeholders a condition names.
-const mostSuspicious = 5
-
-// warnOfUserData sets the condition UserDataWarning while the user data has what looks like a misspelt placeholder.
-func warnOfUserData(conditions *[]metav1.Condition, suspicious []string, generation int64, now time.Time) {
-	if len(suspicious) == 0 {
-		if meta.FindStatusCondition(*conditions, v1beta1.ConditionUserDataWarning) != nil {
-			meta.RemoveStatusCondition(conditions, v1beta1.ConditionUserDataWarning)
-		}
-		return
-	}
-	named := strings.Join(suspicious[:min(len(suspicious), mostSuspicious)], ", ")
-	if more := len(suspicious) - mostSuspicious; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	meta.SetStatusCondition(conditions, metav1.Condition{Type: v1beta1.ConditionUserDataWarning,
-		Status: metav1.ConditionTrue, Reason: v1beta1.ReasonUnknownPlaceholder, ObservedGeneration: generation,
-		LastTransitionTime: metav1.NewTime(now), Message: bounded(fmt.Sprintf("The user data contains %s, which is not a "+
-			"placeholder and reaches the machines as it is. Placeholders are <<%s>>.", named,
-			strings.Join(bootstrap.Placeholders(), ">>, <<")))})
 }
 
 // statusInDeletion returns the status of a class that is being deleted, and whether its reason is new. Such a class is

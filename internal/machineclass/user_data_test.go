@@ -6,19 +6,26 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
 // withUserData returns a bench whose class has this user data.
-func withUserData(t *testing.T, template string) *bench {
+func withUserData(t *testing.T, template string, machines ...*v1beta1.Machine) *bench {
 	t.Helper()
 	class := testClass()
 	class.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "boot"}
 	boot := testSecret()
 	boot.Name, boot.Labels = "boot", map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseUserData}
 	boot.Data = map[string][]byte{"userData": []byte(template)}
-	return newBench(t, &scripted{name: "sim"}, class, testSecret(), boot)
+	objects := []client.Object{class, testSecret(), boot}
+	for _, m := range machines {
+		class.Finalizers = []string{v1beta1.InUseFinalizer}
+		objects = append(objects, m)
+	}
+	return newBench(t, &scripted{name: "sim"}, objects...)
 }
 
 func (b *bench) setUserData(template string) {
@@ -77,5 +84,121 @@ func TestUserDataThatCannotBeReadMakesTheClassNotReady(t *testing.T) {
 	b.reconcile()
 	if !meta.IsStatusConditionTrue(b.class().Status.Conditions, v1beta1.ConditionReady) {
 		t.Error("not Ready after the correction")
+	}
+}
+
+// ofDeployment is a Machine of deployment web whose instance was created from a template.
+func ofDeployment(name, template string) *v1beta1.Machine {
+	m := withInstance(name)
+	m.Labels = map[string]string{v1beta1.LabelMachineDeployment: "web"}
+	m.Status.Instance = &v1beta1.InstanceStatus{Provider: "sim", UserDataHash: resolve.UserDataHash("ns", []byte(template))}
+	return m
+}
+
+func (b *bench) condition(kind string) *metav1.Condition {
+	b.Helper()
+	return meta.FindStatusCondition(b.class().Status.Conditions, kind)
+}
+
+// Rule: changed-user-data-is-told.
+func TestMachinesOfOtherUserDataAreCounted(t *testing.T) {
+	b := withUserData(t, "first", ofDeployment("web-1", "first"), ofDeployment("web-2", "first"), withInstance("unknown"))
+	b.reconcile()
+	if c := b.condition(v1beta1.ConditionUserDataChanged); c != nil {
+		t.Errorf("nothing has changed: %+v", c)
+	}
+	b.setUserData("second")
+	b.reconcile()
+	b.reconcile()
+	c := b.condition(v1beta1.ConditionUserDataChanged)
+	if c == nil || c.Reason != v1beta1.ReasonMachinesDiffer ||
+		!strings.HasPrefix(c.Message, "2 of 2 machines were created from other user data than Secret boot has now") ||
+		!strings.HasSuffix(c.Message, "machinist rollout restart md/web -n ns") {
+		t.Errorf("the condition is %+v", c)
+	}
+	if b.eventCount() != 1 {
+		t.Errorf("%d events", b.eventCount())
+	}
+	b.deleteMachine("web-1")
+	b.reconcile()
+	if c := b.condition(v1beta1.ConditionUserDataChanged); c == nil || !strings.HasPrefix(c.Message, "1 of 1 machines") {
+		t.Errorf("the condition is %+v", c)
+	}
+	b.deleteMachine("web-2")
+	b.reconcile()
+	if c := b.condition(v1beta1.ConditionUserDataChanged); c != nil {
+		t.Errorf("no machine differs any more: %+v", c)
+	}
+}
+
+// The hash is public, and must not let anybody confirm what a template has in it.
+//
+// Rule: changed-user-data-is-told.
+func TestTheHashOfUserDataIsShort(t *testing.T) {
+	hash := resolve.UserDataHash("ns", []byte("password: hunter2"))
+	if len(hash) != 8 || hash == resolve.UserDataHash("other", []byte("password: hunter2")) {
+		t.Errorf("hash %q", hash)
+	}
+	if resolve.UserDataHash("ns", nil) != "" {
+		t.Error("a hash of nothing")
+	}
+}
+
+// Rule: broken-promise-of-user-data-is-told.
+func TestTheFirstNodeThatDeviatesIsAWarningOfTheClass(t *testing.T) {
+	deviating := func(name string, deviations ...v1beta1.NodeDeviation) *v1beta1.Machine {
+		m := withInstance(name)
+		m.Status.NodeTemplate = &v1beta1.AppliedNodeTemplate{Deviations: deviations}
+		return m
+	}
+	for name, test := range map[string]struct {
+		template  string
+		deviation v1beta1.NodeDeviation
+		reason    string
+		mention   string
+	}{
+		"no taint": {"x", v1beta1.NodeNoUninitializedTaint, v1beta1.ReasonNodeNotTainted, "machine m-1 registered without the taint machinist.dev/uninitialized"},
+		"version":  {"<<KUBELET_VERSION>>", v1beta1.NodeOtherVersion, v1beta1.ReasonNodeVersionDiffers, "machine m-1 registered with another version"},
+		"version that the user data does not set": {"x", v1beta1.NodeOtherVersion, "", ""},
+		"name": {"x", v1beta1.NodeOtherName, v1beta1.ReasonNodeNameDiffers, "machine m-1 registered under another name"},
+	} {
+		b := withUserData(t, test.template, deviating("m-2", test.deviation), deviating("m-1", test.deviation))
+		b.reconcile()
+		b.reconcile()
+		c := b.condition(v1beta1.ConditionUserDataWarning)
+		if test.reason == "" {
+			if c != nil {
+				t.Errorf("%s: %+v", name, c)
+			}
+			continue
+		}
+		if c == nil || c.Reason != test.reason || !strings.Contains(c.Message, test.mention) || b.eventCount() != 1 {
+			t.Errorf("%s: %d events, %+v", name, b.eventCount(), c)
+		}
+	}
+}
+
+// A machine is news for its class when it tells of its user data, not with each of its writes.
+//
+// Rules: changed-user-data-is-told, broken-promise-of-user-data-is-told.
+func TestWhatOfAMachineWakesItsClass(t *testing.T) {
+	before := ofDeployment("m", "first")
+	for name, test := range map[string]struct {
+		change func(*v1beta1.Machine)
+		wakes  bool
+	}{
+		"a heartbeat":     {func(m *v1beta1.Machine) { m.Status.Version = "v1" }, false},
+		"other user data": {func(m *v1beta1.Machine) { m.Status.Instance.UserDataHash = "x" }, true},
+		"its Node deviates": {func(m *v1beta1.Machine) {
+			m.Status.NodeTemplate = &v1beta1.AppliedNodeTemplate{Deviations: []v1beta1.NodeDeviation{v1beta1.NodeOtherName}}
+		}, true},
+	} {
+		after := before.DeepCopy()
+		test.change(after)
+		class := testClass()
+		class.Status.UserDataHash = before.Status.Instance.UserDataHash
+		if got := userDataFacts(before) != userDataFacts(after) && concernsUserData(class, after); got != test.wakes {
+			t.Errorf("%s: wakes %t, want %t", name, got, test.wakes)
+		}
 	}
 }

@@ -27,9 +27,8 @@ type validation struct {
 	code provider.Code
 	// capacity is what the provider resolved; nil where it was not asked or did not answer.
 	capacity *provider.Capacity
-	// userDataRead is true where the user data was read. suspicious is what looks like a misspelt placeholder in it.
-	userDataRead bool
-	suspicious   []string
+	// userData is what is known of the user data; nil where it could not be read.
+	userData *userData
 }
 
 func valid(c provider.Capacity) validation {
@@ -61,7 +60,7 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (va
 		return validation{reason: v1beta1.ReasonInvalidUserData, message: err.Error()}, 0, nil
 	}
 	v, enqueue, err := r.ask(ctx, class, inputs)
-	v.userDataRead, v.suspicious = true, bootstrap.Suspicious(template)
+	v.userData = userDataOf(class.Namespace, template)
 	return v, enqueue, err
 }
 

@@ -78,7 +78,7 @@ const gather = time.Second
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // machineEvents triggers a class when its first Machine comes, and one that is being deleted when a Machine goes or begins
-// or ceases to hold it. All other
+// or ceases to hold it. A Machine whose Node or user data is news for the class triggers it, too. All other
 // events of Machines cost a check into the cache at most.
 func (c concerned) machineEvents() handler.EventHandler {
 	comes := func(ctx context.Context, o client.Object, q queue) {
@@ -93,22 +93,35 @@ func (c concerned) machineEvents() handler.EventHandler {
 			q.AddAfter(reconcile.Request{NamespacedName: key}, gather)
 		}
 	}
+	changes := func(ctx context.Context, o client.Object, q queue) {
+		if class, key := c.classOf(ctx, o); class != nil && class.DeletionTimestamp.IsZero() && concernsUserData(class, o) {
+			q.AddAfter(reconcile.Request{NamespacedName: key}, observeAfter)
+		}
+	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { comes(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if className(e.ObjectOld) != className(e.ObjectNew) {
 				comes(ctx, e.ObjectNew, q)
 				goes(ctx, e.ObjectOld, q)
-			} else if means(e.ObjectOld) != means(e.ObjectNew) {
+				return
+			}
+			if holderKind(e.ObjectOld) != holderKind(e.ObjectNew) {
 				goes(ctx, e.ObjectNew, q)
 			}
+			if userDataFacts(e.ObjectOld) != userDataFacts(e.ObjectNew) {
+				changes(ctx, e.ObjectNew, q)
+			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { goes(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			goes(ctx, e.Object, q)
+			changes(ctx, e.Object, q)
+		},
 	}
 }
 
-// means returns what a Machine means for the deletion of its class.
-func means(o client.Object) (h holders) {
+// holderKind returns what a Machine means for the deletion of its class.
+func holderKind(o client.Object) (h holders) {
 	if m, ok := o.(*v1beta1.Machine); ok {
 		h.count(m)
 	}

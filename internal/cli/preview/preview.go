@@ -34,7 +34,9 @@ type Fleet struct {
 	Unread []string
 	// Class says what is known of the class that After names.
 	Class ClassKnown
-	Now   time.Time
+	// UserDataHash is that of the user data that the class has now; empty where it is not known.
+	UserDataHash string
+	Now          time.Time
 }
 
 // ClassKnown says what is known of a class.
@@ -65,6 +67,7 @@ func Make(f Fleet) (*Plan, error) {
 		if err := p.compare(f); err != nil {
 			return nil, err
 		}
+		p.otherUserData(f)
 		if len(p.Changes) == 0 {
 			p.Machines.Unchanged = names(f.Machines)
 			return p, nil

@@ -67,6 +67,16 @@ func (r Resolved) SpecHash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// UserDataHash tells one bootstrap template of a namespace from another; it is empty where there is none. It is public,
+// so it is too short for anybody to confirm a guess of the secrets in the template.
+func UserDataHash(namespace string, template Template) string {
+	if len(template) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(append([]byte(namespace+"\x00"), template...))
+	return hex.EncodeToString(sum[:4])
+}
+
 // Template is a bootstrap template. People put secrets into them, so it prints as "[redacted]".
 type Template []byte
 

@@ -49,6 +49,8 @@ func lifecycleScenarios() []Scenario {
 		{Name: "class-vanishes-at-creation", Group: Lifecycle, Script: vanishing(class, create(one))},
 		{Name: "class-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(next, roll("b"))},
 		{Name: "class-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(class, remove())},
+		{Name: "class-applied-again-with-its-fleet", Group: Lifecycle, Base: one, Script: script(vanish(class, false),
+			remove(), create(two).once("there is no deployment", hasNone("MachineDeployment")), applyClassAgain(class.Name))},
 		{Name: "secret-vanishes-at-creation", Group: Lifecycle, Script: vanishing(credentials, create(one))},
 		{Name: "secret-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(credentials, roll("b"))},
 		{Name: "secret-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(credentials, remove())},

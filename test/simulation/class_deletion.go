@@ -1,0 +1,34 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// hasNone returns whether the control cluster has no object of a kind.
+func hasNone(kind string) func(*World) bool {
+	return func(w *World) bool { return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind))) == 0 }
+}
+
+// applyClassAgain applies a class that was deleted with its fleet, as a tool does that applies a folder again and again.
+// It has nothing to do if the new machines have their instances of the deleted class, which then serves them.
+func applyClassAgain(name string) Action {
+	return Action{Name: fmt.Sprintf("apply class %s again", name),
+		After: func(w *World) bool {
+			return scaled(w) || !slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")),
+				func(o client.Object) bool { return o.GetName() == name })
+		},
+		Do: func(ctx context.Context, _ *World, c client.Client) error {
+			err := c.Create(ctx, classOf(name, "plain"))
+			if apierrors.IsAlreadyExists(err) {
+				return nil
+			}
+			return err
+		}}
+}

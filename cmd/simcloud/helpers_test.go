@@ -113,7 +113,8 @@ func (c *cluster) token(t testing.TB) (token, secret string) {
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{
 			"token-id": id, "token-secret": "0123456789abcdef",
-			"usage-bootstrap-authentication": "true", "expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+			"usage-bootstrap-authentication": "true", "auth-extra-groups": controlplane.KubeadmTokens,
+			"expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
 		},
 	}
 	if _, err := c.kube.CoreV1().Secrets(s.Namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {

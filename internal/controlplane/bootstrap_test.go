@@ -33,7 +33,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 			"token-id":                       id,
 			"token-secret":                   secret,
 			"usage-bootstrap-authentication": "true",
-			"auth-extra-groups":              kubeadmTokens,
+			"auth-extra-groups":              KubeadmTokens,
 		},
 	}
 	if err := admin.Create(ctx, token); err != nil {

@@ -56,15 +56,16 @@ func (cp *ControlPlane) setUp(ctx context.Context) error {
 	return nil
 }
 
-// kubeadmTokens is the group of the bootstrap tokens that kubeadm creates.
-const kubeadmTokens = "system:bootstrappers:kubeadm:default-node-token"
+// KubeadmTokens is the group of the bootstrap tokens that kubeadm creates. Only they
+// may request certificates, unless a test binds other groups.
+const KubeadmTokens = "system:bootstrappers:kubeadm:default-node-token"
 
 // nodeBindings are those of a cluster that kubeadm made: nodes may request client
 // certificates with a token of kubeadm's, and with no other token. If approve,
 // kube-controller-manager approves the requests of all bootstrap tokens.
 func nodeBindings(approve bool) []*rbacv1.ClusterRoleBinding {
 	bindings := []*rbacv1.ClusterRoleBinding{
-		bindGroup("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", kubeadmTokens),
+		bindGroup("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", KubeadmTokens),
 	}
 	if approve {
 		const approver = "system:certificates.k8s.io:certificatesigningrequests:"

@@ -17,6 +17,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/controlplane/auditlog"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
@@ -195,7 +196,8 @@ func (m *machinist) sharedToken() string {
 		Type:       "bootstrap.kubernetes.io/token",
 		StringData: map[string]string{
 			"token-id": "shared", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
-			"expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+			"auth-extra-groups": controlplane.KubeadmTokens,
+			"expiration":        time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
 		},
 	})
 	if err != nil {

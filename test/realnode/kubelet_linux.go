@@ -49,7 +49,8 @@ func (c *Cluster) identifyKubelet(
 	}
 	id, secret, _ := strings.Cut(o.BootstrapToken, ".")
 	token := &corev1.Secret{Type: corev1.SecretTypeBootstrapToken, StringData: map[string]string{
-		"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true"}}
+		"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
+		"auth-extra-groups": controlplane.KubeadmTokens}}
 	token.Name = "bootstrap-token-" + id
 	if _, err := c.kube.CoreV1().Secrets("kube-system").Create(ctx, token, metav1.CreateOptions{}); err != nil {
 		return "", "", nil, fmt.Errorf("create bootstrap token: %w", err)

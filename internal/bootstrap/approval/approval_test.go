@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/controlplane"
 
 	"machinist.dev/machinist/internal/bootstrap/kubeletcsr/csrtest"
 
@@ -106,7 +107,7 @@ func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-shared"},
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{"token-id": "shared", "token-secret": "0123456789abcdef",
-			"usage-bootstrap-authentication": "true"},
+			"usage-bootstrap-authentication": "true", "auth-extra-groups": controlplane.KubeadmTokens},
 	}
 	w.make(secret)
 	t.Cleanup(func() {

@@ -170,9 +170,9 @@ func TestWhySaysWhatIsWaitedFor(t *testing.T) {
 	p := paint(t)
 	set := p.fleet()
 	p.lease("machinist-provider-sim", time.Second)
-	p.run("why", "machine/web-1-a").succeeds(t).prints(t, "Its MachineClass does not exist, or is being deleted.",
+	p.run("why", "machine/web-1-a").succeeds(t).prints(t, "Its MachineClass does not exist.",
 		`Message:  MachineClass "small"[2J does not exist`, "You can:")
-	p.run("why", "md/web").succeeds(t).prints(t, "2 machines: Its MachineClass does not exist, or is being deleted.",
+	p.run("why", "md/web").succeeds(t).prints(t, "2 machines: Its MachineClass does not exist.",
 		"Which:    web-1-a, web-1-b", "machinist-manager")
 	p.run("why", "ms/web-1").succeeds(t).prints(t, "2 machines: ")
 
@@ -241,7 +241,7 @@ func TestAMissingRightIsASentence(t *testing.T) {
 		"You may not read leases")
 	p.run("tree", "--as", user).succeeds(t).prints(t, "machine/web-1-a", "You may not list sets")
 	p.run("why", "machine/web-1-a", "--as", user).succeeds(t).prints(t,
-		"Its MachineClass does not exist, or is being deleted.", "You may not read machineset web-1",
+		"Its MachineClass does not exist.", "You may not read machineset web-1",
 		"You may not read leases")
 	p.run("why", "node/nowhere", "--as", user).fails(t, "the only one that was looked in")
 	p.run("why", "md/web", "--as", user).fails(t, "you may not do this", "machinedeployments")

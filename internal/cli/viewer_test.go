@@ -164,7 +164,7 @@ func TestTheFleetViewShowsWhatCommandsSay(t *testing.T) {
 	at := "/machines/" + p.namespace + "/web-1-a"
 	v.shows("/", "web", "ClassNotFound", "2 machines")
 	v.shows("/machines", "web-1-a", "web-1-b")
-	v.shows(at, "Its MachineClass does not exist, or is being deleted.", "Created", "does not exist")
+	v.shows(at, "Its MachineClass does not exist.", "Created", "does not exist")
 	v.shows("/deployments/"+p.namespace+"/web", "web-1", "Its MachineClass does not exist")
 	v.shows(at, `<a href="/deployments/`+p.namespace+`/web">`)
 	v.shows("/ownership", "web-1-a")

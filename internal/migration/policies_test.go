@@ -280,6 +280,7 @@ func testWhatAMigrationMadeStaysAsItIs(t *testing.T) {
 		s.Spec.Selector.MatchLabels = map[string]string{"pool": name}
 		s.Spec.Template.ObjectMeta.Labels = s.Spec.Selector.MatchLabels
 		s.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "class"}
+		s.Spec.Replicas = new(int32(1))
 		return s
 	}
 	ours := map[string]string{v1beta1.LabelMigration: "stays", v1beta1.LabelFreeze: v1beta1.FreezeMigration}

@@ -83,7 +83,8 @@ const (
 	ReasonClassNotFound = "ClassNotFound"
 
 	// ReasonClassDeleting surfaces when the MachineClass is being deleted and serves no more machines, and nothing was
-	// asked of the cloud for this machine. It is a reason of a MachineClass's Ready, too, while the class is being deleted.
+	// asked of the cloud for this machine. It is a reason of a MachineClass's Ready, too, while the class is being
+	// deleted.
 	ReasonClassDeleting = "ClassDeleting"
 
 	// ReasonCredentialsNotFound surfaces when the Secret with the cloud credentials does not exist or lacks a key. It
@@ -148,8 +149,8 @@ const (
 	// ReasonWaitingForStartupTaints surfaces when startup taints are still on the Node.
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
 
-	// ReasonNodeTemplateContested surfaces on Registered, which is True, when another writer changes a label, an annotation
-	// or a taint of the Node again and again after it was set. It is left as the other writer has it.
+	// ReasonNodeTemplateContested surfaces on Registered, which is True, when another writer changes a label, an
+	// annotation or a taint of the Node again and again after it was set. It is left as the other writer has it.
 	ReasonNodeTemplateContested = "NodeTemplateContested"
 
 	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one. It surfaces on Deleting

@@ -131,8 +131,8 @@ type AppliedNodeTemplate struct {
 type NodeDeviation string
 
 const (
-	// NodeNoUninitializedTaint is a Node that registered without the taint machinist.dev/uninitialized although its machine
-	// has taints, so that pods that do not tolerate these may run on it.
+	// NodeNoUninitializedTaint is a Node that registered without the taint machinist.dev/uninitialized although its
+	// machine has taints, so that pods that do not tolerate these may run on it.
 	NodeNoUninitializedTaint NodeDeviation = "NoUninitializedTaint"
 	// NodeOtherVersion is a Node whose kubelet has another version than the machine asks for.
 	NodeOtherVersion NodeDeviation = "OtherVersion"
@@ -320,8 +320,8 @@ type LaunchStatus struct {
 	// +optional
 	NoCapacitySince *metav1.Time `json:"noCapacitySince,omitempty"`
 
-	// refused is true while the provider has refused every creation of an instance with an error that means that it took no
-	// effect. There is no instance then, and a deletion neither looks for one nor needs credentials. It is taken back
+	// refused is true while the provider has refused every creation of an instance with an error that means that it took
+	// no effect. There is no instance then, and a deletion neither looks for one nor needs credentials. It is taken back
 	// before the next creation is asked for.
 	// +optional
 	Refused bool `json:"refused,omitempty"`

@@ -49,8 +49,8 @@ func compile(ctx context.Context, s *screen, c compilation) error {
 	return nil
 }
 
-// command is a call of the go command for the packages. Its compilers collect garbage seldom, which takes a fifth less of
-// the processor.
+// command is a call of the go command for the packages. Its compilers collect garbage seldom, which takes a fifth less
+// of the processor.
 func (c compilation) command(ctx context.Context, args ...string) *exec.Cmd {
 	if c.modfile != "" {
 		args = append(args, "-modfile="+c.modfile)

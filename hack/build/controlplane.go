@@ -118,8 +118,8 @@ func cacheFolder(getenv func(string) string) (string, error) {
 	return filepath.Join(home, ".cache", "machinist"), nil
 }
 
-// provide makes programs ready: those named, or the default ones. A name such as kubelet@v1.37.3 is a kubelet that calls
-// itself v1.37.3, for tests of upgrades. A program that is ready already costs nothing.
+// provide makes programs ready: those named, or the default ones. A name such as kubelet@v1.37.3 is a kubelet that
+// calls itself v1.37.3, for tests of upgrades. A program that is ready already costs nothing.
 func (c *controlPlane) provide(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		names = defaultPrograms
@@ -172,8 +172,8 @@ func (c *controlPlane) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// missing returns the programs that neither the folder nor the assets have. A kubectl of a fitting version is taken from
-// PATH.
+// missing returns the programs that neither the folder nor the assets have. A kubectl of a fitting version is taken
+// from PATH.
 func (c *controlPlane) missing(ctx context.Context, names []string) (missing []string) {
 	for _, name := range names {
 		path := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
@@ -192,8 +192,8 @@ func isProgram(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// linkKubectl links the kubectl in PATH if Kubernetes supports it with the control plane: it is at most one minor version
-// older or newer.
+// linkKubectl links the kubectl in PATH if Kubernetes supports it with the control plane: it is at most one minor
+// version older or newer.
 func (c *controlPlane) linkKubectl(ctx context.Context, path string) bool {
 	found, err := exec.LookPath("kubectl")
 	if err != nil {

@@ -86,7 +86,8 @@ func (d downloader) checksum(r release) (string, error) {
 	return "", fmt.Errorf("%s has no checksum of %s", d.pinFile, path.Base(r.url))
 }
 
-// fetch downloads the program of a release into a file. Nothing is left of a download that fails or has another checksum.
+// fetch downloads the program of a release into a file. Nothing is left of a download that fails or has another
+// checksum.
 func (d downloader) fetch(ctx context.Context, s *screen, r release, file string) error {
 	want, err := d.checksum(r)
 	if err != nil {

@@ -40,7 +40,8 @@ func TestReadTargets(t *testing.T) {
 }
 
 func TestPartOf(t *testing.T) {
-	targets := []target{{name: "a", minutes: 10}, {name: "b", minutes: 30}, {name: "c", minutes: 20}, {name: "d", minutes: 5}}
+	targets := []target{{name: "a", minutes: 10}, {name: "b", minutes: 30}, {name: "c", minutes: 20}, {name: "d",
+		minutes: 5}}
 	for part, want := range map[string][]string{"1/1": {"a", "b", "c", "d"}, "1/2": {"b", "d"}, "2/2": {"a", "c"}} {
 		if got, err := partOf(targets, part, 65); err != nil || !slices.Equal(names(got), want) {
 			t.Errorf("partOf(%s) = %v, %v, want %v", part, names(got), err, want)

@@ -5,8 +5,8 @@
 //	go run ./hack/ci -targets .ci/nightly -part 1/3 -results dist/nightly
 //	go run ./hack/ci -table -results dist/nightly             the table of the results that a folder has
 //
-// It fails if a target fails, if a test is skipped that .ci/skips does not name, or if the minutes of all targets exceed
-// the limit. With -results, the results of several runs for the same commit are merged into one table.
+// It fails if a target fails, if a test is skipped that .ci/skips does not name, or if the minutes of all targets
+// exceed the limit. With -results, the results of several runs for the same commit are merged into one table.
 package main
 
 import (

@@ -148,8 +148,8 @@ func printTable(out io.Writer, results []*result) {
 // skips are the tests that may be skipped, by the reason.
 type skips map[string]string
 
-// readSkips reads lines of a test and the reason why it may be skipped. A test is the last element of its package's path,
-// a dot and its name: conformance.TestX. Subtests may be skipped with it.
+// readSkips reads lines of a test and the reason why it may be skipped. A test is the last element of its package's
+// path, a dot and its name: conformance.TestX. Subtests may be skipped with it.
 func readSkips(path string) (skips, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

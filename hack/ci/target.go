@@ -23,8 +23,8 @@ type target struct {
 	args    []string
 }
 
-// readTargets reads lines of a name, minutes and the arguments of make, which are the name if there are none. Lines that
-// begin with # are comments.
+// readTargets reads lines of a name, minutes and the arguments of make, which are the name if there are none. Lines
+// that begin with # are comments.
 func readTargets(path string) ([]target, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -55,8 +55,8 @@ func readTargets(path string) ([]target, error) {
 	return targets, nil
 }
 
-// partOf returns the targets of part k of n, in their order. Each target goes to the part with the fewest minutes so far,
-// long ones first. No part may exceed the limit.
+// partOf returns the targets of part k of n, in their order. Each target goes to the part with the fewest minutes so
+// far, long ones first. No part may exceed the limit.
 func partOf(targets []target, part string, limit float64) ([]target, error) {
 	var k, n int
 	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {

@@ -195,7 +195,8 @@ func TestDistanceOfNames(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"A", "", 1}, {"", "AB", 2}, {"NAME", "NAME", 0}, {"NAM", "NAME", 1}, {"MANE", "NAME", 2}, {"KITTEN", "SITTING", 3}} {
+	}{{"", "", 0}, {"A", "", 1}, {"", "AB", 2}, {"NAME", "NAME", 0}, {"NAM", "NAME", 1}, {"MANE", "NAME", 2}, {"KITTEN",
+		"SITTING", 3}} {
 		if got := distance(tc.a, tc.b); got != tc.want {
 			t.Errorf("%s and %s: %d, want %d", tc.a, tc.b, got, tc.want)
 		}

@@ -25,8 +25,8 @@ func Placeholders() []string {
 	return []string{MachineName, MachineNamespace, KubeletVersion, APIEndpoint, CABundleBase64, BootstrapToken}
 }
 
-// placeholder matches the known ones only: a script may append to a file with cat <<EOF>>FILE. Its second alternative is
-// the same URL-encoded, as in the data URLs of Ignition. An exclamation mark before the name is the escape.
+// placeholder matches the known ones only: a script may append to a file with cat <<EOF>>FILE. Its second alternative
+// is the same URL-encoded, as in the data URLs of Ignition. An exclamation mark before the name is the escape.
 var placeholder = func() *regexp.Regexp {
 	names := "(" + strings.Join(Placeholders(), "|") + ")"
 	return regexp.MustCompile(`<<(!?)` + names + `>>|%3[Cc]%3[Cc](!|%21|)` + names + `%3[Ee]%3[Ee]`)
@@ -100,8 +100,8 @@ func Check(template []byte, v Values) error {
 
 // Render replaces every placeholder of the template in one pass: a value that happens to look like a placeholder
 // stays as it is. The value of a URL-encoded placeholder is URL-encoded. An escaped placeholder loses its exclamation
-// mark. What is compressed or encoded is rendered in its plain form and encoded again in the same way. Render fails on a
-// placeholder without a value, naming it, and on a template that cannot be read.
+// mark. What is compressed or encoded is rendered in its plain form and encoded again in the same way. Render fails on
+// a placeholder without a value, naming it, and on a template that cannot be read.
 func Render(template []byte, v Values) ([]byte, error) {
 	values := v.byName()
 	var empty []string

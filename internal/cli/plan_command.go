@@ -136,8 +136,8 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 	return made, nil
 }
 
-// userDataHash returns the hash of the user data of the class that a deployment has and would keep, empty if that is not
-// known.
+// userDataHash returns the hash of the user data of the class that a deployment has and would keep, empty if that is
+// not known.
 func (c *Cluster) userDataHash(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
 	name string) string {
 	if before == nil || before.Spec.Template.Spec.ClassRef == nil || before.Spec.Template.Spec.ClassRef.Name != name {

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// apiKinds are the names of kinds as the API has them.
+// apiKind returns the name of a kind in the API.
 func apiKind(k kind) string {
 	switch k {
 	case machine:

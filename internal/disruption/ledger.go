@@ -64,8 +64,8 @@ type record struct {
 	used time.Time
 }
 
-// forgetNamespace is how long a record is kept that is not needed, such as that of a namespace that was deleted. The next
-// grant in the namespace then counts a live list.
+// forgetNamespace is how long a record is kept that is not needed, such as that of a namespace that was deleted. The
+// next grant in the namespace then counts a live list.
 const forgetNamespace = time.Hour
 
 // Asker is the object whose controller asks: a MachineSet or a MachineDeployment.

@@ -34,7 +34,8 @@ func TestWhatWakesAMachineThatWaitsToAdopt(t *testing.T) {
 		}, false},
 	} {
 		before := class(func(*v1beta1.MachineClass) {})
-		if got := classChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: class(test.change)}); got != test.wakes {
+		if got := classChanged().Update(event.UpdateEvent{ObjectOld: before,
+			ObjectNew: class(test.change)}); got != test.wakes {
 			t.Errorf("%s: wakes %t, want %t", name, got, test.wakes)
 		}
 	}
@@ -48,7 +49,8 @@ func TestWhatWakesAMachineThatWaitsToAdopt(t *testing.T) {
 		"nothing of this":          {"fake://1", "fake://1", false},
 		"it is launched":           {"", "fake://1", false},
 	} {
-		if got := instanceReleased().Update(event.UpdateEvent{ObjectOld: with(test.before), ObjectNew: with(test.after)}); got != test.wakes {
+		if got := instanceReleased().Update(event.UpdateEvent{ObjectOld: with(test.before),
+			ObjectNew: with(test.after)}); got != test.wakes {
 			t.Errorf("the older machine: %s: wakes %t, want %t", name, got, test.wakes)
 		}
 	}

@@ -59,7 +59,8 @@ func TestANodeThatWasUncordonedIsDrainedAgain(t *testing.T) {
 // Rule: uncordoned-node-drained-again.
 func TestANodeThatWasUncordonedIsDrainedAgainForItsUpdate(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain}, {Outcome: provider.UpdateInProgress},
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain},
+		{Outcome: provider.UpdateInProgress},
 		{Outcome: provider.UpdateNeedsDrain}}}
 	w, m := changed(t, a)
 	w.reconcile("m")

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A label, an annotation or a taint may have a second owner: the kubelet, a controller of Kubernetes or of the cloud, an
-// agent. What a person changed by mistake is set again; two programs that set it would do so without end.
+// A label, an annotation or a taint may have a second owner: the kubelet, a controller of Kubernetes or of the cloud,
+// an agent. What a person changed by mistake is set again; two programs that set it would do so without end.
 
 // mostReapplied is how often in a contestedFor a key is set again, before it is left to the other writer.
 const (
@@ -124,7 +124,8 @@ func leaving(node, becomes *corev1.Node, left []string) *corev1.Node {
 			}
 		}
 	}
-	if equality.Semantic.DeepEqual(out.Labels, node.Labels) && equality.Semantic.DeepEqual(out.Annotations, node.Annotations) &&
+	if equality.Semantic.DeepEqual(out.Labels, node.Labels) && equality.Semantic.DeepEqual(out.Annotations,
+		node.Annotations) &&
 		equalTaints(out.Spec.Taints, node.Spec.Taints) && out.Spec.ProviderID == node.Spec.ProviderID {
 		return nil
 	}

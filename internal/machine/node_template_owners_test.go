@@ -130,7 +130,8 @@ func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 	// Another label is still set again, and the contested ones after an hour.
 	w.onNode(func(node *corev1.Node) { node.Labels["edited"] = "by-mistake" })
 	w.reconcile("m")
-	if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Labels["edited"] != "ours" || node.Labels["topology.kubernetes.io/zone"] != "theirs-9" {
+	if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Labels["edited"] != "ours" ||
+		node.Labels["topology.kubernetes.io/zone"] != "theirs-9" {
 		t.Errorf("labels %v", node.Labels)
 	}
 	w.step(contestedFor)

@@ -143,8 +143,8 @@ func (s *preservationStep) leaveSet(ctx context.Context) error {
 	})
 }
 
-// refusePast removes a time that is past from a Machine that was never preserved: a typing error must not delete a machine
-// that works.
+// refusePast removes a time that is past from a Machine that was never preserved: a typing error must not delete a
+// machine that works.
 func (s *preservationStep) refusePast(ctx context.Context) error {
 	message := fmt.Sprintf("The annotation %s=%.64s was removed: this time is past, and the machine was not preserved. "+
 		"Set a later time, or delete the machine.", v1beta1.AnnotationPreservedUntil,

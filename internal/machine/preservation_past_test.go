@@ -22,7 +22,8 @@ func TestATimeThatIsPastDoesNotDeleteAMachineThatWasNeverPreserved(t *testing.T)
 	w.reconcile("m")
 	m := w.get("m")
 	_, there := m.Annotations[v1beta1.AnnotationPreservedUntil]
-	if !m.DeletionTimestamp.IsZero() || there || len(m.OwnerReferences) != 1 || w.getNode(nodeNameOf(w.namespace, "m")).Spec.Unschedulable {
+	if !m.DeletionTimestamp.IsZero() || there || len(m.OwnerReferences) != 1 || w.getNode(nodeNameOf(w.namespace,
+		"m")).Spec.Unschedulable {
 		t.Errorf("deleted: %t, annotation: %t, owners %v", !m.DeletionTimestamp.IsZero(), there, m.OwnerReferences)
 	}
 	if got := reasons(w.events.take()); !slices.Contains([]string{v1beta1.ReasonInvalidConfiguration}, got[0]) {

@@ -152,8 +152,9 @@ func (s storedState) state() machineState {
 }
 
 func newStateStore() *stateStore {
-	return &stateStore{preserving: keymutex.NewHashed(0), machines: map[types.NamespacedName]storedState{}, adopting: map[string]types.UID{},
-		created: map[types.UID]time.Time{}}
+	return &stateStore{preserving: keymutex.NewHashed(0), machines: map[types.NamespacedName]storedState{},
+		adopting: map[string]types.UID{},
+		created:  map[types.UID]time.Time{}}
 }
 
 // since returns when this process made its first pass, which is this one the first time. That is when it began to lead,
@@ -176,8 +177,8 @@ func (m *stateStore) get(machine *v1beta1.Machine) machineState {
 	return machineState{}
 }
 
-// update changes what is kept of a Machine. An observer may know a Machine that is gone: its name may be that of another
-// one by now, whose state stays.
+// update changes what is kept of a Machine. An observer may know a Machine that is gone: its name may be that of
+// another one by now, whose state stays.
 func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)) {
 	key, uid, created := client.ObjectKeyFromObject(machine), machine.UID, machine.CreationTimestamp.Unix()
 	m.mu.Lock()

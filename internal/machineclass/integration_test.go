@@ -161,7 +161,8 @@ func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to say who uses it", func(c *v1beta1.MachineClass) bool {
 		deleting := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionDeleting)
-		return deleting != nil && deleting.Status == metav1.ConditionTrue && deleting.Reason == v1beta1.ReasonDeletionStarted &&
+		return deleting != nil && deleting.Status == metav1.ConditionTrue &&
+			deleting.Reason == v1beta1.ReasonDeletionStarted &&
 			strings.Contains(deleting.Message, "2 Machines")
 	})
 	if n := w.eventsOf(v1beta1.ReasonDeletionStarted); n != 1 {

@@ -21,7 +21,8 @@ const observeAfter = 10 * time.Second
 // userData is what is known of a class's user data.
 type userData struct {
 	hash string
-	// suspicious is what looks like a misspelt placeholder. setsVersion is true if the placeholder of the version is in it.
+	// suspicious is what looks like a misspelt placeholder. setsVersion is true if the placeholder of the version is in
+	// it.
 	suspicious  []string
 	setsVersion bool
 	// machines is how many Machines of the class have an instance of known user data, differing how many of these have

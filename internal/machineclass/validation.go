@@ -97,8 +97,8 @@ func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, input
 	return known.validation, wait, nil
 }
 
-// validationOf is the one table from what the driver answered about a class to the decision, and whether asking again can
-// change it.
+// validationOf is the one table from what the driver answered about a class to the decision, and whether asking again
+// can change it.
 func validationOf(capacity provider.Capacity, err error, hasCredentials bool) (v validation, retry bool) {
 	code := provider.CodeOf(err)
 	switch {

@@ -77,8 +77,8 @@ const gather = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// machineEvents triggers a class when its first Machine comes, and one that is being deleted when a Machine goes or begins
-// or ceases to hold it. A Machine whose Node or user data is news for the class triggers it, too. All other
+// machineEvents triggers a class when its first Machine comes, and one that is being deleted when a Machine goes or
+// begins or ceases to hold it. A Machine whose Node or user data is news for the class triggers it, too. All other
 // events of Machines cost a check into the cache at most.
 func (c concerned) machineEvents() handler.EventHandler {
 	comes := func(ctx context.Context, o client.Object, q queue) {

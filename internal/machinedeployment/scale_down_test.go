@@ -119,7 +119,9 @@ func scaleDownTo(t *testing.T, replicas int32, machines []*v1beta1.Machine) {
 	left := slices.DeleteFunc(slices.Clone(machines), func(m *v1beta1.Machine) bool {
 		return !machinestate.Live(m) || slices.Contains(decided.Delete, m)
 	})
-	if len(left) != int(replicas) || slices.ContainsFunc(left, func(m *v1beta1.Machine) bool { return !machinestate.Ready(m) }) ||
+	if len(left) != int(replicas) || slices.ContainsFunc(left, func(m *v1beta1.Machine) bool {
+		return !machinestate.Ready(m)
+	}) ||
 		len(decided.Blocked) > 0 || decided.Create > 0 {
 		t.Errorf("the set plans %+v", decided)
 	}

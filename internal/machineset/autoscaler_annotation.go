@@ -12,9 +12,9 @@ import (
 // between.
 const deleteAnnotationLifetime = 15 * time.Minute
 
-// deleteAnnotationLayout is what cluster-autoscaler's clusterapi provider writes: time.Now().String() with its monotonic
-// reading, a form that no person would choose. (kubernetes/autoscaler, cloudprovider/clusterapi/clusterapi_unstructured.go,
-// MarkMachineForDeletion.)
+// deleteAnnotationLayout is what cluster-autoscaler's clusterapi provider writes: time.Now().String() with its
+// monotonic reading, a form that no person would choose. (kubernetes/autoscaler,
+// cloudprovider/clusterapi/clusterapi_unstructured.go, MarkMachineForDeletion.)
 const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)

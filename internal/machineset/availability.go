@@ -143,9 +143,9 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable returns which of the chosen machines may be deleted according to the deployment as it is now: it may have changed
-// since it lowered the set's replicas. Other sets of the deployment count the same machines. So if they have any, the
-// caller locks sharedState.shrinking until the victims are deleted.
+// deletable returns which of the chosen machines may be deleted according to the deployment as it is now: it may have
+// changed since it lowered the set's replicas. Other sets of the deployment count the same machines. So if they have
+// any, the caller locks sharedState.shrinking until the victims are deleted.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

@@ -4,8 +4,8 @@
 //
 //   - Observe: observe.go reads the set and its machines, availability.go how many available machines the deployment
 //     needs, capacity.go how many more machines it may have.
-//   - Decide: scale.go returns a Plan. package victims chooses surplus machines, remediation.go replaces failed machines,
-//     template.go propagates the template in place, autoscaler_annotation.go removes stale delete annotations.
+//   - Decide: scale.go returns a Plan. package victims chooses surplus machines, remediation.go replaces failed
+//     machines, template.go propagates the template in place, autoscaler_annotation.go removes stale annotations.
 //   - Apply: apply.go and create.go carry the plan out, handover.go moves machines to another set of the deployment.
 //
 // The pass ends with the round that finds nothing to do, or nothing that may be done now, and writes the status

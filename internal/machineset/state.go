@@ -13,8 +13,8 @@ import (
 
 // sharedState is all that a Reconciler remembers. Losing it costs reads and time, never exact numbers.
 type sharedState struct {
-	// remediating is locked, for a deployment or a set without one, from the count of remediations in flight to the deletes
-	// that add to it, because several sets may share a budget.
+	// remediating is locked, for a deployment or a set without one, from the count of remediations in flight to the
+	// deletes that add to it, because several sets may share a budget.
 	remediating keymutex.KeyMutex
 	// shrinking is locked, for a deployment, from the count of available machines to the deletes that depend on it, if
 	// several of its sets have such machines.

@@ -32,8 +32,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// life is a migration of a small fleet of Gardener on the in-memory API server. The test plays all others: the provider's
-// process, the old workload and the cloud.
+// life is a migration of a small fleet of Gardener on the in-memory API server. The test plays all others: the
+// provider's process, the old workload and the cloud.
 type life struct {
 	*testing.T
 	ctx     context.Context

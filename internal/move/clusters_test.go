@@ -55,7 +55,8 @@ type clusters struct {
 
 func newClusters(t testing.TB) *clusters {
 	t.Helper()
-	return &clusters{TB: t, source: inmemory.Client(), destination: inmemory.Another(), namespace: env.Namespace(t), size: 3,
+	return &clusters{TB: t, source: inmemory.Client(), destination: inmemory.Another(), namespace: env.Namespace(t),
+		size:  3,
 		until: time.Now().Add(time.Hour)}
 }
 

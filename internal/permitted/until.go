@@ -24,8 +24,8 @@ func Until(value string, now time.Time, most time.Duration) (problem string) {
 	return ""
 }
 
-// BeginsIn returns how long a permission does not count yet because its end is too far ahead, zero if it counts, is past
-// or is not a time.
+// BeginsIn returns how long a permission does not count yet because its end is too far ahead, zero if it counts, is
+// past or is not a time.
 func BeginsIn(value string, now time.Time, most time.Duration) time.Duration {
 	until, err := time.Parse(time.RFC3339, value)
 	if err != nil {

@@ -31,8 +31,8 @@ func Until(m *v1beta1.Machine) (time.Time, error) {
 	return until, nil
 }
 
-// NeverBegan reports whether the annotation says a time that is past, and the Machine was not preserved before. Where it
-// was, the condition says so or, if that could not be written any more, that it was taken from its set.
+// NeverBegan reports whether the annotation says a time that is past, and the Machine was not preserved before. Where
+// it was, the condition says so or, if that could not be written any more, that it was taken from its set.
 func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 	until, err := Until(m)
 	_, taken := m.Annotations[v1beta1.AnnotationPreservedFrom]

@@ -28,13 +28,14 @@ func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorLis
 	return errs
 }
 
-// kubeletLabels are the labels by which a kubelet says what its host is. It, and the controllers of Kubernetes, set them
-// again, and pods are scheduled by them to hosts that can run them.
-var kubeletLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname, "beta.kubernetes.io/os",
+// kubeletLabels are the labels by which a kubelet says what its host is. It, and the controllers of Kubernetes, set
+// them again, and pods are scheduled by them to hosts that can run them.
+var kubeletLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname,
+	"beta.kubernetes.io/os",
 	"beta.kubernetes.io/arch"}
 
-// NodeTemplate returns an error for each key in a node template that Machinist writes on Nodes itself, or that says what
-// the host is.
+// NodeTemplate returns an error for each key in a node template that Machinist writes on Nodes itself, or that says
+// what the host is.
 func NodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) field.ErrorList {
 	errs := Keys(path.Child("labels"), n.Labels, v1beta1.NodeLabelMachine)
 	for _, key := range kubeletLabels {

@@ -39,8 +39,8 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return result, nil
 }
 
-// release deletes what the cloud keeps of an instance that is gone, its address, and returns what is left. What lists say
-// may be behind: they name addresses, and only the answer to a deletion says whether the address exists.
+// release deletes what the cloud keeps of an instance that is gone, its address, and returns what is left. What lists
+// say may be behind: they name addresses, and only the answer to a deletion says whether the address exists.
 func release(ctx context.Context, client account, providerID string, own owner) (left string, err error) {
 	var ids []string
 	if providerID != "" {

@@ -28,6 +28,10 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 	if !k.namespaced {
 		key.Namespace = ""
 	}
+	// Since Kubernetes 1.37, the API server checks that a patch is JSON before it looks for the object.
+	if p.content == nil && !json.Valid(p.data) {
+		return nil, apierrors.NewBadRequest("invalid JSON patch")
+	}
 	old := s.get(k, key)
 	if old == nil {
 		return nil, apierrors.NewNotFound(k.resource(), key.Name)
@@ -75,9 +79,13 @@ func (k *kind) patched(old *record, p sentPatch) (*metav1.ObjectMeta, map[string
 func decodePatch(data []byte) (map[string]any, error) {
 	var patch map[string]any
 	if err := utiljson.Unmarshal(data, &patch); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		return nil, undecodablePatch(err)
 	}
 	return patch, nil
+}
+
+func undecodablePatch(err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 }
 
 func (k *kind) mergePatched(old *record, patch map[string]any) (*metav1.ObjectMeta, map[string]any, error) {
@@ -188,7 +196,7 @@ func sameJSON(a, b any) bool {
 func (k *kind) jsonPatched(old *record, data []byte) (*metav1.ObjectMeta, map[string]any, error) {
 	patch, err := jsonpatch.DecodePatch(data)
 	if err != nil {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		return nil, nil, undecodablePatch(err)
 	}
 	content, err := old.content(k)
 	if err != nil {

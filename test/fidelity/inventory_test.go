@@ -47,7 +47,9 @@ func TestEachBehaviourIsWhereItsRowSays(t *testing.T) {
 }
 
 // mechanics are the files of doubles that imitate nothing by themselves.
-var mechanics = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "simcloud/host/connection.go",
+var mechanics = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "test/apiserver/front.go",
+	"test/apiserver/front_client.go", "test/apiserver/front_discovery.go", "test/apiserver/front_requests.go",
+	"test/apiserver/front_watch.go", "simcloud/host/connection.go",
 	"simcloud/host/doc.go", "simcloud/host/fleet.go", "simcloud/host/podpatch.go", "simcloud/host/spec.go"}
 
 // A file of a double that no row names imitates something that nobody compares, and so does a test that no row names.

@@ -79,8 +79,8 @@ func floodOfRequests() Action {
 	}}
 }
 
-// nodesDeleted is Nodes that an administrator deletes while their kubelets run. Machines that are exempt from remediation
-// stay, and take the Node that registers again at once or in time. Others are replaced at once.
+// nodesDeleted is Nodes that an administrator deletes while their kubelets run. Machines that are exempt from
+// remediation stay, and take the Node that registers again at once or in time. Others are replaced at once.
 func nodesDeleted(r *rand.Rand) []Action {
 	switch r.IntN(3) {
 	case 0:

@@ -13,7 +13,7 @@ const distributionScheme = "k3s://"
 // otherIDScenarios are Nodes whose provider IDs are not those of their instances. Their machines never become Running;
 // they are drained, and their Nodes go with them.
 func otherIDScenarios() []Scenario {
-	return []Scenario{{Name: "other-provider-ids", Group: Incidents, Controllers: CloudController | Approval,
+	return []Scenario{{Name: "other-provider-ids", Group: Lifecycle, Controllers: CloudController | Approval,
 		Script: inOrder([]Action{
 			trouble("the cloud controller is a distribution's", func(t *troubles) { t.otherIDs = true }),
 			create(fleet(1, "with-token", joinsWithin(impatience))), wait(impatience + 4*time.Minute), scale(0),

@@ -45,7 +45,7 @@ func refusedDeleteScenarios() []Scenario {
 	}
 	actions = append(actions,
 		trouble("the cloud deletes instances again", func(t *troubles) { t.deletes.on = false }), wait(10*time.Minute))
-	return []Scenario{{Name: "deletes-refused", Group: Incidents, Base: fleet(3, "a"), Script: inOrder(actions)}}
+	return []Scenario{{Name: "deletes-refused", Group: Lifecycle, Base: fleet(3, "a"), Script: inOrder(actions)}}
 }
 
 // annotateNodes has a CNI write to every Node.
@@ -64,8 +64,8 @@ func annotateNodes(i int) Action {
 		}}
 }
 
-// refusesDelete refuses a Delete, and judges when the process sends it: not before the time that the cloud named. Another
-// life of the process does not know that time, and inputs that were corrupted may be tried at once.
+// refusesDelete refuses a Delete, and judges when the process sends it: not before the time that the cloud named.
+// Another life of the process does not know that time, and inputs that were corrupted may be tried at once.
 func (d driver) refusesDelete(machine provider.Machine) error {
 	r, w := &d.troubles.deletes, d.process.world
 	if last, known := r.last[machine.UID]; known && d.process.life == last.life && w.corrupted == nil &&

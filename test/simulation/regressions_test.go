@@ -110,7 +110,7 @@ var corruptions = []struct {
 		[]Outcome{Repaired, Harmless}},
 	{"an empty description of an instance was taken for one after a restart",
 		"control-outage", 1, "13:control/Machine/fleet/web-2b8fpn8lk-00003/status/instance=emptied",
-		[]Outcome{Repaired}},
+		[]Outcome{Repaired, Harmless}},
 	{"a cloud that denies all was believed about a machine of a class that does not exist",
 		"cloud-forgets", 7, "0:control/Machine/fleet/web-2b8fpn8lk-00004/spec/classRef/name=highest",
 		[]Outcome{AskedFor, Named}},

@@ -30,8 +30,8 @@ func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.Certi
 	return r.patchCondition(ctx, client.ObjectKeyFromObject(m), m.UID)
 }
 
-// clearCondition corrects the condition of a Machine after a request was decided or deleted. What ended while no process
-// ran is not known here: the next request of the same kubelet corrects that.
+// clearCondition corrects the condition of a Machine after a request was decided or deleted. What ended while no
+// process ran is not known here: the next request of the same kubelet corrects that.
 func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	ended, known := r.state.ended(request)
 	if !known {
@@ -44,8 +44,8 @@ func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	return err
 }
 
-// applyRejections sets the condition to the first of the requests that are left pending, or removes it. Two requests with
-// different reasons must not overwrite each other without end.
+// applyRejections sets the condition to the first of the requests that are left pending, or removes it. Two requests
+// with different reasons must not overwrite each other without end.
 func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	requests, first := r.state.refusedOf(client.ObjectKeyFromObject(m))
 	if len(requests) == 0 {

@@ -88,7 +88,8 @@ func (m *state) refused(request string, r rejection) {
 	m.rejections[request] = r
 }
 
-// refusedOf returns the names of the requests of a Machine that are left pending, sorted, and what is known of the first.
+// refusedOf returns the names of the requests of a Machine that are left pending, sorted, and what is known of the
+// first.
 func (m *state) refusedOf(machine types.NamespacedName) (requests []string, first rejection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

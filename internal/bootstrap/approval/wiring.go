@@ -57,8 +57,8 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	}
 }
 
-// pendingOf lets through the pending requests for a signer, and their end: they are decided or deleted. Other changes of
-// a request do not matter.
+// pendingOf lets through the pending requests for a signer, and their end: they are decided or deleted. Other changes
+// of a request do not matter.
 func pendingOf(signer string) predicate.Predicate {
 	pending := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)

@@ -138,7 +138,8 @@ func StatusOf(f Facts) Status {
 	s := Status{
 		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, Unread: f.Unread, Machines: len(f.Machines),
 		Deployments: []Scaled{}, Sets: []Scaled{}, Loose: []Loose{}, Freezes: []Freeze{}, HealthChecks: []HealthCheck{},
-		Budgets: budgetsOf(f), Sources: sourcesOf(f), Orphans: orphansOf(f), Edited: editedOf(fam), RecentFailures: []why.Failure{},
+		Budgets: budgetsOf(f), Sources: sourcesOf(f), Orphans: orphansOf(f), Edited: editedOf(fam),
+		RecentFailures: []why.Failure{},
 	}
 	for i := range f.Deployments {
 		d := &f.Deployments[i]

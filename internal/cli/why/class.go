@@ -17,7 +17,8 @@ func ExplainClass(f ClassFacts) []Finding {
 	of := func(condition metav1.Condition, where string) {
 		m := MeaningOf(where, condition.Reason)
 		findings = append(findings, Finding{About: about, Condition: condition.Type, Reason: condition.Reason,
-			What: m.Explanation, Message: condition.Message, Since: at(condition.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do})
+			What: m.Explanation, Message: condition.Message, Since: at(condition.LastTransitionTime.Time), Ends: m.Ends,
+			Do: m.Do})
 	}
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionReady)
 	switch {
@@ -34,7 +35,9 @@ func ExplainClass(f ClassFacts) []Finding {
 			of(condition, condition.Type)
 		}
 	}
-	others := slices.DeleteFunc(slices.Clone(c.Finalizers), func(name string) bool { return name == v1beta1.InUseFinalizer })
+	others := slices.DeleteFunc(slices.Clone(c.Finalizers), func(name string) bool {
+		return name == v1beta1.InUseFinalizer
+	})
 	if c.DeletionTimestamp != nil && len(others) > 0 {
 		findings = append(findings, Finding{About: about, Reason: OtherFinalizers, Since: at(c.DeletionTimestamp.Time),
 			What: "Finalizers of other controllers hold the object: " + finalizerNames(c, others) + ".",

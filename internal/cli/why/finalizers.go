@@ -44,8 +44,8 @@ func deletingOwner(about string, owner client.Object) Finding {
 	return f
 }
 
-// dependents names what an owner of machines owns to kubectl. Neither a deployment nor a set creates anything while it is
-// being deleted.
+// dependents names what an owner of machines owns to kubectl. Neither a deployment nor a set creates anything while it
+// is being deleted.
 func dependents(about string, owner client.Object) string {
 	kind, label := "ms", v1beta1.LabelMachineDeployment
 	if strings.HasPrefix(about, "machineset/") {

@@ -9,7 +9,8 @@ import (
 
 // Rules: max-unhealthy-stops-remediation, deleted-node-replaced-at-once.
 func TestWhySaysThatTheBuiltInPolicyStops(t *testing.T) {
-	silent := machine(phase(v1beta1.MachineUnhealthy), no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "", time.Minute),
+	silent := machine(phase(v1beta1.MachineUnhealthy), no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "",
+		time.Minute),
 		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "", time.Minute))
 	explain := func(m *v1beta1.Machine, others ...v1beta1.Machine) []Finding {
 		return Explain(Facts{Now: now, Machine: m, Provider: running, Unchecked: append(others, *m)})

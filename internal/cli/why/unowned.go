@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// unowned says why no set owns a machine that one owned before, or whose labels one selects. It returns nil for any other
-// machine.
+// unowned says why no set owns a machine that one owned before, or whose labels one selects. It returns nil for any
+// other machine.
 func unowned(f Facts) []Finding {
 	m := f.Machine
 	if m.DeletionTimestamp != nil || metav1.GetControllerOfNoCopy(m) != nil {
@@ -47,8 +47,8 @@ func siblings(sets []v1beta1.MachineSet, owner string) (out []*v1beta1.MachineSe
 	return out
 }
 
-// released is the finding about a machine that lost the labels of its set. The set that it lacks the fewest labels of is
-// taken for the one that released it.
+// released is the finding about a machine that lost the labels of its set. The set that it lacks the fewest labels of
+// is taken for the one that released it.
 func released(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 	const remains = " Nothing replaces it when it fails, no rollout reaches it, and it counts towards the most machines that its former owner may have."
 	f := Finding{About: "machine/" + m.Name, Reason: NoOwner,

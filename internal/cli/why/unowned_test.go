@@ -63,7 +63,8 @@ func TestWhyNoSetOwnsAMachine(t *testing.T) {
 		return Explain(Facts{Now: now, Machine: m, Sets: sets, Provider: running})
 	}
 	t.Run("its labels were changed", func(t *testing.T) {
-		f := mustReport(t, explain(unownedMachine(map[string]string{"color": "blue", "pool": "x"}, "d"), sets), "machine/web-1", NoOwner,
+		f := mustReport(t, explain(unownedMachine(map[string]string{"color": "blue", "pool": "x"}, "d"), sets),
+			"machine/web-1", NoOwner,
 			"MachineSet new released it", "pool=web")
 		if !strings.HasSuffix(f.Do, "kubectl label --overwrite ma web-1 -n prod pool=web") {
 			t.Errorf("the command is %q", f.Do)
@@ -111,7 +112,8 @@ func TestWhyAClassIsNotReady(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 	const about = "machineclass/small"
-	mustReport(t, explain(class(said(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonSecretNotFound, "user-data"))),
+	mustReport(t, explain(class(said(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonSecretNotFound,
+		"user-data"))),
 		about, v1beta1.ReasonSecretNotFound, "user-data")
 	mustReport(t, explain(class(ready, said(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
 		v1beta1.ReasonMostInstancesOrphaned, "3 of 3"))), about, v1beta1.ReasonMostInstancesOrphaned, "3 of 3")

@@ -8,9 +8,9 @@ import (
 	"machinist.dev/machinist/internal/machinestate"
 )
 
-// Choose returns which machines a set with a surplus deletes, of all its machines in the order of deletion. At most spare
-// available machines may go. An available machine beyond that stays, and the next machine that is not available is
-// deleted instead, unless no controller may change it. Blocked are the available machines that stay although the
+// Choose returns which machines a set with a surplus deletes, of all its machines in the order of deletion. At most
+// spare available machines may go. An available machine beyond that stays, and the next machine that is not available
+// is deleted instead, unless no controller may change it. Blocked are the available machines that stay although the
 // surplus is not deleted completely.
 func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta1.Machine) bool) (victims,
 	blocked []*v1beta1.Machine) {

@@ -65,8 +65,8 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	return plan
 }
 
-// suspect triggers the Machines whose instances are missing in the list of their scope and in all other lists: an instance
-// that another scope lists still exists.
+// suspect triggers the Machines whose instances are missing in the list of their scope and in all other lists: an
+// instance that another scope lists still exists.
 func (c *Collector) suspect(ctx context.Context, listed []*scope, found map[string]*scope) {
 	for _, s := range listed {
 		for _, m := range s.machines {

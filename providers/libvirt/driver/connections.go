@@ -188,8 +188,8 @@ func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// scopePrefix begins the scope of an instance, which ends with the UUID of its hypervisor. When credentials name another
-// hypervisor than before, the machines of the first one must not count as gone.
+// scopePrefix begins the scope of an instance, which ends with the UUID of its hypervisor. When credentials name
+// another hypervisor than before, the machines of the first one must not count as gone.
 const scopePrefix = "host="
 
 func (h *hypervisor) scope() string { return scopePrefix + h.host }

@@ -94,8 +94,8 @@ func (h *hypervisor) preferred(ctx context.Context, all []*domain) (*provider.In
 	return best, of, nil
 }
 
-// halfStarted reports whether a domain is one that is being started and is not persistent yet. If libvirtd ends before the
-// start is over, it kills and removes such a domain when it runs again, but shows it until then.
+// halfStarted reports whether a domain is one that is being started and is not persistent yet. If libvirtd ends before
+// the start is over, it kills and removes such a domain when it runs again, but shows it until then.
 // https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainPausedReason
 func (h *hypervisor) halfStarted(ctx context.Context, in *provider.Instance, d *domain) (bool, error) {
 	if in.State != provider.StatePending {

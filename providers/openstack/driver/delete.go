@@ -38,8 +38,8 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
 }
 
-// deleteOne removes one server, and returns what is left. Its parts are all of the owner's, unless the owner has another
-// server: then they are those that were made under its name.
+// deleteOne removes one server, and returns what is left. Its parts are all of the owner's, unless the owner has
+// another server: then they are those that were made under its name.
 func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (left []string, err error) {
 	s, err := c.get(ctx, id)
 	switch {

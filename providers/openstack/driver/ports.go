@@ -129,8 +129,8 @@ func (c *clients) removePorts(ctx context.Context, all []ports.Port, servers *pr
 	return left, nil
 }
 
-// removePort removes a port and its trunk. Absent is success. If the port is in use, the answer is returned, and the next
-// call tries again.
+// removePort removes a port and its trunk. Absent is success. If the port is in use, the answer is returned, and the
+// next call tries again.
 func (c *clients) removePort(ctx context.Context, id string) (refused string, err error) {
 	err = ports.Delete(ctx, c.network, id).ExtractErr()
 	if err == nil || absent(err) {

@@ -29,8 +29,8 @@ func whyCommand(env *Env) *cobra.Command {
 		Use:   "why TYPE/NAME",
 		Short: "Say what a machine, a node's machine, a deployment or a class waits for, and what you can do",
 		Long: `Say in plain words what a machine waits for: since when, until when or what ends it, and what you can do. Of a deployment
-or a set it says why it is not what was declared, and what its machines wait for. Of a class it says why it is not Ready,
-and what else is wrong.
+or a set it says why it is not what was declared, and what its machines wait for. Of a class it says why it is not
+Ready, and what else is wrong.
 
 A node's name finds its machine, in any namespace that you may list.
 

@@ -104,11 +104,11 @@ func (t target) run(ctx context.Context, folder string) (*result, error) {
 	cmd := exec.CommandContext(ctx, "make", t.args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Env = append(os.Environ(), "GOTEST="+gotest+" --format pkgname --", "TEST_RECORDS="+records)
-	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+	cmd.Stderr = cmd.Stdout // Scripts whose output is a path report on stderr what they skip.
 	r := &result{Target: t.name, Minutes: t.minutes}
 	begun := time.Now()
 	if err := cmd.Start(); err != nil {

@@ -19,8 +19,8 @@ RACE := ./internal/operator/... ./internal/machine ./internal/cloud ./internal/f
 GOTEST ?= $(GO) test
 # Prints what tests print while they run, and all that the failed ones printed again at the end.
 GOTESTSUM := $(CURDIR)/hack/gotest.sh --format standard-verbose
-# Without vet: make lint runs all of it.
-TESTFLAGS ?= -vet=off -timeout 30m
+# Without vet: make lint runs all of it. Tests of one more package than there are processors: many wait for most of their time.
+TESTFLAGS ?= -vet=off -timeout 30m -p $(shell echo $$(($$(nproc) + 1)))
 # A compiler and a test that collect garbage seldom need a quarter less of the processor. The programs that tests start
 # keep the pace that they choose.
 test race: export GOGC := 400
@@ -88,8 +88,8 @@ demo: go ## Run everything on this machine with a sample fleet; ARGS=--once runs
 .PHONY: test
 test: controlplane ## Unit tests, and tests against an API server
 	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) $(GOTEST) $(TESTFLAGS) $(PACKAGES)
-	@# What plain `go test` would compile again.
-	@stale=$$($(GO) list -test -deps -f '{{if .Stale}}{{.ImportPath}}{{end}}' ./internal/... | grep -v '\.test$$' || true); \
+	@# What plain `go test` would compile again. It compiles a package with tests in itself only where others import it.
+	@stale=$$($(GO) list -test -deps -f '{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}' ./internal/...); \
 	[ -z "$$stale" ] || { echo "go test ./internal/... would compile packages again, so make test used other flags:"; echo "$$stale"; exit 1; }
 
 .PHONY: race
@@ -100,10 +100,15 @@ race: controlplane ## Tests of the packages in which goroutines share memory, wi
 test-tools: ## Tests of the tools that are Go modules of their own
 	cd hack/images && GOWORK=off $(GO) vet ./... && GOWORK=off $(GOTEST) -vet=off ./...
 
+.PHONY: test-outside
+test-outside: ## Build a provider in a repository of its own, as docs/provider-guide.md says
+	$(GOTEST) -tags outside -vet=off -run Outside ./examples/provider
+
 .PHONY: e2e
 e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours; FULL=1 runs all of it
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -parallel $(if $(FULL),3 -timeout 90m,5 -timeout 60m) ./test/e2e
-	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),60m,20m) ./providers/azure/e2e ./test/chaos ./test/controllermanager/fidelity
+	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),60m,20m) ./providers/azure/e2e ./test/chaos \
+		$(if $(FULL),./test/controllermanager/fidelity)
 
 # The images have the version that the charts ask for, and are for this machine only.
 .PHONY: e2e-install
@@ -188,8 +193,8 @@ verify: ## Fail where generated files differ from their sources, a rule has no t
 	hack/generate.sh --verify
 
 .PHONY: charts
-charts: ## Lint and render the charts with Helm
-	hack/charts.sh
+charts: controlplane ## Lint the charts with Helm, and hold what they render to the schemas of an API server
+	$(GOTEST) -tags charts -vet=off -run Charts ./test/api
 
 .PHONY: lint
 lint: ## Run golangci-lint, built from its pinned module

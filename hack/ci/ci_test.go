@@ -72,6 +72,7 @@ func TestTheTargetsOfThisRepositoryFit(t *testing.T) {
 const events = `{"Action":"run","Package":"example.com/a","Test":"TestA"}
 {"Action":"pass","Package":"example.com/a","Test":"TestA"}
 {"Action":"skip","Package":"example.com/x/a","Test":"TestB/sub"}
+{"Action":"skip","Package":"example.com/a","Test":"FuzzD/seed#1"}
 {"Action":"fail","Package":"example.com/a","Test":"TestC"}
 {"Action":"pass","Package":"example.com/a"}
 `
@@ -82,15 +83,15 @@ func TestResultsOfTests(t *testing.T) {
 	if err := r.add(strings.NewReader(events)); err != nil {
 		t.Fatal(err)
 	}
-	if r.Passed != 1 || r.Failed != 1 || !slices.Equal(r.Skipped, []string{"example.com/x/a.TestB/sub"}) {
+	if r.Passed != 1 || r.Failed != 1 || !slices.Equal(r.Skipped, []string{"a.TestB/sub", "a.FuzzD/seed#1"}) {
 		t.Errorf("add counts %+v", r)
 	}
-	allowed, err := readSkips(write(t, "a.TestB needs KVM\n"))
+	allowed, err := readSkips(write(t, "a.TestB needs KVM\na.FuzzD some seeds do not apply\n"))
 	if err != nil || len(allowed.unexpected(r.Skipped)) != 0 {
 		t.Errorf("unexpected: %v, %v", allowed.unexpected(r.Skipped), err)
 	}
 	r.Unexpected = skips{}.unexpected(r.Skipped)
-	if len(r.Unexpected) != 1 {
+	if len(r.Unexpected) != 2 {
 		t.Errorf("unexpected: %v", r.Unexpected)
 	}
 	folder := t.TempDir()
@@ -107,7 +108,7 @@ func TestResultsOfTests(t *testing.T) {
 	var out bytes.Buffer
 	printTable(&out, results)
 	for _, want := range []string{"skipped tests", "test skipped a check: no network",
-		"test must not skip example.com/x/a.TestB/sub", "\n1 passed, 1 failed, 1 skipped\n"} {
+		"test must not skip a.TestB/sub", "\n1 passed, 1 failed, 2 skipped\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, &out)
 		}

@@ -75,7 +75,7 @@ func run(ctx context.Context) error {
 		}
 		r.Commit = commit
 		r.Unexpected = skips.unexpected(r.Skipped)
-		if r.Failure != "" {
+		if r.Failure != "" || len(r.Unexpected) > 0 {
 			failed = append(failed, t.name)
 		}
 		if err := r.save(*folder); err != nil {

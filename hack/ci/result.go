@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,8 +20,8 @@ type result struct {
 	// Minutes is what the target may take.
 	Minutes   float64
 	Wall, CPU time.Duration
-	// Passed and Failed count tests, subtests included. Skipped are the names of those that were skipped, and Unexpected
-	// those of them that may not be skipped.
+	// Passed and Failed count tests, subtests included. Skipped are the names of those that were skipped, with the last
+	// element of the package's path in front. Unexpected are those of them that may not be skipped.
 	Passed, Failed      int
 	Skipped, Unexpected []string
 	// Notes are the checks that scripts left out, with the reason.
@@ -66,7 +67,7 @@ func (r *result) add(events io.Reader) error {
 		case "fail":
 			r.Failed++
 		case "skip":
-			r.Skipped = append(r.Skipped, e.Package+"."+e.Test)
+			r.Skipped = append(r.Skipped, path.Base(e.Package)+"."+e.Test)
 		}
 	}
 }
@@ -169,10 +170,10 @@ func readSkips(path string) (skips, error) {
 	return s, nil
 }
 
+// unexpected returns the skipped tests of which neither the name nor that of the test around them is in s.
 func (s skips) unexpected(skipped []string) (unexpected []string) {
 	for _, test := range skipped {
-		name, _, _ := strings.Cut(test[strings.LastIndex(strings.SplitN(test, ".Test", 2)[0], "/")+1:], "/")
-		if s[name] == "" {
+		if name, _, _ := strings.Cut(test, "/"); s[name] == "" {
 			unexpected = append(unexpected, test)
 		}
 	}

@@ -141,7 +141,7 @@ func FuzzAnyTimesMakeATimeline(f *testing.F) {
 		const most = 1 << 30
 		for _, n := range []int{cloud, launch, created, ready, run, deletion, drainFrom, drainTo, asked, now} {
 			if n > most || n < -most {
-				t.Skip()
+				return
 			}
 		}
 		m := machine(launched(cloud, launch), ran(run))

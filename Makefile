@@ -19,7 +19,7 @@ RACE := ./internal/operator/... ./internal/machine ./internal/cloud ./internal/f
 GOTEST ?= $(GO) test
 # Prints what tests print while they run, and all that the failed ones printed again at the end.
 GOTESTSUM := $(CURDIR)/hack/gotest.sh --format standard-verbose
-# Without vet: make lint runs all of it. Tests of one more package than there are processors: many wait for most of their time.
+# Without vet: make lint runs all of it. One package more at a time than there are processors, because many tests wait.
 TESTFLAGS ?= -vet=off -timeout 30m -p $(shell echo $$(($$(nproc) + 1)))
 # A compiler and a test that collect garbage seldom need a quarter less of the processor. The programs that tests start
 # keep the pace that they choose.

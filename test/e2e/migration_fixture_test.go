@@ -113,10 +113,8 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: oldAccount},
 			StringData: map[string]string{"token": m.CloudToken()}},
 		bootstrapSecret(),
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "old-fleet-joins"},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
-				Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: oldJoiners}}},
+		oldJoinersMay("request", "system:node-bootstrapper"),
+		oldJoinersMay("are-approved", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
 		replicated(f.workload, 1), replicated(oldWeb, int32(n)),
 	} {
 		if err := m.control.Create(context.Background(), o); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -217,6 +215,13 @@ write_files:
     users: [{name: bootstrap, user: {token: %q}}]
     contexts: [{name: bootstrap, context: {cluster: target, user: bootstrap}}]
 `, f.Target.Endpoint(), base64.StdEncoding.EncodeToString(f.Target.CA()), oldToken)
+}
+
+// oldJoinersMay gives the old instances a role for joining.
+func oldJoinersMay(name, role string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "old-fleet-" + name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: oldJoiners}}}
 }
 
 func bootstrapSecret() *corev1.Secret {

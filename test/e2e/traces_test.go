@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -39,9 +37,11 @@ type traced struct {
 func startTraced(t *testing.T) *traced {
 	t.Helper()
 	receiver := otlp.Receive(t)
-	return &traced{start(t, stack.Options{Env: []string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=" + receiver.GRPC, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_BSP_SCHEDULE_DELAY=200",
-	}}), receiver}
+	return &traced{start(t, stack.Options{
+		ProviderArgs: defaultLease, // The provider is killed, and leads again when its lease has ended.
+		Env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + receiver.GRPC, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+			"OTEL_BSP_SCHEDULE_DELAY=200"},
+	}), receiver}
 }
 
 // whole returns the trace of an operation once it is complete, and fails the test if that does not come.
@@ -115,10 +115,6 @@ func (m *traced) crash() {
 	m.t.Helper()
 	ctx := context.Background()
 	if err := m.Provider.Kill(); err != nil {
-		m.t.Fatal(err)
-	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: stack.Provider}}
-	if err := m.control.Delete(ctx, lease); err != nil { // Its holder is gone, and it would last for a minute.
 		m.t.Fatal(err)
 	}
 	if err := m.Provider.Start(); err != nil {

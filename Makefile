@@ -112,7 +112,7 @@ e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leade
 
 # The images have the version that the charts ask for, and are for this machine only.
 .PHONY: e2e-install
-e2e-install: ## Install by Helm into a cluster with a real node, from images in a registry; needs root; FULL=1 runs all of it
+e2e-install: ## Install by Helm into a cluster that kubeadm made, from images in a registry; needs root; FULL=1 runs all of it
 	hack/node/build.sh
 	$$(hack/tool.sh images .) build --root . --out dist/e2e-images --platforms linux/$$($(GO) env GOARCH) \
 		--version $$(sed -n 's/^appVersion: *//p' charts/machinist/Chart.yaml) \
@@ -120,6 +120,12 @@ e2e-install: ## Install by Helm into a cluster with a real node, from images in 
 	$(if $(FULL),HELM3=$$(hack/tool.sh helm3 helm.sh/helm/v3/cmd/helm)) HELM4=$$(hack/tool.sh helm4 helm.sh/helm/v4/cmd/helm) \
 		INSTALL_IMAGES=$(CURDIR)/dist/e2e-images FULL=$(FULL) \
 		$(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),90m,15m) ./test/realnode ./test/realnode/fidelity ./test/install
+
+.PHONY: kubeadm-cluster
+kubeadm-cluster: ## Make a cluster by kubeadm in namespaces of this machine, and keep it until interrupted; needs root; ARGS="-layout dist/images"
+	hack/node/build.sh
+	$(GO) build -o bin/kubeadm-cluster ./test/realnode/kubeadm
+	bin/kubeadm-cluster $(ARGS)
 
 .PHONY: e2e-openstack
 e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hypervisors, from Debian 12's packages; FULL=1 runs all of it

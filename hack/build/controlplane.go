@@ -30,6 +30,7 @@ var sources = map[string]string{
 	"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
 	"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 	"kube-scheduler":          "k8s.io/kubernetes/cmd/kube-scheduler",
+	"kubeadm":                 "k8s.io/kubernetes/cmd/kubeadm",
 	"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
 	"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
 	"kube-proxy":              "k8s.io/kubernetes/cmd/kube-proxy",

@@ -106,8 +106,8 @@ func (cp *ControlPlane) advertising() []string {
 // UnauditedUser is a user whose requests the audit log does not have, to measure what the log costs.
 const UnauditedUser = "unaudited"
 
-// auditPolicy records each request once, when it is answered.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
+// AuditPolicy records each request once, when it is answered.
+const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:

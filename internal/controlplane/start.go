@@ -78,7 +78,7 @@ func (cp *ControlPlane) startAll(ctx context.Context) error {
 		return err
 	}
 	if cp.options.Audit {
-		if err := os.WriteFile(cp.auditPolicyPath(), []byte(auditPolicy), 0o600); err != nil {
+		if err := os.WriteFile(cp.auditPolicyPath(), []byte(AuditPolicy), 0o600); err != nil {
 			return fmt.Errorf("write audit policy: %w", err)
 		}
 	}

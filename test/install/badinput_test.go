@@ -40,10 +40,9 @@ func TestBadInput(t *testing.T) {
 	if err := m.api.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	user, err := m.cluster.UserConfig("nobody-in-particular")
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := time.Now()
+	user := certified(t, m.cluster, now.Add(time.Hour), pkix.Name{CommonName: "nobody-in-particular"})
+	administrator := pkix.Name{CommonName: "kubernetes-admin", Organization: []string{"system:masters"}}
 	cases := []struct {
 		name     string
 		config   *rest.Config // nil: there is no such Secret
@@ -57,7 +56,7 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			name:     "outdated",
-			config:   expired(t, m.cluster),
+			config:   certified(t, m.cluster, now.Add(-time.Hour), administrator),
 			flags:    []string{"--set=control.kubeconfigSecret.name=outdated", "--set=target.kubeconfigSecret.name=outdated"},
 			mentions: []string{"/etc/machinist/control/kubeconfig", "expired"},
 		},
@@ -190,10 +189,10 @@ func (m *machinist) lines(namespace, program string) []string {
 	return lines
 }
 
-// expired is a configuration whose client certificate was valid until an hour ago.
-func expired(t *testing.T, c *realnode.Cluster) *rest.Config {
+// certified is a configuration with a client certificate of the cluster's authority that is valid until a time.
+func certified(t *testing.T, c *realnode.KubeadmCluster, until time.Time, subject pkix.Name) *rest.Config {
 	t.Helper()
-	pki := filepath.Join(c.Dir(), "controlplane", "pki")
+	const pki = "/etc/kubernetes/pki"
 	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -208,9 +207,9 @@ func expired(t *testing.T, c *realnode.Cluster) *rest.Config {
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: "kubernetes-admin", Organization: []string{"system:masters"}},
-		NotBefore:    time.Now().Add(-2 * time.Hour),
-		NotAfter:     time.Now().Add(-time.Hour),
+		Subject:      subject,
+		NotBefore:    until.Add(-2 * time.Hour),
+		NotAfter:     until,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, parent, key.Public(), authority.PrivateKey)
 	if err != nil {

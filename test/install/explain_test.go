@@ -74,7 +74,7 @@ func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 // explain prints of a failed test what a person would check first. With E2E_LOGS, a folder gets all the logs.
 func (m *machinist) explain() {
 	for _, pod := range m.pods(metav1.NamespaceAll, "") {
-		if pod.Spec.NodeName != "" && pod.Spec.NodeName != realnode.NodeName {
+		if pod.Spec.NodeName != "" && pod.Spec.NodeName != realnode.KubeadmNodeName {
 			continue
 		}
 		text, err := m.readLog(&pod)
@@ -94,7 +94,7 @@ func (m *machinist) explain() {
 	}
 	if folder := os.Getenv("E2E_LOGS"); folder != "" {
 		logs, _ := filepath.Glob(filepath.Join(m.cluster.Dir(), "*.log"))
-		more, _ := filepath.Glob(filepath.Join(m.cluster.Dir(), "controlplane", "*.log"))
+		more, _ := filepath.Glob("/var/log/*.log")
 		for _, path := range append(logs, more...) {
 			content, err := os.ReadFile(path)
 			if err == nil {

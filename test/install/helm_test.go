@@ -23,7 +23,7 @@ type helm struct {
 }
 
 // helmOf returns a version of Helm, whose path the environment variable HELM<version> has.
-func helmOf(t *testing.T, c *realnode.Cluster, version string) *helm {
+func helmOf(t *testing.T, c *realnode.KubeadmCluster, version string) *helm {
 	t.Helper()
 	path := os.Getenv("HELM" + version)
 	if path == "" {

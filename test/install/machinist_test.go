@@ -40,13 +40,13 @@ const (
 
 // onRealNode keeps pods off the simulated cloud's nodes, which run nothing: the prefix is that of the value.
 func onRealNode(prefix string) string {
-	return "--set=" + prefix + `nodeSelector.kubernetes\.io/hostname=` + realnode.NodeName
+	return "--set=" + prefix + `nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
 }
 
 // machinist is an installation, and the fleet that it keeps.
 type machinist struct {
 	t       *testing.T
-	cluster *realnode.Cluster
+	cluster *realnode.KubeadmCluster
 	api     client.WithWatch
 	cloud   *simcloud.Admin
 }

@@ -1,7 +1,7 @@
 //go:build e2e && linux
 
-// Package install installs Machinist as a user does: by Helm, from images in a registry, into a cluster with a real
-// node, and takes it through a pod's death, upgrades and its removal.
+// Package install installs Machinist as a user does: by Helm, from images in a registry, into a cluster that kubeadm
+// made, and takes it through a pod's death, upgrades and its removal.
 package install
 
 import (
@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/realnode"
 )
@@ -37,23 +36,20 @@ func TestMain(m *testing.M) {
 // running is the cluster of this test binary: starting it takes most of a minute, and a namespace for each test is
 // enough to keep them apart.
 var running struct {
-	cluster *realnode.Cluster
+	cluster *realnode.KubeadmCluster
 	err     error
 }
 
 // cluster returns the cluster, which the first test starts. It ends with the process.
-func cluster(t *testing.T) *realnode.Cluster {
+func cluster(t *testing.T) *realnode.KubeadmCluster {
 	t.Helper()
 	if running.cluster == nil && running.err == nil {
 		layout := os.Getenv(layoutVariable)
 		if layout == "" {
 			t.Fatalf("%s is not set: `make e2e-install` builds the images and runs these tests", layoutVariable)
 		}
-		running.cluster, running.err = realnode.Start(context.Background(), realnode.Options{
-			ControlPlane: controlplane.Options{Audit: true},
-			Layouts:      []string{layout},
-			Output:       os.Stdout,
-		})
+		running.cluster, running.err = realnode.StartKubeadm(context.Background(), realnode.KubeadmOptions{
+			Layouts: []string{layout}, Output: os.Stdout})
 	}
 	if running.err != nil {
 		t.Fatal(running.err)
@@ -67,7 +63,7 @@ func progress(t *testing.T, format string, args ...any) {
 	fmt.Printf("    "+t.Name()+": "+format+"\n", args...)
 }
 
-func clientOf(t *testing.T, c *realnode.Cluster) client.WithWatch {
+func clientOf(t *testing.T, c *realnode.KubeadmCluster) client.WithWatch {
 	t.Helper()
 	api, err := client.NewWithWatch(c.Config(), client.Options{Scheme: env.Scheme()})
 	if err != nil {

@@ -95,7 +95,7 @@ func operatorJourney(t *testing.T, version string) {
 func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	m.t.Helper()
 	values, err := json.Marshal(map[string]any{
-		"nodeSelector": map[string]string{corev1.LabelHostname: realnode.NodeName},
+		"nodeSelector": map[string]string{corev1.LabelHostname: realnode.KubeadmNodeName},
 	})
 	if err != nil {
 		m.t.Fatal(err)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -53,56 +51,38 @@ type Options struct {
 // Cluster is a running cluster with one real node.
 type Cluster struct {
 	*controlplane.ControlPlane
+	*host
 
-	dir    string
-	output io.Writer
-	lock   sync.Mutex // of output
-	kube   kubernetes.Interface
-
-	// processes run in the order in which they were started.
-	processes []*process.Process
-	kubelet   *process.Process
+	kube    kubernetes.Interface
+	kubelet *process.Process
 }
 
 // Start runs a cluster and returns when the node is ready for pods. It can run once in a process: the node's programs
 // use folders and ports of their own choice. When it fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	begun := time.Now()
-	dir := os.Getenv(folderVariable)
-	if dir == "" || os.Getenv(stageVariable) != stageTest {
-		return nil, errors.New("start real node: the test runs outside of namespaces: its TestMain has to call realnode.Main")
-	}
-	c := &Cluster{dir: dir, output: o.Output}
-	if c.output == nil {
-		c.output = io.Discard
-	}
-	programs, err := locatePrograms()
+	h, err := newHost(o.Output)
 	if err != nil {
 		return nil, fmt.Errorf("start real node: %w", err)
 	}
-	// containerd finds its shim and runc there, and they what they call.
-	if err := os.Setenv("PATH", filepath.Dir(programs.containerd)+":"+os.Getenv("PATH")); err != nil {
-		return nil, err
-	}
-	if err := c.start(ctx, o, programs); err != nil {
+	c := &Cluster{host: h}
+	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start real node: %w", err), c.Stop())
 	}
 	c.logf("node %s is ready for pods after %s", NodeName, since(begun))
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, o Options, programs programs) error {
-	// Images are there before anybody asks for them, and the runtime is while the control plane starts.
+func (c *Cluster) start(ctx context.Context, o Options) error {
 	begun := time.Now()
-	registry := c.newProcess("registry", programs.registry, registryArgs(append(o.Layouts, programs.pause))...)
-	containerd := c.newProcess("containerd", programs.containerd, "--config", filepath.Join(c.dir, "containerd.toml"))
-	if err := c.writeContainerdFiles(); err != nil {
-		return err
+	if err := prepareNetwork(); err != nil {
+		return fmt.Errorf("prepare network: %w", err)
 	}
-	for _, p := range []*process.Process{registry, containerd} {
-		if err := c.run(p); err != nil {
-			return err
-		}
+	programs := c.programs
+	// The runtime starts while the control plane does.
+	awaitRuntime, err := c.startRuntime(o.Layouts)
+	if err != nil {
+		return err
 	}
 
 	options := o.ControlPlane
@@ -110,7 +90,6 @@ func (c *Cluster) start(ctx context.Context, o Options, programs programs) error
 	options.Address = nodeAddress
 	options.WithControllerManager, options.WithScheduler = true, true
 	options.Output = o.Output
-	var err error
 	if c.ControlPlane, err = controlplane.Start(ctx, options); err != nil {
 		return err
 	}
@@ -120,10 +99,7 @@ func (c *Cluster) start(ctx context.Context, o Options, programs programs) error
 
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %v", startTimeout))
 	defer cancel()
-	if err := registry.Await(ctx, answers("http://"+registryAddress+"/v2/")); err != nil {
-		return err
-	}
-	if err := containerd.Await(ctx, listens(containerdSocket)); err != nil {
+	if err := awaitRuntime(ctx); err != nil {
 		return err
 	}
 	c.logf("registry and containerd are ready after %s", since(begun))
@@ -157,14 +133,11 @@ func (c *Cluster) start(ctx context.Context, o Options, programs programs) error
 
 // Stop ends all processes. Containers and their shims end with the process of the test: see Main.
 func (c *Cluster) Stop() error {
-	var errs []error
-	for i := len(c.processes) - 1; i >= 0; i-- {
-		errs = append(errs, c.processes[i].Stop(stopGrace))
-	}
+	err := c.host.stop()
 	if c.ControlPlane != nil {
-		errs = append(errs, c.ControlPlane.Stop())
+		err = errors.Join(err, c.ControlPlane.Stop())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // RestartKubelet ends the kubelet and starts it again. The containers run on.
@@ -175,32 +148,8 @@ func (c *Cluster) RestartKubelet() error {
 	return c.kubelet.Start()
 }
 
-// Dir returns the folder of the node, with the logs <name of the program>.log. Main removes it.
-func (c *Cluster) Dir() string { return c.dir }
-
 // Kube returns a client as administrator.
 func (c *Cluster) Kube() kubernetes.Interface { return c.kube }
-
-func (c *Cluster) newProcess(name, path string, args ...string) *process.Process {
-	return &process.Process{Name: name, Path: path, Args: args, Dir: c.dir, Ended: func(p *process.Process, err error) {
-		c.logf("%s ended, although nobody stopped it: %v; %s", p.Name, err, p.LogTail())
-	}}
-}
-
-func (c *Cluster) run(p *process.Process) error {
-	if err := p.Start(); err != nil {
-		return err
-	}
-	c.processes = append(c.processes, p)
-	return nil
-}
-
-// logf writes a line to the output. An output that fails is no reason to fail.
-func (c *Cluster) logf(format string, args ...any) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	_, _ = fmt.Fprintf(c.output, format+"\n", args...)
-}
 
 func since(begun time.Time) time.Duration {
 	return time.Since(begun).Round(10 * time.Millisecond)

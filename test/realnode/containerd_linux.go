@@ -1,10 +1,6 @@
 package realnode
 
-import (
-	"fmt"
-	"os"
-	"path/filepath"
-)
+import "fmt"
 
 // containerdSocket is where containerd serves, in a folder of this run.
 const containerdSocket = "/run/containerd/containerd.sock"
@@ -23,26 +19,12 @@ func registryArgs(layouts []string) []string {
 	return args
 }
 
-func (c *Cluster) writeContainerdFiles() error {
-	return c.write(map[string]string{
-		"containerd.toml":             fmt.Sprintf(containerdConfig, c.dir, containerdSocket, pauseImage),
+func (h *host) writeContainerdFiles() error {
+	return h.write(map[string]string{
+		"containerd.toml":             fmt.Sprintf(containerdConfig, h.dir, containerdSocket, pauseImage),
 		"certs.d/_default/hosts.toml": fmt.Sprintf("server = %q\n", "http://"+registryAddress),
-		"cni/bridge.conflist":         fmt.Sprintf(bridge, c.dir),
+		"cni/bridge.conflist":         fmt.Sprintf(bridge, h.dir),
 	})
-}
-
-// write writes files to the folder of the run.
-func (c *Cluster) write(files map[string]string) error {
-	for name, content := range files {
-		path := filepath.Join(c.dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // containerdConfig has the folder of the run, the socket and the image of every pod's own process.

@@ -8,9 +8,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 )
 
 // The environment variables that one stage of the binary gives to the next.
@@ -25,11 +25,14 @@ const (
 	stageTest = "test" // the tests
 )
 
+// pidName is the file in the folder of a run with the process ID, outside of the namespaces, of the first process in them.
+const pidName = "pid"
+
 // folderPrefix begins the names of the folder and of the cgroup of each run.
 const folderPrefix = "machinist-node-"
 
-// Main runs the tests in namespaces of their own and ends the process with their exit code.
-func Main(m *testing.M) {
+// Main runs the tests, or what else m runs, in namespaces of their own and ends the process with their exit code.
+func Main(m interface{ Run() int }) {
 	var code int
 	var err error
 	switch os.Getenv(stageVariable) {
@@ -88,6 +91,9 @@ func runInNamespaces() (int, error) {
 	if err := child.Start(); err != nil {
 		return 0, errors.Join(fmt.Errorf("make namespaces: %w", err), removeFolder(folder))
 	}
+	if err := os.WriteFile(filepath.Join(folder, pidName), []byte(strconv.Itoa(child.Process.Pid)), 0o600); err != nil {
+		return 0, err
+	}
 	go func() {
 		for s := range signals {
 			_ = child.Process.Signal(s) // it may have ended
@@ -115,7 +121,11 @@ func runInit() (int, error) {
 	if err := ownCgroups(folder); err != nil {
 		return 0, fmt.Errorf("prepare cgroups: %w", err)
 	}
-	if err := prepareNetwork(); err != nil {
+	// The tools of the network are where users often have no path to.
+	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
+		return 0, err
+	}
+	if err := setUpNetwork("ip link set lo up"); err != nil {
 		return 0, fmt.Errorf("prepare network: %w", err)
 	}
 	environment := []string{stageVariable + "=" + stageTest}

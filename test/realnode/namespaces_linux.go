@@ -16,6 +16,9 @@ import (
 // nodeAddress is where pods reach the host: an address for documentation, which nobody else has.
 var nodeAddress = net.IPv4(192, 0, 2, 10)
 
+// gatewayAddress is that of the default gateway of a cluster that kubeadm made, at which nothing answers.
+var gatewayAddress = net.IPv4(192, 0, 2, 1)
+
 // ownFolders are the system's folders that the node's programs write to. In the namespaces each is an empty one in the
 // folder of the run.
 var ownFolders = []string{"/run", "/var/lib", "/var/log"}
@@ -63,6 +66,37 @@ func prepareMounts(folder string) error {
 	return nil
 }
 
+// overlay lets the processes in the namespaces write to folders of the system. What they write is in memory.
+func overlay(folder string, paths ...string) error {
+	memory := filepath.Join(folder, "overlays")
+	if err := os.MkdirAll(memory, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", memory, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mount a file system in memory: %w", err)
+	}
+	for _, path := range paths {
+		upper, work := filepath.Join(memory, path, "upper"), filepath.Join(memory, path, "work")
+		for _, own := range []string{upper, work} {
+			if err := os.MkdirAll(own, 0o755); err != nil {
+				return err
+			}
+		}
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path, upper, work)
+		if err := unix.Mount("overlay", path, "overlay", 0, options); err != nil {
+			return fmt.Errorf("mount an overlay on %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func setHostname(name string) error {
+	if err := unix.Sethostname([]byte(name)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	return nil
+}
+
 func bind(from, to string) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s on %s: %w", from, to, err)
@@ -70,18 +104,18 @@ func bind(from, to string) error {
 	return nil
 }
 
-// prepareNetwork gives the network namespace loopback with the node's address, and forwards between pods.
+// prepareNetwork gives the network namespace the node's address.
 func prepareNetwork() error {
-	// The tools of the network are where users often have no path to.
-	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
-		return err
-	}
-	for _, command := range []string{
-		"ip link set lo up",
-		"ip address add " + nodeAddress.String() + "/32 dev lo",
+	return setUpNetwork(
+		"ip address add "+nodeAddress.String()+"/32 dev lo",
 		// On its way out a connection to a service is translated, but only if there is a way out.
-		"ip route add " + controlplane.ServiceRange + " dev lo src " + nodeAddress.String(),
-	} {
+		"ip route add "+controlplane.ServiceRange+" dev lo src "+nodeAddress.String(),
+	)
+}
+
+// setUpNetwork runs commands, and lets the kernel forward packets between pods.
+func setUpNetwork(commands ...string) error {
+	for _, command := range commands {
 		words := strings.Fields(command)
 		if output, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", command, err, output)

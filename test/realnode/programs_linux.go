@@ -13,10 +13,12 @@ import (
 	"machinist.dev/machinist/internal/controlplane"
 )
 
-// programs are the paths of what the node runs, and of the layout of the image that every pod has.
+// programs are the paths of what the node runs, of the layout of the image that every pod has, and of the folder with the
+// layouts of kubeadm's images.
 type programs struct {
 	containerd, kubelet, proxy, dns, registry string
-	pause                                     string
+	kubeadm, kubectl                          string
+	pause, images                             string
 }
 
 // locatePrograms finds what hack/node/build.sh makes ready, or says of everything missing at once.
@@ -27,12 +29,15 @@ func locatePrograms() (programs, error) {
 		return p, err
 	}
 	var errs []error
-	for name, path := range map[string]*string{"kubelet": &p.kubelet, "kube-proxy": &p.proxy} {
+	for name, path := range map[string]*string{
+		"kubelet": &p.kubelet, "kube-proxy": &p.proxy, "kubeadm": &p.kubeadm, "kubectl": &p.kubectl,
+	} {
 		*path, err = controlplane.Locate(name)
 		errs = append(errs, err)
 	}
 	for name, path := range map[string]*string{
 		"containerd": &p.containerd, "coredns": &p.dns, "images": &p.registry, "pause-image": &p.pause,
+		"images-of-kubeadm": &p.images,
 	} {
 		*path = filepath.Join(cache, "node", name)
 		_, err := os.Stat(*path)

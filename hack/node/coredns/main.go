@@ -1,4 +1,4 @@
-// Command coredns is CoreDNS with the plugins that names of services need, a few of its dozens.
+// Command coredns is CoreDNS with the plugins that kubeadm's configuration uses, a few of its dozens.
 package main
 
 import (
@@ -6,13 +6,21 @@ import (
 	"github.com/coredns/coredns/coremain"
 
 	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
 	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
 )
 
 func main() {
 	// The order in which queries pass the plugins.
-	dnsserver.Directives = []string{"bind", "ready", "errors", "kubernetes"}
+	dnsserver.Directives = []string{"reload", "bind", "health", "ready", "prometheus", "errors", "cache",
+		"loadbalance", "kubernetes", "loop", "forward"}
 	coremain.Run()
 }

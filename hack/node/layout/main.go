@@ -1,18 +1,25 @@
-// Command layout makes an image of one static program and writes it as an OCI layout:
+// Command layout makes an image of a few files and writes it as an OCI layout:
 //
-//	layout PROGRAM NAME:TAG FOLDER
+//	layout [-system] NAME:TAG FOLDER FILE[:PATH]...
 //
-// An existing folder is replaced.
+// The image runs the first file. A file without PATH is in the image's root. With -system the image also has the shared
+// libraries of its programs, and runs as root; without it the program has to be static and runs as a user without
+// rights. A symbolic link is one in the image, too. An existing folder is replaced.
 package main
 
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -26,20 +33,22 @@ import (
 const refName = "org.opencontainers.image.ref.name"
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: layout PROGRAM NAME:TAG FOLDER")
+	system := flag.Bool("system", false, "add the shared libraries of the programs, and run as root")
+	flag.Parse()
+	if flag.NArg() < 3 {
+		fmt.Fprintln(os.Stderr, "usage: layout [-system] NAME:TAG FOLDER FILE[:PATH]...")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := write(*system, flag.Arg(0), flag.Arg(1), flag.Args()[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "layout:", err)
 		os.Exit(1)
 	}
 }
 
-func write(program, name, folder string) error {
-	image, err := imageOf(program)
+func write(system bool, name, folder string, files []string) error {
+	image, err := imageOf(system, files)
 	if err != nil {
-		return fmt.Errorf("make an image of %s: %w", program, err)
+		return fmt.Errorf("make the image %s: %w", name, err)
 	}
 	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
 		Add:        image,
@@ -67,27 +76,20 @@ func write(program, name, folder string) error {
 	return os.Rename(part, folder)
 }
 
-// imageOf is the image that has nothing but the program, which it runs as a user without rights.
-func imageOf(program string) (v1.Image, error) {
-	content, err := os.ReadFile(program)
-	if err != nil {
-		return nil, err
+// imageOf is an image of files that runs the first one.
+func imageOf(system bool, files []string) (v1.Image, error) {
+	a := newArchive()
+	for _, file := range files {
+		if err := a.add(file, system); err != nil {
+			return nil, err
+		}
 	}
-	var archive bytes.Buffer
-	file := tar.NewWriter(&archive)
-	path := "/" + filepath.Base(program)
-	if err := file.WriteHeader(&tar.Header{Name: path[1:], Mode: 0o755, Size: int64(len(content))}); err != nil {
-		return nil, err
-	}
-	if _, err := file.Write(content); err != nil {
-		return nil, err
-	}
-	if err := file.Close(); err != nil {
+	if err := a.tar.Close(); err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
-	}, tarball.WithMediaType(types.OCILayer))
+		return io.NopCloser(bytes.NewReader(a.content.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,84 @@ func imageOf(program string) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", runtime.GOARCH
+	_, path := split(files[0])
 	config.Config.Entrypoint = []string{path}
-	config.Config.User = "65532:65532"
+	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	if !system {
+		config.Config.User = "65532:65532"
+	}
 	return mutate.ConfigFile(image, config)
+}
+
+// split returns a file and its path in the image.
+func split(file string) (source, path string) {
+	source, path, ok := strings.Cut(file, ":")
+	if !ok {
+		path = "/" + filepath.Base(source)
+	}
+	return source, path
+}
+
+// archive is the content of an image.
+type archive struct {
+	content *bytes.Buffer
+	tar     *tar.Writer
+	has     map[string]bool
+}
+
+func newArchive() *archive {
+	content := &bytes.Buffer{}
+	return &archive{content: content, tar: tar.NewWriter(content), has: map[string]bool{}}
+}
+
+// add adds a file as FILE:PATH, with its shared libraries if they are wanted.
+func (a *archive) add(file string, libraries bool) error {
+	source, path := split(file)
+	info, err := os.Lstat(source)
+	if err != nil || a.has[path] {
+		return err
+	}
+	a.has[path] = true
+	if info.Mode()&os.ModeSymlink != 0 {
+		target, err := os.Readlink(source)
+		if err != nil {
+			return err
+		}
+		return a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: path[1:], Linkname: target, Mode: 0o777})
+	}
+	content, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	if err := a.tar.WriteHeader(&tar.Header{Name: path[1:], Mode: 0o755, Size: int64(len(content))}); err != nil {
+		return err
+	}
+	if _, err := a.tar.Write(content); err != nil || !libraries {
+		return err
+	}
+	for _, library := range librariesOf(source) {
+		resolved, err := filepath.EvalSymlinks(library)
+		if err != nil {
+			return err
+		}
+		if err := a.add(resolved+":"+library, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var libraryPath = regexp.MustCompile(`(?m)(/\S+) \(0x`)
+
+// librariesOf returns the paths of the shared libraries of a program, and of what loads them. A static program has none,
+// and ldd fails.
+func librariesOf(program string) (paths []string) {
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return nil
+	}
+	for _, match := range libraryPath.FindAllStringSubmatch(string(out), -1) {
+		paths = append(paths, match[1])
+	}
+	return paths
 }

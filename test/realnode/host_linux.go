@@ -1,0 +1,117 @@
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"machinist.dev/machinist/internal/process"
+)
+
+// host runs the programs of a node in the namespaces of this process.
+type host struct {
+	dir      string
+	programs programs
+	output   io.Writer
+	lock     sync.Mutex // of output
+
+	// processes run in the order in which they were started.
+	processes []*process.Process
+}
+
+func newHost(output io.Writer) (*host, error) {
+	h := &host{dir: os.Getenv(folderVariable), output: output}
+	if h.dir == "" || os.Getenv(stageVariable) != stageTest {
+		return nil, errors.New("the test runs outside of namespaces: its TestMain has to call realnode.Main")
+	}
+	if h.output == nil {
+		h.output = io.Discard
+	}
+	var err error
+	if h.programs, err = locatePrograms(); err != nil {
+		return nil, err
+	}
+	// containerd finds its shim and runc there, and they what they call.
+	return h, os.Setenv("PATH", filepath.Dir(h.programs.containerd)+":"+os.Getenv("PATH"))
+}
+
+// Dir returns the folder of the node, with the logs <name of the program>.log. Main removes it.
+func (h *host) Dir() string { return h.dir }
+
+// PID returns the process ID, outside of the namespaces, of a process in them, by which nsenter finds the cluster.
+func (h *host) PID() (string, error) {
+	pid, err := os.ReadFile(filepath.Join(h.dir, pidName))
+	return string(pid), err
+}
+
+// startRuntime starts containerd, and a registry with the images of these layouts. What it returns waits until both
+// answer.
+func (h *host) startRuntime(layouts []string) (await func(context.Context) error, err error) {
+	registry := h.newProcess("registry", h.programs.registry, registryArgs(append(layouts, h.programs.pause))...)
+	containerd := h.newProcess("containerd", h.programs.containerd, "--config", filepath.Join(h.dir, "containerd.toml"))
+	if err := h.writeContainerdFiles(); err != nil {
+		return nil, err
+	}
+	for _, p := range []*process.Process{registry, containerd} {
+		if err := h.run(p); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context) error {
+		if err := registry.Await(ctx, answers("http://"+registryAddress+"/v2/")); err != nil {
+			return err
+		}
+		return containerd.Await(ctx, listens(containerdSocket))
+	}, nil
+}
+
+func (h *host) newProcess(name, path string, args ...string) *process.Process {
+	return &process.Process{Name: name, Path: path, Args: args, Dir: h.dir, Ended: func(p *process.Process, err error) {
+		h.logf("%s ended unexpectedly: %v; %s", p.Name, err, p.LogTail())
+	}}
+}
+
+func (h *host) run(p *process.Process) error {
+	if err := p.Start(); err != nil {
+		return err
+	}
+	h.processes = append(h.processes, p)
+	return nil
+}
+
+// stop ends all processes, the last one first.
+func (h *host) stop() error {
+	var errs []error
+	for i := len(h.processes) - 1; i >= 0; i-- {
+		errs = append(errs, h.processes[i].Stop(stopGrace))
+	}
+	return errors.Join(errs...)
+}
+
+// write writes files to the folder of the run.
+func (h *host) write(files map[string]string) error {
+	for name, content := range files {
+		if err := writeFile(filepath.Join(h.dir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFile(path, content string, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(content), mode)
+}
+
+// logf writes a line to the output. An output that fails is no reason to fail.
+func (h *host) logf(format string, args ...any) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	_, _ = fmt.Fprintf(h.output, format+"\n", args...)
+}

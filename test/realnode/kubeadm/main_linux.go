@@ -1,0 +1,53 @@
+// Command kubeadm makes a cluster by the unmodified kubeadm, in namespaces of this machine, and keeps it until it is
+// interrupted. It needs root, and what hack/node/build.sh makes ready. The flag -layout, which may be given several times,
+// names an OCI layout with images that pods can use.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"machinist.dev/machinist/test/realnode"
+)
+
+func main() { realnode.Main(cluster{}) }
+
+type cluster struct{}
+
+// Run runs the cluster and returns the exit code.
+func (cluster) Run() int {
+	var layouts []string
+	flag.Func("layout", "folder of an OCI layout with images for pods", func(folder string) error {
+		layouts = append(layouts, folder)
+		return nil
+	})
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, layouts); err != nil {
+		fmt.Fprintln(os.Stderr, "kubeadm cluster:", err)
+		return 1
+	}
+	return 0
+}
+
+func run(ctx context.Context, layouts []string) error {
+	c, err := realnode.StartKubeadm(ctx, realnode.KubeadmOptions{Layouts: layouts, Output: os.Stdout})
+	if err != nil {
+		return err
+	}
+	pid, err := c.PID()
+	if err == nil {
+		fmt.Printf("The cluster runs until you interrupt this. Use it from a shell in its namespaces:\n"+
+			"  nsenter --target %s --mount --net --pid --uts env KUBECONFIG=%s bash\n", pid, c.Kubeconfig())
+		<-ctx.Done()
+	}
+	if stopErr := c.Stop(); err == nil {
+		err = stopErr
+	}
+	return err
+}

@@ -104,7 +104,8 @@ const (
 	// of a Machine. Every new value is one try; without it the provider is asked when the next try is due.
 	AnnotationRetry = "machinist.dev/retry"
 
-	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle.
+	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle. If the
+	// cloud does not remove the instance, the Machine goes without it, and orphan collection removes the instance later.
 	AnnotationForceDelete = "machinist.dev/force-delete"
 
 	// AnnotationPreserve preserves a Machine for inspection while its set replaces it: PreserveNow or

@@ -137,6 +137,7 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	switch {
 	case provider.IsNotFound(err):
 		if err := s.confirmDenial(ctx, inputs); err != nil {
+			s.failing = true
 			s.deleting(v1beta1.ReasonProviderUnavailable, messageOf(err))
 			s.requeueIn(askWitnessesAgain)
 			return wait

@@ -61,6 +61,9 @@ type Options struct {
 	PreserveTimeout time.Duration
 	// PreserveLimit is how many Machines of one owner are preserved at a time because they failed. Default 3.
 	PreserveLimit int
+	// ForceDeleted records the Machines that go before their instances are known to be gone, because they are deleted by
+	// force. Without it no Machine does.
+	ForceDeleted ForceDeleted
 	// Slots bound how many creations are under way at a time; nil means no limit.
 	Slots Slots
 	// Metrics may be nil.
@@ -89,6 +92,13 @@ type Classes interface {
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
 	// Provider returns the provider of the Machine's class, or "" when the class does not exist.
 	Provider(ctx context.Context, m *v1beta1.Machine) (string, error)
+}
+
+// ForceDeleted keeps the Machines that were deleted by force although something of them may remain at the cloud, until
+// orphan collection has removed that.
+type ForceDeleted interface {
+	// AddForceDeleted records the Machine durably. It may fail with a conflict.
+	AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error
 }
 
 // Target is the cluster in which machines become Nodes.

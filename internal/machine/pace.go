@@ -36,7 +36,11 @@ func (c pace) left(fingerprint string, now time.Time) (wait time.Duration, never
 
 // deleteFingerprint identifies the inputs of a call by which an instance is removed, or looked up for that.
 func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
-	return "delete " + fingerprintOf(s.machine, inputs, s.launch.attempt())
+	forced := ""
+	if s.forced() {
+		forced = "by force " // It is tried at once.
+	}
+	return "delete " + forced + fingerprintOf(s.machine, inputs, s.launch.attempt())
 }
 
 // awaitTry waits while the last call of the removal failed and the next one is not due.
@@ -46,6 +50,7 @@ func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	if never || left == 0 {
 		return next
 	}
+	s.failing = true
 	s.deleting(last.reason, last.message)
 	s.requeueIn(left)
 	return wait

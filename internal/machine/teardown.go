@@ -31,6 +31,10 @@ type teardownStep struct {
 	notOurs bool
 	// instanceGone is true once the instance is known to be gone, and what is left of it elsewhere is removed.
 	instanceGone bool
+	// failing is true when the removal of the instance failed, or cannot be asked for.
+	failing bool
+	// instanceLeft is true when the deletion by force went on although the instance, or a part of it, may remain.
+	instanceLeft bool
 	// leftBehind is true when the deletion went on without the target cluster.
 	leftBehind bool
 }
@@ -51,8 +55,8 @@ func (s *teardownStep) run(ctx context.Context) error {
 		return nil
 	}
 	for _, step := range []func(context.Context) (progress, error){
-		s.findLost, s.awaitPreDrainHooks, s.findNode, s.interruption.observeInDeletion, s.drain.run, s.awaitPreTerminateHooks,
-		s.deleteInstance, s.deleteNode, s.release,
+		s.orByForce(s.findLost), s.awaitPreDrainHooks, s.findNode, s.interruption.observeInDeletion, s.drain.run, s.awaitPreTerminateHooks,
+		s.orByForce(s.deleteInstance), s.deleteNode, s.release,
 	} {
 		if proceed, err := step(ctx); err != nil || !bool(proceed) {
 			return err
@@ -256,6 +260,7 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 		if s.blocked(missing.Reason, missing.Message) {
 			s.warn(missing.Reason, "Delete", missing.Message)
 		}
+		s.failing = true
 		s.requeueIn(secretBackstop)
 		return inputs, wait, nil
 	}
@@ -267,7 +272,7 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 
 // deleteInstance asks the provider to remove the instance until it is gone.
 func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
-	if s.notOurs && bornWithInstance(s.machine) || s.neverCreated() {
+	if s.notOurs && bornWithInstance(s.machine) || s.neverCreated() || s.instanceLeft {
 		return next, nil
 	}
 	inputs, proceed, err := s.resolve(ctx)
@@ -357,6 +362,7 @@ func (s *teardownStep) blocked(reason, message string) (transition bool) {
 
 // deleteFailed records an error of Delete and when the next try is due.
 func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) {
+	s.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
 	if s.blocked(c.reason, message) {
@@ -367,7 +373,7 @@ func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) {
 
 // deleteNode removes the Node of an instance that is gone, and no other of that name.
 func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
-	if s.notOurs {
+	if s.notOurs || s.instanceLeft {
 		return next, nil
 	}
 	s.instanceGone = true
@@ -423,6 +429,9 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	}
 	if s.notOurs {
 		message = fmt.Sprintf("Instance %s was not adopted and stays as it is.", s.machine.Spec.ProviderID)
+	}
+	if s.instanceLeft {
+		message = "The machine was deleted by force. Its instance, or a part of it, may remain at the cloud."
 	}
 	if s.leftBehind {
 		message += " The target cluster could not be reached: a node and a bootstrap token of the machine may be left in it."

@@ -46,7 +46,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "node-before-instance", quick: true, file: "internal/machine/teardown.go",
-			from: "s.deleteInstance, s.deleteNode, s.release,", to: "s.deleteNode, s.deleteInstance, s.release,",
+			from: "s.orByForce(s.deleteInstance), s.deleteNode, s.release,", to: "s.deleteNode, s.orByForce(s.deleteInstance), s.release,",
 			scenario: "scale-down", finds: "order",
 		},
 		{
@@ -112,7 +112,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "pre-terminate-hook-ignored", file: "internal/machine/teardown.go",
-			from: "s.drain.run, s.awaitPreTerminateHooks, s.deleteInstance,", to: "s.drain.run, s.deleteInstance,",
+			from: "s.drain.run, s.awaitPreTerminateHooks,", to: "s.drain.run,",
 			scenario: "hooks", finds: "hooks: instance",
 		},
 		{

@@ -70,7 +70,7 @@ func (s *launchStep) nodeIsThere(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return node.Spec.ProviderID == s.machine.Spec.ProviderID || node.Spec.ProviderID == "", nil
+	return node.Spec.ProviderID == s.machine.NodeProviderID() || node.Spec.ProviderID == "", nil
 }
 
 // discard removes an instance that failed for lack of capacity, and opens the next attempt, which begins when the next

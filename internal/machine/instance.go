@@ -145,11 +145,14 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 // launched records a success.
 func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Instance) {
 	m := s.machine
-	userDataHash := ""
+	userDataHash, nodeID := "", ""
 	if known := m.Status.Instance; known != nil {
-		userDataHash = known.UserDataHash
-	} else if s.launch.created {
-		userDataHash = resolve.UserDataHash(m.Namespace, inputs.UserData)
+		userDataHash, nodeID = known.UserDataHash, known.NodeProviderID
+	} else {
+		nodeID = nodeProviderID(inputs.NodeProviderID, instance)
+		if s.launch.created {
+			userDataHash = resolve.UserDataHash(m.Namespace, inputs.UserData)
+		}
 	}
 	m.Status.Instance = &v1beta1.InstanceStatus{
 		UserDataHash: userDataHash,
@@ -159,6 +162,7 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		Region:         instance.Region,
 		Zone:           instance.Zone,
 		NodeName:       instance.NodeName,
+		NodeProviderID: nodeID,
 		Provider:       s.Cloud.Name(),
 		CredentialsRef: inputs.CredentialsRef,
 		Scope:          instance.Scope,

@@ -102,7 +102,7 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 	}
 	if out.Spec.ProviderID == "" {
 		// For those who know a Node's instance by it. One that is there never changes.
-		out.Spec.ProviderID = m.Spec.ProviderID
+		out.Spec.ProviderID = m.NodeProviderID()
 	}
 	if settled(m) {
 		delete(out.Annotations, v1beta1.NodeAnnotationUpdateRequested)

@@ -140,7 +140,7 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return s.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
-	case node.Spec.ProviderID != "" && node.Spec.ProviderID == s.machine.Spec.ProviderID:
+	case node.Spec.ProviderID != "" && node.Spec.ProviderID == s.machine.NodeProviderID():
 		other, err := s.registration.isConflicting(ctx, node)
 		if err != nil {
 			return s.targetUnreachable(ctx, err)

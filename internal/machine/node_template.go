@@ -263,6 +263,9 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 			s.noteApplied(&next)
 			return "", nil
 		}
+		// With what has to be written anyway: a Node that lacks it is only not found if its Machine is lost.
+		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
+			machinestate.InstanceMarkOf(s.machine, s.ClusterID, s.Cloud.Name()).String())
 		var patch client.Patch
 		if attempt == 0 {
 			if patch, err = templatePatch(node, withTemplate); err != nil {

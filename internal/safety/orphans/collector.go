@@ -133,6 +133,8 @@ type state struct {
 	instances    map[string]int
 	// unseen are the Machines that were deleted by force of which the last pass found nothing.
 	unseen map[types.UID]bool
+	// lostNodes are the Nodes without a Machine and without an instance that the last pass found.
+	lostNodes map[types.UID]bool
 	// mismatch is what was made known of another cluster id.
 	mismatch string
 }

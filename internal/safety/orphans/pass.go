@@ -67,6 +67,9 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	if err := c.deleteNodes(ctx, known, listed, scopes); err != nil {
 		c.log(ctx).Error(err, "Cannot delete the Nodes of instances that were removed")
 	}
+	if err := c.deleteLostNodes(ctx, known, &state, listed, scopes); err != nil {
+		c.log(ctx).Error(err, "Cannot delete the Nodes of instances that are gone")
+	}
 	page := pageOf(plan, scopes, unlisted)
 	var settled map[string]bool
 	settled, c.state.unseen = state.settle(listed, c.state.unseen)

@@ -216,8 +216,8 @@ const (
 	// NodeAnnotationClusterNamespace is the namespace of the Machine of a Node.
 	NodeAnnotationClusterNamespace = "machinist.dev/cluster-namespace"
 
-	// NodeAnnotationInstance says which instance a Node is: the cluster id of the installation, its provider, the class and
-	// the provider ID. If the Machine is lost, orphan collection finds the Node by it. It is output only.
+	// NodeAnnotationInstance says which instance a Node is: the cluster id of the installation, its provider, the class
+	// and the provider ID. If the Machine is lost, orphan collection finds the Node by it. It is output only.
 	NodeAnnotationInstance = "machinist.dev/instance"
 
 	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It keeps

@@ -22,13 +22,12 @@ const (
 func (s *teardownStep) orByForce(step func(context.Context) (progress, error)) func(context.Context) (progress, error) {
 	return func(ctx context.Context) (progress, error) {
 		proceed, err := step(ctx)
-		if err == nil && bool(proceed) || !s.forced() || s.ForceDeleted == nil || s.machine.DeletionTimestamp.IsZero() {
+		if err == nil && proceed == next || !s.forced() || s.ForceDeleted == nil || s.machine.DeletionTimestamp.IsZero() {
 			return proceed, err
 		}
 		left := s.forcedEnd(err != nil || s.failing).Sub(s.now)
 		if left > 0 {
-			s.requeueIn(left)
-			return proceed, err
+			return proceed | s.after(left), err
 		}
 		return s.leaveInstance(ctx)
 	}
@@ -60,7 +59,7 @@ func (s *teardownStep) forcedEnd(failing bool) time.Time {
 // stays: the instance may run.
 func (s *teardownStep) leaveInstance(ctx context.Context) (progress, error) {
 	if err := s.ForceDeleted.AddForceDeleted(ctx, s.machine, s.now); err != nil {
-		return wait, fmt.Errorf("record what the machine may leave at the cloud: %w", err)
+		return onError, fmt.Errorf("record what the machine may leave at the cloud: %w", err)
 	}
 	what := "An instance"
 	if id := s.machine.Spec.ProviderID; id != "" {

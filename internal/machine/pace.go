@@ -52,12 +52,13 @@ func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	}
 	s.failing = true
 	s.deleting(last.reason, last.message)
-	s.requeueIn(left)
-	return wait
+	return s.after(left)
 }
 
-// operationFailed records a failed call, how many there were in a row and when the next one is due.
-func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) {
+// operationFailed records a failed call, how many there were in a row and when the next one is due. It returns what
+// leads to that one.
+func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) progress {
+	proceed := onInputs
 	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing
 	before := p.states.get(p.machine).pace
 	if before.tried == fingerprint {
@@ -72,7 +73,7 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 	if !c.terminal() {
 		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
 		retry = now.Add(d)
-		p.requeueIn(d)
+		proceed |= p.after(d)
 	}
 	if last := p.machine.Status.LastOperation; last != nil && last.Type == kind {
 		last.Attempts, last.NextTryTime = failures, nil
@@ -86,4 +87,5 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 	if early := before.early && before.tried == fingerprint; !early && waitsForCloud(provider.CodeOf(err)) {
 		p.recovery.wait(client.ObjectKeyFromObject(p.machine), now, now.Add(provider.RetryAfter(err)))
 	}
+	return proceed
 }

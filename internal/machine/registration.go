@@ -29,7 +29,7 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	node := found.node
 	switch {
 	case err != nil:
-		return wait, err
+		return onError, err
 	case found.conflict != "":
 		return s.refuseNode(found.conflict, found.belongsToOther)
 	case found.otherID != nil:
@@ -37,14 +37,14 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	case node == nil && s.machine.Status.NodeRef != nil:
 		return s.health.nodeGone(ctx)
 	case node == nil && s.instance.failed != nil:
-		return wait, s.launch.gaveUp(ctx, s.instance.failed)
+		return s.launch.gaveUp(ctx, s.instance.failed)
 	case node == nil:
 		s.awaitNode(found)
-		return wait, nil
+		return onMachine | onNode, nil
 	}
 	refused, err := s.template.apply(ctx, node)
 	if err != nil {
-		return wait, err
+		return onError, err
 	}
 	if refused != "" && s.machine.Status.NodeRef == nil {
 		// Without its labels and taints it would take pods that are not meant for it.
@@ -52,14 +52,13 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 			s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
 		}
 		s.failAfterTimeout(nil)
-		return wait, nil
+		return onMachine | onNode, nil
 	}
 	s.node = node
 	if !s.isTrue(v1beta1.ConditionRegistered) && !nodeReady(node) {
 		if left := node.CreationTimestamp.Add(registrationGrace).Sub(s.now); left > 0 {
-			s.requeueIn(left)
 			s.failAfterTimeout(nil)
-			return wait, nil
+			return onNode | s.after(left), nil
 		}
 	}
 	if s.machine.Status.NodeRef == nil {
@@ -90,7 +89,7 @@ func (s *registrationStep) refuseNode(conflict string, other bool) (progress, er
 		s.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
 	}
 	s.failAfterTimeout(nil)
-	return wait, nil
+	return onMachine | onOtherMachine | onNode, nil
 }
 
 // awaitNode says what the Machine without a Node waits for. What a Node lacks it may get a moment later.
@@ -112,7 +111,7 @@ func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) 
 	s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
 		"There is no target cluster to register in.")
 	if s.instance.failed != nil {
-		return wait, s.launch.gaveUp(ctx, s.instance.failed)
+		return s.launch.gaveUp(ctx, s.instance.failed)
 	}
 	if s.machine.Status.Instance.State != v1beta1.InstanceRunning {
 		s.failAfterTimeout(nil)

@@ -40,29 +40,29 @@ type teardownStep struct {
 }
 
 // run takes the machine down: hooks, drain, hooks, instance, node, token, and only then the finalizer.
-func (s *teardownStep) run(ctx context.Context) error {
+func (s *teardownStep) run(ctx context.Context) (progress, error) {
 	s.preservation.tooLate()
 	if !hasFinalizer(s.machine) {
 		s.gone = true // Another finalizer keeps it, or it is gone with the next event.
 		s.forget(client.ObjectKeyFromObject(s.machine))
-		return nil
+		return onMachine, nil
 	}
 	if machinestate.Paused(s.machine) {
 		if s.Drainer != nil {
 			s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
 		}
 		s.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the deletion.")
-		return nil
+		return onMachine, nil
 	}
 	for _, step := range []func(context.Context) (progress, error){
-		s.orByForce(s.findLost), s.awaitPreDrainHooks, s.findNode, s.interruption.observeInDeletion, s.drain.run, s.awaitPreTerminateHooks,
-		s.orByForce(s.deleteInstance), s.deleteNode, s.release,
+		s.orByForce(s.findLost), s.awaitPreDrainHooks, s.findNode, s.interruption.observeInDeletion, s.drain.run,
+		s.awaitPreTerminateHooks, s.orByForce(s.deleteInstance), s.deleteNode, s.release,
 	} {
-		if proceed, err := step(ctx); err != nil || !bool(proceed) {
-			return err
+		if proceed, err := step(ctx); err != nil || proceed != next {
+			return proceed, err
 		}
 	}
-	return nil
+	return next, nil
 }
 
 // secretBackstop is after how long a Machine that waits for a Secret is reconciled without an event: its class,
@@ -87,7 +87,7 @@ func (s *teardownStep) deleting(reason, message string) {
 func (s *teardownStep) awaitPreDrainHooks(context.Context) (progress, error) {
 	if hooks := s.machine.Spec.LifecycleHooks.PreDrain; len(hooks) > 0 {
 		s.deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for "+hookNames(hooks)+".")
-		return wait, nil
+		return onMachine, nil
 	}
 	return next, nil
 }
@@ -95,7 +95,7 @@ func (s *teardownStep) awaitPreDrainHooks(context.Context) (progress, error) {
 func (s *teardownStep) awaitPreTerminateHooks(context.Context) (progress, error) {
 	if hooks := s.machine.Spec.LifecycleHooks.PreTerminate; len(hooks) > 0 {
 		s.deleting(v1beta1.ReasonWaitingForPreTerminateHook, "Waiting for "+hookNames(hooks)+".")
-		return wait, nil
+		return onMachine, nil
 	}
 	return next, nil
 }
@@ -185,8 +185,7 @@ func (s *teardownStep) chooseClaimant(found candidate) progress {
 		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
 			s.warn(v1beta1.ReasonNodeConflict, "Delete", message)
 		}
-		s.requeueIn(drainBackstop)
-		return wait
+		return onMachine | onNode | s.after(drainBackstop)
 	}
 	s.node = chosen.DeepCopy()
 	return next
@@ -216,10 +215,10 @@ func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progre
 	if refused {
 		s.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
 			bounded(err.Error(), 256))
-		return wait, err
+		return onError, err
 	}
 	s.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
-	return wait, err
+	return onError, err
 }
 
 // targetFailsSince is when the target cluster first failed this process in this deletion, now at the latest: since it
@@ -261,11 +260,10 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 			s.warn(missing.Reason, "Delete", missing.Message)
 		}
 		s.failing = true
-		s.requeueIn(secretBackstop)
-		return inputs, wait, nil
+		return inputs, onInputs | s.after(secretBackstop), nil
 	}
 	if err != nil {
-		return inputs, wait, fmt.Errorf("resolve how to reach the instance to be deleted: %w", err)
+		return inputs, onError, fmt.Errorf("resolve how to reach the instance to be deleted: %w", err)
 	}
 	return inputs, next, nil
 }
@@ -276,14 +274,14 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	inputs, proceed, err := s.resolve(ctx)
-	if err != nil || !bool(proceed) {
-		return wait, err
+	if err != nil || proceed != next {
+		return proceed, err
 	}
 	if never, err := s.neverLaunched(ctx, inputs); err != nil || never {
-		return progress(never), err
+		return onError.unless(never), err
 	}
-	if proceed := s.awaitTry(inputs); !bool(proceed) {
-		return wait, nil
+	if proceed := s.awaitTry(inputs); proceed != next {
+		return proceed, nil
 	}
 	req := provider.DeleteRequest{Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID,
 		ProviderID: s.machine.Spec.ProviderID}
@@ -293,8 +291,7 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	req.Scope = s.scope()
 	result, err := s.Cloud.Delete(ctx, req)
 	if err != nil {
-		s.deleteFailed(err, inputs)
-		return wait, nil
+		return s.deleteFailed(err, inputs), nil
 	}
 	s.answered()
 	switch {
@@ -304,8 +301,7 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 			m.pace, m.teardown.nothingFoundSince, m.teardown.accepted = pace{}, time.Time{}, true
 		})
 		s.removing(result.Left)
-		s.requeueIn(pollInterval(s.now.Sub(s.operationBegan())))
-		return wait, nil
+		return s.after(pollInterval(s.now.Sub(s.operationBegan()))), nil
 	case req.ProviderID != "":
 		return s.confirmGone(ctx, inputs, result), nil
 	}
@@ -347,8 +343,7 @@ func (s *teardownStep) settle(message string) progress {
 		return next
 	}
 	s.deleting(v1beta1.ReasonCreateSettling, message)
-	s.requeueIn(left)
-	return wait
+	return s.after(left)
 }
 
 func (s *teardownStep) blocked(reason, message string) (transition bool) {
@@ -361,14 +356,14 @@ func (s *teardownStep) blocked(reason, message string) (transition bool) {
 }
 
 // deleteFailed records an error of Delete and when the next try is due.
-func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) {
+func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress {
 	s.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
 	if s.blocked(c.reason, message) {
 		s.warn(c.reason, "Delete", message)
 	}
-	s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
+	return s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
 }
 
 // deleteNode removes the Node of an instance that is gone, and no other of that name.
@@ -379,12 +374,12 @@ func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
 	s.instanceGone = true
 	if s.node == nil {
 		// It may have registered in its instance's last moment. From now on it cannot.
-		if proceed, err := s.findNode(ctx); err != nil || !bool(proceed) {
-			return wait, err
+		if proceed, err := s.findNode(ctx); err != nil || proceed != next {
+			return proceed, err
 		}
 	}
-	if proceed, err := s.detachByForce(ctx); err != nil || !bool(proceed) {
-		return wait, err
+	if proceed, err := s.detachByForce(ctx); err != nil || proceed != next {
+		return proceed, err
 	}
 	if s.node == nil {
 		return next, nil
@@ -403,14 +398,14 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	if s.Target != nil && !s.leftBehind && !s.notOurs && !s.isTrue(v1beta1.ConditionNodeHealthy) {
 		// It may never have run; else its token went when it did.
 		if err := s.launch.dropToken(ctx); err != nil {
-			if proceed, err := s.targetUnreachable(ctx, err); !bool(proceed) {
-				return wait, err
+			if proceed, err := s.targetUnreachable(ctx, err); proceed != next {
+				return proceed, err
 			}
 		}
 	}
 	err := s.removeFinalizer(ctx)
 	if client.IgnoreNotFound(err) != nil {
-		return wait, err
+		return onError, err
 	}
 	s.gone = true
 	if err == nil {

@@ -14,8 +14,9 @@ import (
 )
 
 // A wrong image, user data that cannot join, or a cloud controller that gives Nodes another provider ID break every new
-// machine of a set in the same way. Each replacement then costs an instance until spec.timeouts.creation has passed, and
-// may leave a Node behind. So after some replacements in a row the set stops, and tries one machine from time to time.
+// machine of a set in the same way. Each replacement then costs an instance until spec.timeouts.creation has passed,
+// and may leave a Node behind. So after some replacements in a row the set stops, and tries one machine from time to
+// time.
 
 const (
 	// failuresInARow is how many machines are replaced in a row until their set stops to replace any.
@@ -25,8 +26,8 @@ const (
 	failingRetry = time.Hour
 )
 
-// failingRow is a row of machines that a set replaced because their instances never became Ready Nodes, all for the same
-// reason, while no machine joined that is as young as they are. It is in memory. After a restart, the condition
+// failingRow is a row of machines that a set replaced because their instances never became Ready Nodes, all for the
+// same reason, while no machine joined that is as young as they are. It is in memory. After a restart, the condition
 // ReplicaFailure says that the set has stopped.
 type failingRow struct {
 	// template is what the machines were made from; nil before the first pass.
@@ -50,8 +51,9 @@ func (r *failingRow) problem() Reason {
 	return Reason{v1beta1.ReasonReplacementsFailing, r.message}
 }
 
-// observe ends the row if the template has changed, no machine is wanted any more, or a machine has joined that is as young as those of the row. A
-// process that observes the set for the first time finds in its condition whether it has stopped.
+// observe ends the row if the template has changed, no machine is wanted any more, or a machine has joined that is as
+// young as those of the row. A process that observes the set for the first time finds in its condition whether it has
+// stopped.
 func (r *failingRow) observe(set *v1beta1.MachineSet, machines []*v1beta1.Machine) {
 	template := &set.Spec.Template
 	switch {
@@ -99,8 +101,8 @@ func (r *failingRow) add(machines []*v1beta1.Machine, now time.Time) {
 	}
 }
 
-// neverJoined returns why a machine with an instance that never was a Ready Node has to be replaced; the reason is empty
-// if it is none.
+// neverJoined returns why a machine with an instance that never was a Ready Node has to be replaced; the reason is
+// empty if it is none.
 func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {
@@ -114,8 +116,8 @@ func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	return "", ""
 }
 
-// trySome returns which machines of a set that has stopped are replaced anyway: those of which a person asks it, and one
-// of the others when its time has come. wait is the time until then, zero if it has come.
+// trySome returns which machines of a set that has stopped are replaced anyway: those of which a person asks it, and
+// one of the others when its time has come. wait is the time until then, zero if it has come.
 func (r *failingRow) trySome(candidates []*v1beta1.Machine, now time.Time) (some []*v1beta1.Machine,
 	wait time.Duration) {
 	var others []*v1beta1.Machine

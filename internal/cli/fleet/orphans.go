@@ -59,8 +59,8 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 	return o
 }
 
-// withForceDeleted adds to the entries of a page what Machines that were deleted by force may have left and no check has
-// found.
+// withForceDeleted adds to the entries of a page what Machines that were deleted by force may have left and no check
+// has found.
 func withForceDeleted(page ledger.Page) ledger.Page {
 	found := map[string]bool{}
 	for _, e := range page.Entries {

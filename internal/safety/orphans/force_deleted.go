@@ -59,9 +59,9 @@ func (c *Collector) forceDeleted(ctx context.Context) (forceDeleted, error) {
 	return all, nil
 }
 
-// settle returns the Machines that left nothing: the instances of their classes were listed without theirs, in this pass
-// and in the one before, and so long after their deletion that nothing shows later. unseen are those that this pass
-// did not find.
+// settle returns the Machines that left nothing: the instances of their classes were listed without theirs, in this
+// pass and in the one before, and so long after their deletion that nothing shows later. unseen are those that this
+// pass did not find.
 func (s *State) settle(listed []*scope, unseenBefore map[types.UID]bool) (settled map[string]bool,
 	unseen map[types.UID]bool) {
 	settled, unseen = map[string]bool{}, map[types.UID]bool{}

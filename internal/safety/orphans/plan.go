@@ -280,9 +280,9 @@ const (
 )
 
 // mostOrphaned returns the namespaces in which most instances have no Machine, everywhere if that is so of all
-// together. It counts the orphans that the pass before saw too, since a list may show for a while what Machines
-// removed in order, and compares them with the instances of both passes, whichever were fewer. What is being
-// terminated does not count, nor what Machines left that were deleted by force. instances takes the numbers of this pass.
+// together. It counts the orphans that the pass before saw too, since a list may show for a while what Machines removed
+// in order, and compares them with the instances of both passes, whichever were fewer. What is being terminated does
+// not count, nor what Machines left that were deleted by force. instances takes the numbers of this pass.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {

@@ -13,7 +13,7 @@ import (
 const (
 	// failingPatience is how long the removal of an instance may fail before a Machine that is deleted by force goes
 	// without it: enough for more than one try.
-	failingPatience = time.Minute
+	failingPatience = 2 * time.Minute
 	// removalPatience is how long the removal may take in all.
 	removalPatience = 10 * time.Minute
 )

@@ -180,3 +180,28 @@ func TestForceTriesAtOnce(t *testing.T) {
 	w.reconcile("m")
 	w.wantNothingLeft("m")
 }
+
+// What the cloud asks for holds.
+//
+// Rules: force-delete-always-ends, one-try-per-backoff.
+func TestForceWaitsAsLongAsTheCloudAsks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.options.ForceDeleted = &leftBook{}
+	w.restart()
+	w.class("small", "")
+	w.running("m")
+	w.cloud.Fail("Delete", &provider.Error{Code: provider.Throttled, Message: "later", RetryAfter: time.Minute})
+	w.delete("m")
+	w.reconcile("m")
+	w.annotate("m", v1beta1.AnnotationForceDelete)
+	w.step(30 * time.Second)
+	w.effects.clear()
+	w.reconcile("m")
+	if calls := w.effects.calls(); len(calls) > 0 {
+		t.Errorf("driver calls: %q", calls)
+	}
+	w.step(30 * time.Second)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}

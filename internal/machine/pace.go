@@ -18,6 +18,8 @@ type pace struct {
 	tried string
 	// notBefore is when the same inputs may be tried again; zero: not before they change.
 	notBefore time.Time
+	// askedUntil is until when the cloud asked not to be called, zero if it did not.
+	askedUntil time.Time
 	// failures is how many of these calls failed in a row.
 	failures int32
 	// reason and message say how the last call failed.
@@ -38,7 +40,7 @@ func (c pace) left(fingerprint string, now time.Time) (wait time.Duration, never
 func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
 	forced := ""
 	if s.forced() {
-		forced = "by force " // It is tried at once.
+		forced = "by force " // It is tried as soon as the cloud allows that.
 	}
 	return "delete " + forced + fingerprintOf(s.machine, inputs, s.launch.attempt())
 }
@@ -47,6 +49,9 @@ func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
 func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	last := s.states.get(s.machine).pace
 	left, never := last.left(s.deleteFingerprint(inputs), s.now)
+	if s.forced() {
+		left = max(left, last.askedUntil.Sub(s.now))
+	}
 	if never || left == 0 {
 		return next
 	}
@@ -83,6 +88,9 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 	}
 	p.states.update(p.machine, func(m *machineState) {
 		m.pace = pace{tried: fingerprint, notBefore: retry, failures: failures, reason: c.reason, message: messageOf(err)}
+		if d := provider.RetryAfter(err); d > 0 {
+			m.pace.askedUntil = now.Add(d)
+		}
 	})
 	if early := before.early && before.tried == fingerprint; !early && waitsForCloud(provider.CodeOf(err)) {
 		p.recovery.wait(client.ObjectKeyFromObject(p.machine), now, now.Add(provider.RetryAfter(err)))

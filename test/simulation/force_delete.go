@@ -90,3 +90,21 @@ func (w *World) forced(owner uid) bool {
 func (o *oracle) leftByForce(m *v1beta1.Machine) bool {
 	return o.hasEver(m.UID, v1beta1.AnnotationForceDelete) && o.world.forced(m.UID)
 }
+
+// leftByForce counts the instances, and their Nodes, that machines left that were deleted by force, where no collection
+// of orphans removes them.
+func (w *World) leftByForce() (instances, nodes int) {
+	if w.safety.optionalReconcilers.has(Orphans) {
+		return 0, 0
+	}
+	for _, in := range w.cloud.instances {
+		if w.oracle.machines[in.owner()] != nil || !w.forced(in.owner()) {
+			continue
+		}
+		instances++
+		if w.node(in.NodeName) != nil {
+			nodes++
+		}
+	}
+	return instances, nodes
+}

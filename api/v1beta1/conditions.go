@@ -131,6 +131,11 @@ const (
 	// ReasonMachineDeleteFailed surfaces when the API server refused a deletion.
 	ReasonMachineDeleteFailed = "MachineDeleteFailed"
 
+	// ReasonReplacementsFailing surfaces when three machines in a row were replaced because their instances never became
+	// Ready nodes, all for the same reason. No more are replaced, except one every hour. It ends when a machine becomes
+	// Ready, or when the template changes.
+	ReasonReplacementsFailing = "ReplacementsFailing"
+
 	// ReasonTooManyMachines surfaces when the hard ceiling on machines, those being deleted included, is reached.
 	ReasonTooManyMachines = "TooManyMachines"
 

@@ -257,6 +257,12 @@ type InstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
+	// nodeProviderID is the provider ID that the instance's Node has, as its class says; empty where it is
+	// spec.providerID.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	NodeProviderID string `json:"nodeProviderID,omitempty"`
+
 	// provider that made the instance and will delete it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

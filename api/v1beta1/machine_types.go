@@ -250,6 +250,15 @@ func (m *Machine) SetConditions(conditions []metav1.Condition) { m.Status.Condit
 // maxLaunchAttempt is far beyond what machines need. A number above it was not counted by anybody.
 const maxLaunchAttempt = 1000000
 
+// NodeProviderID returns the provider ID that the machine's Node has: that of its instance, unless its class says that
+// Nodes have another one.
+func (m *Machine) NodeProviderID() string {
+	if m.Status.Instance != nil && m.Status.Instance.NodeProviderID != "" {
+		return m.Status.Instance.NodeProviderID
+	}
+	return m.Spec.ProviderID
+}
+
 // LaunchAttempt returns the current attempt to make the instance, from 1 to 1000000.
 func (m *Machine) LaunchAttempt() int32 {
 	if m.Status.Launch == nil {

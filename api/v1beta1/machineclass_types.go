@@ -56,6 +56,15 @@ type MachineClassSpec struct {
 	// +kubebuilder:default=Forbid
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
+	// nodeProviderID is the provider ID that the Nodes of this class have, where it is not the one of the provider: the
+	// cloud controllers of some distributions set their own, such as k3s://<<NODE_NAME>>. <<NODE_NAME>> is replaced by the
+	// name under which the instance registers, <<INSTANCE_ID>> by the last part of the provider's ID, and <<REGION>> by
+	// the instance's region. A change serves instances that are made later.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z][a-z0-9+.-]*://([^<> ]|<<REGION>>)*<<(NODE_NAME|INSTANCE_ID)>>([^<> ]|<<(NODE_NAME|INSTANCE_ID|REGION)>>)*$')",message="must begin with a scheme such as k3s:// and contain <<NODE_NAME>> or <<INSTANCE_ID>>; <<REGION>> is replaced too"
+	NodeProviderID string `json:"nodeProviderID,omitempty"`
+
 	// capacity tells an autoscaler what a Node of this class offers while there is none. Every value that is set wins
 	// over what the provider finds out.
 	// +optional

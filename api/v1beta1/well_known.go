@@ -104,7 +104,8 @@ const (
 	// of a Machine. Every new value is one try; without it the provider is asked when the next try is due.
 	AnnotationRetry = "machinist.dev/retry"
 
-	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle.
+	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle. If the
+	// cloud does not remove the instance, the Machine goes without it, and orphan collection removes the instance later.
 	AnnotationForceDelete = "machinist.dev/force-delete"
 
 	// AnnotationPreserve preserves a Machine for inspection while its set replaces it: PreserveNow or
@@ -214,6 +215,10 @@ const (
 
 	// NodeAnnotationClusterNamespace is the namespace of the Machine of a Node.
 	NodeAnnotationClusterNamespace = "machinist.dev/cluster-namespace"
+
+	// NodeAnnotationInstance says which instance a Node is: the cluster id of the installation, its provider, the class
+	// and the provider ID. If the Machine is lost, orphan collection finds the Node by it. It is output only.
+	NodeAnnotationInstance = "machinist.dev/instance"
 
 	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It keeps
 	// an older request that comes late from undoing that, and says nothing else: who writes to the Node may write it as

@@ -135,7 +135,7 @@ func (f *adoptFlags) find(ctx context.Context) (found []ledger.Entry, err error)
 	}
 	missing := slices.Clone(f.ids)
 	for _, report := range view.Reports {
-		f.undescribed += max(report.Total-ledger.MostEntries, 0)
+		f.undescribed += report.Undescribed
 		for _, e := range report.Entries {
 			asked := slices.Contains(f.ids, e.ProviderID)
 			if e.ProviderID == "" || !asked && !f.all {
@@ -143,9 +143,9 @@ func (f *adoptFlags) find(ctx context.Context) (found []ledger.Entry, err error)
 			}
 			missing = slices.DeleteFunc(missing, func(id string) bool { return id == e.ProviderID })
 			switch orphans.Outcome(e.Outcome) {
-			case orphans.Duplicate, orphans.Delete:
+			case orphans.Duplicate, orphans.Delete, orphans.ForceDeleted:
 				if asked {
-					return nil, fmt.Errorf("instance %s: its machine has another one, or it is being removed", e.ProviderID)
+					return nil, fmt.Errorf("instance %s: its machine has another one or was deleted by force, or it is being removed", e.ProviderID)
 				}
 				continue
 			}

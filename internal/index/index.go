@@ -17,7 +17,7 @@ import (
 const (
 	// MachineByOwner finds Machines by the UID of their controller.
 	MachineByOwner = "machine.controllerUID"
-	// MachineByProviderID finds Machines by spec.providerID.
+	// MachineByProviderID finds Machines by spec.providerID, and by the provider ID of their Nodes.
 	MachineByProviderID = "machine.providerID"
 	// MachineByNodeName finds Machines by the name of the Node that they are, or will be.
 	MachineByNodeName = "machine.nodeName"
@@ -83,7 +83,12 @@ func machines() []entry {
 	return []entry{
 		{&v1beta1.Machine{}, MachineByOwner, controllerUID, false},
 		{&v1beta1.Machine{}, MachineByProviderID, func(o client.Object) []string {
-			return one(o.(*v1beta1.Machine).Spec.ProviderID)
+			m := o.(*v1beta1.Machine)
+			ids := one(m.Spec.ProviderID)
+			if node := m.NodeProviderID(); node != m.Spec.ProviderID {
+				ids = append(ids, node)
+			}
+			return ids
 		}, true},
 		{&v1beta1.Machine{}, MachineByNodeName, func(o client.Object) []string {
 			return one(NodeName(o.(*v1beta1.Machine)))

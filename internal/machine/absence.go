@@ -91,17 +91,16 @@ func (s *instanceStep) shown() {
 // absent, a Machine that is described (known) stays as it is, and its Node may come.
 func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
 	if s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
-		return wait
+		return onMachine // Its owner replaces it.
 	}
 	if s.absent(ctx, inputs) {
 		s.vanished()
-		return wait
+		return onMachine
 	}
 	if !known {
 		s.launch.launching("Waiting for the provider to show the instance.")
 	}
-	s.requeueIn(s.pollInterval())
-	return progress(known)
+	return s.after(s.pollInterval()).unless(known)
 }
 
 // confirmGone reports whether an instance that Delete called gone is absent. A driver that looks the instance up
@@ -118,39 +117,34 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
 	switch misplaced, err := s.misplaced(ctx, inputs); {
 	case err != nil:
-		s.deleteFailed(err, inputs)
-		return wait
+		return s.deleteFailed(err, inputs)
 	case misplaced:
 		s.deleting(v1beta1.ReasonInstanceTerminating, "The instance is in another place than the one recorded.")
-		s.requeueIn(poll)
-		return wait
+		return s.after(poll)
 	case s.deletionAccepted():
 		return next
 	}
 	if left := s.instance.showsWithin(); left > 0 {
 		s.deleting(v1beta1.ReasonCreateSettling,
 			"The provider does not show the instance; waiting until it would have shown.")
-		s.requeueIn(min(left, poll))
-		return wait
+		return s.after(min(left, poll))
 	}
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
 		if err := s.confirmDenial(ctx, inputs); err != nil {
+			s.failing = true
 			s.deleting(v1beta1.ReasonProviderUnavailable, messageOf(err))
-			s.requeueIn(askWitnessesAgain)
-			return wait
+			return s.after(askWitnessesAgain)
 		}
 		return s.goneForGood()
 	case err != nil:
-		s.deleteFailed(err, inputs)
-		return wait
+		return s.deleteFailed(err, inputs)
 	case instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
 		return s.goneForGood() // The provider ID is another's by now.
 	}
 	s.deleting(v1beta1.ReasonInstanceTerminating, "The provider reports that the instance is gone, and still shows it.")
-	s.requeueIn(poll)
-	return wait
+	return s.after(poll)
 }
 
 // goneForGood keeps that nothing has to be confirmed again where what follows takes longer. It is written only with

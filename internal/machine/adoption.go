@@ -61,58 +61,52 @@ type adoptionStep struct{ *pass }
 // run takes the instance over that the Machine was created with.
 func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(s.machine) {
-		return wait, nil
+		return onMachine, nil
 	}
 	inputs, proceed, err := s.launch.resolveInputs(ctx)
-	if err != nil || !bool(proceed) {
-		return wait, err
+	if err != nil || proceed != next {
+		return proceed, err
 	}
 	if !bornWithInstance(s.machine) {
-		if proceed := s.excludeLaunch(ctx, inputs); !bool(proceed) {
-			return wait, nil
+		if proceed := s.excludeLaunch(ctx, inputs); proceed != next {
+			return proceed, nil
 		}
 	}
 	if !s.machine.Adopting() && !s.allowed(inputs) {
-		return wait, nil
+		return s.forbidden(inputs), nil
 	}
-	if first, err := s.firstWithProviderID(ctx); err != nil || first != nil {
-		if first != nil {
-			s.launch.refused(v1beta1.ReasonDuplicateProviderID,
-				fmt.Sprintf("Machine %s has the same provider ID %s and was first.",
-					client.ObjectKeyFromObject(first), s.machine.Spec.ProviderID))
-		}
-		return wait, err
+	switch first, err := s.firstWithProviderID(ctx); {
+	case err != nil:
+		return onError, err
+	case first != nil:
+		s.launch.refused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and was first.",
+			client.ObjectKeyFromObject(first), s.machine.Spec.ProviderID))
+		return onMachine | onOtherMachine, nil
 	}
 	// Two workers must not find the same instance without tags and put theirs on it, one after the other.
 	if !s.states.beginAdoption(s.machine) {
-		s.requeueIn(time.Second)
-		return wait, nil
+		return s.after(time.Second), nil
 	}
 	defer s.states.endAdoption(s.machine)
 
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		s.refused(fmt.Sprintf("The provider has no instance %s.", s.machine.Spec.ProviderID))
-		return wait, nil
+		return s.refused(fmt.Sprintf("The provider has no instance %s.", s.machine.Spec.ProviderID)), nil
 	case refusedByDriver(err):
-		s.refused(messageOf(err))
-		return wait, nil
+		return s.refused(messageOf(err)), nil
 	case err != nil:
-		s.delayed(err)
-		return wait, nil
+		return s.delayed(err), nil
 	case instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
 		s.adopted(inputs, instance)
 		return next, nil
 	}
 	former := s.former(inputs, instance)
 	if why := s.notAdoptable(inputs, instance, former); why != "" {
-		s.refused(why)
-		return wait, nil
+		return s.refused(why), nil
 	}
 	if former == nil && inputs.Adoption != v1beta1.AdoptionAllow {
-		s.forbidden(inputs)
-		return wait, nil
+		return s.forbidden(inputs), nil
 	}
 	return s.tag(ctx, inputs, former)
 }
@@ -128,15 +122,15 @@ func refusedByDriver(err error) bool {
 // the Machine be deleted, the tags may still appear on the instance.
 func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved, former *provider.Identity) (progress, error) {
 	if err := s.confirm(ctx, "it adopts its instance"); err != nil {
-		return wait, err
+		return onError, err
 	}
 	if err := s.launch.confirmClassProtection(ctx, inputs); err != nil {
-		return wait, err
+		return onError, err
 	}
 	if !s.machine.Adopting() {
 		s.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: s.machine.LaunchAttempt(), Step: v1beta1.LaunchStepAdopting}
 		if err := s.writeStatus(ctx); err != nil {
-			return wait, err
+			return onError, err
 		}
 	}
 	attempt := s.launch.attempt()
@@ -154,12 +148,11 @@ func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved, former 
 	case code == provider.Unimplemented:
 		s.launch.refused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot take over existing instances.",
 			s.Cloud.Name()))
+		return onInputs, nil // Only another driver can do it, which begins with a pass over each Machine.
 	case code == provider.NotFound || refusedByDriver(err):
-		s.refused(messageOf(err))
-	default:
-		s.delayed(err)
+		return s.refused(messageOf(err)), nil
 	}
-	return wait, nil
+	return s.delayed(err), nil
 }
 
 // adopted records that the instance is ours. Nobody knows what it was made from; it is taken for what its class
@@ -176,14 +169,9 @@ func (s *adoptionStep) adopted(inputs resolve.Resolved, instance *provider.Insta
 	s.instance.launched(inputs, instance)
 }
 
-// allowed reports whether the class lets its machines take instances over, those of a former cluster at least, and sets
-// the condition Launched if it does not.
+// allowed reports whether the class lets its machines take instances over, those of a former cluster at least.
 func (s *adoptionStep) allowed(inputs resolve.Resolved) bool {
-	if inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.fromFormer(inputs) == "" {
-		return true
-	}
-	s.forbidden(inputs)
-	return false
+	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.fromFormer(inputs) == ""
 }
 
 // fromFormer says why the class does not let its machines take over instances of a former cluster now; empty if it
@@ -205,7 +193,7 @@ func (s *adoptionStep) former(inputs resolve.Resolved, in *provider.Instance) *p
 
 // forbidden reports that the class does not let its machines take instances over. A change of the class ends the wait,
 // or the time from which its permission counts.
-func (s *adoptionStep) forbidden(inputs resolve.Resolved) {
+func (s *adoptionStep) forbidden(inputs resolve.Resolved) progress {
 	why := "A machine without a class cannot take over an existing instance."
 	if inputs.ClassName != "" {
 		why = fmt.Sprintf("MachineClass %s does not allow its machines to take over existing instances: spec.adoption is %s.",
@@ -217,8 +205,9 @@ func (s *adoptionStep) forbidden(inputs resolve.Resolved) {
 	}
 	s.launch.refused(v1beta1.ReasonAdoptionForbidden, why)
 	if left := permitted.BeginsIn(inputs.AdoptFromUntil, s.now, v1beta1.MaxAdoptionFromCluster); left > 0 {
-		s.requeueIn(left)
+		return onInputs | s.after(left)
 	}
+	return onInputs
 }
 
 // notAdoptable says why an instance that is not the Machine's cannot become so. former is the identity of the Machine
@@ -285,8 +274,7 @@ func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolve
 	if left := s.launch.createUnsettled(); left > 0 {
 		s.launch.trying(v1beta1.ReasonProvisioning,
 			"Waiting until an instance that may have been asked for before would have shown.")
-		s.requeueIn(left)
-		return wait
+		return s.after(left)
 	}
 	made, err := s.Cloud.Get(ctx, provider.GetRequest{Machine: identity(s.machine), Class: inputs.Class(),
 		ClusterID: s.ClusterID})
@@ -294,29 +282,28 @@ func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolve
 	case provider.IsNotFound(err):
 		return next
 	case err != nil:
-		s.delayed(err)
-		return wait
+		return s.delayed(err)
 	}
 	s.launch.trying(v1beta1.ReasonProvisioning,
 		fmt.Sprintf("The machine has the instance %s already, and cannot take over %s.",
 			made.ProviderID, s.machine.Spec.ProviderID))
-	s.requeueIn(refusedAdoption.most)
-	return wait
+	return s.after(refusedAdoption.most)
 }
 
 // refused says why the instance cannot be taken over now, and looks again more and more rarely. Like a refused
 // configuration it is no failure of the machine.
-func (s *adoptionStep) refused(why string) {
+func (s *adoptionStep) refused(why string) progress {
 	s.launch.refused(refusedAdoption.reason, why)
-	s.requeueIn(refusedAdoption.backoff(s.instance.countFailedCheck(), 0, string(s.machine.UID)))
+	return s.after(refusedAdoption.backoff(s.instance.countFailedCheck(), 0, string(s.machine.UID)))
 }
 
 // delayed records an error that says nothing of the instance.
-func (s *adoptionStep) delayed(err error) {
+func (s *adoptionStep) delayed(err error) progress {
 	reason := s.instance.lookupFailed(err)
 	if s.launch.trying(reason, messageOf(err)) {
 		s.warn(reason, "Launch", messageOf(err))
 	}
+	return atTime
 }
 
 // findUndescribed looks, before a Machine of whose instance nothing was recorded is taken down, whether that is ours.
@@ -327,24 +314,24 @@ func (s *adoptionStep) findUndescribed(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	inputs, proceed, err := s.teardown.resolve(ctx)
-	if err != nil || !bool(proceed) {
-		return wait, err
+	if err != nil || proceed != next {
+		return proceed, err
 	}
-	if proceed := s.teardown.awaitTry(inputs); !bool(proceed) {
-		return wait, nil
+	if proceed := s.teardown.awaitTry(inputs); proceed != next {
+		return proceed, nil
 	}
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case err != nil && !provider.IsNotFound(err):
-		s.teardown.deleteFailed(err, inputs)
-		return wait, nil
+		return s.teardown.deleteFailed(err, inputs), nil
 	case err == nil && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
 		s.instance.launched(inputs, instance)
 		// Durable before it is taken down: once it is gone, nothing else proves that it and its Node were ours.
 		return next, s.writeStatus(ctx)
 	case s.machine.Adopting():
-		if !bool(s.teardown.settle("The instance does not carry the machine's tags; waiting until those that may have been asked for would have shown.")) {
-			return wait, nil
+		const message = "The instance does not carry the machine's tags; waiting until those that may have been asked for would have shown."
+		if proceed := s.teardown.settle(message); proceed != next {
+			return proceed, nil
 		}
 		s.teardown.notOurs = true
 	case err == nil:

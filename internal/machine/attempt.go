@@ -68,7 +68,8 @@ func later(a, b time.Time) time.Time {
 }
 
 // findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
-// opened once a Create still under way at the cloud would have shown.
+// opened once a Create still under way at the cloud would have shown. Without an instance, another pass follows at a
+// time.
 func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (*provider.Instance, error) {
 	instance, err := s.instance.get(ctx, inputs)
@@ -132,14 +133,14 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 		api, err := s.Target.API()
 		if err != nil {
 			s.preparing("It is not known yet how the instance reaches the target cluster: " + err.Error())
-			return provider.Secret{}, wait, err
+			return provider.Secret{}, onError, err
 		}
 		values.APIEndpoint, values.CABundle = api.URL, api.CABundle
 	}
 	// A token of a machine that gets no instance would stay until it expires.
 	if err := bootstrap.Check(inputs.UserData, values); err != nil {
 		s.refused(v1beta1.ReasonInvalidConfiguration, err.Error())
-		return provider.Secret{}, wait, nil
+		return provider.Secret{}, onInputs, nil
 	}
 	if s.Target != nil && bootstrap.NeedsToken(inputs.UserData) {
 		life := tokenLife(s.machine.Spec.Timeouts.CreationOrDefault())
@@ -149,25 +150,27 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 		}
 		if err != nil {
 			s.preparing("The bootstrap token cannot be made: " + err.Error())
-			return provider.Secret{}, wait, err
+			return provider.Secret{}, onError, err
 		}
 		if token.Expires.Sub(s.now) < tokenReserve+(life-tokenReserve)/2 {
 			instance, err := s.findLaunched(ctx, inputs, attempt)
-			if err != nil {
-				s.failed(err, fingerprintOf(s.machine, inputs, attempt))
-				return provider.Secret{}, wait, nil
+			switch {
+			case err != nil:
+				return provider.Secret{}, s.failed(err, fingerprintOf(s.machine, inputs, attempt)), nil
+			case instance == nil:
+				return provider.Secret{}, atTime, nil
 			}
-			if instance != nil {
-				_, err = s.recordInstance(ctx, inputs, instance)
+			if proceed, err := s.recordInstance(ctx, inputs, instance); err != nil || proceed != next {
+				return provider.Secret{}, proceed, err
 			}
-			return provider.Secret{}, wait, err
+			return provider.Secret{}, s.after(time.Millisecond), nil
 		}
 		values.BootstrapToken = token.Value
 	}
 	out, err := bootstrap.Render(inputs.UserData, values)
 	if err != nil {
 		s.refused(v1beta1.ReasonInvalidConfiguration, err.Error())
-		return provider.Secret{}, wait, nil
+		return provider.Secret{}, onInputs, nil
 	}
 	if inputs.CompressUserData {
 		out = bootstrap.Compress(out)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,7 @@ func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 	default:
 		return next
 	}
-	return wait
+	return onInputs
 }
 
 // releaseClass says of a Machine whose class is being deleted and serves no more that it does not hold the class, once
@@ -38,26 +39,26 @@ func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
 	class := &v1beta1.MachineClass{}
 	key := client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClassRef.Name}
 	if err := s.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
-		return progress(apierrors.IsNotFound(err)), client.IgnoreNotFound(err)
+		return onError.unless(apierrors.IsNotFound(err)), client.IgnoreNotFound(err)
 	}
 	leaving := resolve.OfClass(class).Leaving
 	if leaving == nil {
 		return next, nil
 	}
 	if !resolve.ReleasesClass(s.machine) {
-		if proceed, err := s.nothingAsked(ctx); err != nil || !bool(proceed) {
-			return wait, err
+		if proceed, err := s.nothingAsked(ctx); err != nil || proceed != next {
+			return proceed, err
 		}
 	}
 	s.refused(leaving.Reason, leaving.Message)
-	return wait, nil
+	return onInputs, nil
 }
 
 // nothingAsked proves that no instance was asked for, or records the one that there is.
 func (s *launchStep) nothingAsked(ctx context.Context) (progress, error) {
 	ours, err := s.ours(ctx)
 	if err != nil {
-		return wait, err
+		return onError, err
 	}
 	if ours && s.states.get(s.machine).launch.ambiguousAt.IsZero() {
 		return next, nil
@@ -65,26 +66,27 @@ func (s *launchStep) nothingAsked(ctx context.Context) (progress, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		s.refused(missing.Reason, missing.Message)
-		return wait, nil
+		return onInputs, nil
 	}
 	if err != nil {
-		return wait, fmt.Errorf("resolve how to find an instance before its class goes: %w", err)
+		return onError, fmt.Errorf("resolve how to find an instance before its class goes: %w", err)
 	}
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
 	case err != nil:
 		s.trying(s.instance.lookupFailed(err), messageOf(err))
-		return wait, nil
+		return atTime, nil
 	default:
-		_, err = s.recordInstance(ctx, inputs, instance)
-		return wait, err
+		if proceed, err := s.recordInstance(ctx, inputs, instance); err != nil || proceed != next {
+			return proceed, err
+		}
+		return s.after(time.Millisecond), nil
 	}
 	if left := s.createUnsettled(); left > 0 {
 		s.trying(v1beta1.ReasonProvisioning, "The class is being deleted. Waiting until an instance that may have been asked "+
 			"for would have shown.")
-		s.requeueIn(left)
-		return wait, nil
+		return s.after(left), nil
 	}
 	return next, nil
 }

@@ -107,7 +107,7 @@ func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*c
 		for _, other := range others {
 			s.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", other.Name,
-				client.ObjectKeyFromObject(s.machine), bounded(s.machine.Spec.ProviderID, 256))
+				client.ObjectKeyFromObject(s.machine), bounded(s.machine.NodeProviderID(), 256))
 		}
 		s.states.update(s.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
 	}

@@ -61,6 +61,9 @@ type Options struct {
 	PreserveTimeout time.Duration
 	// PreserveLimit is how many Machines of one owner are preserved at a time because they failed. Default 3.
 	PreserveLimit int
+	// ForceDeleted records the Machines that go before their instances are known to be gone, because they are deleted by
+	// force. Without it no Machine does.
+	ForceDeleted ForceDeleted
 	// Slots bound how many creations are under way at a time; nil means no limit.
 	Slots Slots
 	// Metrics may be nil.
@@ -89,6 +92,13 @@ type Classes interface {
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
 	// Provider returns the provider of the Machine's class, or "" when the class does not exist.
 	Provider(ctx context.Context, m *v1beta1.Machine) (string, error)
+}
+
+// ForceDeleted keeps the Machines that were deleted by force although something of them may remain at the cloud, until
+// orphan collection has removed that.
+type ForceDeleted interface {
+	// AddForceDeleted records the Machine durably. It may fail with a conflict.
+	AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error
 }
 
 // Target is the cluster in which machines become Nodes.
@@ -184,7 +194,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	ctx = p.trace.begin(ctx)
 	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
 	p.restoreRecorded(ctx)
-	err = p.run(ctx)
+	waits, err := p.run(ctx)
+	if err == nil {
+		err = waits.check(p.requeueAfter)
+	}
 	keepsSlot = p.launch.keepsSlot()
 	// What was learned is written even when a later step failed.
 	if !errors.Is(err, errStale) {
@@ -296,15 +309,8 @@ func newPass(p *pass) *pass {
 	return p
 }
 
-// progress says whether the next step may follow in the same pass.
-type progress bool
-
-const (
-	next progress = true
-	wait progress = false
-)
-
-func (p *pass) run(ctx context.Context) error {
+// run makes the pass, and returns what it waits for.
+func (p *pass) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(p.machine) {
 		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation,
 			"An annotation pauses the machine: nothing is changed at the provider, on its node or of its deletion.")
@@ -314,38 +320,41 @@ func (p *pass) run(ctx context.Context) error {
 	if !p.machine.DeletionTimestamp.IsZero() {
 		return p.teardown.run(ctx)
 	}
-	complete, err := p.live(ctx)
+	waits, err := p.live(ctx)
 	p.interruption.observe() // Of an instance that is no Node yet, the provider may know.
 	if err == nil {
 		p.preservation.await()
 	}
 	p.summarize()
 	if err != nil {
-		return err
+		return onError, err
 	}
 	// A generation was observed when all of it was acted upon, or when Ready says that and why it was not: who waits for a
 	// change must not take a machine for ready that was ready before it.
-	if complete || !p.isTrue(v1beta1.ConditionReady) {
+	if waits == next || !p.isTrue(v1beta1.ConditionReady) {
 		p.machine.Status.ObservedGeneration = p.machine.Generation
 	}
 	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
-		return p.launch.dropToken(ctx) // What failed does not join any more; should it be lost now, it ends with its time.
+		// What failed does not join any more; should it be lost now, it ends with its time.
+		if err := p.launch.dropToken(ctx); err != nil {
+			return onError, err
+		}
 	}
-	return nil
+	return waits, nil
 }
 
-// live takes the steps of a Machine that is not being deleted, and reports whether it came to the last of them.
-func (p *pass) live(ctx context.Context) (complete bool, err error) {
+// live takes the steps of a Machine that is not being deleted, and returns what the first one waits for that does not
+// let the next one follow.
+func (p *pass) live(ctx context.Context) (progress, error) {
 	for _, step := range []func(context.Context) (progress, error){
 		p.claim, p.preservation.run, p.launch.run, p.launch.extendToken, p.preservation.updateUnlessPreserved,
 		p.registration.run, p.interruption.run,
 	} {
-		if proceed, err := step(ctx); err != nil || !bool(proceed) {
-			return false, err
+		if proceed, err := step(ctx); err != nil || proceed != next {
+			return proceed, err
 		}
 	}
-	_, err = p.health.run(ctx)
-	return true, err
+	return p.health.run(ctx)
 }
 
 // claim gives a hand-made Machine what a set's machines are born with.

@@ -52,7 +52,7 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 			s.node = nil // Gone since it was read.
 			return next, nil
 		case apierrors.IsConflict(err):
-			return wait, err // Another one has taken its place, or others write to it all the time: it is looked for anew.
+			return onError, err // Another one has taken its place, or others write to it all the time: it is looked for anew.
 		case err != nil:
 			return s.teardown.targetUnreachable(ctx, err)
 		}
@@ -78,8 +78,7 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 			}
 			s.teardown.deleting(v1beta1.ReasonDraining, outcome.Message)
 			s.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
-			s.requeueIn(drainBackstop)
-			return wait, nil
+			return onDrain | s.after(drainBackstop), nil
 		}
 	}
 	if s.isTrue(v1beta1.ConditionVolumesDetached) || s.teardown.outOfService() {
@@ -105,8 +104,7 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	s.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
 	if !outcome.Done {
 		s.teardown.deleting(v1beta1.ReasonWaitingForVolumeDetach, outcome.Message)
-		s.requeueIn(drainBackstop)
-		return wait, nil
+		return onDrain | s.after(drainBackstop), nil
 	}
 	return next, nil
 }

@@ -30,15 +30,14 @@ func (s *instanceStep) failureUnjudged() bool {
 
 // gaveUp decides what follows when the provider gave up on an instance that has no Node. Where there is a Node, the
 // instance runs whatever the provider says of it; the cache may lack one that registered a moment ago.
-func (s *launchStep) gaveUp(ctx context.Context, in *provider.Instance) error {
+func (s *launchStep) gaveUp(ctx context.Context, in *provider.Instance) (progress, error) {
 	if there, err := s.nodeIsThere(ctx); err != nil || there {
-		s.requeueIn(time.Second)
-		return err
+		return s.after(time.Second), err
 	}
 	m, message := s.machine, "The provider gave up on the instance: "+in.StateMessage
 	if in.StateCode != provider.ResourceExhausted || launchReason(m) == v1beta1.ReasonInstanceAdopted {
 		s.fail(v1beta1.FailureCreateError, message)
-		return nil
+		return onMachine, nil // Its owner replaces it.
 	}
 	launch := v1beta1.LaunchStatus{Attempt: m.LaunchAttempt()}
 	if m.Status.Launch != nil {
@@ -55,8 +54,7 @@ func (s *launchStep) gaveUp(ctx context.Context, in *provider.Instance) error {
 	}
 	s.operationFailed(v1beta1.OperationCreate, policy, err, "")
 	s.failAfterTimeout(err)
-	s.requeueIn(time.Millisecond) // The step is durable before anything is removed.
-	return nil
+	return s.after(time.Millisecond), nil // The step is durable before anything is removed.
 }
 
 // nodeIsThere asks the API server itself for a Node of the instance.
@@ -70,7 +68,7 @@ func (s *launchStep) nodeIsThere(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return node.Spec.ProviderID == s.machine.Spec.ProviderID || node.Spec.ProviderID == "", nil
+	return node.Spec.ProviderID == s.machine.NodeProviderID() || node.Spec.ProviderID == "", nil
 }
 
 // discard removes an instance that failed for lack of capacity, and opens the next attempt, which begins when the next
@@ -78,32 +76,31 @@ func (s *launchStep) nodeIsThere(ctx context.Context) (bool, error) {
 func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	m := s.machine
 	if machinestate.Paused(m) || preservation.Preserved(m) || s.unsupportedSchema(m) != "" {
-		return wait, nil
+		return onMachine, nil
 	}
 	if m.Spec.ProviderID != "" {
-		if proceed, err := s.teardown.findNode(ctx); err != nil || !bool(proceed) {
-			return wait, err
+		if proceed, err := s.teardown.findNode(ctx); err != nil || proceed != next {
+			return proceed, err
 		}
 		switch {
 		case s.node != nil:
 			return s.runsAfterAll(), nil
 		case s.teardown.leftBehind:
-			s.requeueIn(targetPoll) // Nobody knows whether it has become a Node.
-			return wait, nil
+			return s.after(targetPoll), nil // Nobody knows whether it has become a Node.
 		}
 		for _, step := range []func(context.Context) (progress, error){s.teardown.deleteInstance, s.teardown.deleteNode} {
-			if proceed, err := step(ctx); err != nil || !bool(proceed) {
-				return wait, err
+			if proceed, err := step(ctx); err != nil || proceed != next {
+				return proceed, err
 			}
 		}
 		if err := s.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = "" }); err != nil {
-			return wait, err
+			return onError, err
 		}
 	}
 	if s.Target != nil {
 		// Nobody can join with it any more.
 		if err := s.dropToken(ctx); err != nil {
-			return wait, err
+			return onError, err
 		}
 	}
 	s.node, s.teardown.instanceGone = nil, false
@@ -127,8 +124,7 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	s.states.forget(client.ObjectKeyFromObject(m))
 	s.states.update(m, func(m *machineState) { m.pace.notBefore = due })
 	s.trace.retries()
-	s.requeueIn(due.Sub(s.now))
-	return wait, nil
+	return s.after(due.Sub(s.now)), nil
 }
 
 // runsAfterAll goes on with an instance that has become a Node although the provider gave up on it.

@@ -48,7 +48,7 @@ func (s *healthStep) run(ctx context.Context) (progress, error) {
 		}
 		if !s.hasRun() || known.launch.token { // Somebody else may have written that it has run.
 			if err := s.launch.dropToken(ctx); err != nil {
-				return wait, err
+				return onError, err
 			}
 		}
 		s.arrived()
@@ -71,11 +71,10 @@ func (s *healthStep) nodeGone(ctx context.Context) (progress, error) {
 	live := &corev1.Node{}
 	err := s.Target.Live.Get(ctx, client.ObjectKey{Name: ref.Name}, live)
 	if err == nil && live.UID == ref.UID {
-		s.requeueIn(time.Second) // The cache is late.
-		return wait, nil
+		return s.after(time.Second), nil // The cache is late.
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return wait, fmt.Errorf("read node %s: %w", ref.Name, err)
+		return onError, fmt.Errorf("read node %s: %w", ref.Name, err)
 	}
 	message := fmt.Sprintf("Node %s was deleted from the target cluster.", ref.Name)
 	changed := s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeGone, message)
@@ -84,7 +83,7 @@ func (s *healthStep) nodeGone(ctx context.Context) (progress, error) {
 	if changed {
 		s.warn(v1beta1.ReasonNodeGone, "Register", message)
 	}
-	return wait, s.instance.check(ctx, changed)
+	return onMachine | onNode, s.instance.check(ctx, changed)
 }
 
 // dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition

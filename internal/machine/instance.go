@@ -35,7 +35,7 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 	known := s.isTrue(v1beta1.ConditionLaunched) && status != nil
 	if known {
 		if gone, err := s.checkSuspect(ctx); gone || err != nil {
-			return wait, err
+			return onMachine, err // Its owner replaces it.
 		}
 	}
 	if known && status.State != v1beta1.InstancePending && !s.failureUnjudged() {
@@ -49,21 +49,20 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 	}
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		s.requeueIn(secretBackstop)
 		if !known {
 			s.launch.refused(missing.Reason, missing.Message)
 		}
-		return progress(known), nil
+		return (onInputs | s.after(secretBackstop)).unless(known), nil
 	}
 	if err != nil {
-		return wait, fmt.Errorf("resolve the machine's class: %w", err)
+		return onError, fmt.Errorf("resolve the machine's class: %w", err)
 	}
 	instance, err := s.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
 		return s.followAbsent(ctx, inputs, known), nil
 	case err != nil && s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
-		return wait, nil // What the provider said of it before holds.
+		return onMachine, nil // What the provider said of it before holds: its owner replaces it.
 	case err != nil:
 		reason := s.lookupFailed(err)
 		if !known {
@@ -72,12 +71,11 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 			s.failAfterTimeout(err)
 		}
 		// Otherwise it goes on following the instance: the Node may still come.
-		return progress(known), nil
+		return atTime.unless(known), nil
 	case undescribed(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil && s.showsWithin() > 0:
 		// The tags of the Machine's instance may not show yet. The Machine would refuse its own instance for good.
 		s.launch.launching("Waiting until the provider would show the instance's tags.")
-		s.requeueIn(min(s.showsWithin(), s.pollInterval()))
-		return wait, nil
+		return s.after(min(s.showsWithin(), s.pollInterval())), nil
 	case undescribed(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
 		return s.adoption.run(ctx)
 	}
@@ -145,11 +143,14 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 // launched records a success.
 func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Instance) {
 	m := s.machine
-	userDataHash := ""
+	userDataHash, nodeID := "", ""
 	if known := m.Status.Instance; known != nil {
-		userDataHash = known.UserDataHash
-	} else if s.launch.created {
-		userDataHash = resolve.UserDataHash(m.Namespace, inputs.UserData)
+		userDataHash, nodeID = known.UserDataHash, known.NodeProviderID
+	} else {
+		nodeID = nodeProviderID(inputs.NodeProviderID, instance)
+		if s.launch.created {
+			userDataHash = resolve.UserDataHash(m.Namespace, inputs.UserData)
+		}
 	}
 	m.Status.Instance = &v1beta1.InstanceStatus{
 		UserDataHash: userDataHash,
@@ -159,6 +160,7 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		Region:         instance.Region,
 		Zone:           instance.Zone,
 		NodeName:       instance.NodeName,
+		NodeProviderID: nodeID,
 		Provider:       s.Cloud.Name(),
 		CredentialsRef: inputs.CredentialsRef,
 		Scope:          instance.Scope,

@@ -130,7 +130,7 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 		// process.
 		s.summarize()
 		if err := s.writeStatus(ctx); err != nil {
-			return wait, err
+			return onError, err
 		}
 		m = s.machine
 	}
@@ -140,14 +140,14 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 		if err == nil {
 			s.node = node
 		}
-		return progress(err == nil), err
+		return onError.unless(err == nil), err
 	}
 	s.interrupting = true
 	defer func() { s.interrupting = false }()
 	if _, err := s.drain.run(ctx); err != nil {
-		return wait, err
+		return onError, err
 	}
-	return progress(s.node != nil), nil
+	return onNode.unless(s.node != nil), nil // It is gone, which the cache does not show yet.
 }
 
 // observeInDeletion is run for a Machine whose Node is about to be drained anyway.

@@ -38,23 +38,22 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if s.machine.Spec.ProviderID != "" {
 		return s.instance.follow(ctx)
 	}
-	if proceed, err := s.releaseClass(ctx); err != nil || !bool(proceed) {
-		return wait, err
+	if proceed, err := s.releaseClass(ctx); err != nil || proceed != next {
+		return proceed, err
 	}
 	if machinestate.Paused(s.machine) {
-		return wait, nil
+		return onMachine, nil
 	}
 	if preservation.Preserved(s.machine) {
-		return wait, nil // It is preserved for inspection, and has no instance to inspect.
+		return onMachine, nil // It is preserved for inspection, and has no instance to inspect.
 	}
 	if refused := reservedKeys(s.machine); refused != "" {
 		s.refused(v1beta1.ReasonInvalidConfiguration, refused)
-		return wait, nil
+		return onMachine, nil
 	}
 	if left := s.replacedBefore(); left > 0 {
 		s.failAfterTimeout(nil)
-		s.requeueIn(left)
-		return wait, nil
+		return s.after(left), nil
 	}
 	// What the Machine is made from is read when it has its slot: each of a thousand that wait would read its Secrets
 	// again and again. One whose last try failed needs no slot as long as nothing changes, which only the inputs show.
@@ -63,8 +62,8 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return s.awaitSlot(), nil
 	}
 	inputs, proceed, err := s.resolveInputs(ctx)
-	if err != nil || !bool(proceed) {
-		return wait, err
+	if err != nil || proceed != next {
+		return proceed, err
 	}
 
 	attempt := s.attempt()
@@ -76,13 +75,12 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	}
 	switch left, never := tried.left(fingerprint, s.now); {
 	case never:
-		return wait, nil // Refused for good, and nothing has changed.
+		return onInputs, nil // Refused for good, and nothing has changed.
 	case left > 0:
 		if !s.refusedByProvider() {
 			s.failAfterTimeout(nil)
 		}
-		s.requeueIn(left)
-		return wait, nil
+		return onInputs | s.after(left), nil
 	}
 	if !s.acquireSlot() {
 		return s.awaitSlot(), nil
@@ -91,27 +89,27 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 
 	ours, err := s.ours(ctx)
 	if err != nil {
-		return wait, err
+		return onError, err
 	}
 	// Nothing is created for a Machine that has meanwhile gone, is going, or has its instance: a token that the cloud has
 	// forgotten would make a second one. The first creation for a Machine that no other process knows needs no such care.
 	if !ours || !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
 		if err := s.confirm(ctx, "creating its instance"); err != nil {
-			return wait, err
+			return onError, err
 		}
 	}
 	if err := s.confirmClassProtection(ctx, inputs); err != nil {
-		return wait, err
+		return onError, err
 	}
 
 	userData, proceed, err := s.renderUserData(ctx, inputs, attempt)
-	if err != nil || !bool(proceed) {
-		return wait, err
+	if err != nil || proceed != next {
+		return proceed, err
 	}
 	unsettled := s.states.get(s.machine).launch.ambiguousAt
 	refusedSoFar := refusedLaunch(s.machine) || ours && unsettled.IsZero()
 	if err := s.takeRefusedBack(ctx); err != nil {
-		return wait, err
+		return onError, err
 	}
 	s.states.update(s.machine, func(m *machineState) {
 		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.found = s.now, ours, nil
@@ -143,15 +141,15 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		instance, err = s.findLaunched(ctx, inputs, attempt)
 	}
 	if err != nil {
-		s.failed(err, fingerprint)
+		proceed := s.failed(err, fingerprint)
 		s.recordRefused(refusedSoFar)
-		return wait, nil
+		return proceed, nil
 	}
 	if s.created {
 		s.answered()
 	}
 	if instance == nil {
-		return wait, nil
+		return atTime, nil
 	}
 	return s.recordInstance(ctx, inputs, instance)
 }
@@ -168,13 +166,11 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 	instance *provider.Instance) (progress, error) {
 	if instance.ProviderID == "" {
 		s.launching("The provider accepted the instance and has not named it yet.")
-		s.requeueIn(s.instance.pollInterval())
-		return wait, nil
+		return s.after(s.instance.pollInterval()), nil
 	}
 	if s.instance.replaced(instance) {
 		s.launching("The provider still shows the instance that was replaced.")
-		s.requeueIn(s.instance.pollInterval())
-		return wait, nil
+		return s.after(s.instance.pollInterval()), nil
 	}
 	if !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
 		// Noted before it is written down: where only the answer to that is lost, the next pass finds the provider ID.
@@ -189,7 +185,7 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 	if err != nil {
 		// The cloud may not show it next time, and its Node could then not be found.
 		s.states.update(s.machine, func(m *machineState) { m.teardown.found = instance })
-		return wait, err
+		return onError, err
 	}
 	s.states.update(s.machine, func(m *machineState) {
 		*m = machineState{launch: launchState{ownToken: m.launch.ownToken, token: m.launch.token}}
@@ -287,16 +283,17 @@ func (s *launchStep) refused(reason, message string) {
 }
 
 // failed records an error of Create and when the next try is due.
-func (s *launchStep) failed(err error, fingerprint string) {
+func (s *launchStep) failed(err error, fingerprint string) progress {
 	c := createRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
 	if s.trying(c.reason, message) {
 		s.warn(c.reason, "Launch", message)
 	}
-	s.operationFailed(v1beta1.OperationCreate, c, err, fingerprint)
+	proceed := s.operationFailed(v1beta1.OperationCreate, c, err, fingerprint)
 	if !c.isRejection() {
 		s.failAfterTimeout(err)
 	}
+	return proceed
 }
 
 func identity(m *v1beta1.Machine) provider.Machine {
@@ -315,28 +312,28 @@ func messageOf(err error) string {
 func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
 	if why := s.unsupportedSchema(s.machine); why != "" {
 		s.refused(v1beta1.ReasonUnknownTypeVersion, why)
-		return resolve.Resolved{}, wait, nil
+		return resolve.Resolved{}, onMachine, nil
 	}
 	inputs, err := s.Classes.Resolve(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		s.refused(missing.Reason, missing.Message)
-		return resolve.Resolved{}, wait, nil
+		return resolve.Resolved{}, onInputs, nil
 	}
 	if err != nil {
-		return resolve.Resolved{}, wait, fmt.Errorf("resolve what the machine is made from: %w", err)
+		return resolve.Resolved{}, onError, fmt.Errorf("resolve what the machine is made from: %w", err)
 	}
 	if s.provider == "" {
-		s.requeueIn(time.Second) // The class came after the Machine was found to have none. It must be claimed first.
-		return resolve.Resolved{}, wait, nil
+		// The class came after the Machine was found to have none. It must be claimed first.
+		return resolve.Resolved{}, s.after(time.Second), nil
 	}
 	if inputs.Provider != s.Cloud.Name() {
 		s.refused(v1beta1.ReasonInvalidConfiguration,
 			fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider,
 				s.provider, inputs.Provider))
-		return resolve.Resolved{}, wait, nil
+		return resolve.Resolved{}, onInputs, nil
 	}
-	if proceed := s.awaitClassProtection(inputs); !bool(proceed) {
-		return resolve.Resolved{}, wait, nil
+	if proceed := s.awaitClassProtection(inputs); proceed != next {
+		return resolve.Resolved{}, proceed, nil
 	}
 	return inputs, next, nil
 }

@@ -25,13 +25,13 @@ func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 		return next, nil // The deletion of the instance reports it.
 	}
 	if err != nil {
-		return wait, fmt.Errorf("resolve how to find the instance: %w", err)
+		return onError, fmt.Errorf("resolve how to find the instance: %w", err)
 	}
 	if never, err := s.neverLaunched(ctx, inputs); err != nil || never {
-		return progress(never), err
+		return onError.unless(never), err
 	}
-	if proceed := s.awaitTry(inputs); !bool(proceed) {
-		return wait, nil
+	if proceed := s.awaitTry(inputs); proceed != next {
+		return proceed, nil
 	}
 	instance, err := s.states.get(s.machine).teardown.found, error(nil)
 	if instance == nil {
@@ -41,8 +41,7 @@ func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 	case provider.IsNotFound(err):
 		return next, nil
 	case err != nil:
-		s.deleteFailed(err, inputs)
-		return wait, nil
+		return s.deleteFailed(err, inputs), nil
 	case instance.ProviderID == "" || instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil ||
 		s.instance.replaced(instance):
 		return next, nil

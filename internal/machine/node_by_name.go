@@ -160,7 +160,7 @@ func (c claim) byToken() candidate {
 			other = j.TokenID // Whoever had the name before the Machine was there is gone.
 		}
 	}
-	switch name, id := c.node.Name, c.machine.Spec.ProviderID; {
+	switch name, id := c.node.Name, c.machine.NodeProviderID(); {
 	case ours.IsZero():
 		return unproven(c.node,
 			"Node %s has no provider ID, and the cluster does not know of a certificate that it got for this machine's bootstrap token: "+

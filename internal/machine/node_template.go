@@ -102,7 +102,7 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 	}
 	if out.Spec.ProviderID == "" {
 		// For those who know a Node's instance by it. One that is there never changes.
-		out.Spec.ProviderID = m.Spec.ProviderID
+		out.Spec.ProviderID = m.NodeProviderID()
 	}
 	if settled(m) {
 		delete(out.Annotations, v1beta1.NodeAnnotationUpdateRequested)
@@ -263,6 +263,9 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 			s.noteApplied(&next)
 			return "", nil
 		}
+		// With what has to be written anyway: a Node that lacks it is only not found if its Machine is lost.
+		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
+			machinestate.InstanceMarkOf(s.machine, s.ClusterID, s.Cloud.Name()).String())
 		var patch client.Patch
 		if attempt == 0 {
 			if patch, err = templatePatch(node, withTemplate); err != nil {

@@ -52,7 +52,7 @@ func (s *registrationStep) refuseOtherID(node *corev1.Node) (progress, error) {
 }
 
 func otherIDMessage(m *v1beta1.Machine, node *corev1.Node) string {
-	return fmt.Sprintf("Node %s has the provider ID %s, and the instance has %s. Have the kubelet or the cloud controller set "+
-		"the instance's ID: it cannot be changed once a node has one.", node.Name, bounded(node.Spec.ProviderID, 256),
-		bounded(m.Spec.ProviderID, 256))
+	return fmt.Sprintf("Node %s has the provider ID %s, and %s is expected. If all nodes have IDs of this form, set "+
+		"spec.nodeProviderID of the class. Otherwise have the kubelet or the cloud controller set the expected ID: it cannot be "+
+		"changed once a node has one.", node.Name, bounded(node.Spec.ProviderID, 256), bounded(m.NodeProviderID(), 256))
 }

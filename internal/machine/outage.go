@@ -61,11 +61,11 @@ func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progre
 	if refuses {
 		s.deleting(v1beta1.ReasonTargetCredentialsRefused,
 			fmt.Sprintf("The target cluster refuses the provider's credentials since %s, so that nobody can tell which pods would be killed.", since.UTC().Format(time.RFC3339)))
-		return wait, true
+		return atTime, true
 	}
 	s.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.",
 		since.UTC().Format(time.RFC3339)))
-	return wait, true
+	return atTime, true
 }
 
 // targetAnswers asks the API server itself, for a moment, for a Node with the Machine's name.

@@ -18,6 +18,8 @@ type pace struct {
 	tried string
 	// notBefore is when the same inputs may be tried again; zero: not before they change.
 	notBefore time.Time
+	// askedUntil is until when the cloud asked not to be called, zero if it did not.
+	askedUntil time.Time
 	// failures is how many of these calls failed in a row.
 	failures int32
 	// reason and message say how the last call failed.
@@ -36,23 +38,32 @@ func (c pace) left(fingerprint string, now time.Time) (wait time.Duration, never
 
 // deleteFingerprint identifies the inputs of a call by which an instance is removed, or looked up for that.
 func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
-	return "delete " + fingerprintOf(s.machine, inputs, s.launch.attempt())
+	forced := ""
+	if s.forced() {
+		forced = "by force " // It is tried as soon as the cloud allows that.
+	}
+	return "delete " + forced + fingerprintOf(s.machine, inputs, s.launch.attempt())
 }
 
 // awaitTry waits while the last call of the removal failed and the next one is not due.
 func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	last := s.states.get(s.machine).pace
 	left, never := last.left(s.deleteFingerprint(inputs), s.now)
+	if s.forced() {
+		left = max(left, last.askedUntil.Sub(s.now))
+	}
 	if never || left == 0 {
 		return next
 	}
+	s.failing = true
 	s.deleting(last.reason, last.message)
-	s.requeueIn(left)
-	return wait
+	return s.after(left)
 }
 
-// operationFailed records a failed call, how many there were in a row and when the next one is due.
-func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) {
+// operationFailed records a failed call, how many there were in a row and when the next one is due. It returns what
+// leads to that one.
+func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) progress {
+	proceed := onInputs
 	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing
 	before := p.states.get(p.machine).pace
 	if before.tried == fingerprint {
@@ -67,7 +78,7 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 	if !c.terminal() {
 		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
 		retry = now.Add(d)
-		p.requeueIn(d)
+		proceed |= p.after(d)
 	}
 	if last := p.machine.Status.LastOperation; last != nil && last.Type == kind {
 		last.Attempts, last.NextTryTime = failures, nil
@@ -77,8 +88,12 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 	}
 	p.states.update(p.machine, func(m *machineState) {
 		m.pace = pace{tried: fingerprint, notBefore: retry, failures: failures, reason: c.reason, message: messageOf(err)}
+		if d := provider.RetryAfter(err); d > 0 {
+			m.pace.askedUntil = now.Add(d)
+		}
 	})
 	if early := before.early && before.tried == fingerprint; !early && waitsForCloud(provider.CodeOf(err)) {
 		p.recovery.wait(client.ObjectKeyFromObject(p.machine), now, now.Add(provider.RetryAfter(err)))
 	}
+	return proceed
 }

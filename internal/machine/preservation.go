@@ -49,7 +49,7 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if within, err := s.withinLimit(ctx); err != nil {
-		return wait, err
+		return onError, err
 	} else if !within {
 		return next, nil
 	}
@@ -63,7 +63,7 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	}
 	left := until.Sub(s.now)
 	if left <= 0 {
-		return wait, s.end(ctx)
+		return onMachine, s.end(ctx)
 	}
 	s.requeueIn(left)
 	message := fmt.Sprintf("The machine belongs to no set any more. It is preserved until %s and then deleted.",

@@ -323,8 +323,8 @@ func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	p := newPass(&pass{Reconciler: w.process, before: odd, machine: odd, now: w.clock.Now()})
 	w.events.take()
 	for range 2 {
-		if proceed, err := p.preservation.run(t.Context()); err != nil || !bool(proceed) {
-			t.Errorf("goes on: %t, %v", proceed, err)
+		if proceed, err := p.preservation.run(t.Context()); err != nil || proceed != next {
+			t.Errorf("waits for %b, %v", proceed, err)
 		}
 	}
 	c := w.wantCondition(odd, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration)

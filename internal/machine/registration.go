@@ -29,7 +29,7 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	node := found.node
 	switch {
 	case err != nil:
-		return wait, err
+		return onError, err
 	case found.conflict != "":
 		return s.refuseNode(found.conflict, found.belongsToOther)
 	case found.otherID != nil:
@@ -37,14 +37,14 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	case node == nil && s.machine.Status.NodeRef != nil:
 		return s.health.nodeGone(ctx)
 	case node == nil && s.instance.failed != nil:
-		return wait, s.launch.gaveUp(ctx, s.instance.failed)
+		return s.launch.gaveUp(ctx, s.instance.failed)
 	case node == nil:
 		s.awaitNode(found)
-		return wait, nil
+		return onMachine | onNode, nil
 	}
 	refused, err := s.template.apply(ctx, node)
 	if err != nil {
-		return wait, err
+		return onError, err
 	}
 	if refused != "" && s.machine.Status.NodeRef == nil {
 		// Without its labels and taints it would take pods that are not meant for it.
@@ -52,14 +52,13 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 			s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
 		}
 		s.failAfterTimeout(nil)
-		return wait, nil
+		return onMachine | onNode, nil
 	}
 	s.node = node
 	if !s.isTrue(v1beta1.ConditionRegistered) && !nodeReady(node) {
 		if left := node.CreationTimestamp.Add(registrationGrace).Sub(s.now); left > 0 {
-			s.requeueIn(left)
 			s.failAfterTimeout(nil)
-			return wait, nil
+			return onNode | s.after(left), nil
 		}
 	}
 	if s.machine.Status.NodeRef == nil {
@@ -90,12 +89,12 @@ func (s *registrationStep) refuseNode(conflict string, other bool) (progress, er
 		s.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
 	}
 	s.failAfterTimeout(nil)
-	return wait, nil
+	return onMachine | onOtherMachine | onNode, nil
 }
 
 // awaitNode says what the Machine without a Node waits for. What a Node lacks it may get a moment later.
 func (s *registrationStep) awaitNode(found candidate) {
-	message := fmt.Sprintf("No node with the provider ID %s has registered.", s.machine.Spec.ProviderID)
+	message := fmt.Sprintf("No node with the provider ID %s has registered.", s.machine.NodeProviderID())
 	if found.unproven != "" {
 		if left := found.since.Add(registrationGrace).Sub(s.now); left > 0 {
 			s.requeueIn(left)
@@ -112,7 +111,7 @@ func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) 
 	s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
 		"There is no target cluster to register in.")
 	if s.instance.failed != nil {
-		return wait, s.launch.gaveUp(ctx, s.instance.failed)
+		return s.launch.gaveUp(ctx, s.instance.failed)
 	}
 	if s.machine.Status.Instance.State != v1beta1.InstanceRunning {
 		s.failAfterTimeout(nil)
@@ -127,7 +126,7 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 		paired := &corev1.Node{}
 		err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
 		// That it is written down is no proof. A provider ID that a Node has never changes.
-		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID == s.machine.Spec.ProviderID {
+		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID == s.machine.NodeProviderID() {
 			return candidate{node: paired.DeepCopy()}, nil
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -137,10 +136,11 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 			s.machine.Status.NodeRef = nil // Somebody else wrote it: it is another's Node, and ours may be yet to come.
 		}
 	}
+	id := s.machine.NodeProviderID()
 	nodes, err := index.Shared[corev1.Node](ctx, s.Target.Nodes, &corev1.NodeList{},
-		client.MatchingFields{index.NodeByProviderID: s.machine.Spec.ProviderID})
+		client.MatchingFields{index.NodeByProviderID: id})
 	if err != nil {
-		return candidate{}, fmt.Errorf("find the node with the provider ID %s: %w", s.machine.Spec.ProviderID, err)
+		return candidate{}, fmt.Errorf("find the node with the provider ID %s: %w", id, err)
 	}
 	nodes, conflicting, err := s.splitConflicting(ctx, nodes)
 	if err == nil {
@@ -158,15 +158,14 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 	case 1:
 	default:
 		return candidate{
-			conflict: fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes[0].Name, nodes[1].Name,
-				s.machine.Spec.ProviderID),
+			conflict:  fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes[0].Name, nodes[1].Name, id),
 			claimants: nodes,
 		}, nil
 	}
 	machines, err := index.Shared[v1beta1.Machine](ctx, s.Client, &v1beta1.MachineList{},
-		client.MatchingFields{index.MachineByProviderID: s.machine.Spec.ProviderID})
+		client.MatchingFields{index.MachineByProviderID: id})
 	if err != nil {
-		return candidate{}, fmt.Errorf("find the machines with the provider ID %s: %w", s.machine.Spec.ProviderID, err)
+		return candidate{}, fmt.Errorf("find the machines with the provider ID %s: %w", id, err)
 	}
 	for _, other := range machines {
 		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes[0].UID

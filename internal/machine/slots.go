@@ -49,7 +49,7 @@ func (s *launchStep) acquireSlot() bool {
 func (s *launchStep) awaitSlot() progress {
 	s.queued = true
 	s.waitSilently(fmt.Sprintf("Waiting for one of the %d slots for creations.", s.Slots.Limit()))
-	return wait
+	return onSlot
 }
 
 // waitSilently waits for a precondition of the launch, and reports that after silentWait.

@@ -118,6 +118,9 @@ type teardownState struct {
 	targetUnreachableSince time.Time
 	// cleanupFailsSince is when a call to the target cluster first failed after the instance was gone.
 	cleanupFailsSince time.Time
+	// forcedSince is when the removal of the instance first held up a deletion by force, and failingSince since when the
+	// removal fails in it; zero if it does not.
+	forcedSince, failingSince time.Time
 	// found is an instance that was made or found and could not be recorded yet, for a deletion. It is never changed.
 	found *provider.Instance
 	// drainReport is the last written report of a drain.

@@ -284,6 +284,8 @@ const (
 
 	// reasonDeleted surfaces when the instance is gone and the Machine goes. The message says what may be left.
 	reasonDeleted = "Deleted"
+	// reasonInstanceLeft surfaces when a Machine that is deleted by force goes although its instance may remain.
+	reasonInstanceLeft = "InstanceLeft"
 )
 
 func (p *pass) note(reason, action, message string) {

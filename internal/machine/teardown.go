@@ -31,34 +31,38 @@ type teardownStep struct {
 	notOurs bool
 	// instanceGone is true once the instance is known to be gone, and what is left of it elsewhere is removed.
 	instanceGone bool
+	// failing is true when the removal of the instance failed, or cannot be asked for.
+	failing bool
+	// instanceLeft is true when the deletion by force went on although the instance, or a part of it, may remain.
+	instanceLeft bool
 	// leftBehind is true when the deletion went on without the target cluster.
 	leftBehind bool
 }
 
 // run takes the machine down: hooks, drain, hooks, instance, node, token, and only then the finalizer.
-func (s *teardownStep) run(ctx context.Context) error {
+func (s *teardownStep) run(ctx context.Context) (progress, error) {
 	s.preservation.tooLate()
 	if !hasFinalizer(s.machine) {
 		s.gone = true // Another finalizer keeps it, or it is gone with the next event.
 		s.forget(client.ObjectKeyFromObject(s.machine))
-		return nil
+		return onMachine, nil
 	}
 	if machinestate.Paused(s.machine) {
 		if s.Drainer != nil {
 			s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
 		}
 		s.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the deletion.")
-		return nil
+		return onMachine, nil
 	}
 	for _, step := range []func(context.Context) (progress, error){
-		s.findLost, s.awaitPreDrainHooks, s.findNode, s.interruption.observeInDeletion, s.drain.run, s.awaitPreTerminateHooks,
-		s.deleteInstance, s.deleteNode, s.release,
+		s.orByForce(s.findLost), s.awaitPreDrainHooks, s.findNode, s.interruption.observeInDeletion, s.drain.run,
+		s.awaitPreTerminateHooks, s.orByForce(s.deleteInstance), s.deleteNode, s.release,
 	} {
-		if proceed, err := step(ctx); err != nil || !bool(proceed) {
-			return err
+		if proceed, err := step(ctx); err != nil || proceed != next {
+			return proceed, err
 		}
 	}
-	return nil
+	return next, nil
 }
 
 // secretBackstop is after how long a Machine that waits for a Secret is reconciled without an event: its class,
@@ -83,7 +87,7 @@ func (s *teardownStep) deleting(reason, message string) {
 func (s *teardownStep) awaitPreDrainHooks(context.Context) (progress, error) {
 	if hooks := s.machine.Spec.LifecycleHooks.PreDrain; len(hooks) > 0 {
 		s.deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for "+hookNames(hooks)+".")
-		return wait, nil
+		return onMachine, nil
 	}
 	return next, nil
 }
@@ -91,7 +95,7 @@ func (s *teardownStep) awaitPreDrainHooks(context.Context) (progress, error) {
 func (s *teardownStep) awaitPreTerminateHooks(context.Context) (progress, error) {
 	if hooks := s.machine.Spec.LifecycleHooks.PreTerminate; len(hooks) > 0 {
 		s.deleting(v1beta1.ReasonWaitingForPreTerminateHook, "Waiting for "+hookNames(hooks)+".")
-		return wait, nil
+		return onMachine, nil
 	}
 	return next, nil
 }
@@ -136,7 +140,7 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return s.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
-	case node.Spec.ProviderID != "" && node.Spec.ProviderID == s.machine.Spec.ProviderID:
+	case node.Spec.ProviderID != "" && node.Spec.ProviderID == s.machine.NodeProviderID():
 		other, err := s.registration.isConflicting(ctx, node)
 		if err != nil {
 			return s.targetUnreachable(ctx, err)
@@ -181,8 +185,7 @@ func (s *teardownStep) chooseClaimant(found candidate) progress {
 		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
 			s.warn(v1beta1.ReasonNodeConflict, "Delete", message)
 		}
-		s.requeueIn(drainBackstop)
-		return wait
+		return onMachine | onNode | s.after(drainBackstop)
 	}
 	s.node = chosen.DeepCopy()
 	return next
@@ -212,10 +215,10 @@ func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progre
 	if refused {
 		s.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
 			bounded(err.Error(), 256))
-		return wait, err
+		return onError, err
 	}
 	s.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
-	return wait, err
+	return onError, err
 }
 
 // targetFailsSince is when the target cluster first failed this process in this deletion, now at the latest: since it
@@ -256,29 +259,29 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 		if s.blocked(missing.Reason, missing.Message) {
 			s.warn(missing.Reason, "Delete", missing.Message)
 		}
-		s.requeueIn(secretBackstop)
-		return inputs, wait, nil
+		s.failing = true
+		return inputs, onInputs | s.after(secretBackstop), nil
 	}
 	if err != nil {
-		return inputs, wait, fmt.Errorf("resolve how to reach the instance to be deleted: %w", err)
+		return inputs, onError, fmt.Errorf("resolve how to reach the instance to be deleted: %w", err)
 	}
 	return inputs, next, nil
 }
 
 // deleteInstance asks the provider to remove the instance until it is gone.
 func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
-	if s.notOurs && bornWithInstance(s.machine) || s.neverCreated() {
+	if s.notOurs && bornWithInstance(s.machine) || s.neverCreated() || s.instanceLeft {
 		return next, nil
 	}
 	inputs, proceed, err := s.resolve(ctx)
-	if err != nil || !bool(proceed) {
-		return wait, err
+	if err != nil || proceed != next {
+		return proceed, err
 	}
 	if never, err := s.neverLaunched(ctx, inputs); err != nil || never {
-		return progress(never), err
+		return onError.unless(never), err
 	}
-	if proceed := s.awaitTry(inputs); !bool(proceed) {
-		return wait, nil
+	if proceed := s.awaitTry(inputs); proceed != next {
+		return proceed, nil
 	}
 	req := provider.DeleteRequest{Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID,
 		ProviderID: s.machine.Spec.ProviderID}
@@ -288,8 +291,7 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	req.Scope = s.scope()
 	result, err := s.Cloud.Delete(ctx, req)
 	if err != nil {
-		s.deleteFailed(err, inputs)
-		return wait, nil
+		return s.deleteFailed(err, inputs), nil
 	}
 	s.answered()
 	switch {
@@ -299,8 +301,7 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 			m.pace, m.teardown.nothingFoundSince, m.teardown.accepted = pace{}, time.Time{}, true
 		})
 		s.removing(result.Left)
-		s.requeueIn(pollInterval(s.now.Sub(s.operationBegan())))
-		return wait, nil
+		return s.after(pollInterval(s.now.Sub(s.operationBegan()))), nil
 	case req.ProviderID != "":
 		return s.confirmGone(ctx, inputs, result), nil
 	}
@@ -342,8 +343,7 @@ func (s *teardownStep) settle(message string) progress {
 		return next
 	}
 	s.deleting(v1beta1.ReasonCreateSettling, message)
-	s.requeueIn(left)
-	return wait
+	return s.after(left)
 }
 
 func (s *teardownStep) blocked(reason, message string) (transition bool) {
@@ -356,29 +356,30 @@ func (s *teardownStep) blocked(reason, message string) (transition bool) {
 }
 
 // deleteFailed records an error of Delete and when the next try is due.
-func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) {
+func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress {
+	s.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
 	if s.blocked(c.reason, message) {
 		s.warn(c.reason, "Delete", message)
 	}
-	s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
+	return s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
 }
 
 // deleteNode removes the Node of an instance that is gone, and no other of that name.
 func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
-	if s.notOurs {
+	if s.notOurs || s.instanceLeft {
 		return next, nil
 	}
 	s.instanceGone = true
 	if s.node == nil {
 		// It may have registered in its instance's last moment. From now on it cannot.
-		if proceed, err := s.findNode(ctx); err != nil || !bool(proceed) {
-			return wait, err
+		if proceed, err := s.findNode(ctx); err != nil || proceed != next {
+			return proceed, err
 		}
 	}
-	if proceed, err := s.detachByForce(ctx); err != nil || !bool(proceed) {
-		return wait, err
+	if proceed, err := s.detachByForce(ctx); err != nil || proceed != next {
+		return proceed, err
 	}
 	if s.node == nil {
 		return next, nil
@@ -397,14 +398,14 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	if s.Target != nil && !s.leftBehind && !s.notOurs && !s.isTrue(v1beta1.ConditionNodeHealthy) {
 		// It may never have run; else its token went when it did.
 		if err := s.launch.dropToken(ctx); err != nil {
-			if proceed, err := s.targetUnreachable(ctx, err); !bool(proceed) {
-				return wait, err
+			if proceed, err := s.targetUnreachable(ctx, err); proceed != next {
+				return proceed, err
 			}
 		}
 	}
 	err := s.removeFinalizer(ctx)
 	if client.IgnoreNotFound(err) != nil {
-		return wait, err
+		return onError, err
 	}
 	s.gone = true
 	if err == nil {
@@ -423,6 +424,9 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	}
 	if s.notOurs {
 		message = fmt.Sprintf("Instance %s was not adopted and stays as it is.", s.machine.Spec.ProviderID)
+	}
+	if s.instanceLeft {
+		message = "The machine was deleted by force. Its instance, or a part of it, may remain at the cloud."
 	}
 	if s.leftBehind {
 		message += " The target cluster could not be reached: a node and a bootstrap token of the machine may be left in it."

@@ -32,7 +32,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 	}
 	if m.Replacing() {
 		if machinestate.Paused(m) {
-			return wait, nil
+			return onMachine, nil
 		}
 		return s.replace(ctx)
 	}
@@ -59,7 +59,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if err != nil {
-		return wait, fmt.Errorf("resolve the class of the update: %w", err)
+		return onError, fmt.Errorf("resolve the class of the update: %w", err)
 	}
 	wanted := appliedOf(m, inputs)
 	if *m.Status.Applied == *wanted && !askedToUpdate(s.machine) {
@@ -115,7 +115,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	m := s.machine
 	node, err := s.agent.pairedNode(ctx)
 	if err != nil {
-		return wait, err
+		return onError, err
 	}
 	if s.agent.needed(node) {
 		return s.agent.run(ctx, wanted, fingerprint)
@@ -132,7 +132,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		req.NodeVersion = node.Status.NodeInfo.KubeletVersion
 	}
 	if err := s.begin(ctx); err != nil {
-		return wait, err
+		return onError, err
 	}
 	m = s.machine
 	result, err := s.Cloud.Update(s.trace.updating(ctx), req)
@@ -152,14 +152,14 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	switch result.Outcome {
 	case provider.UpdateDone:
 		if same, err := s.agent.unchangedNode(ctx, node); err != nil || !same {
-			return progress(err == nil), err
+			return onError.unless(err == nil), err
 		}
 		// Of what an agent was asked for, and may be about to do, the cloud knows nothing.
 		if hasRequest(node) && m.Spec.Version != "" {
 			return s.agent.run(ctx, wanted, fingerprint)
 		}
 		if done, err := s.agent.withdrawRequest(ctx, node); err != nil || !done {
-			return progress(err == nil), err
+			return onError.unless(err == nil), err
 		}
 		if left := s.unsettled(fingerprint); left > 0 {
 			s.notUpdated(v1beta1.ReasonUpdating, "The change is made. It is asked for once more when no earlier request can be on its way any more.")
@@ -187,9 +187,9 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		for _, step := range []func(context.Context) (progress, error){s.teardown.findNode, s.drain.run} {
 			proceed, err := step(ctx)
 			if err != nil {
-				return wait, err
+				return onError, err
 			}
-			if !bool(proceed) {
+			if proceed != next {
 				return next, nil // Draining takes its time; the node is observed meanwhile.
 			}
 		}
@@ -203,7 +203,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		s.note(v1beta1.ReasonReplacing, "Update", "The instance is replaced: "+result.Reason)
 		// The step is durable before anything is taken down.
 		if err := s.writeStatus(ctx); err != nil {
-			return wait, err
+			return onError, err
 		}
 		s.trace.needsReplacement()
 		return s.replace(s.trace.begin(ctx))
@@ -211,7 +211,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		return s.agent.run(ctx, wanted, fingerprint)
 	case provider.UpdateRefused:
 		if done, err := s.agent.withdrawRequest(ctx, node); err != nil || !done {
-			return progress(err == nil), err
+			return onError.unless(err == nil), err
 		}
 		s.refused(result.Reason, fingerprint)
 		return next, nil
@@ -297,12 +297,12 @@ func (s *updateStep) replace(ctx context.Context) (progress, error) {
 		for _, step := range []func(context.Context) (progress, error){
 			s.teardown.findNode, s.drain.run, s.teardown.deleteInstance, s.teardown.deleteNode,
 		} {
-			if proceed, err := step(ctx); err != nil || !bool(proceed) {
-				return wait, err
+			if proceed, err := step(ctx); err != nil || proceed != next {
+				return proceed, err
 			}
 		}
 		if err := s.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = "" }); err != nil {
-			return wait, err
+			return onError, err
 		}
 	}
 	old := m.DeepCopy()
@@ -321,11 +321,11 @@ func (s *updateStep) replace(ctx context.Context) (progress, error) {
 	m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, ""
 	s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The old instance is gone; a new one follows.", "")
 	if err := s.writeStatus(ctx); err != nil {
-		return wait, err
+		return onError, err
 	}
 	s.trace.oldInstanceGone(old)
-	if proceed, err := s.launch.run(s.trace.begin(ctx)); err != nil || !bool(proceed) {
-		return wait, err
+	if proceed, err := s.launch.run(s.trace.begin(ctx)); err != nil || proceed != next {
+		return proceed, err
 	}
 	return s.run(ctx)
 }

@@ -89,8 +89,8 @@ func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fing
 	proceed, err := s.teardown.findNode(ctx)
 	switch {
 	case err != nil:
-		return wait, err
-	case !bool(proceed):
+		return onError, err
+	case proceed != next:
 		return next, nil
 	case s.node == nil:
 		s.await("The node is gone.")
@@ -110,7 +110,7 @@ func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fing
 		return s.ask(ctx)
 	case asked.result == v1beta1.UpdateResultSucceeded && runs(node, version) && nodeReady(node):
 		if done, err := s.endRequest(ctx); err != nil || !done {
-			return progress(err == nil), err
+			return onError.unless(err == nil), err
 		}
 		return s.succeeded(wanted)
 	case asked.result == v1beta1.UpdateResultSucceeded:
@@ -131,8 +131,8 @@ func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fing
 func (s *agentStep) ask(ctx context.Context) (progress, error) {
 	m, version := s.machine, s.machine.Spec.Version
 	if proceed, err := s.drain.run(ctx); err != nil {
-		return wait, err
-	} else if !bool(proceed) {
+		return onError, err
+	} else if proceed != next {
 		return next, nil // It takes its time; the node is observed meanwhile.
 	}
 	if s.node == nil {
@@ -145,7 +145,7 @@ func (s *agentStep) ask(ctx context.Context) (progress, error) {
 	}
 	s.await(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", s.node.Name, version))
 	if err := s.confirm(ctx, "the agent on its node is asked for a change"); err != nil {
-		return wait, err
+		return onError, err
 	}
 	_, err := s.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
 		v1beta1.NodeAnnotationUpdateResult)
@@ -153,7 +153,7 @@ func (s *agentStep) ask(ctx context.Context) (progress, error) {
 		// The reason stays the one that was written down: a reason that alternates would trigger a pass each time.
 		s.await(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", s.node.Name, version,
 			bounded(err.Error(), 256)))
-		return wait, err
+		return onError, err
 	}
 	return next, nil
 }

@@ -38,9 +38,9 @@ func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	}
 	s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
 	s.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)
-	s.requeueIn(drainBackstop)
+	proceed := onDrain | s.after(drainBackstop)
 	if len(outcome.Attached) == 0 {
-		return wait, nil // Not known yet.
+		return proceed, nil // Not known yet.
 	}
 	node, err := drain.OutOfService(ctx, s.Target.Nodes, s.node, s.now)
 	switch {
@@ -48,12 +48,12 @@ func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 		s.node = nil // Gone since it was read.
 		return next, nil
 	case apierrors.IsConflict(err):
-		return wait, err
+		return onError, err
 	case err != nil:
 		return s.targetUnreachable(ctx, err)
 	}
 	s.node = node
-	return wait, nil
+	return proceed, nil
 }
 
 // outOfService reports whether the volumes of a node are waited for whose instance is gone.

@@ -29,28 +29,44 @@ import (
 //
 // The Machines of an event are read from a bare cache: waiting for our own writes there would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {
-	t := wiring.Controller{
-		Name: "machine", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.ownWrites.Filter(machineChanged())},
-		Watches: []wiring.Watch{
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)),
-				Predicate: instanceReleased()},
-			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)),
-				Predicate: classChanged()},
-			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)),
-				Predicate: predicate.ResourceVersionChangedPredicate{}},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)),
-				Predicate: nodeChanged(r.Signals)},
-		},
-	}
-	t.Sources = append(t.Sources, r.trigger.Source())
-	if drains != nil {
-		t.Sources = append(t.Sources, drains)
-	}
-	if slots := r.Slots.Source(); slots != nil {
-		t.Sources = append(t.Sources, slots)
+	t := wiring.Controller{Name: "machine", Reconciler: r, Concurrency: r.Concurrency}
+	for _, trigger := range r.triggers(cache, drains) {
+		switch {
+		case trigger.wakes == onMachine:
+			t.For = trigger.watch
+		case trigger.watch != nil:
+			t.Watches = append(t.Watches, *trigger.watch)
+		case trigger.source != nil:
+			t.Sources = append(t.Sources, trigger.source)
+		}
 	}
 	return t
+}
+
+// trigger is what a step may wait for, and the watch or the source that leads to a pass. A trigger without either does
+// not occur in this process.
+type trigger struct {
+	wakes  progress
+	watch  *wiring.Watch
+	source source.Source
+}
+
+func (r *Reconciler) triggers(cache client.Reader, drains source.Source) []trigger {
+	return []trigger{
+		{onMachine, &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.ownWrites.Filter(machineChanged())}, nil},
+		{onOtherMachine, &wiring.Watch{Object: &v1beta1.Machine{},
+			Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), Predicate: instanceReleased()}, nil},
+		{onClass, &wiring.Watch{Object: &v1beta1.MachineClass{},
+			Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), Predicate: classChanged()}, nil},
+		{onSecret, &wiring.Watch{Object: wiring.Secrets(),
+			Keys:      handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)),
+			Predicate: predicate.ResourceVersionChangedPredicate{}}, nil},
+		{onNode, &wiring.Watch{Cluster: wiring.Target, Object: &corev1.Node{},
+			Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)}, nil},
+		{onRequest, nil, r.trigger.Source()},
+		{onDrain, nil, drains},
+		{onSlot, nil, r.Slots.Source()},
+	}
 }
 
 // machineChanged lets through what people and owners change; this controller's own writes of the status are no change

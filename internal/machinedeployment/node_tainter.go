@@ -259,7 +259,7 @@ func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintD
 	node := &corev1.Node{}
 	err = k.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node, client.UnsafeDisableDeepCopy)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && (node.UID != ref.UID || node.Spec.ProviderID != m.Spec.ProviderID):
+	case apierrors.IsNotFound(err), err == nil && (node.UID != ref.UID || node.Spec.ProviderID != m.NodeProviderID()):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("get node %s: %w", ref.Name, err)

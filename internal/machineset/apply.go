@@ -252,6 +252,7 @@ func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
 		in = in.Begin(m.Name)
 		p.known.lostReplacements = p.known.lostReplacements.without(m.Name)
 	}
+	p.known.failing.add(broken, p.state.Now)
 	if len(broken) > 0 {
 		p.known.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
 	}

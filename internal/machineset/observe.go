@@ -261,6 +261,8 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		p.known.remediation = backoff{}
 	}
 	s.NextRemediation = p.known.remediation.until
+	p.known.failing.observe(s.Set, s.Machines)
+	s.Failing = p.known.failing
 	_, others := s.sorted()
 	p.known.recoveries = p.known.recoveries.follow(others, s.Now)
 	s.Recoveries = p.known.recoveries

@@ -78,6 +78,12 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 		}
 	}
 	lost, others := splitLost(candidates)
+	if s.Failing.stopped() {
+		var wait time.Duration
+		if others, wait = s.Failing.trySome(others, s.Now); wait > 0 {
+			p.waitFor(wait)
+		}
+	}
 	for _, m := range lost {
 		wait := s.NextLost.Sub(s.Now)
 		switch {

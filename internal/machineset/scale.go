@@ -64,6 +64,8 @@ type State struct {
 	Recoveries recoveries
 	// NextRemediation and NextCreation are the times before which the set remediates or creates nothing, after failures.
 	NextRemediation, NextCreation time.Time
+	// Failing is the row of machines that failed in the same way.
+	Failing failingRow
 	// LostReplacements are the machines that replace some whose instance vanished and that are not available yet. Before
 	// NextLost they are not replaced because their own instance vanished.
 	LostReplacements Replacements

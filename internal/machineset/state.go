@@ -47,6 +47,8 @@ type setState struct {
 	// remediation and creation are the backoffs after failures, creationFailure is what failed.
 	remediation, creation backoff
 	creationFailure       Reason
+	// failing is the row of machines that failed in the same way.
+	failing failingRow
 	// lostReplacements replace machines whose instance vanished, and are not available yet. lost is the backoff after
 	// some of them vanished as well.
 	lostReplacements Replacements

@@ -68,6 +68,9 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	if failure.Reason == "" {
 		failure = p.CreationBlocked
 	}
+	if failure.Reason == "" {
+		failure = s.Failing.problem()
+	}
 	c.problem(v1beta1.ConditionReplicaFailure, failure, v1beta1.ReasonNoFailure)
 	c.problem(v1beta1.ConditionFrozen, p.Frozen, v1beta1.ReasonThawed)
 	c.problem(v1beta1.ConditionAdoptionSkipped, unadopted(p), v1beta1.ReasonNothingToAdopt)

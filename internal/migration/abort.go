@@ -156,9 +156,9 @@ func (p *pass) clearOwnKeys(ctx context.Context, mine *ours, all nodes) (bool, e
 		}
 	}
 	return len(marked) == 0, each(ctx, p.Parallel, marked, func(ctx context.Context, node *corev1.Node) error {
-		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null},"annotations":{%q:null,%q:null,%q:null}}}`,
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null},"annotations":{%q:null,%q:null,%q:null,%q:null}}}`,
 			node.UID, v1beta1.NodeLabelMachine, v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace,
-			v1beta1.NodeAnnotationLastAppliedNodeTemplate)
+			v1beta1.NodeAnnotationInstance, v1beta1.NodeAnnotationLastAppliedNodeTemplate)
 		if err := p.Target.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove Machinist's keys from node %s: %w", node.Name, err)
 		}

@@ -44,7 +44,7 @@ func NodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) field.ErrorList {
 		}
 	}
 	errs = append(errs, Keys(path.Child("annotations"), n.Annotations, v1beta1.NodeAnnotationMachine,
-		v1beta1.NodeAnnotationClusterNamespace, v1beta1.NodeAnnotationLastAppliedNodeTemplate,
+		v1beta1.NodeAnnotationClusterNamespace, v1beta1.NodeAnnotationInstance, v1beta1.NodeAnnotationLastAppliedNodeTemplate,
 		v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult, v1beta1.NodeAnnotationCordoned)...)
 	errs = append(errs, taints(path.Child("taints"), n.Taints)...)
 	return append(errs, taints(path.Child("startupTaints"), n.StartupTaints)...)

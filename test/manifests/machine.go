@@ -290,7 +290,8 @@ func reserved(kind, sample, at string) []Bad {
 			reports(field + ".startupTaints[0].key")},
 	)
 	for _, key := range []string{
-		v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace, v1beta1.NodeAnnotationLastAppliedNodeTemplate,
+		v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace, v1beta1.NodeAnnotationInstance,
+		v1beta1.NodeAnnotationLastAppliedNodeTemplate,
 		v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult, v1beta1.NodeAnnotationCordoned,
 	} {
 		all = append(all, table(ByManager, kind, sample,

@@ -29,8 +29,8 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "finalizer-removed-early", quick: true, file: "internal/machine/teardown.go",
-			from:     "s.operationBegan())))\n		return wait, nil",
-			to:       "s.operationBegan())))\n		return next, nil",
+			from:     "		return s.after(pollInterval(s.now.Sub(s.operationBegan()))), nil",
+			to:       "		return next, nil",
 			scenario: "scale-down", finds: "I1|order",
 		},
 		{
@@ -46,7 +46,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "node-before-instance", quick: true, file: "internal/machine/teardown.go",
-			from: "s.deleteInstance, s.deleteNode, s.release,", to: "s.deleteNode, s.deleteInstance, s.release,",
+			from: "s.orByForce(s.deleteInstance), s.deleteNode, s.release,", to: "s.deleteNode, s.orByForce(s.deleteInstance), s.release,",
 			scenario: "scale-down", finds: "order",
 		},
 		{
@@ -91,8 +91,8 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
-			from:     "		s.deleteFailed(err, inputs)\n		return wait, nil",
-			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs)\n		return wait, nil",
+			from:     "		return s.deleteFailed(err, inputs), nil\n	}\n	s.answered()",
+			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		return s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	s.answered()",
 			scenario: "delete", finds: "I10", planned: true,
 		},
 		{
@@ -112,7 +112,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "pre-terminate-hook-ignored", file: "internal/machine/teardown.go",
-			from: "s.drain.run, s.awaitPreTerminateHooks, s.deleteInstance,", to: "s.drain.run, s.deleteInstance,",
+			from: "s.awaitPreTerminateHooks, s.orByForce(s.deleteInstance),", to: "s.orByForce(s.deleteInstance),",
 			scenario: "hooks", finds: "hooks: instance",
 		},
 		{

@@ -21,5 +21,20 @@ func machineMutants() []mutant {
 			from: "		return s.judgeOtherID(ctx, c)", to: "		return candidate{}, nil",
 			scenario: "other-provider-ids", finds: "settled|nodes, not",
 		},
+		{
+			name: "forced-machine-unrecorded", file: "internal/machine/force_delete.go",
+			from: "	if err := s.ForceDeleted.AddForceDeleted(ctx, s.machine, s.now); err != nil {", to: "	if err := error(nil); err != nil {",
+			scenario: "force-delete-refused", finds: "I1",
+		},
+		{
+			name: "left-instance-waits-for-a-person", file: "internal/safety/orphans/force_deleted.go",
+			from: `	return deleted && in.MachineUID != ""`, to: `	return deleted && in.MachineUID == ""`,
+			scenario: "force-delete-refused", finds: "settled|instances, not",
+		},
+		{
+			name: "lost-node-left", file: "internal/safety/orphans/lost_nodes.go",
+			from: "		if before[uid] && left > 0 {", to: "		if before[uid] && left < 0 {",
+			scenario: "finalizer-stripped-late", finds: "settled|nodes, not",
+		},
 	}
 }

@@ -202,7 +202,7 @@ func note(all map[uid]*invariants.Owner, revision int64, object client.Object, b
 
 // mayBeGone is I1: a Machine is gone only when its instance is.
 func (o *oracle) mayBeGone(m *v1beta1.Machine) {
-	if o.stripped(m) {
+	if o.stripped(m) || o.leftByForce(m) {
 		return
 	}
 	if found := o.world.cloud.of(m.UID); len(found) > 0 {

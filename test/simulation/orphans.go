@@ -319,12 +319,13 @@ func (o *oracle) mayCollect(in *instance) {
 	case began.Sub(in.trail.orphaned[p.life]) < orphanPeriod:
 		report("it was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
 	}
-	if node := w.node(in.NodeName); !w.safety.letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
+	letGo := w.safety.letGo || w.forced(in.owner())
+	if node := w.node(in.NodeName); !letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
 		if fares := w.safety.nodes[node.UID]; fares.well && fares.since.Before(began) {
 			report("its node is Ready, and nobody let it go")
 		}
 	}
-	if w.safety.lost[in.ProviderID] && !w.safety.letGo {
+	if w.safety.lost[in.ProviderID] && !letGo {
 		report("it is one of most, and nobody let it go")
 	}
 	for _, t := range []time.Time{p.began, w.safety.links[toControl].restored, w.safety.links[toTarget].restored} {

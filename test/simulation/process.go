@@ -28,6 +28,8 @@ import (
 	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/internal/migration"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/safety/orphans"
+	pages "machinist.dev/machinist/internal/safety/orphans/ledger"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -280,6 +282,8 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		Cloud: fenced, ClusterID: clusterID, Client: control, Live: controlLive, MachineCacheVersion: seen.version,
 		Classes: classes, Reach: p.outages(),
 		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: preserveTimeout,
+		ForceDeleted: orphans.ForceDeletedBook{Book: pages.Book{Client: controlLive, Namespace: leases},
+			Provider: providerName, Rules: orphans.Rules{ClusterID: clusterID, Period: orphanPeriod}},
 		Target: &machine.Target{Nodes: target, Live: targetLive, API: func() (machine.Endpoint, error) {
 			return machine.Endpoint{URL: "https://target.example:6443", CABundle: []byte("PEM")}, nil
 		}},

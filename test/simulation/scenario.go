@@ -106,7 +106,8 @@ func Scenarios() []Scenario {
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
 	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
 		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
-		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios())
+		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
+		forceDeleteScenarios())
 }
 
 // churn is what a few impatient people do to a deployment, while instances break.

@@ -81,10 +81,11 @@ func Settled(w *World) string {
 		report("there are %d machines, not %d", n, wanted)
 	}
 	all := wanted + adopters(machines) + untagged
-	if n := len(w.cloud.instances) + len(w.cloud.late); n != all+w.strangersLeft() {
+	forced, forcedNodes := w.leftByForce()
+	if n := len(w.cloud.instances) + len(w.cloud.late) - forced; n != all+w.strangersLeft() {
 		report("there are %d instances, not %d", n, all+w.strangersLeft())
 	}
-	if n := len(w.target.Snapshot(nodeKind)) - w.leftNodes(); n != all {
+	if n := len(w.target.Snapshot(nodeKind)) - w.leftNodes() - forcedNodes; n != all {
 		report("there are %d nodes, not %d", n, all)
 	}
 	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) - w.leftTokens(); n != 0 {

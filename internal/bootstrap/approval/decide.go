@@ -126,7 +126,7 @@ func (r request) decideJoin(f Facts) Decision {
 	case f.OtherMachine != nil:
 		return refuse(ReasonNameInUse, "machine %s has the node name %s, too, and had it first",
 			client.ObjectKeyFromObject(f.OtherMachine), name)
-	case f.Node != nil && (f.Node.ProviderID == "" || f.Node.ProviderID != m.Spec.ProviderID):
+	case f.Node != nil && (f.Node.ProviderID == "" || f.Node.ProviderID != m.NodeProviderID()):
 		return refuse(ReasonNameInUse, "node %s exists already and is not this machine's", name)
 	}
 	return approve(ReasonMachineJoins, "The instance of machine %s joins with the machine's bootstrap token.",

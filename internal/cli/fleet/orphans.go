@@ -33,6 +33,8 @@ type Orphans struct {
 // OrphanReport is what one provider's process reported.
 type OrphanReport struct {
 	ledger.Page
+	// Undescribed is how many instances of all namespaces are counted in Total and not described in Entries.
+	Undescribed int `json:"undescribed,omitempty"`
 	// Process is the one that informs it.
 	Process why.Process `json:"process"`
 }
@@ -41,18 +43,38 @@ type OrphanReport struct {
 func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes map[string]why.Process) Orphans {
 	o := Orphans{Now: now, Namespace: namespace, Reports: []OrphanReport{}}
 	for _, page := range pages {
+		undescribed := max(page.Total-ledger.MostEntries, 0)
+		page = withForceDeleted(page)
 		before := len(page.Entries)
 		page.Entries = slices.DeleteFunc(slices.Clone(page.Entries), func(e ledger.Entry) bool {
 			of, _, _ := strings.Cut(e.Machine, "/")
 			return namespace != "" && of != namespace
 		})
 		o.Elsewhere += before - len(page.Entries)
-		o.Reports = append(o.Reports, OrphanReport{page, processes[ledger.Key(page.Provider, page.Namespace)]})
+		o.Reports = append(o.Reports, OrphanReport{page, undescribed, processes[ledger.Key(page.Provider, page.Namespace)]})
 	}
 	slices.SortFunc(o.Reports, func(a, b OrphanReport) int {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Page.Namespace, b.Page.Namespace))
 	})
 	return o
+}
+
+// withForceDeleted adds to the entries of a page what Machines that were deleted by force may have left and no check
+// has found.
+func withForceDeleted(page ledger.Page) ledger.Page {
+	found := map[string]bool{}
+	for _, e := range page.Entries {
+		found[e.UID] = true
+	}
+	page.Entries = slices.Clone(page.Entries)
+	for _, e := range page.ForceDeleted {
+		if !found[e.UID] {
+			page.Entries = append(page.Entries, e)
+			page.Total++
+		}
+	}
+	page.ForceDeleted = nil
+	return page
 }
 
 // Outcome says what becomes of an instance, by the word that the provider's check has for it. period is the time
@@ -75,6 +97,8 @@ func Outcome(word string, period time.Duration) string {
 		return "is not removed until a person confirms: so many lost their machines at once (see the class's condition OrphanRemovalBlocked)"
 	case orphans.NodeReady:
 		return "is not removed until a person confirms: its Node is Ready (see the class's condition OrphanRemovalBlocked)"
+	case orphans.ForceDeleted:
+		return "may remain: its machine was deleted by force. It is removed when a check finds it"
 	case orphans.OverLimit:
 		return "will be removed, and waits: one check removes only so many (--orphan-max-deletes)"
 	}
@@ -83,7 +107,10 @@ func Outcome(word string, period time.Duration) string {
 
 // EntryName is the provider ID or, of parts without an instance, the last words of their names.
 func EntryName(e ledger.Entry) string {
-	if e.ProviderID != "" || len(e.Parts) == 0 {
+	switch {
+	case e.ProviderID == "" && e.Outcome == string(orphans.ForceDeleted):
+		return "unknown"
+	case e.ProviderID != "" || len(e.Parts) == 0:
 		return e.ProviderID
 	}
 	short := make([]string, len(e.Parts))
@@ -168,7 +195,7 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 		}
 		_ = printer.Table(w, head, rows)
 	}
-	if r.Total > ledger.MostEntries {
+	if r.Undescribed > 0 {
 		fmt.Fprintf(w, "Only the first %d are reported one by one.\n", ledger.MostEntries)
 	}
 }

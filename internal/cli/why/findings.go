@@ -90,6 +90,10 @@ func (e *explanation) repair(first *metav1.Condition) {
 			c.Reason == v1beta1.ReasonBackingOff {
 			e.add(fleetFinding("machineset/"+e.Set.Name, c))
 		}
+		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionReplicaFailure); c != nil &&
+			c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonReplacementsFailing {
+			stopped(fleetFinding("machineset/"+e.Set.Name, c))
+		}
 	}
 	const do = "Raise it, or delete the machine: kubectl delete ma NAME"
 	switch {

@@ -54,12 +54,12 @@ func deletionMeanings() map[string]Meaning {
 			Explanation: "The Secret with the credentials that can delete its instance does not carry the label " +
 				v1beta1.LabelSecretUse + " that allows this use.",
 			Ends: "It goes on within minutes once the Secret has the label.",
-			Do:   "If Machinist may use the Secret, run the command in the message. An instance may be left at the cloud without it.",
+			Do:   "If Machinist may use the Secret, run the command in the message.",
 		},
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonCredentialsNotFound: {
 			Explanation: "The Secret with the credentials that can delete its instance does not exist, or lacks a key.",
 			Ends:        "It goes on within minutes once the Secret is right.",
-			Do:          "Create or complete the Secret that the message names. An instance may be left at the cloud without it.",
+			Do:          "Create or complete the Secret that the message names.",
 		},
 		v1beta1.ReasonInstanceTerminating: {Explanation: "The cloud is removing its instance.",
 			Ends: "It goes on when the cloud says that the instance is gone."},

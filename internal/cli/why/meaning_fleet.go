@@ -21,6 +21,10 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonMachineDeleteFailed: {Explanation: "The API server refuses to let a machine be deleted.",
 			Ends: "It is tried again by itself.",
 			Do:   "The message says why: a policy or a webhook of the control cluster may be in the way."},
+		v1beta1.ReasonReplacementsFailing: {Explanation: "Three machines in a row were replaced because their instances never became Ready nodes: no more are replaced.",
+			Ends: "One machine is replaced every hour. When one becomes Ready, or the template changes, all are replaced as usual.",
+			Do: "Find out why machines do not join: machinist why machine/NAME for one of them. To try one at once: kubectl annotate ma NAME " +
+				v1beta1.AnnotationRemediate + "="},
 		v1beta1.ReasonTooManyMachines: {Explanation: "There are far too many machines, those being deleted included: no more are made.", Ends: "It goes on when deletions are done.", Do: "See what holds those deletions up: machinist status."},
 		v1beta1.ReasonInvalidSelector: {Explanation: "The selector is empty, cannot be read or does not match the template: nothing is done.", Ends: untilChanged, Do: "Make a new object with a selector that matches its template; a selector does not change."},
 		v1beta1.ReasonNoFailure:       {Explanation: "Machines can be made and deleted."},

@@ -45,15 +45,15 @@ func (e *explanation) wayOut(c *metav1.Condition, f Finding) Finding {
 		}
 	case v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonSecretNotLabelled:
 		if deleted {
-			f.Do += e.release("If the Secret never existed, or the account is gone")
+			f.Do += byForce("If the Secret never existed, or the account is gone")
 		}
 	case v1beta1.ReasonCredentialsRefused, v1beta1.ReasonDeleteError, v1beta1.ReasonProviderUnavailable:
 		if deleted {
-			f.Do += e.release("If that can never be mended")
+			f.Do += byForce("If that can never be fixed")
 		}
 	case v1beta1.ReasonInstanceTerminating:
 		if deleted && e.Now.Sub(e.Machine.DeletionTimestamp.Time) > time.Hour {
-			f.Do += e.release("If the cloud never ends it")
+			f.Do += byForce("If the cloud never ends it")
 		}
 	}
 	return f
@@ -77,7 +77,13 @@ func (e *explanation) otherClass() string {
 	return "Make a machine of another class, and delete this one: kubectl delete ma NAME"
 }
 
-// release is how a person ends a deletion that Machinist cannot end: by seeing to the instance, and taking the
+// byForce is how a person ends a deletion that the cloud does not let end.
+func byForce(when string) string {
+	return " " + when + ", delete the machine by force: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete +
+		"=. The machine goes within minutes; machinist orphans names what may remain, until it is removed."
+}
+
+// release is how a person ends a deletion that no process carries out: by seeing to the instance, and taking the
 // finalizer off.
 func (e *explanation) release(when string) string {
 	m := e.Machine

@@ -24,6 +24,8 @@ type Resolved struct {
 	Provider string
 	// ProviderSpec is raw JSON; empty where it is no longer known.
 	ProviderSpec []byte
+	// NodeProviderID is the form of the provider IDs of Nodes, empty where it is the provider's.
+	NodeProviderID string
 	// Adoption is the class's; the inline form always forbids.
 	Adoption v1beta1.AdoptionPolicy
 	// AdoptFrom is the former cluster from which the class lets its Machines take instances over until AdoptFromUntil, as

@@ -152,6 +152,7 @@ func OfClass(class *v1beta1.MachineClass) Resolved {
 		ClassName:      class.Name,
 		ClassUID:       class.UID,
 		Provider:       class.Spec.Provider,
+		NodeProviderID: class.Spec.NodeProviderID,
 		Adoption:       class.Spec.Adoption,
 		AdoptFrom:      class.Annotations[v1beta1.AnnotationAdoptFromCluster],
 		AdoptFromUntil: class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil],

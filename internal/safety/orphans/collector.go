@@ -131,6 +131,10 @@ type state struct {
 	// observations are those of the last pass, instances its numbers of instances by namespace.
 	observations Observations
 	instances    map[string]int
+	// unseen are the Machines that were deleted by force of which the last pass found nothing.
+	unseen map[types.UID]bool
+	// lostNodes are the Nodes without a Machine and without an instance that the last pass found.
+	lostNodes map[types.UID]bool
 	// mismatch is what was made known of another cluster id.
 	mismatch string
 }

@@ -45,7 +45,7 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 	for _, d := range orphans {
 		state.Confirmed[d.ID] = slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool {
 			return confirmed[source.GetUID()]
-		})
+		}) || state.deletedByForce(&d.Instance)
 		if len(d.Parts) > 0 {
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -40,8 +41,8 @@ type Drainer interface {
 	Forget(machine types.NamespacedName)
 }
 
-// nodesOf returns the Nodes of an instance that the cache has: those with its provider ID, and one of its name
-// without any.
+// nodesOf returns the Nodes of an instance that the cache has: those with its provider ID, and one of its name that has
+// none or says that it is the instance.
 func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	if c.Target == nil {
 		return nil, nil
@@ -59,7 +60,7 @@ func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*core
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return nil, fmt.Errorf("read Node %s: %w", in.NodeName, err)
-	case named.Spec.ProviderID == "":
+	case named.Spec.ProviderID == "" || says(named, in):
 		nodes = append(slices.Clone(nodes), named)
 	}
 	return nodes, nil
@@ -85,11 +86,25 @@ func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, fmt.Errorf("read Node %s: %w", name, err)
-		case node.Spec.ProviderID == in.ProviderID, node.Spec.ProviderID == "" && name == in.NodeName:
+		case node.Spec.ProviderID == in.ProviderID, name == in.NodeName && (node.Spec.ProviderID == "" || says(node, in)):
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes, nil
+}
+
+// says reports whether a Node says that it is the instance, whatever form of provider ID it has.
+func says(node *corev1.Node, in *provider.Instance) bool {
+	mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance])
+	return marked && mark.ClusterID == in.ClusterID && mark.ProviderID == in.ProviderID
+}
+
+// instanceOf returns the provider ID of a Node's instance: the one that it says, else its own.
+func instanceOf(node *corev1.Node) string {
+	if mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance]); marked {
+		return mark.ProviderID
+	}
+	return node.Spec.ProviderID
 }
 
 func isReady(node *corev1.Node) bool { return readiness(node).Status == corev1.ConditionTrue }
@@ -232,8 +247,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *fleet, listed []*sco
 	}
 	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool {
 		source, marked := n.Annotations[v1beta1.NodeAnnotationInstanceRemoved]
-		return !marked || n.Spec.ProviderID == "" || found[n.Spec.ProviderID] != nil || isReady(n) ||
-			!listedBy(listed, source)
+		return !marked || n.Spec.ProviderID == "" || found[instanceOf(n)] != nil || isReady(n) || !listedBy(listed, source)
 	})
 	if len(nodes) == 0 {
 		return nil
@@ -244,7 +258,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *fleet, listed []*sco
 	}
 	var errs []error
 	for _, node := range nodes {
-		if !recorded[node.Spec.ProviderID] {
+		if !recorded[instanceOf(node)] {
 			errs = append(errs, c.deleteNode(ctx, node))
 		}
 	}
@@ -257,7 +271,8 @@ func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 	if err := c.Target.Live.Get(ctx, client.ObjectKeyFromObject(cached), node); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if node.UID != cached.UID || node.Spec.ProviderID != cached.Spec.ProviderID || isReady(node) {
+	if node.UID != cached.UID || node.Spec.ProviderID != cached.Spec.ProviderID || isReady(node) ||
+		node.Annotations[v1beta1.NodeAnnotationInstance] != cached.Annotations[v1beta1.NodeAnnotationInstance] {
 		return nil
 	}
 	uid := node.UID
@@ -266,7 +281,7 @@ func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete Node %s: %w", node.Name, err)
 	}
-	c.log(ctx).Info("Deleted the Node of an instance that was removed: it had no Machine", "node", node.Name, "providerID",
+	c.log(ctx).Info("Deleted the Node of an instance that is gone: it had no Machine", "node", node.Name, "providerID",
 		node.Spec.ProviderID)
 	return nil
 }

@@ -14,7 +14,13 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 		c.log(ctx).Error(err, "Orphaned instances are not looked for")
 		return Plan{}
 	}
-	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.state.instances}
+	forced, err := c.forceDeleted(ctx)
+	if err != nil {
+		c.log(ctx).Error(err, "Orphaned instances are not looked for: it is not known which Machines were deleted by force")
+		return Plan{}
+	}
+	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.state.instances,
+		ForceDeleted: forced}
 	// By the IDs of decisions: the scope in which an instance was found is the one with which it is read again and
 	// removed.
 	scopes := map[string]*scope{}
@@ -61,7 +67,14 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	if err := c.deleteNodes(ctx, known, listed, scopes); err != nil {
 		c.log(ctx).Error(err, "Cannot delete the Nodes of instances that were removed")
 	}
-	c.keep(ctx, now, pageOf(plan, scopes, unlisted))
+	if err := c.deleteLostNodes(ctx, known, &state, listed, scopes); err != nil {
+		c.log(ctx).Error(err, "Cannot delete the Nodes of instances that are gone")
+	}
+	page := pageOf(plan, scopes, unlisted)
+	var settled map[string]bool
+	settled, c.state.unseen = state.settle(listed, c.state.unseen)
+	page.Settle(settled)
+	c.keep(ctx, now, page)
 	return plan
 }
 

@@ -58,8 +58,11 @@ type State struct {
 	NodeReady map[string]string
 	// Blocked says that a class or, right after a restart, the Ledger reports MostInstancesOrphaned.
 	Blocked bool
-	// Confirmed has the IDs of what was found with a class by which a person lets orphans be removed now.
+	// Confirmed has the IDs of what was found with a class by which a person lets orphans be removed now, and of what
+	// Machines left that were deleted by force.
 	Confirmed map[string]bool
+	// ForceDeleted are the Machines that were deleted by force although something of them may remain.
+	ForceDeleted forceDeleted
 }
 
 // Observations are the orphans, and the duplicates, of one pass by the IDs of their decisions. What a pass did not
@@ -134,6 +137,8 @@ const (
 	AfterOutage Outcome = "AfterOutage"
 	// OverLimit is for those that are too many for one pass.
 	OverLimit Outcome = "OverLimit"
+	// ForceDeleted is for what a Machine that was deleted by force may have left, and no list has shown yet.
+	ForceDeleted Outcome = "ForceDeleted"
 )
 
 // Decision is about one instance, or about the parts of one machine that belong to no instance.
@@ -181,7 +186,7 @@ func Decide(s State) Plan {
 				observation, again = Observation{Machine: in.MachineUID, Duplicate: outcome == Duplicate,
 					First: latest(s.Now, s.Listed)}, false
 			}
-			observation.Blocked = outcome == Delete &&
+			observation.Blocked = outcome == Delete && !s.deletedByForce(in) &&
 				(observation.Blocked || s.Blocked || most[everywhere] || most[namespaceOf(in)])
 			p.Observations[d.ID] = observation
 			switch {
@@ -275,14 +280,14 @@ const (
 )
 
 // mostOrphaned returns the namespaces in which most instances have no Machine, everywhere if that is so of all
-// together. It counts the orphans that the pass before saw too, since a list may show for a while what Machines
-// removed in order, and compares them with the instances of both passes, whichever were fewer. What is being
-// terminated does not count. instances takes the numbers of this pass.
+// together. It counts the orphans that the pass before saw too, since a list may show for a while what Machines removed
+// in order, and compares them with the instances of both passes, whichever were fewer. What is being terminated does
+// not count, nor what Machines left that were deleted by force. instances takes the numbers of this pass.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
 		in := &subjects[i].Instance
-		if len(subjects[i].Parts) > 0 || in.State == provider.StateTerminating {
+		if len(subjects[i].Parts) > 0 || in.State == provider.StateTerminating || s.deletedByForce(in) {
 			continue
 		}
 		switch outcomes[i] {

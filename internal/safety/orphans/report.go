@@ -3,7 +3,6 @@ package orphans
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,6 +15,8 @@ type Ledger interface {
 	Keep(ctx context.Context, page ledger.Page) error
 	// MostOrphaned reports whether a pass that was kept found most instances without a Machine.
 	MostOrphaned(ctx context.Context, provider, namespace string) (bool, error)
+	// ForceDeleted names the Machines that were deleted by force although something of them may remain.
+	ForceDeleted(ctx context.Context, provider, namespace string) ([]ledger.Entry, error)
 }
 
 // keep writes down what a pass found. That this fails harms only what people can read, and what is remembered if a
@@ -24,10 +25,8 @@ func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
 	if c.Ledger == nil || ctx.Err() != nil {
 		return
 	}
-	page.Provider, page.Namespace = c.Cloud.Name(), c.Rules.Namespace
-	if shard := c.Rules.Shard; !shard.All() {
-		page.Shard = fmt.Sprintf("%d-of-%d", shard.Index, shard.Count)
-	}
+	named := c.Rules.page(c.Cloud.Name())
+	page.Provider, page.Namespace, page.Shard = named.Provider, named.Namespace, named.Shard
 	page.Written, page.Period = now, int64(c.Rules.Period/time.Second)
 	if err := c.Ledger.Keep(ctx, page); err != nil {
 		c.log(ctx).Error(err, "What is known of orphans cannot be written down")

@@ -108,6 +108,9 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Signals:         signals,
 
 		RequireTypeVersion: s.requireTypeVersion,
+
+		ForceDeleted: orphans.ForceDeletedBook{Book: orphanBook(op), Provider: driver.Name(),
+			Rules: s.orphanRules(op.ClusterID(), op.Namespace(), op.Shard())},
 	}
 	if s.maxInFlightCreates > 0 {
 		machines.Slots = queueing.NewSlots(s.maxInFlightCreates)

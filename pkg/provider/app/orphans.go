@@ -29,7 +29,7 @@ func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, checkIn
 		Target:        target,
 		Mismatch:      op.IdentityMismatch,
 		Record:        op.IdentityRecord(),
-		Ledger:        ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace},
+		Ledger:        orphanBook(op),
 		Reach:         op.Reachability(),
 		CheckInstance: checkInstance,
 		Recorder:      op.Manager().GetEventRecorder("machinist-orphans"),
@@ -40,4 +40,9 @@ func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, checkIn
 		return fmt.Errorf("add the collection of orphans: %w", err)
 	}
 	return nil
+}
+
+// orphanBook is where people read what is known of orphans.
+func orphanBook(op *operator.Operator) ledger.Book {
+	return ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace}
 }

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -24,6 +23,8 @@ const (
 	Name = "machinist-orphans"
 	// MostEntries bounds what a page describes one by one.
 	MostEntries = 100
+	// MostForceDeleted bounds what a page names of Machines that were deleted by force.
+	MostForceDeleted = 1000
 	// longest bounds each word that comes from the cloud.
 	longest = 300
 	// mostParts bounds what an entry names one by one.
@@ -52,6 +53,13 @@ type Page struct {
 	// them, at most MostEntries.
 	Total   int     `json:"total"`
 	Entries []Entry `json:"entries,omitempty"`
+	// ForceDeleted are what Machines that were deleted by force may have left at the cloud, until the instances of their
+	// Source were listed without it. Their removal was asked for with the deletion. There are at most MostForceDeleted;
+	// the oldest are dropped.
+	ForceDeleted []Entry `json:"forceDeleted,omitempty"`
+
+	// settled are the UIDs of the Machines in ForceDeleted that left nothing.
+	settled map[string]bool
 }
 
 // Unlisted is one of what could not be listed.
@@ -137,19 +145,31 @@ func (b Book) Keep(ctx context.Context, page Page) error {
 
 func (b Book) keep(ctx context.Context, page Page) error {
 	key := page.key()
-	found := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: Name}}
-	err := b.Client.Get(ctx, client.ObjectKeyFromObject(found), found)
-	missing := apierrors.IsNotFound(err)
-	if err != nil && !missing {
-		return fmt.Errorf("read ConfigMap %s/%s: %w", b.Namespace, Name, err)
+	found, missing, err := b.read(ctx)
+	if err != nil {
+		return err
 	}
 	outdated := page.outdated(found.Data)
+	page.ForceDeleted = nil
+	for _, old := range outdated {
+		if before, err := Decode(found.Data[old]); err == nil {
+			page.rememberForceDeleted(before)
+		}
+	}
 	if before, err := Decode(found.Data[key]); err == nil {
 		page.remember(before)
 		if page.same(before) && len(outdated) == 0 {
 			return nil
 		}
 	}
+	for _, old := range outdated {
+		delete(found.Data, old)
+	}
+	return b.write(ctx, found, missing, page)
+}
+
+// write stores a page in the ConfigMap.
+func (b Book) write(ctx context.Context, found *corev1.ConfigMap, missing bool, page Page) error {
 	text, err := json.Marshal(page)
 	if err != nil {
 		return fmt.Errorf("encode what is known of orphans: %w", err)
@@ -157,10 +177,7 @@ func (b Book) keep(ctx context.Context, page Page) error {
 	if found.Data == nil {
 		found.Data = map[string]string{}
 	}
-	for _, old := range outdated {
-		delete(found.Data, old)
-	}
-	found.Data[key] = string(text)
+	found.Data[page.key()] = string(text)
 	if missing {
 		err = b.Client.Create(ctx, found)
 	} else {
@@ -175,10 +192,9 @@ func (b Book) keep(ctx context.Context, page Page) error {
 // MostOrphaned reports whether a page of a provider for a namespace, of any shard, says that most instances had no
 // Machine. Pages that cannot be read say nothing.
 func (b Book) MostOrphaned(ctx context.Context, provider, namespace string) (bool, error) {
-	found := &corev1.ConfigMap{}
-	err := b.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: Name}, found)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("read ConfigMap %s/%s: %w", b.Namespace, Name, err)
+	found, _, err := b.read(ctx)
+	if err != nil {
+		return false, err
 	}
 	for _, text := range found.Data {
 		page, err := Decode(text)
@@ -202,6 +218,7 @@ func Decode(text string) (Page, error) {
 // nothing is looked for, that most had no Machine.
 func (p *Page) remember(before Page) {
 	p.MostOrphaned = p.MostOrphaned || p.Stopped != "" && before.MostOrphaned
+	p.rememberForceDeleted(before)
 	seen := map[string]time.Time{}
 	for _, e := range before.Entries {
 		seen[e.key()] = e.FirstSeen
@@ -233,23 +250,27 @@ func (p Page) same(other Page) bool {
 func (p *Page) bound() {
 	p.Entries = p.Entries[:min(len(p.Entries), MostEntries)]
 	p.Unlisted = p.Unlisted[:min(len(p.Unlisted), MostEntries)]
+	p.ForceDeleted = p.ForceDeleted[max(len(p.ForceDeleted)-MostForceDeleted, 0):]
 	p.Written = p.Written.UTC().Truncate(time.Second)
 	p.Stopped = cut(p.Stopped)
 	for i := range p.Unlisted {
 		p.Unlisted[i].Source, p.Unlisted[i].Why = cut(p.Unlisted[i].Source), cut(p.Unlisted[i].Why)
 	}
 	for i := range p.Entries {
-		e := &p.Entries[i]
-		e.ProviderID, e.Machine, e.UID, e.Source = cut(e.ProviderID), cut(e.Machine), cut(e.UID), cut(e.Source)
-		e.Parts = slices.Clone(e.Parts[:min(len(e.Parts), mostParts)])
-		for j := range e.Parts {
-			e.Parts[j] = cut(e.Parts[j])
-		}
-		e.FirstSeen = e.FirstSeen.UTC().Truncate(time.Second)
-		if e.Launched != nil {
-			launched := e.Launched.UTC().Truncate(time.Second)
-			e.Launched = &launched
-		}
+		p.Entries[i].bound()
+	}
+}
+
+func (e *Entry) bound() {
+	e.ProviderID, e.Machine, e.UID, e.Source = cut(e.ProviderID), cut(e.Machine), cut(e.UID), cut(e.Source)
+	e.Parts = slices.Clone(e.Parts[:min(len(e.Parts), mostParts)])
+	for j := range e.Parts {
+		e.Parts[j] = cut(e.Parts[j])
+	}
+	e.FirstSeen = e.FirstSeen.UTC().Truncate(time.Second)
+	if e.Launched != nil {
+		launched := e.Launched.UTC().Truncate(time.Second)
+		e.Launched = &launched
 	}
 }
 

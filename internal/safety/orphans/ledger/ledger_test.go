@@ -129,3 +129,52 @@ func TestShardsHaveAPageEach(t *testing.T) {
 		}
 	}
 }
+
+// What Machines left that were deleted by force outlives passes, and a change of the number of shards.
+//
+// Rule: left-instance-removed.
+func TestWhatWasDeletedByForceIsKept(t *testing.T) {
+	book := Book{fake.NewClientBuilder().Build(), "system"}
+	for i, shard := range []string{"0-of-2", "1-of-2"} {
+		for range 2 {
+			entry := Entry{UID: fmt.Sprint(i), Machine: "ns/m", FirstSeen: time.Unix(int64(i), 0)}
+			if err := book.AddForceDeleted(t.Context(), Page{Provider: "sim", Shard: shard}, entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	uids := func() (uids []string) {
+		all, err := book.ForceDeleted(t.Context(), "sim", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			uids = append(uids, e.UID)
+		}
+		slices.Sort(uids)
+		return uids
+	}
+	page := Page{Provider: "sim", Total: 1}
+	for range 2 {
+		if err := book.Keep(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		if got := uids(); !slices.Equal(got, []string{"0", "1"}) {
+			t.Fatalf("kept %q", got)
+		}
+	}
+	page.Settle(map[string]bool{"0": true})
+	if err := book.Keep(t.Context(), page); err != nil {
+		t.Fatal(err)
+	}
+	if got := uids(); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("kept %q", got)
+	}
+	for i := range MostForceDeleted + 5 {
+		page.ForceDeleted = append(page.ForceDeleted, Entry{UID: fmt.Sprint("u", i), FirstSeen: time.Unix(int64(i+10), 0)})
+	}
+	page.bound()
+	if n := len(page.ForceDeleted); n != MostForceDeleted || page.ForceDeleted[n-1].UID != fmt.Sprint("u", n+4) {
+		t.Errorf("%d are kept", n)
+	}
+}

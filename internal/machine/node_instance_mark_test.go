@@ -1,0 +1,40 @@
+package machine
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
+)
+
+// Rule: node-of-lost-machine-deleted.
+func TestANodeSaysWhichInstanceItIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	node := w.getNode(nodeNameOf(w.namespace, "m"))
+	mark, ok := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance])
+	want := machinestate.InstanceMark{ClusterID: "cluster", Provider: fakeProvider, Class: "small", ProviderID: m.Spec.ProviderID,
+		Scope: m.Status.Instance.Scope}
+	if !ok || mark != want {
+		t.Errorf("the node says %+v, want %+v", mark, want)
+	}
+	// A Node that registered before there was such a mark gets it with what is written anyway.
+	unmarked := node.DeepCopy()
+	delete(unmarked.Annotations, v1beta1.NodeAnnotationInstance)
+	if err := w.api.Patch(t.Context(), unmarked, client.MergeFrom(node)); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRest("m")
+	w.update("m", func(m *v1beta1.Machine) {
+		m.Spec.Node.Taints = []corev1.Taint{{Key: "example.com/x", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	w.reconcile("m")
+	if w.getNode(node.Name).Annotations[v1beta1.NodeAnnotationInstance] != want.String() {
+		t.Error("the node has no mark after another change")
+	}
+}

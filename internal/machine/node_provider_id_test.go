@@ -1,0 +1,106 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Rule: node-provider-id-by-class.
+func TestNodeProviderID(t *testing.T) {
+	in := &provider.Instance{ProviderID: "openstack:///0-1-2", NodeName: "web-1", Region: "eu"}
+	for _, tc := range []struct {
+		form string
+		in   *provider.Instance
+		want string
+	}{
+		{"", in, ""},
+		{"k3s://<<NODE_NAME>>", in, "k3s://web-1"},
+		{"openstack://<<REGION>>/<<INSTANCE_ID>>", in, "openstack://eu/0-1-2"},
+		{"openstack:///<<INSTANCE_ID>>", in, ""}, // It is the provider's own.
+		{"k3s://<<NODE_NAME>>", &provider.Instance{ProviderID: "sim://7"}, ""},
+		{"openstack://<<REGION>>/<<INSTANCE_ID>>", &provider.Instance{ProviderID: "openstack:///7"}, ""},
+	} {
+		if got := nodeProviderID(tc.form, tc.in); got != tc.want {
+			t.Errorf("%q: %q, want %q", tc.form, got, tc.want)
+		}
+	}
+}
+
+// nodesHave has the class say which provider IDs Nodes have.
+func (w *world) nodesHave(class, form string) error {
+	return w.api.Patch(w.t.Context(), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace,
+		Name: class}}, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"nodeProviderID":"`+form+`"}}`)))
+}
+
+// The Machine becomes Running with the Node of that ID, and takes the Node with it.
+//
+// Rule: node-provider-id-by-class.
+func TestAClassSaysWhichProviderIDNodesHave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	if err := w.nodesHave("small", "k3s://<<NODE_NAME>>"); err != nil {
+		t.Fatal(err)
+	}
+	w.born("m")
+	w.reconcile("m")
+	if err := w.nodesHave("small", ""); err != nil { // It serves instances that are made later.
+		t.Fatal(err)
+	}
+	node := w.node("m", true, otherID)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	if ref := w.get("m").Status.NodeRef; ref == nil || ref.UID != node.UID {
+		t.Errorf("nodeRef is %+v", ref)
+	}
+	w.wantRest("m")
+	w.restart()
+	w.wantQuiet("m")
+	w.delete("m")
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}
+
+// A Node that lacks an ID gets the one that its class says.
+//
+// Rule: node-provider-id-by-class.
+func TestANodeWithoutProviderIDGetsTheOneOfItsClass(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	if err := w.nodesHave("small", "k3s://<<NODE_NAME>>"); err != nil {
+		t.Fatal(err)
+	}
+	w.certified("m", w.launched("m"))
+	node := w.node("m", true, func(n *corev1.Node) { n.Spec.ProviderID = "" })
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	if id := w.getNode(node.Name).Spec.ProviderID; id != "k3s://"+node.Name {
+		t.Errorf("the node has the provider ID %s", id)
+	}
+}
+
+// Rule: node-provider-id-by-class.
+func TestTheFormOfProviderIDsIsValidated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	for _, form := range []string{"k3s://<<NODE_NAME>>", "a+b.c-1://x/<<REGION>>/<<INSTANCE_ID>>/y", ""} {
+		if err := w.nodesHave("small", form); err != nil {
+			t.Errorf("%q: %v", form, err)
+		}
+	}
+	for _, form := range []string{"k3s://node", "<<NODE_NAME>>", "k3s://<<NAME>>", "k3s://<<REGION>>", "k3s://<<NODE_NAME>> x",
+		"k3s://<NODE_NAME>", "K3S://<<NODE_NAME>>"} {
+		if err := w.nodesHave("small", form); err == nil || !strings.Contains(err.Error(), "must begin with a scheme such as k3s://") {
+			t.Errorf("%q: %v", form, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	pages "machinist.dev/machinist/internal/safety/orphans/ledger"
+)
+
+// forceDeleteScenarios are machines that go before their instances. By force, while the cloud refuses to delete
+// instances: what they leave is removed when the cloud allows that. And by hand, after the cloud has accepted the
+// deletion: their Nodes are deleted.
+func forceDeleteScenarios() []Scenario {
+	force := annotateDeleted(v1beta1.AnnotationForceDelete)
+	force.After = nil
+	return []Scenario{{Name: "force-delete-refused", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"),
+		Age: 10 * time.Minute, Script: inOrder([]Action{
+			trouble("the cloud refuses to delete instances", func(t *troubles) { t.deletes.on = true }),
+			deleteMachine(0), force, wait(5 * time.Minute),
+			trouble("the cloud deletes instances again", func(t *troubles) { t.deletes.on = false }),
+			wait(8 * orphanPeriod),
+		}), MayDiffer: anyEnd},
+		{Name: "finalizer-stripped-late", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Age: 10 * time.Minute,
+			Script: inOrder([]Action{deleteMachine(0), stripDeleting(), wait(8 * orphanPeriod)}), MayDiffer: anyEnd},
+	}
+}
+
+// stripDeleting has a person remove the finalizers of a machine whose instance the cloud is removing.
+func stripDeleting() Action {
+	const name = "remove the finalizers of a machine that is being deleted"
+	going := func(w *World) (all []*v1beta1.Machine) {
+		for _, m := range w.machines() {
+			if !m.DeletionTimestamp.IsZero() {
+				all = append(all, m)
+			}
+		}
+		return all
+	}
+	accepted := func(w *World) bool {
+		return slices.ContainsFunc(going(w), func(m *v1beta1.Machine) bool {
+			return slices.ContainsFunc(w.cloud.of(m.UID), func(in *instance) bool { return !in.dying.IsZero() })
+		})
+	}
+	return Action{Name: name, After: func(w *World) bool { return accepted(w) || len(going(w)) == 0 },
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			for _, m := range going(w) {
+				if w.cloud.troubles.stripped == nil {
+					w.cloud.troubles.stripped = map[uid]bool{}
+				}
+				w.cloud.troubles.stripped[m.UID] = true
+				bare := m.DeepCopy()
+				bare.Finalizers = nil
+				if err := c.Patch(ctx, bare, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+}
+
+// forced reports whether the owner of an instance, or of parts, was deleted by force and is recorded as such.
+func (w *World) forced(owner uid) bool {
+	for _, o := range w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
+		record := o.(*corev1.ConfigMap)
+		if record.Name != pages.Name {
+			continue
+		}
+		for _, text := range record.Data {
+			page, err := pages.Decode(text)
+			if err != nil {
+				continue
+			}
+			for _, e := range page.ForceDeleted {
+				if e.UID == string(owner) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// leftByForce is the exception to I1: a machine that is deleted by force may go before its instance, once what may
+// remain is recorded.
+func (o *oracle) leftByForce(m *v1beta1.Machine) bool {
+	return o.hasEver(m.UID, v1beta1.AnnotationForceDelete) && o.world.forced(m.UID)
+}
+
+// leftByForce counts the instances, and their Nodes, that machines left that were deleted by force, where no collection
+// of orphans removes them.
+func (w *World) leftByForce() (instances, nodes int) {
+	if w.safety.optionalReconcilers.has(Orphans) {
+		return 0, 0
+	}
+	for _, in := range w.cloud.instances {
+		if w.oracle.machines[in.owner()] != nil || !w.forced(in.owner()) {
+			continue
+		}
+		instances++
+		if w.node(in.NodeName) != nil {
+			nodes++
+		}
+	}
+	return instances, nodes
+}

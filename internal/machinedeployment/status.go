@@ -194,6 +194,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 		r.doing = v.doing()
 	}
 	switch {
+	case v.state.VersionSkew != "":
+		r.forPeople = v1beta1.ReasonVersionSkew
 	case len(v.plan.Scales) > 0 || outdated == 0:
 	case v.state.Strategy == v1beta1.StrategyOnDelete:
 		r.forPeople = v1beta1.ReasonWaitingForDeletion

@@ -90,7 +90,7 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 	return op.Run(ctx, func(ctx context.Context) error {
 		webhook := admission.Process{
 			Name: config.Name, Namespace: op.OwnNamespace(), Only: config.Namespace,
-			Manager: op.Manager(), Writer: op.Control().Live, Log: log,
+			Manager: op.Manager(), Mutating: admission.StoreReplicas{}, Writer: op.Control().Live, Log: log,
 		}
 		core := admission.NewCore(o.Scheme, op.Anywhere(), op.Control().Live)
 		if target := op.Target(); target != nil {

@@ -38,8 +38,8 @@ func TestTheChartsFitTheSchemasOfTheAPIServer(t *testing.T) {
 
 // charted are the kinds of which the charts render objects. One that is forgotten here has no schema, and fails.
 var charted = []string{
-	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "FlowSchema", "NetworkPolicy",
-	"PersistentVolumeClaim", "PodDisruptionBudget", "PriorityLevelConfiguration", "Role", "RoleBinding", "Secret",
+	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "FlowSchema",
+	"MutatingWebhookConfiguration", "NetworkPolicy", "PersistentVolumeClaim", "PodDisruptionBudget", "PriorityLevelConfiguration", "Role", "RoleBinding", "Secret",
 	"Service", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 	"ValidatingWebhookConfiguration",
 }

@@ -62,7 +62,6 @@ func TestTheNumberOfMachinesIsStoredWhenAnObjectIsWritten(t *testing.T) {
 	apply := func(annotations map[string]string) *v1beta1.MachineDeployment {
 		t.Helper()
 		d := fleetOf(ns, "web", annotations)
-		//nolint:staticcheck // The typed object is what is applied here.
 		must(t, "apply", c.Patch(ctx, d, client.Apply, client.FieldOwner("gitops"), client.ForceOwnership))
 		return d
 	}

@@ -1,5 +1,5 @@
-// Package keylock has locks for keys. Unlike those of k8s.io/utils/keymutex, which share a few mutexes among all keys, a
-// lock never blocks another key: these are held over calls to an API server, which may not answer for a long time.
+// Package keylock has locks for keys. Unlike those of k8s.io/utils/keymutex, which share a few mutexes among all keys,
+// a lock never blocks another key: these are held over calls to an API server, which may not answer for a long time.
 package keylock
 
 import "sync"

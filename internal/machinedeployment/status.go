@@ -159,7 +159,7 @@ func carries(labels, wanted map[string]string) bool {
 }
 
 func failedMachine(m *v1beta1.Machine) v1beta1.FailedMachine {
-	at := metav1.NewTime(failedAt(m))
+	at := metav1.NewTime(lastChangedAt(m))
 	failed := v1beta1.FailedMachine{Name: m.Name, Reason: string(m.Status.FailureReason),
 		Message: m.Status.FailureMessage, Time: &at}
 	if launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); failed.Reason == "" &&

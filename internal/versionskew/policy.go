@@ -30,9 +30,9 @@ func Violation(kubelet, server string) string {
 			s.Minor()) + override
 	case k.Major() < s.Major(), k.Minor()+mostOlder < s.Minor():
 		oldest := s.Minor() - min(s.Minor(), mostOlder)
-		return fmt.Sprintf("version %s is more than %d minor versions older than %s, the version of the target cluster's API "+
-			"server, which Kubernetes does not support: set version v%d.%d or newer", kubelet, mostOlder, server, s.Major(),
-			oldest) + override
+		return fmt.Sprintf("version %s is more than %d minor versions older than %s, the version of the target cluster's "+
+			"API server, which Kubernetes does not support: set version v%d.%d or newer", kubelet, mostOlder, server,
+			s.Major(), oldest) + override
 	}
 	return ""
 }

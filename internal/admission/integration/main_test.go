@@ -77,7 +77,8 @@ func installed(t *testing.T, configurations ...client.Object) {
 			if err := c.Delete(context.Background(), configuration); err != nil {
 				t.Error(err)
 			}
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: configuration.GetName() + "-webhook"}}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Namespace: system, Name: configuration.GetName() + "-webhook"}}
 			if err := c.Delete(context.Background(), secret); client.IgnoreNotFound(err) != nil {
 				t.Error(err)
 			}
@@ -124,7 +125,9 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 	})
 	must(t, "make the manager", err)
 	ctx, cancel := context.WithCancel(context.Background())
-	process := admission.Process{Name: name, Namespace: system, Manager: mgr, Writer: mgr.GetClient(), Log: mgr.GetLogger()}
+	process := admission.Process{
+		Name: name, Namespace: system, Manager: mgr, Writer: mgr.GetClient(), Log: mgr.GetLogger(),
+	}
 	if name == core {
 		process.Mutating = admission.StoreReplicas{}
 	}

@@ -71,7 +71,8 @@ func TestTheNumberOfMachinesIsStoredWhenAnObjectIsWritten(t *testing.T) {
 	scaled.Spec.Replicas = new(int32)
 	*scaled.Spec.Replicas = 7
 	must(t, "scale", c.Patch(ctx, scaled, client.MergeFrom(d)))
-	check("applied again", apply(map[string]string{v1beta1.AutoscalerMinSizeAnnotation: "2", v1beta1.AutoscalerMaxSizeAnnotation: "4"}), 7)
+	group = map[string]string{v1beta1.AutoscalerMinSizeAnnotation: "2", v1beta1.AutoscalerMaxSizeAnnotation: "4"}
+	check("applied again", apply(group), 7)
 	must(t, "read", c.Get(ctx, client.ObjectKeyFromObject(d), scaled))
 	without := scaled.DeepCopy()
 	without.Spec.Replicas = nil

@@ -22,7 +22,8 @@ func TestAPlanNamesAVersionThatTheTargetClusterDoesNotSupport(t *testing.T) {
 		warning        string
 		blocker, noted string
 	}{
-		"a change of the version": {fleet(3).with(newVersion), skew, "The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},
+		"a change of the version": {fleet(3).with(newVersion), skew,
+			"The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},
 		"a new deployment": {Fleet{After: fleet(3).After, Now: now, Class: ClassExists}, skew,
 			"The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},
 		"a rollout that waits already": {fleet(3).was(waiting).with(func(*v1beta1.MachineDeployment) {}), skew,

@@ -287,6 +287,10 @@ const (
 	// ReasonWaitingForDisruptionBudget surfaces when MachineDisruptionBudgets, or the annotation do-not-disrupt, allow no
 	// machine of an old revision to be disrupted now.
 	ReasonWaitingForDisruptionBudget = "WaitingForDisruptionBudget"
+
+	// ReasonVersionSkew surfaces when the template's version is newer than the API server of the target cluster, or more
+	// than three minor versions older, and machines would change to it.
+	ReasonVersionSkew = "VersionSkew"
 )
 
 // Conditions of a MachineHealthCheck.

@@ -94,6 +94,10 @@ const (
 	// is available.
 	AnnotationReplace = "machinist.dev/replace"
 
+	// AnnotationAllowVersionSkew on a MachineDeployment lets it roll out a kubelet version that Kubernetes does not
+	// support with the API server of the target cluster. On any owner of machines it stops the warning of that.
+	AnnotationAllowVersionSkew = "machinist.dev/allow-version-skew"
+
 	// AnnotationPauseReason on a MachineDisruptionBudget says why somebody paused a fleet, for people.
 	AnnotationPauseReason = "machinist.dev/pause-reason"
 

@@ -31,6 +31,7 @@ import (
 	"machinist.dev/machinist/internal/safety/overshoot"
 	"machinist.dev/machinist/internal/tracing"
 	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/versionskew"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -89,13 +90,16 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 	return op.Run(ctx, func(ctx context.Context) error {
 		webhook := admission.Process{
 			Name: config.Name, Namespace: op.OwnNamespace(), Only: config.Namespace,
-			Manager: op.Manager(), Writer: op.Control().Live, Log: log,
+			Manager: op.Manager(), Mutating: admission.StoreReplicas{}, Writer: op.Control().Live, Log: log,
 		}
-		if err := s.webhook.Serve(ctx, webhook, admission.NewCore(o.Scheme, op.Anywhere(),
-			op.Control().Live)); err != nil {
+		core := admission.NewCore(o.Scheme, op.Anywhere(), op.Control().Live)
+		if target := op.Target(); target != nil {
+			core.ServerVersion = versionskew.NewServer(target.ServerVersion, clock.RealClock{}).Version
+		}
+		if err := s.webhook.Serve(ctx, webhook, core); err != nil {
 			return err
 		}
-		return addControllers(ctx, op, s, tracer)
+		return addControllers(ctx, op, s, tracer, core.ServerVersion)
 	})
 }
 
@@ -118,7 +122,9 @@ func options(log logr.Logger) operator.Options {
 	}
 }
 
-func addControllers(ctx context.Context, op *operator.Operator, s *settings, tracer *tracing.Tracer) error {
+// addControllers adds the controllers. serverVersion is nil where there is no target cluster.
+func addControllers(ctx context.Context, op *operator.Operator, s *settings, tracer *tracing.Tracer,
+	serverVersion func(context.Context) string) error {
 	mgr, control := op.Manager(), op.Control()
 	if err := index.RegisterOwned(ctx, control.Cache); err != nil {
 		return err
@@ -153,7 +159,8 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 	deployments := machinedeployment.New(machinedeployment.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
-		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics, Ledger: ledger, Decided: decided, Tracer: tracer,
+		Stopped: op.Reachability().Stopped, ServerVersion: serverVersion, Metrics: deploymentMetrics, Ledger: ledger,
+		Decided: decided, Tracer: tracer,
 	})
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)

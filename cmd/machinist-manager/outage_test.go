@@ -140,7 +140,7 @@ func manage(t *testing.T, args ...string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, settings, nil) })
+		ended <- op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, settings, nil, nil) })
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -25,6 +25,9 @@ type Core struct {
 	// cache has the classes, sets and deployments; live is the API server itself. What cannot be read is not judged.
 	cache, live client.Reader
 	clock       clock.PassiveClock
+	// ServerVersion returns the version of the target cluster's API server, empty while it is unknown. Nil where there is
+	// no target cluster.
+	ServerVersion func(context.Context) string
 }
 
 // NewCore returns the handler of the core's webhook. The scheme knows the core's kinds. cache is read for each
@@ -47,7 +50,7 @@ func (c *Core) Handle(ctx context.Context, r admission.Request) admission.Respon
 		})
 	case "Machine":
 		return judge(c.decoder, r, func(m *v1beta1.Machine, created bool) Result {
-			return Machine(m, created, Surroundings{Class: c.classes(ctx, r.Namespace)})
+			return Machine(m, created, Surroundings{Class: c.classes(ctx, r.Namespace), ServerVersion: c.serverVersion(ctx)})
 		})
 	case "MachineHealthCheck":
 		return judge(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return HealthCheck(h) })
@@ -129,9 +132,22 @@ func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1b
 	}
 }
 
+// serverVersion returns a function that asks for the version of the target cluster's API server, nil where there is no
+// target cluster.
+func (c *Core) serverVersion(ctx context.Context) func() string {
+	if c.ServerVersion == nil {
+		return nil
+	}
+	return func() string {
+		ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+		defer cancel()
+		return c.ServerVersion(ctx)
+	}
+}
+
 // surroundings gathers what fleets are judged by.
 func (c *Core) surroundings(ctx context.Context, namespace string) Surroundings {
-	s := Surroundings{Class: c.classes(ctx, namespace)}
+	s := Surroundings{Class: c.classes(ctx, namespace), ServerVersion: c.serverVersion(ctx)}
 	deployments, sets := &v1beta1.MachineDeploymentList{}, &v1beta1.MachineSetList{}
 	if c.cache.List(ctx, deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
 		for i := range deployments.Items {

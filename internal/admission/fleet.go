@@ -11,6 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/validation"
+	"machinist.dev/machinist/internal/versionskew"
 )
 
 // Claim is what an owner of machines selects and makes.
@@ -24,6 +25,8 @@ type Claim struct {
 type Surroundings struct {
 	// Class returns a class of the object's namespace. Nil asks of no class.
 	Class func(name string) (class *v1beta1.MachineClass, found bool)
+	// ServerVersion returns the version of the target cluster's API server, empty if it is unknown. Nil asks for none.
+	ServerVersion func() string
 	// Claims are those of the other owners in the namespace.
 	Claims []Claim
 }
@@ -36,6 +39,7 @@ func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Result) {
 	v.reserved(spec.Child("template", "metadata", "labels"), d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelTemplateHash,
 		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider)
 	v.classExists(spec.Child("template", "spec"), &d.Spec.Template.Spec, s)
+	v.versionSkew(spec.Child("template", "spec", "version"), d, d.Spec.Template.Spec.Version, s)
 	v.overlap(spec.Child("selector"), Claim{
 		Kind: "MachineDeployment", Name: d.Name, Selector: &d.Spec.Selector, Labels: d.Spec.Template.ObjectMeta.Labels,
 	}, s)
@@ -82,6 +86,7 @@ func Set(m *v1beta1.MachineSet, s Surroundings) (v Result) {
 	}
 	v.reserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
 	v.classExists(spec.Child("template", "spec"), &m.Spec.Template.Spec, s)
+	v.versionSkew(spec.Child("template", "spec", "version"), m, m.Spec.Template.Spec.Version, s)
 	v.remediation(spec.Child("remediation"), m.Spec.Remediation)
 	v.overlap(spec.Child("selector"), Claim{
 		Kind: "MachineSet", Name: m.Name, Selector: &m.Spec.Selector, Labels: m.Spec.Template.ObjectMeta.Labels,
@@ -94,6 +99,9 @@ func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)
 	class := v.classExists(spec, &m.Spec, s)
+	if metav1.GetControllerOf(m) == nil {
+		v.versionSkew(spec.Child("version"), m, m.Spec.Version, s)
+	}
 	// Whether a permission for a former cluster counts is judged when it is used.
 	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow &&
 		class.Annotations[v1beta1.AnnotationAdoptFromCluster] == "" {
@@ -115,6 +123,18 @@ func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Surr
 		return nil
 	}
 	return class
+}
+
+// versionSkew warns of a version that the target cluster does not support. Machines of that version are created all the
+// same, except by the rollout of a MachineDeployment.
+func (v *Result) versionSkew(path *field.Path, object metav1.Object, version string, s Surroundings) {
+	if _, allowed := object.GetAnnotations()[v1beta1.AnnotationAllowVersionSkew]; allowed || version == "" ||
+		s.ServerVersion == nil {
+		return
+	}
+	if violation := versionskew.Violation(version, s.ServerVersion()); violation != "" {
+		v.warn(path, "%s", violation)
+	}
 }
 
 // mostNamed is how many objects a warning names; API servers cut long ones off.

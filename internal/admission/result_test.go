@@ -143,6 +143,41 @@ func TestMachine(t *testing.T) {
 	want{}.check(t, Machine(m, false, there("")))
 }
 
+// Rule: version-skew-waits.
+func TestAVersionThatTheTargetClusterDoesNotSupportIsAWarning(t *testing.T) {
+	server := "v1.36.3"
+	s := Surroundings{ServerVersion: func() string { return server }}
+	spec := template()
+	spec.Spec.Version = "v1.99.0"
+	d, set := deploymentNamed("a"), &v1beta1.MachineSet{Spec: v1beta1.MachineSetSpec{Template: spec}}
+	d.Spec.Template = spec
+	m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{Version: "v1.99.0"}}
+	all := func(warnings ...string) {
+		t.Helper()
+		want{warnings: warnings}.check(t, Machine(m, true, s))
+		for i := range warnings {
+			warnings[i] = strings.Replace(warnings[i], "spec.", "spec.template.spec.", 1)
+		}
+		want{warnings: warnings}.check(t, Deployment(d, s))
+		want{warnings: warnings}.check(t, Set(set, s))
+	}
+	all("spec.version: version v1.99.0 is newer than v1.36.3")
+	server = ""
+	all()
+	server = "v1.99.1"
+	all()
+	s.ServerVersion = nil
+	all()
+
+	s.ServerVersion = func() string { return "v1.36.3" }
+	owner := *metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))
+	set.OwnerReferences, m.OwnerReferences = []metav1.OwnerReference{owner}, []metav1.OwnerReference{owner}
+	want{}.check(t, Set(set, s)) // Its owner had the warning.
+	want{}.check(t, Machine(m, true, s))
+	d.Annotations = map[string]string{v1beta1.AnnotationAllowVersionSkew: ""}
+	want{}.check(t, Deployment(d, s))
+}
+
 // Rule: manager-webhook-refuses.
 func TestTemplate(t *testing.T) {
 	annotated := func(keys ...string) func(*v1beta1.MachineTemplateSpec) {

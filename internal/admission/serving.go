@@ -25,11 +25,14 @@ import (
 	"machinist.dev/machinist/internal/expiry"
 )
 
-// Path is where both kinds of process serve their webhook.
-const Path = "/validate"
+// Path is where both kinds of process serve their webhook, and MutatingPath where the manager serves the other one.
+const (
+	Path         = "/validate"
+	MutatingPath = "/mutate"
+)
 
 // Serving is how a process serves its webhook. Its name is that of the process: of its Service, of the
-// ValidatingWebhookConfiguration, and, with -webhook behind it, of the Secret with the certificate.
+// webhook configurations, and, with -webhook behind it, of the Secret with the certificate.
 type Serving struct {
 	// BindAddress is where it listens, such as ":9443"; "" and "0" serve no webhook.
 	BindAddress string
@@ -115,6 +118,8 @@ type Process struct {
 	// Only is the one namespace that the process checks; "" is all.
 	Only    string
 	Manager manager.Manager
+	// Mutating serves the mutating webhook; nil for none.
+	Mutating admission.Handler
 	// Writer writes to the control cluster for the leader only.
 	Writer client.Client
 	Log    logr.Logger
@@ -134,6 +139,9 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 		own.leaveAfter(ctx)
 	}
 	serving.Register(Path, &webhook.Admission{Handler: within(p.Only, handler)})
+	if p.Mutating != nil {
+		serving.Register(MutatingPath, &webhook.Admission{Handler: within(p.Only, p.Mutating)})
+	}
 	ready := serving.StartedChecker()
 	lifetime := func() expiry.Lifetime { return expiry.OfCertificateFile(filepath.Join(s.CertDir, "tls.crt")) }
 	if s.CertDir == "" {
@@ -143,7 +151,7 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 		}
 		s.keeper = certificate.New(certificate.Options{
 			Secret:        client.ObjectKey{Namespace: p.Namespace, Name: p.Name + "-webhook"},
-			Configuration: p.Name, Hosts: hosts,
+			Configuration: p.Name, Mutating: p.Mutating != nil, Hosts: hosts,
 			Writer: p.Writer, Clock: clock.RealClock{}, Log: p.Log.WithName("webhook-certificate"),
 		})
 		if err := s.keeper.Register(p.Manager); err != nil {

@@ -70,6 +70,7 @@ func (e *Env) connect(through func(host string) func(http.RoundTripper) http.Rou
 	}
 	// A person waits: no throttling of the handful of requests that a command makes.
 	config.QPS, config.Burst = 50, 100
+	config.WarningHandlerWithContext = warningCollector{}
 	clock := &serverClock{now: e.Now}
 	config.Wrap(clock.through)
 	if through != nil {

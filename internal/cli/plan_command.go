@@ -25,7 +25,8 @@ the file were applied with kubectl apply. Nothing is changed.
 The API server fills in defaults and checks the file, for which the right to change the deployment is needed; without it
 the plan is made from the file as it is, and reports that. Then the decisions of the controllers themselves are played,
 in a world where machines that are made become available and those that are deleted go. How long that takes, and what
-drains, quotas and disruption budgets make of it, is not previewed.`,
+drains, quotas and disruption budgets make of it, is not previewed. What admission webhooks warn of is reported as well,
+such as a version that the target cluster does not support.`,
 		Example: `  # What the edited file would do
   machinist plan -f web.yaml
 
@@ -97,7 +98,8 @@ func (c *Cluster) plan(ctx context.Context, documents documents, only bool) (*pl
 
 // planFor makes the plan for one document.
 func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*preview.Plan, error) {
-	before, after, err := c.applied(ctx, doc)
+	collecting, warnings := collectWarnings(ctx)
+	before, after, err := c.applied(collecting, doc)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 		replicas := autoscaling.Replicas(after.Annotations, current)
 		after.Spec.Replicas = &replicas
 	}
-	fleet := preview.Fleet{Before: before, After: after, Now: c.clock.Now()}
+	fleet := preview.Fleet{Before: before, After: after, Warnings: *warnings, Now: c.clock.Now()}
 	if before != nil {
 		if fleet.Sets, fleet.Machines, err = c.ownedBy(ctx, before); err != nil {
 			return nil, err

@@ -10,12 +10,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/freshness"
+	"machinist.dev/machinist/internal/keylock"
 )
 
 // forgetWaiting is how long after it last asked somebody still counts as waiting. Who waits asks at least every
@@ -46,7 +46,7 @@ type Ledger struct {
 	Options
 	// granting is locked, for a namespace, from the count of a Grant to its record. No other lock is held while it reads
 	// from the API server, so that neither another namespace nor a reader waits for that.
-	granting   keymutex.KeyMutex
+	granting   keylock.Locks
 	mu         sync.Mutex
 	namespaces map[string]*record
 }
@@ -97,7 +97,7 @@ func New(o Options) *Ledger {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Ledger{Options: o, granting: keymutex.NewHashed(0), namespaces: map[string]*record{}}
+	return &Ledger{Options: o, namespaces: map[string]*record{}}
 }
 
 // Concerns reports whether any of the machines, all of one namespace, may be denied: there are budgets, or may be,
@@ -249,8 +249,7 @@ func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate)
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
 	}
-	l.granting.LockKey(asker.Namespace)
-	defer func() { _ = l.granting.UnlockKey(asker.Namespace) }()
+	defer l.granting.Lock(asker.Namespace)()
 	budgets, machines, err := l.count(ctx, asker.Namespace, l.confirmed)
 	if err != nil {
 		return nil, err

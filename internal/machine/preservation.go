@@ -81,9 +81,7 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 	m := s.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
-		owner := m.Namespace + "/" + preservation.Origin(m)
-		s.states.preserving.LockKey(owner)
-		defer func() { _ = s.states.preserving.UnlockKey(owner) }()
+		defer s.states.preserving.Lock(m.Namespace + "/" + preservation.Origin(m))()
 		n, err := s.count(ctx)
 		if err != nil {
 			return false, err

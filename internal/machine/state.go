@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/keylock"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -17,7 +17,7 @@ import (
 // correctness.
 type stateStore struct {
 	// preserving is locked, for an owner, from the count of its preserved machines to the patch that adds to them.
-	preserving keymutex.KeyMutex
+	preserving keylock.Locks
 
 	mu       sync.Mutex
 	machines map[types.NamespacedName]storedState
@@ -155,7 +155,7 @@ func (s storedState) state() machineState {
 }
 
 func newStateStore() *stateStore {
-	return &stateStore{preserving: keymutex.NewHashed(0), machines: map[types.NamespacedName]storedState{},
+	return &stateStore{machines: map[types.NamespacedName]storedState{},
 		adopting: map[string]types.UID{},
 		created:  map[types.UID]time.Time{}}
 }

@@ -143,7 +143,7 @@ func (v *view) anchor() int {
 }
 
 // adopts reports whether the wanted template may become a revision now.
-func (v *view) adopts() bool { return !v.state.Paused && !v.state.Frozen }
+func (v *view) adopts() bool { return !v.state.Paused && !v.state.Frozen && v.state.VersionSkew == "" }
 
 // activeSets returns the sets that have replicas after the plan is carried out.
 func (v *view) activeSets() (active []int) {

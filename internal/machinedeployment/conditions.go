@@ -58,7 +58,7 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	case outdated == 0 && v.state.Current >= 0 && v.updating() == 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
 		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waiting)
-	case r.doing != "":
+	case r.doing != "" && r.forPeople != v1beta1.ReasonVersionSkew:
 		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.doing, "")
 	case r.forPeople != "" && !r.paused && !r.frozen:
 		condition.Reason, condition.Message = r.forPeople, sentence(r.waiting, "")

@@ -52,6 +52,9 @@ type Options struct {
 	// Stopped returns why this process must neither add nor replace machines now, as reason and message of the condition
 	// Frozen. An empty reason means that it may. Default: it always may.
 	Stopped func() (reason, message string)
+	// ServerVersion returns the version of the target cluster's API server, empty while it is unknown. It may ask for it,
+	// but not for long. Nil where there is no target cluster.
+	ServerVersion func(context.Context) string
 	// Ledger says what may be disrupted; nil allows all.
 	Ledger *disruption.Ledger
 	// Decided records which generations of sets were written by what is in Client's cache; may be nil.

@@ -216,9 +216,9 @@ func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {
 	return false
 }
 
-// failedAt returns when the provider last changed the machine's status, by its clock: by the same one, machines become
-// Ready. The machine's creation, by the API server's clock, counts only where there is no other time.
-func failedAt(m *v1beta1.Machine) time.Time {
+// lastChangedAt returns when the provider last changed the machine's status, by its clock: by the same one, machines
+// become Ready. The machine's creation, by the API server's clock, counts only where there is no other time.
+func lastChangedAt(m *v1beta1.Machine) time.Time {
 	var last time.Time
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
 		last = ready.LastTransitionTime.Time

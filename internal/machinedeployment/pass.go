@@ -105,7 +105,7 @@ func (p *pass) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v := p.observe(sets, machines, limits)
+	v := p.observe(ctx, sets, machines, limits)
 	if err := p.readDisruption(ctx, v); err != nil {
 		return err
 	}
@@ -132,7 +132,8 @@ func (p *pass) run(ctx context.Context) error {
 }
 
 // observe turns objects into the state that a plan is made from.
-func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, limits Bounds) *view {
+func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
+	limits Bounds) *view {
 	d := p.deployment
 	v := &view{history: findRevision(d, sets, p.now), bounds: limits, machines: machines}
 	v.state = State{
@@ -158,6 +159,7 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	p.known.keepOnly(uids)
 	v.freeze, v.freezeMessage = p.frozenBy(v)
 	v.state.Frozen = v.freeze != ""
+	v.state.VersionSkew = p.versionSkew(ctx, v)
 	v.recent = p.shared.recentFailures(p.known, d.Status.RecentFailures, machines)
 	switch seen := p.shared.takeFailed(p.known); {
 	case v.current >= 0:

@@ -32,6 +32,9 @@ type State struct {
 	Failing bool
 	// DisruptionDenied says what allows no machine at all to be disrupted, empty if nothing does. Then no rollout begins.
 	DisruptionDenied string
+	// VersionSkew says why the wanted revision has a version that the target cluster does not support, empty if it may be
+	// rolled out.
+	VersionSkew string
 	// Sets of the deployment, the oldest revision first.
 	Sets []Set
 	// Current is the index in Sets of the set that has the wanted template; -1 if there is none.
@@ -157,7 +160,7 @@ func (s State) sizedForStill() int32 {
 // rolls reports whether machines of one revision may be replaced by those of another.
 func (s State) rolls() bool {
 	stopped := s.Failing && (s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace())
-	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.Current >= 0
+	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.VersionSkew == "" && s.Current >= 0
 }
 
 // old reports whether set i is of another revision than the wanted one.
@@ -184,6 +187,8 @@ func (d *draft) whyNotRolling() string {
 		return d.DisruptionDenied
 	case d.Paused:
 		return fmt.Sprintf("rollouts are paused, with %s of an old revision", wording.Count(outdated, "machine"))
+	case d.VersionSkew != "":
+		return d.VersionSkew
 	case d.DisruptionDenied != "":
 		return fmt.Sprintf("%s, with %s of an old revision", d.DisruptionDenied, wording.Count(outdated, "machine"))
 	case d.Failing:

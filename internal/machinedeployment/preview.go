@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -51,7 +52,7 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	}
 	r := New(Options{})
 	p := &pass{Reconciler: r, deployment: d, known: r.shared.get(types.NamespacedName{}, d.UID), now: now}
-	v := p.observe(sets, machines, limits)
+	v := p.observe(context.Background(), sets, machines, limits)
 	v.plan = MakePlan(v.state)
 	if v.noSuccessorReason != "" {
 		v.plan.Waiting = v.noSuccessorReason

@@ -19,8 +19,8 @@ type rollout struct {
 	complete bool
 	// onlyWanted says that no machine of another revision exists.
 	onlyWanted bool
-	// forPeople is the reason if nothing happens until people delete or select machines, or until a disruption budget has
-	// room, or empty.
+	// forPeople is the reason if nothing happens until people delete or select machines, until a disruption budget has
+	// room, or until the target cluster supports the version, or empty.
 	forPeople string
 	// rejected says which set the API server did not accept and why, rejectedReason is the reason of the condition.
 	rejected       error
@@ -69,6 +69,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyWanted:
 		// A change of replicas or an unhealthy machine is not a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
+	case r.forPeople == v1beta1.ReasonVersionSkew:
+		return is(metav1.ConditionUnknown, r.forPeople, sentence("the rollout waits", r.waiting)), true
 	case r.forPeople == v1beta1.ReasonWaitingForSelection, r.forPeople == v1beta1.ReasonWaitingForDisruptionBudget:
 		// The API has no time of the selection, or of the room, from which the deadline could run. The condition is Unknown
 		// meanwhile, so it has the time when it becomes True again.
@@ -76,7 +78,7 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case r.forPeople != "":
 		return is(metav1.ConditionTrue, r.forPeople, sentence(name+" is the new revision", r.waiting)), true
 	case r.advanced, had(v1beta1.ReasonWaitingForDeletion), had(v1beta1.ReasonWaitingForSelection),
-		had(v1beta1.ReasonWaitingForDisruptionBudget):
+		had(v1beta1.ReasonWaitingForDisruptionBudget), had(v1beta1.ReasonVersionSkew):
 		return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), true
 	case had(v1beta1.ReasonDeploymentPaused), had(v1beta1.ReasonFrozen):
 		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout goes on", r.now())), true
@@ -154,7 +156,8 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	}
 	switch condition.Reason {
 	case v1beta1.ReasonNewMachineSetAvailable, v1beta1.ReasonWaitingForDeletion, v1beta1.ReasonWaitingForSelection,
-		v1beta1.ReasonWaitingForDisruptionBudget, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonFrozen:
+		v1beta1.ReasonWaitingForDisruptionBudget, v1beta1.ReasonVersionSkew, v1beta1.ReasonDeploymentPaused,
+		v1beta1.ReasonFrozen:
 		return 0
 	}
 	return max(time.Millisecond, r.deadline-r.still)

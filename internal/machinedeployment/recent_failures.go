@@ -29,7 +29,7 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	launched := machinestate.Unlaunchable(m)
 	switch {
 	case machinestate.Failed(m):
-		at := metav1.NewTime(failedAt(m))
+		at := metav1.NewTime(lastChangedAt(m))
 		failure.Reason, failure.Message, failure.Time = string(m.Status.FailureReason), m.Status.FailureMessage, &at
 	case launched != nil:
 		of(launched)

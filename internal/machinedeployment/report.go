@@ -124,7 +124,7 @@ func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 		switch {
 		case c.Reason == v1beta1.ReasonNewMachineSetAvailable:
 			events = append(events, transition{corev1.EventTypeNormal, v1beta1.ReasonRolloutComplete, c.Message})
-		case c.Status == metav1.ConditionFalse:
+		case c.Status == metav1.ConditionFalse, c.Reason == v1beta1.ReasonVersionSkew:
 			events = append(events, transition{corev1.EventTypeWarning, c.Reason, c.Message})
 		}
 	}

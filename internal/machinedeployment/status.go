@@ -159,7 +159,7 @@ func carries(labels, wanted map[string]string) bool {
 }
 
 func failedMachine(m *v1beta1.Machine) v1beta1.FailedMachine {
-	at := metav1.NewTime(failedAt(m))
+	at := metav1.NewTime(lastChangedAt(m))
 	failed := v1beta1.FailedMachine{Name: m.Name, Reason: string(m.Status.FailureReason),
 		Message: m.Status.FailureMessage, Time: &at}
 	if launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); failed.Reason == "" &&
@@ -194,6 +194,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 		r.doing = v.doing()
 	}
 	switch {
+	case v.state.VersionSkew != "":
+		r.forPeople = v1beta1.ReasonVersionSkew
 	case len(v.plan.Scales) > 0 || outdated == 0:
 	case v.state.Strategy == v1beta1.StrategyOnDelete:
 		r.forPeople = v1beta1.ReasonWaitingForDeletion

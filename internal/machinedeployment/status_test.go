@@ -25,7 +25,7 @@ func viewed(t *testing.T, d *v1beta1.MachineDeployment, sets []*v1beta1.MachineS
 	}
 	p := &pass{Reconciler: New(Options{}), deployment: d, known: newSharedState().get(types.NamespacedName{}, d.UID),
 		now: noon.Add(time.Hour)}
-	v := p.observe(sets, machines, limits)
+	v := p.observe(t.Context(), sets, machines, limits)
 	v.plan = MakePlan(v.state)
 	v.applied = true
 	return v

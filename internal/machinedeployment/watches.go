@@ -89,10 +89,13 @@ func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Obje
 	return requests
 }
 
-// deploymentChanged drops changes of the status only, which the controller writes itself.
+// deploymentChanged drops changes of the status, which the controller writes itself, and of annotations that no pass
+// depends on.
 func deploymentChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
-		deletionBegan())
+		deletionBegan(), onUpdate(func(before, after client.Object) bool {
+			return allowsVersionSkew(before) != allowsVersionSkew(after)
+		}))
 }
 
 func deletionBegan() predicate.Predicate {

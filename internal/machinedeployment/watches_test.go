@@ -76,3 +76,17 @@ func sameKind(object any) bool {
 	_, ok := object.(*v1beta1.MachineDeployment)
 	return ok
 }
+
+// Rule: version-skew-waits.
+func TestTheAnnotationThatAllowsAVersionTriggersAPass(t *testing.T) {
+	was := deployment("a")
+	is := was.DeepCopy()
+	is.Annotations = map[string]string{"mine": ""}
+	if deploymentChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("any annotation triggers a pass")
+	}
+	is.Annotations[v1beta1.AnnotationAllowVersionSkew] = ""
+	if !deploymentChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("the annotation triggers no pass")
+	}
+}

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -150,7 +149,7 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	victims := plan.Delete[:min(len(plan.Delete), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
 		if p.state.Availability.Elsewhere > 0 { // other sets may be about to delete because of the same count
-			defer locking(p.shared.shrinking, origin(p.state.Set))()
+			defer p.shared.shrinking.Lock(origin(p.state.Set))()
 		}
 		if victims, err = p.deletable(ctx, victims); err != nil {
 			return err
@@ -180,19 +179,13 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	return err
 }
 
-// locking locks a key, and returns what unlocks it.
-func locking(locks keymutex.KeyMutex, key string) (unlock func()) {
-	locks.LockKey(key)
-	return func() { _ = locks.UnlockKey(key) }
-}
-
 // remediate deletes machines in order to replace them, each after a live read that confirms the reason.
 func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	candidates := plan.Remediate
 	if len(candidates) == 0 {
 		return nil
 	}
-	defer locking(p.shared.remediating, origin(p.state.Set))()
+	defer p.shared.remediating.Lock(origin(p.state.Set))()
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}

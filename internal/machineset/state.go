@@ -5,20 +5,20 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/keymutex"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/freshness"
+	"machinist.dev/machinist/internal/keylock"
 )
 
 // sharedState is all that a Reconciler remembers. Losing it costs reads and time, never exact numbers.
 type sharedState struct {
 	// remediating is locked, for a deployment or a set without one, from the count of remediations in flight to the
 	// deletes that add to it, because several sets may share a budget.
-	remediating keymutex.KeyMutex
+	remediating keylock.Locks
 	// shrinking is locked, for a deployment, from the count of available machines to the deletes that depend on it, if
 	// several of its sets have such machines.
-	shrinking keymutex.KeyMutex
+	shrinking keylock.Locks
 
 	mu sync.Mutex
 	// cache says whether the cache may be trusted with machines of other sets.
@@ -69,8 +69,6 @@ type updateSent struct {
 
 func newSharedState() *sharedState {
 	return &sharedState{
-		remediating:  keymutex.NewHashed(0),
-		shrinking:    keymutex.NewHashed(0),
 		sets:         map[types.NamespacedName]*setState{},
 		replacements: map[types.UID]Replacements{},
 		sizes:        map[types.NamespacedName]int{},

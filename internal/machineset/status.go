@@ -194,7 +194,7 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 		case machinestate.Failed(m):
 			summaries = append(summaries, v1beta1.FailedMachine{
 				Name: m.Name, Reason: string(m.Status.FailureReason), Message: wording.Brief(m.Status.FailureMessage),
-				Time: failedAt(m),
+				Time: brokenSince(m),
 			})
 		case launched != nil:
 			summaries = append(summaries, v1beta1.FailedMachine{
@@ -209,8 +209,8 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return summaries[:min(len(summaries), maxFailedMachines)]
 }
 
-// failedAt is when the machine stopped being Ready or, if it has no such condition, the time of its last operation.
-func failedAt(m *v1beta1.Machine) *metav1.Time {
+// brokenSince is when the machine stopped being Ready or, if it has no such condition, the time of its last operation.
+func brokenSince(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
 		c.Status != metav1.ConditionTrue {
 		return c.LastTransitionTime.DeepCopy()

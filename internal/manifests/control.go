@@ -141,6 +141,12 @@ func ManagerWebhook(url string) *admissionv1.ValidatingWebhookConfiguration {
 	return only[*admissionv1.ValidatingWebhookConfiguration](objects)[0]
 }
 
+// ManagerMutatingWebhook returns the other webhook configuration of machinist-manager, reached in the same way.
+func ManagerMutatingWebhook(url string) *admissionv1.MutatingWebhookConfiguration {
+	objects := must(Parts{Control: true, WebhookURL: url}.Manager())
+	return only[*admissionv1.MutatingWebhookConfiguration](objects)[0]
+}
+
 // ProviderWebhook returns that of a provider.
 func ProviderWebhook(provider, url string) *admissionv1.ValidatingWebhookConfiguration {
 	objects := must(Parts{Control: true, WebhookURL: url}.Provider(provider))

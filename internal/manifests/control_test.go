@@ -187,6 +187,15 @@ func TestWebhooksHaveServices(t *testing.T) {
 			}
 		}
 	}
+	mutating := ManagerMutatingWebhook("")
+	if to := mutating.Webhooks[0].ClientConfig.Service; mutating.Name != "machinist-manager" || to == nil ||
+		to.Name != "machinist-manager" || to.Path == nil || *to.Path != "/mutate" {
+		t.Errorf("the mutating webhook of %s goes to %+v", mutating.Name, to)
+	}
+	if url := ManagerMutatingWebhook("https://localhost:9443/").Webhooks[0].ClientConfig.URL; url == nil ||
+		*url != "https://localhost:9443/mutate" {
+		t.Errorf("at a URL the mutating webhook goes to %v", url)
+	}
 	at := ProviderWebhook("sim", "https://localhost:9443/").Webhooks[0].ClientConfig
 	if at.Service != nil || at.URL == nil || *at.URL != "https://localhost:9443/validate" {
 		t.Errorf("at a URL it goes to %+v", at)

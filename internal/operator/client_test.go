@@ -225,6 +225,18 @@ func TestOnlyWhatMayBeCachedIsAccepted(t *testing.T) {
 	}
 }
 
+func TestTheVersionOfTheAPIServer(t *testing.T) {
+	c, err := newCluster(planes.control.Config(), clusterOptions{scheme: testScheme(), fence: fence.AlwaysOpen()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.ServerVersion(t.Context())
+	want, wantErr := c.discovery.ServerVersion()
+	if err != nil || wantErr != nil || got != want.GitVersion || got == "" {
+		t.Errorf("ServerVersion() = %q, %v; want %+v, %v", got, err, want, wantErr)
+	}
+}
+
 func TestTheScopesKnownByHeartAreThoseOfTheAPIServer(t *testing.T) {
 	c, err := newCluster(planes.control.Config(), clusterOptions{scheme: testScheme(), fence: fence.AlwaysOpen()})
 	if err != nil {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -205,6 +207,19 @@ func (c *Cluster) answers(ctx context.Context) error {
 	default:
 		return err
 	}
+}
+
+// ServerVersion asks for the version of the API server, such as v1.36.3. Every identity may do that by default.
+func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
+	answer, err := c.discovery.RESTClient().Get().AbsPath("/version").MaxRetries(0).Do(ctx).Raw()
+	if err != nil {
+		return "", fmt.Errorf("ask for the version of the API server: %w", err)
+	}
+	info := version.Info{}
+	if err := json.Unmarshal(answer, &info); err != nil {
+		return "", fmt.Errorf("read the version of the API server: %w", err)
+	}
+	return info.GitVersion, nil
 }
 
 // mayRead lists one object of each kind that decisions are made from. Whose rights were removed sees in its caches

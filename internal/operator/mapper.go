@@ -47,6 +47,7 @@ func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"):             meta.RESTScopeNamespace,
 
 		admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"): meta.RESTScopeRoot,
+		admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"):   meta.RESTScopeRoot,
 	}
 }
 

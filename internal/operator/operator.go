@@ -443,7 +443,7 @@ type ownManager struct {
 	events record.EventBroadcaster
 }
 
-// GetEventRecorder implements manager.Manager. The recorder ignores actions and related objects.
+// GetEventRecorder implements manager.Manager.
 func (m ownManager) GetEventRecorder(name string) recorder.EventRecorder {
-	return record.NewEventRecorderAdapter(m.events.NewRecorder(m.GetScheme(), corev1.EventSource{Component: name}))
+	return fieldRecorder{m.events.NewRecorder(m.GetScheme(), corev1.EventSource{Component: name}), m.GetScheme()}
 }

@@ -45,3 +45,40 @@ func TestEventsWithOtherTextsAreOtherEvents(t *testing.T) {
 		return nil
 	})
 }
+
+// Rule: events-by-text.
+func TestEventsHaveTheirActionsAndRelatedObjects(t *testing.T) {
+	c := testConfig(t)
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "small",
+		UID: "1", ResourceVersion: "7"}}
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "a", UID: "2"}}
+	p := start(t, c, testOptions(), func(o *Operator) error {
+		recorder := o.Manager().GetEventRecorder("test")
+		for range 3 { // Repeats of an event are patches of it.
+			recorder.Eventf(class, m, corev1.EventTypeNormal, "Created", "Create", "Created %s", "it")
+		}
+		recorder.Eventf(class, nil, corev1.EventTypeNormal, "Gone", "Delete", "Gone")
+		return nil
+	})
+	p.elected()
+	api := clientset(t, planes.control.Config()).CoreV1().Events(c.LeaderElectionNamespace)
+	eventually(t, func() error {
+		list, err := api.List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=MachineClass"})
+		if err != nil {
+			return err
+		}
+		got := map[string]string{}
+		for _, e := range list.Items {
+			related := "nothing"
+			if e.Related != nil {
+				related = e.Related.Kind + " " + e.Related.Name + " " + string(e.Related.UID)
+			}
+			got[fmt.Sprintf("%s %d", e.Reason, e.Count)] = fmt.Sprintf("%s of %s %v", e.Action, related, e.Annotations)
+		}
+		want := map[string]string{"Created 3": "Create of Machine a 2 map[]", "Gone 1": "Delete of nothing map[]"}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("the events are %v, want %v", got, want)
+		}
+		return nil
+	})
+}

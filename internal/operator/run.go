@@ -48,7 +48,7 @@ func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) (
 		close(ended)
 		background.Wait()
 	}()
-	o.events.StartRecordingToSink(&coreclient.EventSinkImpl{Interface: o.core.Events("")})
+	o.events.StartRecordingToSink(fieldSink{&coreclient.EventSinkImpl{Interface: o.core.Events("")}})
 	defer o.events.Shutdown()
 	background.Go(func() {
 		if err := o.probes.serve(serving); err != nil {

@@ -38,10 +38,10 @@ func TestTheChartsFitTheSchemasOfTheAPIServer(t *testing.T) {
 
 // charted are the kinds of which the charts render objects. One that is forgotten here has no schema, and fails.
 var charted = []string{
-	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "FlowSchema", "NetworkPolicy",
-	"PersistentVolumeClaim", "PodDisruptionBudget", "PriorityLevelConfiguration", "Role", "RoleBinding", "Secret",
-	"Service", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-	"ValidatingWebhookConfiguration",
+	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "FlowSchema",
+	"MutatingWebhookConfiguration", "NetworkPolicy", "PersistentVolumeClaim", "PodDisruptionBudget",
+	"PriorityLevelConfiguration", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount",
+	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 }
 
 // writeSchemas makes a JSON schema for each of these kinds, under the name by which hack/charts.sh has it looked up.

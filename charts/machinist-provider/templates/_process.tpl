@@ -465,12 +465,14 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{- /* How API servers reach the webhook of a process. The process itself puts the caBundle there. */ -}}
+{{- /* How API servers reach the webhook of a process, at the path /validate unless path is set. The process itself puts the
+       caBundle there. */ -}}
 {{- define "machinist.webhookClient" -}}
+{{- $path := .path | default "/validate" -}}
 {{- if .root.Values.webhook.url -}}
-url: {{ trimSuffix "/" .root.Values.webhook.url }}/validate
+url: {{ trimSuffix "/" .root.Values.webhook.url }}{{ $path }}
 {{- else -}}
-service: {namespace: {{ .root.Release.Namespace }}, name: {{ .name }}, path: /validate}
+service: {namespace: {{ .root.Release.Namespace }}, name: {{ .name }}, path: {{ $path }}}
 {{- end }}
 {{- end }}
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,8 +36,10 @@ type Options struct {
 	// Secret holds the certificate; it is made if it is not there.
 	Secret client.ObjectKey
 	// Configuration is the name of the ValidatingWebhookConfiguration whose webhooks trust it. Whoever installs the
-	// webhooks makes it; it may come later.
+	// webhooks makes it; it may come later. Mutating says that the MutatingWebhookConfiguration of that name has webhooks
+	// that trust it as well.
 	Configuration string
+	Mutating      bool
 	// Hosts are the names, or IP addresses, by which API servers reach the webhooks.
 	Hosts []string
 	// Writer writes to the control cluster, for the leader only.
@@ -84,17 +85,19 @@ func New(o Options) *Keeper {
 	return &Keeper{Options: o, first: make(chan struct{}), writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
-// Register adds the keeper to a manager. Its cache holds the one Secret and the one configuration, and no start waits
+// Register adds the keeper to a manager. Its cache holds the one Secret and its configurations, and no start waits
 // for it: a process that may not read them serves no webhook, but does everything else.
 func (k *Keeper) Register(mgr manager.Manager) error {
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	var err error
+	cached := map[client.Object]cache.ByObject{
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{k.Secret.Namespace: {FieldSelector: only(k.Secret.Name)}}},
+	}
+	for _, kind := range k.kinds() {
+		cached[kind] = cache.ByObject{Field: only(k.Configuration)}
+	}
 	k.cache, err = cache.New(mgr.GetConfig(), cache.Options{
-		Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: {Namespaces: map[string]cache.Config{k.Secret.Namespace: {FieldSelector: only(k.Secret.Name)}}},
-			&admissionv1.ValidatingWebhookConfiguration{}: {Field: only(k.Configuration)},
-		},
+		Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper(), ByObject: cached,
 	})
 	if err != nil {
 		return fmt.Errorf("make the cache for the certificate of webhooks: %w", err)
@@ -108,7 +111,7 @@ func (k *Keeper) Register(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range []client.Object{&corev1.Secret{}, &admissionv1.ValidatingWebhookConfiguration{}} {
+	for _, kind := range append([]client.Object{&corev1.Secret{}}, k.kinds()...) {
 		if err := c.Watch(source.Kind(k.cache, kind, handler.EnqueueRequestsFromMapFunc(
 			func(context.Context, client.Object) []reconcile.Request { return k.request() }))); err != nil {
 			return err
@@ -131,14 +134,13 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if err := k.reader.Get(ctx, k.Secret, secret); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	configuration := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := k.reader.Get(ctx, client.ObjectKey{Name: k.Configuration},
-		configuration); client.IgnoreNotFound(err) != nil {
+	configurations, err := k.configurations(ctx)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	o := observed{data: secret.Data, now: k.Clock.Now()}
-	for _, webhook := range configuration.Webhooks {
-		o.bundles = append(o.bundles, webhook.ClientConfig.CABundle)
+	for _, webhook := range webhooksOf(configurations) {
+		o.bundles = append(o.bundles, webhook.client.CABundle)
 	}
 	o.named = k.namedSince(o)
 	// A plan may take making keys, which is dear: without a turn to write there is none.
@@ -159,7 +161,7 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	case p.data != nil:
 		return reconcile.Result{}, k.writeSecret(ctx, secret, p.data)
 	default:
-		return reconcile.Result{}, k.writeBundles(ctx, configuration, p.bundles)
+		return reconcile.Result{}, k.writeBundles(ctx, configurations, p.bundles)
 	}
 }
 
@@ -197,18 +199,6 @@ func (k *Keeper) writeSecret(ctx context.Context, seen *corev1.Secret, data map[
 	secret.Data = data
 	return ignoreConflict(k.Writer.Patch(ctx, secret,
 		client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})))
-}
-
-func (k *Keeper) writeBundles(ctx context.Context, seen *admissionv1.ValidatingWebhookConfiguration,
-	bundles [][]byte) error {
-	k.Log.Info("Write the authorities of the webhook's certificate", "configuration", k.Configuration)
-	configuration := seen.DeepCopy()
-	for i := range bundles {
-		configuration.Webhooks[i].ClientConfig.CABundle = bundles[i]
-	}
-	// A strategic patch has nothing but the bundles, so that all else stays with whoever applies the configuration.
-	patch := client.StrategicMergeFrom(seen, client.MergeFromWithOptimisticLock{})
-	return ignoreConflict(k.Writer.Patch(ctx, configuration, patch))
 }
 
 // ignoreConflict drops the error of a write that came too late: what came before it is an event.
@@ -267,7 +257,7 @@ func (k *Keeper) Ready(r *http.Request) error {
 // checkTrust returns an error while a webhook of the configuration does not trust the certificate. Where there is no
 // configuration, no webhook is asked.
 func (k *Keeper) checkTrust(ctx context.Context) error {
-	secret, configuration := &corev1.Secret{}, &admissionv1.ValidatingWebhookConfiguration{}
+	secret := &corev1.Secret{}
 	if err := k.reader.Get(ctx, k.Secret, secret); err != nil {
 		return err
 	}
@@ -275,12 +265,13 @@ func (k *Keeper) checkTrust(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s of the Secret %s: %w", caCert, k.Secret, err)
 	}
-	if err := k.reader.Get(ctx, client.ObjectKey{Name: k.Configuration}, configuration); err != nil {
-		return client.IgnoreNotFound(err)
+	configurations, err := k.configurations(ctx)
+	if err != nil {
+		return err
 	}
-	for _, webhook := range configuration.Webhooks {
-		if !slices.ContainsFunc(authorities(webhook.ClientConfig.CABundle), authority.Equal) {
-			return fmt.Errorf("the webhook %s of the configuration %s does not trust the certificate yet", webhook.Name,
+	for _, webhook := range webhooksOf(configurations) {
+		if !slices.ContainsFunc(authorities(webhook.client.CABundle), authority.Equal) {
+			return fmt.Errorf("the webhook %s of the configuration %s does not trust the certificate yet", webhook.name,
 				k.Configuration)
 		}
 	}
@@ -304,9 +295,10 @@ func (p presenter) Start(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("follow the certificate of webhooks: %w", err)
 	}
-	if _, err := p.cache.GetInformer(ctx, &admissionv1.ValidatingWebhookConfiguration{},
-		cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("follow the configuration of webhooks: %w", err)
+	for _, kind := range p.kinds() {
+		if _, err := p.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("follow the configuration of webhooks: %w", err)
+		}
 	}
 	return p.cache.Start(ctx)
 }

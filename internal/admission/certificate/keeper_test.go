@@ -105,6 +105,63 @@ func TestAProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
 	}
 }
 
+// Rule: webhook-certificate-maintained.
+func TestBothConfigurationsGetTheirBundles(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "machinist-system", Name: "webhook"}}
+	validating := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist"},
+		Webhooks: []admissionv1.ValidatingWebhook{{Name: "a.machinist.dev"}, {Name: "b.machinist.dev"}}}
+	mutating := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist"},
+		Webhooks: []admissionv1.MutatingWebhook{{Name: "c.machinist.dev"}}}
+	other := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "others"},
+		Webhooks: []admissionv1.MutatingWebhook{{Name: "d.example.com"}}}
+	c := fake.NewClientBuilder().WithObjects(secret, validating, mutating, other).Build()
+	k := New(Options{
+		Secret: client.ObjectKeyFromObject(secret), Configuration: "machinist", Mutating: true,
+		Hosts: []string{"machinist.example"}, Writer: c, Clock: testingclock.NewFakeClock(time.Now()), Log: logr.Discard(),
+	})
+	k.reader = c
+	step := func() {
+		t.Helper()
+		if _, err := k.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []client.Object{validating, mutating, other, secret} {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	trusted := func(what string) {
+		t.Helper()
+		for _, w := range webhooksOf([]client.Object{validating, mutating}) {
+			if len(authorities(w.client.CABundle)) != 1 {
+				t.Errorf("%s: the bundle of %s names %d authorities, want one", what, w.name, len(authorities(w.client.CABundle)))
+			}
+		}
+		if len(other.Webhooks[0].ClientConfig.CABundle) > 0 {
+			t.Errorf("%s: the configuration of others is changed", what)
+		}
+	}
+	step()
+	step()
+	trusted("at first")
+	version := validating.ResourceVersion
+	mutating.Webhooks[0].ClientConfig.CABundle = nil
+	if err := c.Update(t.Context(), mutating); err != nil {
+		t.Fatal(err)
+	}
+	presenter{k}.present(secret)
+	if err := k.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil)); err == nil ||
+		!strings.Contains(err.Error(), "c.machinist.dev") {
+		t.Errorf("the mutating webhook does not trust the certificate, and the process is ready: %v", err)
+	}
+	step()
+	trusted("after one was emptied")
+	if validating.ResourceVersion != version {
+		t.Error("the configuration that was right is written as well")
+	}
+}
+
 // A process that starts accepts connections a moment before it has read its certificate, and API servers may come at
 // once where nothing asks whether it is ready.
 //

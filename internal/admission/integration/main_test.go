@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,7 +64,7 @@ func must(t *testing.T, what string, err error) {
 }
 
 // installed installs webhooks for the time of the test, before anything serves them.
-func installed(t *testing.T, configurations ...*admissionv1.ValidatingWebhookConfiguration) {
+func installed(t *testing.T, configurations ...client.Object) {
 	t.Helper()
 	c := env.Client(t)
 	if err := c.Create(t.Context(),
@@ -78,7 +77,8 @@ func installed(t *testing.T, configurations ...*admissionv1.ValidatingWebhookCon
 			if err := c.Delete(context.Background(), configuration); err != nil {
 				t.Error(err)
 			}
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: configuration.Name + "-webhook"}}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Namespace: system, Name: configuration.GetName() + "-webhook"}}
 			if err := c.Delete(context.Background(), secret); client.IgnoreNotFound(err) != nil {
 				t.Error(err)
 			}
@@ -125,9 +125,13 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 	})
 	must(t, "make the manager", err)
 	ctx, cancel := context.WithCancel(context.Background())
-	must(t, "serve the webhook", serving.Serve(ctx, admission.Process{
+	process := admission.Process{
 		Name: name, Namespace: system, Manager: mgr, Writer: mgr.GetClient(), Log: mgr.GetLogger(),
-	}, handler(mgr)))
+	}
+	if name == core {
+		process.Mutating = admission.StoreReplicas{}
+	}
+	must(t, "serve the webhook", serving.Serve(ctx, process, handler(mgr)))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	t.Cleanup(func() {

@@ -30,6 +30,8 @@ type Fleet struct {
 	Machines []*v1beta1.Machine
 	// Disruptions are how far the budgets of the namespace are used, nil if that is not known.
 	Disruptions *disruption.View
+	// Warnings are those of the API server and its webhooks about After.
+	Warnings []string
 	// Unread says what could not be read, each in a sentence.
 	Unread []string
 	// Class says what is known of the class that After names.
@@ -68,10 +70,14 @@ func Make(f Fleet) (*Plan, error) {
 			return nil, err
 		}
 		p.otherUserData(f)
+		p.warnings(f)
 		if len(p.Changes) == 0 {
 			p.Machines.Unchanged = names(f.Machines)
 			return p, nil
 		}
+	}
+	if f.Before == nil {
+		p.warnings(f)
 	}
 	p.block(f)
 	p.Notes = append(p.Notes, f.Unread...)

@@ -37,7 +37,7 @@ const (
 	Paused State = "Paused"
 	// Scaling: there is nothing to roll out, and machines come up or go.
 	Scaling State = "Scaling"
-	// Waiting: it waits for people to delete or to select machines.
+	// Waiting: it waits for people to delete or to select machines, or to upgrade the control plane.
 	Waiting State = "Waiting"
 	// Progressing: it is under way.
 	Progressing State = "Progressing"
@@ -79,7 +79,8 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 		return of(Paused, rolling)
 	case settled:
 		return of(Scaling, rolling)
-	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection:
+	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection,
+		rolling.Reason == v1beta1.ReasonVersionSkew:
 		return of(Waiting, rolling)
 	}
 	return of(Progressing, rolling)

@@ -124,5 +124,10 @@ func fleetMeanings() map[string]Meaning {
 			Ends: "It goes on when what it waits for comes."},
 		v1beta1.ReasonWaitingForDeletion:  {Explanation: "The new revision is only used for machines that somebody deletes (strategy OnDelete).", Ends: "It goes on with each machine of an old revision that is deleted.", Do: "Delete machines of the old revision, one after the other, as it suits you: kubectl delete ma NAME"},
 		v1beta1.ReasonWaitingForSelection: {Explanation: "The rollout waits until somebody chooses machines (strategy InPlace, orchestration Manual).", Ends: "It goes on with each machine that is chosen.", Do: "kubectl label ma NAME " + v1beta1.LabelSelectedForUpdate + "=true"},
+		v1beta1.ReasonVersionSkew: {
+			Explanation: "The rollout waits: Kubernetes supports no kubelet that is newer than the API server of the target cluster, or more than three minor versions older.",
+			Ends:        "It goes on within two minutes after the control plane was upgraded, and at once with another version in the template.",
+			Do:          "Upgrade the control plane, or set another version; to roll it out all the same: kubectl annotate md NAME " + v1beta1.AnnotationAllowVersionSkew + "=",
+		},
 	}
 }

@@ -26,10 +26,10 @@
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,verbs=create
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,resourceNames=machinist-cluster-id,verbs=get;update
 //
-// The certificate of the webhook: its Secret, and the bundle in the webhook configuration of that name.
+// The certificate of the webhooks: its Secret, and the bundles in the two webhook configurations of that name.
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=secrets,resourceNames=machinist-manager-webhook,verbs=list;watch;patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=machinist-manager,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=machinist-manager,verbs=list;watch;patch
 //
 // Who may read metrics is asked of the API server.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create

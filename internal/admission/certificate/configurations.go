@@ -1,0 +1,81 @@
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// kinds returns an empty object of each kind of configuration whose webhooks trust the certificate.
+func (k *Keeper) kinds() []client.Object {
+	kinds := []client.Object{&admissionv1.ValidatingWebhookConfiguration{}}
+	if k.Mutating {
+		kinds = append(kinds, &admissionv1.MutatingWebhookConfiguration{})
+	}
+	return kinds
+}
+
+// configurations reads the configurations, one of each kind. One that does not exist is empty.
+func (k *Keeper) configurations(ctx context.Context) ([]client.Object, error) {
+	configurations := k.kinds()
+	for _, configuration := range configurations {
+		if err := k.reader.Get(ctx, client.ObjectKey{Name: k.Configuration},
+			configuration); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get the %T %s: %w", configuration, k.Configuration, err)
+		}
+	}
+	return configurations, nil
+}
+
+// webhook is one of a configuration.
+type webhook struct {
+	name   string
+	client *admissionv1.WebhookClientConfig
+}
+
+// webhooksOf returns the webhooks of all configurations, in order. Their clients are those of the configurations.
+func webhooksOf(configurations []client.Object) (all []webhook) {
+	for _, configuration := range configurations {
+		switch c := configuration.(type) {
+		case *admissionv1.ValidatingWebhookConfiguration:
+			for i := range c.Webhooks {
+				all = append(all, webhook{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig})
+			}
+		case *admissionv1.MutatingWebhookConfiguration:
+			for i := range c.Webhooks {
+				all = append(all, webhook{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig})
+			}
+		}
+	}
+	return all
+}
+
+// writeBundles writes the bundles of webhooksOf into the configurations in which they differ.
+func (k *Keeper) writeBundles(ctx context.Context, seen []client.Object, bundles [][]byte) error {
+	for _, before := range seen {
+		after, ok := before.DeepCopyObject().(client.Object)
+		if !ok {
+			return fmt.Errorf("copy the %T %s", before, k.Configuration)
+		}
+		changed := false
+		for i, w := range webhooksOf([]client.Object{after}) {
+			changed = changed || !bytes.Equal(w.client.CABundle, bundles[i])
+			w.client.CABundle = bundles[i]
+		}
+		bundles = bundles[len(webhooksOf([]client.Object{before})):]
+		if !changed {
+			continue
+		}
+		k.Log.Info("Write the authorities of the webhook's certificate", "configuration", k.Configuration,
+			"kind", fmt.Sprintf("%T", before))
+		// A strategic patch has nothing but the bundles, so that all else stays with whoever applies the configuration.
+		patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
+		if err := ignoreConflict(k.Writer.Patch(ctx, after, patch)); err != nil {
+			return fmt.Errorf("write the bundles of the %T %s: %w", before, k.Configuration, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package versionskew
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// mostOlder is how many minor versions a kubelet may be older than the API server.
+const mostOlder = 3
+
+// Violation says why a kubelet must not register with an API server of the other version, and what to do. It is empty
+// if the kubelet may register, and if either version is unknown. Patch versions do not count.
+func Violation(kubelet, server string) string {
+	k, err := version.ParseSemantic(kubelet)
+	if err != nil {
+		return ""
+	}
+	s, err := version.ParseSemantic(server)
+	if err != nil {
+		return ""
+	}
+	const override = ", or set the annotation " + v1beta1.AnnotationAllowVersionSkew
+	switch {
+	case k.Major() > s.Major(), k.Major() == s.Major() && k.Minor() > s.Minor():
+		return fmt.Sprintf("version %s is newer than %s, the version of the target cluster's API server, which Kubernetes "+
+			"does not support: upgrade the control plane first, set version v%d.%d or older", kubelet, server, s.Major(),
+			s.Minor()) + override
+	case k.Major() < s.Major(), k.Minor()+mostOlder < s.Minor():
+		oldest := s.Minor() - min(s.Minor(), mostOlder)
+		return fmt.Sprintf("version %s is more than %d minor versions older than %s, the version of the target cluster's "+
+			"API server, which Kubernetes does not support: set version v%d.%d or newer", kubelet, mostOlder, server,
+			s.Major(), oldest) + override
+	}
+	return ""
+}

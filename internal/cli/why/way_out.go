@@ -79,8 +79,8 @@ func (e *explanation) otherClass() string {
 
 // byForce is how a person ends a deletion that the cloud does not let end.
 func byForce(when string) string {
-	return " " + when + ", delete the machine by force: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete +
-		"=. The machine goes within minutes; machinist orphans names what may remain, until it is removed."
+	return " " + when + ", delete the machine by force. It goes within minutes, and machinist orphans names what may remain, " +
+		"until it is removed: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete + "="
 }
 
 // release is how a person ends a deletion that no process carries out: by seeing to the instance, and taking the

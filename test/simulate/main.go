@@ -59,7 +59,7 @@ type settings struct {
 	seed                           uint64
 	scenario                       string
 	groups                         []string
-	full, story                    bool
+	full, story, undisturbed       bool
 	until                          string
 	plan, cloud                    string
 	faults                         int
@@ -93,6 +93,8 @@ func main() {
 	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v",
 		simulation.Groups()))
 	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
+	cmd.Flags().BoolVar(&s.undisturbed, "undisturbed", false,
+		"run one seed of one scenario in which nothing goes wrong but what --cloud names")
 	cmd.Flags().StringVar(&s.plan, "plan", "",
 		"run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else; an effect is "+
 			"its number, or a name: \"create Machine\", \"create Machine@3\" or \"manager/machineset create Machine\"")
@@ -112,6 +114,7 @@ func main() {
 		"stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
 	cmd.Flags().StringVar(&s.report, "json", "", "write what came of the plans to this file")
+	cmd.MarkFlagsMutuallyExclusive("undisturbed", "plan", "corrupt")
 	cmd.AddCommand(mutantsCommand(), soakCommand(), handoversCommand())
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -175,7 +178,7 @@ func run(s settings) error {
 	if s.corrupt != "" {
 		return replayCorruption(scenarios, s)
 	}
-	if s.story || s.plan != "" {
+	if s.story || s.undisturbed || s.plan != "" {
 		return replay(scenarios, s)
 	}
 	if s.profile != "" {
@@ -354,7 +357,7 @@ func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s
 // replay runs one seed, or one plan, and prints its story if that is asked for.
 func replay(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
-		return fmt.Errorf("--story and --plan need --scenario")
+		return fmt.Errorf("--story, --undisturbed and --plan need --scenario")
 	}
 	habits, err := simulation.ParseHabits(strings.TrimPrefix(s.cloud, "none"))
 	if err != nil {
@@ -373,11 +376,16 @@ func replay(scenarios []simulation.Scenario, s settings) error {
 	if s.story {
 		story = func(line string) { fmt.Println(line) }
 	}
-	result := p.Run(s.seed, plan, story)
+	var result simulation.Result
+	if s.undisturbed {
+		result = p.Undisturbed(s.seed, story)
+	} else {
+		result = p.Run(s.seed, plan, story)
+	}
 	fmt.Printf("%d steps, %d effects, %d crashes, path %x\n", result.Steps, result.Effects, result.Crashes, result.Path)
 	if result.Err != nil {
 		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Habits: habits,
-			Plan: plan, Err: result.Err})
+			Undisturbed: s.undisturbed, Plan: plan, Err: result.Err})
 	}
 	return result.Err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,6 +56,9 @@ func endOf(w *World) End {
 			slices.Sorted(maps.Keys(n.Annotations)))
 	}
 	for _, in := range w.cloud.instances {
+		if !in.trail.others.IsZero() {
+			continue // It is there if it became another's before it was removed.
+		}
 		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.owner() == "")
 	}
 	count("late creations", len(w.cloud.late), "secrets",
@@ -93,6 +97,23 @@ func passedRevisions(e End) {
 		}
 	}
 }
+
+// adoptedOrNot leaves out what depends on whether a set needed another machine while there was one without an owner:
+// that machine, its instance and its Node, of which Settled says how many there must be, and what the set says of it.
+func adoptedOrNot(e End) {
+	for line, n := range maps.Clone(e) {
+		kind, _, _ := strings.Cut(line, " ")
+		switch {
+		case strings.HasPrefix(line, "machine nobody "), kind == "instance", kind == "node":
+			delete(e, line)
+		case kind == "set":
+			delete(e, line)
+			e[adoptionSkipped.ReplaceAllString(line, "")] += n
+		}
+	}
+}
+
+var adoptionSkipped = regexp.MustCompile(`AdoptionSkipped=\S+ `)
 
 func owned(o client.Object) string {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {

@@ -58,6 +58,9 @@ type World struct {
 	// agentFailures is how often agents on nodes have failed.
 	agentFailures int
 
+	// broken is how many instances broke although nobody had asked for that.
+	broken int
+
 	effects int
 	crashes int
 	steps   int

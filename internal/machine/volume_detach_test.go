@@ -168,7 +168,7 @@ func TestVolumesThatStayDoNotHoldASilentNodeForEver(t *testing.T) {
 			w.reconcile("m") // It makes sure that the instance is nowhere else.
 			w.step(maxRecheck)
 		},
-		"forced":                       func(w *world) { w.annotate("m", v1beta1.AnnotationForceDelete) },
+		"forced": func(w *world) { w.annotate("m", v1beta1.AnnotationForceDelete) },
 		"the node goes by itself": func(w *world) {
 			if err := w.api.Delete(t.Context(), w.getNode(nodeNameOf(w.namespace, "m"))); err != nil {
 				t.Fatal(err)

@@ -21,5 +21,11 @@ func machineMutants() []mutant {
 			from: "		return s.judgeOtherID(ctx, c)", to: "		return candidate{}, nil",
 			scenario: "other-provider-ids", finds: "settled|nodes, not",
 		},
+		{
+			name: "waiting-machine-holds-its-class", file: "internal/machineclass/resolve/deletion.go",
+			from:     "	return launched != nil && launched.Reason == v1beta1.ReasonClassDeleting && !HasInstance(m)",
+			to:       "	return false && launched != nil",
+			scenario: "class-applied-again-with-its-fleet", finds: "settled, but|after the last disturbance",
+		},
 	}
 }

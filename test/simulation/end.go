@@ -101,19 +101,30 @@ func passedRevisions(e End) {
 // adoptedOrNot leaves out what depends on whether a set needed another machine while there was one without an owner:
 // that machine, its instance and its Node, of which Settled says how many there must be, and what the set says of it.
 func adoptedOrNot(e End) {
-	for line, n := range maps.Clone(e) {
+	for line := range e {
 		kind, _, _ := strings.Cut(line, " ")
-		switch {
-		case strings.HasPrefix(line, "machine nobody "), kind == "instance", kind == "node":
+		if strings.HasPrefix(line, "machine nobody ") || kind == "instance" || kind == "node" {
 			delete(e, line)
-		case kind == "set":
-			delete(e, line)
-			e[adoptionSkipped.ReplaceAllString(line, "")] += n
 		}
 	}
+	withoutCondition("set", v1beta1.ConditionAdoptionSkipped)(e)
 }
 
-var adoptionSkipped = regexp.MustCompile(`AdoptionSkipped=\S+ `)
+// withoutCondition leaves out a condition of the objects of a kind, where it depends on what people happen to find.
+func withoutCondition(kind, condition string) func(End) {
+	pattern := regexp.MustCompile(regexp.QuoteMeta(condition) + `=[^ \]]+ ?`)
+	return func(e End) {
+		out := End{}
+		for line, n := range e {
+			if strings.HasPrefix(line, kind+" ") {
+				line = pattern.ReplaceAllString(line, "")
+			}
+			out[line] += n
+		}
+		clear(e)
+		maps.Copy(e, out)
+	}
+}
 
 func owned(o client.Object) string {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {

@@ -77,6 +77,10 @@ var regressions = []struct {
 		true},
 	{"a machine whose instance broke was replaced before its rollout", "preserve", 81106, "credentials-expire", "", true},
 	{"a set that had been frozen needed the machine without an owner", "overshoot", 950005, "answers-lost", "", true},
+	{"a certificate was forged for another machine", "certificates", 55296054, "no-host", "", true},
+	{"a certificate was forged for a machine that did not join yet", "certificates", 55297063, "credentials-expire", "",
+		true},
+	{"a version was withdrawn before its set was made", "update-by-agent", 1354093445, "", "2:restart-9-back", false},
 	{"a failed call right after an outage left the bootstrap token of a machine that was deleted",
 		"late-in-target-outage", 811280417, "", "", false},
 }

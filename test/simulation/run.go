@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // Prepared is a scenario with its fleet when settled, from which runs are cloned.
@@ -15,6 +17,8 @@ type Prepared struct {
 	Scenario
 	// Habits are the semantics of the cloud in its runs; none for a cloud that is as kind as the contract allows.
 	Habits Habits
+	// Stored is called with each Machine that a process of Machinist has written in a run; nil is nothing.
+	Stored func(*v1beta1.Machine)
 	base   *World
 }
 
@@ -103,7 +107,7 @@ func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.script, w.planned = p.Script(w.random), planned
+	w.script, w.planned, w.onStored = p.Script(w.random), planned, p.Stored
 	w.cloud.past = past{habits: p.Habits, began: w.clock.at}
 	return w, nil
 }

@@ -18,7 +18,7 @@ type SemanticsSweep struct {
 	Scenarios []Scenario
 	Habits    []Habits
 	// OneIn runs one in so many of the pairs of a scenario and semantics, 0 and 1 all. Each scenario has its share of all
-	// semantics then, and each of them its share of the scenarios.
+	// semantics then, and each of them its share of the scenarios: with another seed another one.
 	OneIn int
 	// Faults is how many single faults are tried for each scenario and semantics, a fifth of them for one of Incidents.
 	Faults  int
@@ -95,7 +95,8 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 				if n >= len(prepared)*len(s.Habits) {
 					return
 				}
-				if i, j := n/len(s.Habits), n%len(s.Habits); (i+j)%max(s.OneIn, 1) == 0 {
+				i, j := n/len(s.Habits), n%len(s.Habits)
+				if (i+j+int(s.Seed%uint64(max(s.OneIn, 1))))%max(s.OneIn, 1) == 0 {
 					s.try(prepared[i], kind[i], s.Habits[j], check)
 				}
 			}

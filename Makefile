@@ -157,11 +157,11 @@ chaos: controlplane build ## Beat the real processes up for DURATION while peopl
 	$(GO) run ./test/chaos --duration $(DURATION) $(ARGS)
 
 .PHONY: simulate
-simulate: ## Run the controllers in the deterministic world: other clouds, even samples of fault plans and of corruptions, and random runs (a few minutes)
-	$(GO) run ./test/simulate $(ARGS)
+simulate: ## Run the controllers in the deterministic world (4 minutes): other clouds, samples of fault plans and of corruptions, random runs, all from SEED, by default that of the commit
+	$(GO) run ./test/simulate --quick --seed $(or $(SEED),$$(printf %d 0x$$(git rev-parse --short=8 HEAD || echo 1))) $(ARGS)
 
 .PHONY: simulate-full
-simulate-full: ## The same with several times as many faults and corruptions, with pairs of faults, pairs of what clouds do, and more random runs (up to an hour)
+simulate-full: ## The same from seed 1, with several times as many faults and corruptions, with pairs of faults, pairs of what clouds do, and more random runs (up to an hour)
 	$(GO) run ./test/simulate --full $(ARGS)
 
 .PHONY: mutants

@@ -68,6 +68,10 @@ func (s *instanceStep) absent(ctx context.Context, inputs resolve.Resolved) bool
 	recheck := recheckAfter(s.Cloud.CreateSettle())
 	first := s.states.get(s.machine).instance.missingSince
 	if first.IsZero() {
+		if misplaced, _, err := s.misplaced(ctx, inputs); err == nil && misplaced {
+			s.lookAgain()
+			return false
+		}
 		first = s.Clock.Now() // The second read must be that much later than the answer to this one.
 		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
 	} else if s.now.Sub(first) >= recheck {
@@ -76,6 +80,13 @@ func (s *instanceStep) absent(ctx context.Context, inputs resolve.Resolved) bool
 	s.undecided = true
 	s.requeueIn(first.Add(recheck).Sub(s.now))
 	return false
+}
+
+// lookAgain has the instance looked for soon, in the scope that was just corrected.
+func (s *instanceStep) lookAgain() {
+	s.undecided = true
+	s.shown()
+	s.requeueIn(s.pollInterval())
 }
 
 // shown takes note of something that contradicts the last NotFound.
@@ -115,12 +126,18 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 		return s.goneForGood()
 	}
 	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
-	switch misplaced, err := s.misplaced(ctx, inputs); {
+	switch misplaced, again, err := s.misplaced(ctx, inputs); {
 	case err != nil:
 		return s.deleteFailed(err, inputs)
 	case misplaced:
 		s.deleting(v1beta1.ReasonInstanceTerminating, "The instance is in another place than the one recorded.")
 		return s.after(poll)
+	case again > 0:
+		if !s.deletionAccepted() { // Otherwise what the process before has said still holds.
+			s.deleting(v1beta1.ReasonInstanceTerminating,
+				"The provider does not find the instance; looking for it once more by its tags.")
+		}
+		return s.after(again)
 	case s.deletionAccepted():
 		return next
 	}

@@ -104,11 +104,14 @@ func (s *instanceStep) confirmed(ctx context.Context, inputs resolve.Resolved) b
 		s.requeueIn(left)
 		return false
 	}
-	misplaced, err := s.misplaced(ctx, inputs)
-	if misplaced {
+	misplaced, again, err := s.misplaced(ctx, inputs)
+	switch {
+	case misplaced:
+		s.lookAgain()
+		return false
+	case again > 0:
 		s.undecided = true
-		s.shown()
-		s.requeueIn(s.pollInterval())
+		s.requeueIn(again)
 		return false
 	}
 	if err == nil {

@@ -115,7 +115,9 @@ func TestEveryPhaseOfALifeIsObservedOnce(t *testing.T) {
 	w.clock.SetTime(w.get("m").DeletionTimestamp.Time)
 	w.reconcile("m")
 	w.restart()
-	w.step(time.Minute)
+	w.step(time.Minute - maxRecheck)
+	w.reconcile("m")
+	w.step(maxRecheck)
 	w.reconcile("m")
 	w.wantNothingLeft("m")
 	lived[phaseDrain], lived[phaseVolumeDetach], lived[phaseTermination] = 0, 0, time.Minute

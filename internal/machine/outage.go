@@ -68,6 +68,12 @@ func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progre
 	return atTime, true
 }
 
+// outageEndedAfter reports whether an outage of the target cluster was over at a later time than the given one.
+func outageEndedAfter(reach Reach, since time.Time) bool {
+	past, _ := reach.TargetOutages()
+	return len(past) > 0 && past[len(past)-1].To.After(since)
+}
+
 // targetAnswers asks the API server itself, for a moment, for a Node with the Machine's name.
 func (s *teardownStep) targetAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, lastTry)

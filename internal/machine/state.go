@@ -75,6 +75,9 @@ type instanceState struct {
 	missingSince time.Time
 	// deniedAt is when the cloud last denied others as well, which run; zero when it did not since it was reported.
 	deniedAt time.Time
+	// untaggedSince is when a lookup by tags first found nothing of an instance whose scope this process does not know;
+	// zero when one found it since.
+	untaggedSince time.Time
 	// foundIn is the scope in which this process has last found the instance, or has made sure that it is nowhere else.
 	foundIn string
 	// incomplete is true if the cloud did not show the instance yet when its Node became Ready.

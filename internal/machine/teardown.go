@@ -222,14 +222,15 @@ func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progre
 }
 
 // targetFailsSince is when the target cluster first failed this process in this deletion, now at the latest: since it
-// last answered before the instance was gone, or after that.
+// last answered before the instance was gone, or after that. The end of an outage is an answer, so that one failed call
+// right after it is the first one.
 func (s *teardownStep) targetFailsSince() (since time.Time) {
 	s.states.update(s.machine, func(m *machineState) {
 		failing := &m.teardown.targetUnreachableSince
 		if s.instanceGone {
 			failing = &m.teardown.cleanupFailsSince
 		}
-		if failing.IsZero() {
+		if failing.IsZero() || s.Reach != nil && outageEndedAfter(s.Reach, *failing) {
 			*failing = s.now
 		}
 		since = *failing

@@ -78,12 +78,8 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		"removed within the call": {func(*world) {}, []string{"cloud delete"}},
 		"removed within the call, not reported": {func(w *world) { w.cloud.Evasive = true },
 			[]string{"cloud delete", "cloud get"}},
-		"another process": {func(w *world) { w.cloud.Evasive = true; w.restart() },
-			[]string{"cloud delete", "cloud get", "cloud get"}},
 		"gone before": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
 			[]string{"cloud delete", "cloud get"}},
-		"gone before, and the process is new": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID); w.restart() },
-			[]string{"cloud delete", "cloud get", "cloud get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,6 +91,28 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 			w.reconcile("m")
 			want(t, "calls", w.effects.calls(), c.calls...)
 			want(t, "writes", w.effects.writes(), "API Node patch", "API Node delete", "API Machine patch")
+			w.wantNothingLeft("m")
+		})
+	}
+	// A new process has to find out that it looks in the right place: by two lookups.
+	for name, kind := range map[string]func(*world){
+		"removed within the call, not reported, and the process is new": func(w *world) { w.cloud.Evasive = true },
+		"gone before, and the process is new":                           func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.longRunning("m")
+			kind(w)
+			w.restart()
+			w.delete("m")
+			if result := w.reconcile("m"); w.get("m") == nil || result.RequeueAfter != maxRecheck {
+				t.Fatalf("it checks again after %s, if the machine is still there", result.RequeueAfter)
+			}
+			w.step(maxRecheck)
+			w.reconcile("m")
+			want(t, "calls", w.effects.calls(), "cloud delete", "cloud get", "cloud delete", "cloud get", "cloud get")
 			w.wantNothingLeft("m")
 		})
 	}
@@ -110,8 +128,9 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		w.restart()
 		w.effects.clear()
 		w.reconcile("m")
-		// It has to find out that it looks in the right place.
-		want(t, "calls", w.effects.calls(), "cloud delete", "cloud get")
+		w.step(maxRecheck)
+		w.reconcile("m")
+		want(t, "calls", w.effects.calls(), "cloud delete", "cloud get", "cloud delete", "cloud get")
 		w.wantNothingLeft("m")
 	})
 }
@@ -162,6 +181,41 @@ func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
 			t.Errorf("the scope is %q, not %q", got, scope)
 		}
 	})
+	for name, end := range map[string]func(*world){
+		"deleted, and one lookup does not find it": func(w *world) { w.delete("m") },
+		"its node is silent, and one lookup does not find it": func(w *world) {
+			w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+			for range 30 {
+				w.reconcile("m")
+				w.step(10 * time.Second)
+			}
+			w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
+			w.delete("m")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.longRunning("m")
+			w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
+			w.restart()
+			missed := false
+			w.cloud.OnGet = func(id string) error {
+				if id == "" && !missed {
+					missed = true
+					return provider.Errorf(provider.NotFound, "a replica that is behind")
+				}
+				return nil
+			}
+			end(w)
+			w.untilGone("m")
+			if !missed {
+				t.Error("no lookup by tags was made")
+			}
+			w.wantNothingLeft("m")
+		})
+	}
 	t.Run("the instance is gone", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)

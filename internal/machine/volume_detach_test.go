@@ -130,6 +130,7 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 
 	w.detach(t.Context(), "db")
 	w.settleDrains("m")
+	w.step(maxRecheck) // A new process makes sure that the instance is nowhere else.
 	w.effects.clear()
 	w.reconcile("m")
 	want(t, "what is written", w.effects.of("API"), "API Node delete", "API Machine patch")
@@ -161,8 +162,13 @@ func TestVolumesThatStayDoNotHoldASilentNodeForEver(t *testing.T) {
 			w.step(2 * time.Second)
 			w.drains("m")
 		},
-		"it is over for a new process": func(w *world) { w.step(5 * time.Minute); w.restart() },
-		"forced":                       func(w *world) { w.annotate("m", v1beta1.AnnotationForceDelete) },
+		"it is over for a new process": func(w *world) {
+			w.step(5*time.Minute - maxRecheck)
+			w.restart()
+			w.reconcile("m") // It makes sure that the instance is nowhere else.
+			w.step(maxRecheck)
+		},
+		"forced": func(w *world) { w.annotate("m", v1beta1.AnnotationForceDelete) },
 		"the node goes by itself": func(w *world) {
 			if err := w.api.Delete(t.Context(), w.getNode(nodeNameOf(w.namespace, "m"))); err != nil {
 				t.Fatal(err)
@@ -208,6 +214,8 @@ func TestANodeIsNotOutOfServiceOnSuspicion(t *testing.T) {
 	w.refuse = forbid[*storagev1.VolumeAttachmentList]
 	w.step(5 * time.Minute)
 	w.restart()
+	w.reconcile("m")
+	w.step(maxRecheck) // It makes sure that the instance is nowhere else.
 	w.reconcile("m")
 	w.drains("m")
 	w.reconcile("m")

@@ -24,8 +24,9 @@ type usual struct {
 	// plans is how many fault plans, pairs how many pairs of faults beside them, runs how many random runs of each group.
 	plans, pairs int
 	runs         map[simulation.Group]int
-	// faults is how many single faults are tried for each scenario under each of the cloud's semantics.
-	faults int
+	// faults is how many single faults are tried for each scenario under each of the cloud's semantics. Each scenario runs
+	// under one in oneIn of these.
+	faults, oneIn int
 	// corruptions is how many corruptions are tried, in so many states of each scenario beside its beginning and end.
 	corruptions, states int
 }
@@ -34,7 +35,14 @@ type usual struct {
 // single faults, which alone would take more than that, so it has an even sample of them, with fewer of those of caches
 // (Plans.Budget). Of 1,790,000 corruptions it has an even sample, of which each field of each kind and each way has
 // some, in several states, as far as they are enough.
+// quick is for every change: its seed is that of the commit, so that each explores other runs, and it ends within four
+// minutes on two cores. What it leaves out is in full, every night.
 var (
+	quick = usual{plans: 1_500, runs: map[simulation.Group]int{
+		simulation.Lifecycle: 600, simulation.Fleets: 300, simulation.Autoscaling: 100, simulation.Draining: 120,
+		simulation.HealthChecks: 60, simulation.Safety: 60, simulation.Migrations: 60,
+		simulation.Disruptions: 100, simulation.Incidents: 30,
+	}, faults: 1, oneIn: 3, corruptions: 600, states: 2}
 	short = usual{plans: 3_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 1_500, simulation.Fleets: 750, simulation.Autoscaling: 250, simulation.Draining: 250,
 		simulation.HealthChecks: 100, simulation.Safety: 100, simulation.Migrations: 100,
@@ -59,7 +67,8 @@ type settings struct {
 	seed                           uint64
 	scenario                       string
 	groups                         []string
-	full, story                    bool
+	full, quick                    bool
+	story, undisturbed             bool
 	until                          string
 	plan, cloud                    string
 	faults                         int
@@ -82,6 +91,9 @@ func main() {
 	}
 	cmd.Flags().BoolVar(&s.full, "full", false,
 		"many more of everything, pairs of faults and of semantics included: up to an hour on two cores")
+	cmd.Flags().BoolVar(&s.quick, "quick", false,
+		"less of everything, and a third of the semantics for each scenario, other ones with another seed: for CI, a few minutes")
+	cmd.MarkFlagsMutuallyExclusive("full", "quick")
 	cmd.Flags().IntVar(&s.plans, "plans", -1,
 		"number of fault plans: up to the number of single faults an even sample of those, then pairs; -1 for the usual ones")
 	cmd.Flags().IntVar(&s.variants, "variants", 0,
@@ -93,6 +105,8 @@ func main() {
 	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v",
 		simulation.Groups()))
 	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
+	cmd.Flags().BoolVar(&s.undisturbed, "undisturbed", false,
+		"run one seed of one scenario in which nothing goes wrong but what --cloud names")
 	cmd.Flags().StringVar(&s.plan, "plan", "",
 		"run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else; an effect is "+
 			"its number, or a name: \"create Machine\", \"create Machine@3\" or \"manager/machineset create Machine\"")
@@ -112,7 +126,8 @@ func main() {
 		"stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
 	cmd.Flags().StringVar(&s.report, "json", "", "write what came of the plans to this file")
-	cmd.AddCommand(mutantsCommand(), soakCommand(), handoversCommand())
+	cmd.MarkFlagsMutuallyExclusive("undisturbed", "plan", "corrupt")
+	cmd.AddCommand(mutantsCommand(), soakCommand(), handoversCommand(), statesCommand())
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
@@ -175,7 +190,7 @@ func run(s settings) error {
 	if s.corrupt != "" {
 		return replayCorruption(scenarios, s)
 	}
-	if s.story || s.plan != "" {
+	if s.story || s.undisturbed || s.plan != "" {
 		return replay(scenarios, s)
 	}
 	if s.profile != "" {
@@ -200,9 +215,13 @@ func run(s settings) error {
 		}
 		return slices.ContainsFunc(failures, func(f simulation.Failure) bool { return until.MatchString(f.Err.Error()) })
 	}
+	fmt.Printf("the seed of the first run is %d\n", s.seed)
 	much := short
-	if s.full {
+	switch {
+	case s.full:
 		much = full
+	case s.quick:
+		much = quick
 	}
 	if s.plans < 0 {
 		s.plans = much.plans
@@ -224,7 +243,8 @@ func run(s settings) error {
 		if len(chosen) == 0 {
 			habits = alone()
 		}
-		n, err := semantics(others, simulation.SemanticsSweep{Habits: habits, Faults: s.faults}, s, enough)
+		n, err := semantics(others, simulation.SemanticsSweep{Habits: habits, Faults: s.faults, OneIn: much.oneIn}, s,
+			enough)
 		if err != nil {
 			return err
 		}
@@ -354,7 +374,7 @@ func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s
 // replay runs one seed, or one plan, and prints its story if that is asked for.
 func replay(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
-		return fmt.Errorf("--story and --plan need --scenario")
+		return fmt.Errorf("--story, --undisturbed and --plan need --scenario")
 	}
 	habits, err := simulation.ParseHabits(strings.TrimPrefix(s.cloud, "none"))
 	if err != nil {
@@ -373,11 +393,16 @@ func replay(scenarios []simulation.Scenario, s settings) error {
 	if s.story {
 		story = func(line string) { fmt.Println(line) }
 	}
-	result := p.Run(s.seed, plan, story)
+	var result simulation.Result
+	if s.undisturbed {
+		result = p.Undisturbed(s.seed, story)
+	} else {
+		result = p.Run(s.seed, plan, story)
+	}
 	fmt.Printf("%d steps, %d effects, %d crashes, path %x\n", result.Steps, result.Effects, result.Crashes, result.Path)
 	if result.Err != nil {
 		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Habits: habits,
-			Plan: plan, Err: result.Err})
+			Undisturbed: s.undisturbed, Plan: plan, Err: result.Err})
 	}
 	return result.Err
 }

@@ -127,9 +127,15 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "one-read-is-enough", file: "internal/machine/absence.go",
-			from:  "	if first.IsZero() {\n		first = s.Clock.Now()",
-			to:    "	if first.IsZero() && recheck < 0 {\n		first = s.Clock.Now()",
+			from:  "	if first.IsZero() {",
+			to:    "	if first.IsZero() && recheck < 0 {",
 			cloud: "reads-flicker", finds: "vanished",
+		},
+		{
+			name: "one-lookup-by-tags-is-enough", file: "internal/machine/absence_scope.go",
+			from:     "	case provider.IsNotFound(err) && since.IsZero():",
+			to:       "	case provider.IsNotFound(err) && since.IsZero() && recheck < 0:",
+			scenario: "scope-changed-before-a-restart", cloud: "reads-flicker", finds: "vanished|order|I1",
 		},
 		{
 			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",

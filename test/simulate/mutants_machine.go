@@ -36,5 +36,11 @@ func machineMutants() []mutant {
 			from: "		if before[uid] && left > 0 {", to: "		if before[uid] && left < 0 {",
 			scenario: "finalizer-stripped-late", finds: "settled|nodes, not",
 		},
+		{
+			name: "waiting-machine-holds-its-class", file: "internal/machineclass/resolve/deletion.go",
+			from:     "	return launched != nil && launched.Reason == v1beta1.ReasonClassDeleting && !HasInstance(m)",
+			to:       "	return false && launched != nil",
+			scenario: "class-applied-again-with-its-fleet", finds: "settled, but|after the last disturbance",
+		},
 	}
 }

@@ -45,7 +45,11 @@ func (w *World) Run(wrong func(*World) string) error {
 			return w.rest(wrong)
 		}
 		at, waits := w.next()
-		late := waits && at.After(w.disturbed.Add(w.patience()+w.behindWall()))
+		disturbed := w.disturbed
+		if settle := w.listsSettle(); settle.After(disturbed) {
+			disturbed = settle
+		}
+		late := waits && at.After(disturbed.Add(w.patience()+w.behindWall()))
 		after := patience / 2
 		if late { // A list that is late shows late that most instances are orphaned.
 			after = 0

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,6 +56,9 @@ func endOf(w *World) End {
 			slices.Sorted(maps.Keys(n.Annotations)))
 	}
 	for _, in := range w.cloud.instances {
+		if !in.trail.others.IsZero() {
+			continue // It is there if it became another's before it was removed.
+		}
 		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.owner() == "")
 	}
 	count("late creations", len(w.cloud.late), "secrets",
@@ -91,6 +95,34 @@ func passedRevisions(e End) {
 		if strings.HasPrefix(line, "set ") && strings.Contains(line, " 0 0 0 ") {
 			delete(e, line)
 		}
+	}
+}
+
+// adoptedOrNot leaves out what depends on whether a set needed another machine while there was one without an owner:
+// that machine, its instance and its Node, of which Settled says how many there must be, and what the set says of it.
+func adoptedOrNot(e End) {
+	for line := range e {
+		kind, _, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(line, "machine nobody ") || kind == "instance" || kind == "node" {
+			delete(e, line)
+		}
+	}
+	withoutCondition("set", v1beta1.ConditionAdoptionSkipped)(e)
+}
+
+// withoutCondition leaves out a condition of the objects of a kind, where it depends on what people happen to find.
+func withoutCondition(kind, condition string) func(End) {
+	pattern := regexp.MustCompile(regexp.QuoteMeta(condition) + `=[^ \]]+ ?`)
+	return func(e End) {
+		out := End{}
+		for line, n := range e {
+			if strings.HasPrefix(line, kind+" ") {
+				line = pattern.ReplaceAllString(line, "")
+			}
+			out[line] += n
+		}
+		clear(e)
+		maps.Copy(e, out)
 	}
 }
 

@@ -128,6 +128,7 @@ func breakInstance(i int) Action {
 		}
 		broken := candidates[i%len(candidates)]
 		w.logf("it is %s of %s", broken.ProviderID, broken.MachineKey)
+		w.broken++
 		w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool { return in == broken })
 		return nil
 	}}

@@ -47,11 +47,12 @@ func safetyScenarios() []Scenario {
 		{Name: "orphans-reported", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Script: reportedLeaks},
 		{Name: "orphans-in-outage", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Script: leaksInOutage},
 		{Name: "machines-lost", Group: Safety, Controllers: Orphans, Base: fleet(3, "a"), Script: losses},
-		{Name: "overshoot", Group: Safety, Controllers: Overshoot | Health, Base: fleet(2, "a"), Script: intrusions},
+		{Name: "overshoot", Group: Safety, Controllers: Overshoot | Health, Base: fleet(2, "a"), Script: intrusions,
+			MayDiffer: adoptedOrNot},
 		{Name: "freeze", Group: Safety, Controllers: Overshoot | Health, Base: fleet(3, "a"), Script: freezing},
 		{Name: "marks", Group: Safety, Controllers: OutdatedTaints | Overshoot, Base: fleet(3, "a"), Script: rollouts},
 		{Name: "certificates", Group: Safety, Controllers: Approval | Orphans, Base: fleet(2, "with-token"),
-			Script: forgeries},
+			Script: forgeries, MayDiffer: withoutCondition("machine", v1beta1.ConditionCertificateApproved)},
 	}...)
 }
 

@@ -133,6 +133,9 @@ func (o *oracle) control(c apiserver.Change) {
 		}
 	}
 	if m, ok := c.New.(*v1beta1.Machine); ok {
+		if o.world.onStored != nil && c.Type != watch.Deleted && (c.Actor == Manager || c.Actor == Provider) {
+			o.world.onStored(m)
+		}
 		switch before, known := o.machines[m.UID]; {
 		case c.Type == watch.Deleted:
 			o.mayBeGone(m)

@@ -43,7 +43,7 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 // which one.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
 	versions := o.believed(m.UID)
-	if slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return v == nil || !serves(v) || isDisrupted(v) }) {
+	if slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }) {
 		return // Nobody has to ask for it.
 	}
 	from, to := o.judgedTime()
@@ -157,22 +157,21 @@ func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most 
 func (o *oracle) knownDisrupted(id uid) bool {
 	versions := o.history[id]
 	i := len(versions)
-	for i > 0 && versions[i-1].machine != nil && isDisrupted(versions[i-1].machine) {
+	for i > 0 && versions[i-1].machine != nil && o.isDisrupted(versions[i-1].machine) {
 		i--
 	}
 	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seen()["Machine"])
 }
 
-// serves reports whether pods may run on a machine.
-func serves(m *v1beta1.Machine) bool {
-	failed := m.Status.Phase == v1beta1.MachineFailed || m.Status.Phase == v1beta1.MachineDeleting
-	return m.Status.NodeRef != nil && !(failed && m.Status.FailureReason == v1beta1.FailureInstanceVanished)
+// serves reports whether pods may run on a machine: whether its instance exists, whatever the Machine says of it.
+func (o *oracle) serves(m *v1beta1.Machine) bool {
+	return m.Status.NodeRef != nil && o.world.cloud.byID(m.Spec.ProviderID) != nil
 }
 
 // isDisrupted reports whether a machine that serves is going, though not by an autoscaler's choice, or its instance
 // is not what its spec asks for.
-func isDisrupted(m *v1beta1.Machine) bool {
-	if !serves(m) {
+func (o *oracle) isDisrupted(m *v1beta1.Machine) bool {
+	if !o.serves(m) {
 		return false
 	}
 	if !m.DeletionTimestamp.IsZero() {

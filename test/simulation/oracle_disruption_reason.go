@@ -190,7 +190,7 @@ func (o *oracle) mayGoFirst(c apiserver.Change, m *v1beta1.Machine, b *v1beta1.M
 		return
 	}
 	for _, x := range o.machines {
-		if x.UID == m.UID || !x.DeletionTimestamp.IsZero() || !serves(x) || isDisrupted(x) || !requested(x) ||
+		if x.UID == m.UID || !x.DeletionTimestamp.IsZero() || !o.serves(x) || o.isDisrupted(x) || !requested(x) ||
 			annotated(x, v1beta1.AnnotationDoNotDisrupt) || !o.selects(b, x) {
 			continue
 		}

@@ -255,7 +255,8 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	}
 	s.report.Steps += int64(r.result.Steps)
 	if err != nil {
-		s.report.Failures = append(s.report.Failures, Failure{r.scenario.Name, r.seed, r.scenario.Habits, r.plan, nil, err})
+		s.report.Failures = append(s.report.Failures, Failure{Scenario: r.scenario.Name, Seed: r.seed,
+			Habits: r.scenario.Habits, Undisturbed: len(r.plan) == 0, Plan: r.plan, Err: err})
 		if s.Enough != nil && s.Enough(s.report.Failures) {
 			s.stop.Store(true)
 		}

@@ -186,8 +186,12 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	}
 	p.OwnerReferences = []metav1.OwnerReference{owner}
 	p.Spec.Tolerations = tolerations(a.kind)
-	if a.pinned == byToleration {
+	switch a.pinned {
+	case byToleration:
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	case byName:
+		// What the API server gives every pod. With less, a pod on a silent node is evicted as often as there is a step.
+		p.Spec.Tolerations[0].TolerationSeconds = ptr.To[int64](300)
 	}
 	return p
 }

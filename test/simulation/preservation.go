@@ -68,7 +68,7 @@ func keepThoseThatFail() Action {
 // mayEndKeeping judges the deletion of a machine that is kept, or about to be: it has its time, and is replaced long
 // before that is over.
 func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
-	if c.Actor == Manager && preservation.Due(m) {
+	if c.Actor == Manager && (preservation.Due(m) || o.askedToKeep(m)) {
 		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
 	}
 	if !preservation.Preserved(m) || c.Actor != Manager && c.Actor != Provider {
@@ -91,6 +91,14 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 		o.breach("preservation", "machine %s was not replaced while it was preserved: %s", m.Name,
 			fmt.Sprintf("%d of %d", live, wanted))
 	}
+}
+
+// askedToKeep reports whether people have asked for a machine to be preserved now whose instance exists and runs, and
+// nothing has begun to preserve it. That the manager takes it for one is not asked.
+func (o *oracle) askedToKeep(m *v1beta1.Machine) bool {
+	in := o.world.cloud.byID(m.Spec.ProviderID)
+	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveNow && m.Status.Phase == v1beta1.MachineRunning &&
+		m.DeletionTimestamp.IsZero() && !preservation.Preserved(m) && in != nil && in.dying.IsZero() && in.owner() == m.UID
 }
 
 // preservedCount counts the machines that are preserved, or are about to be.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // Prepared is a scenario with its fleet when settled, from which runs are cloned.
@@ -15,6 +17,8 @@ type Prepared struct {
 	Scenario
 	// Habits are the semantics of the cloud in its runs; none for a cloud that is as kind as the contract allows.
 	Habits Habits
+	// Stored is called with each Machine that a process of Machinist has written in a run; nil is nothing.
+	Stored func(*v1beta1.Machine)
 	base   *World
 }
 
@@ -58,6 +62,8 @@ type Result struct {
 	Tail int
 	// Made is how many instances there were in all.
 	Made int
+	// Broken is how many of them broke although nobody had asked for that.
+	Broken int
 	// End is what is there in the end of a run without an error.
 	End End
 }
@@ -80,13 +86,28 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	return r.result
 }
 
+// Undisturbed runs the scenario with the choices of a seed and without a fault. A run under semantics of the cloud is
+// measured by the one without. story, if given, takes what happens.
+func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
+	w, err := p.begin(seed, true)
+	if err != nil {
+		return Result{Err: err}
+	}
+	w.story = story
+	r := &recording{scenario: p, seed: seed, result: w.finish()}
+	if r.result.Err == nil && len(p.Habits) > 0 {
+		r.result.Err = r.failureBesideKind(p.Under(nil).Undisturbed(seed, nil))
+	}
+	return r.result
+}
+
 // begin returns the world of a run before its first step.
 func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	w, err := p.base.Clone(seed)
 	if err != nil {
 		return nil, err
 	}
-	w.script, w.planned = p.Script(w.random), planned
+	w.script, w.planned, w.onStored = p.Script(w.random), planned, p.Stored
 	w.cloud.past = past{habits: p.Habits, began: w.clock.at}
 	return w, nil
 }
@@ -98,7 +119,7 @@ func (w *World) finish() (result Result) {
 			result.Err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 		result.Steps, result.Effects, result.Crashes, result.Path = w.steps, w.effects, w.crashes, w.path
-		result.Made = w.cloud.madeInAll()
+		result.Made, result.Broken = w.cloud.madeInAll(), w.broken
 	}()
 	if err := w.Run(Settled); err != nil {
 		return Result{Err: err}

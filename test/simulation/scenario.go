@@ -87,7 +87,7 @@ func Scenarios() []Scenario {
 		{Name: "in-place-by-selection", Group: Fleets, Base: fleet(3, "a", bySelection(1)), Script: selections,
 			MayDiffer: anyEnd},
 		{Name: "update-by-agent", Group: Fleets, Variants: 4, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace),
-			ofFirstVersion), Script: updates},
+			ofFirstVersion), Script: updates, MayDiffer: passedRevisions},
 		{Name: "update-by-agent-again", Group: Fleets, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace),
 			ofFirstVersion), Script: thenUpdate("v1.36.5")},
 		{Name: "update-by-agent-withdrawn", Group: Fleets, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace),

@@ -199,6 +199,32 @@ func (p *past) settling() time.Duration {
 	return listedLate + clockOff
 }
 
+// listsSettle returns when lists tell the truth about each instance without a Machine, and about each that is gone and
+// has left a Node: before that nobody can remove them. It is zero where lists are not late.
+func (w *World) listsSettle() (at time.Time) {
+	p := &w.cloud.past
+	if !p.has(ListsLate) {
+		return at
+	}
+	consider := func(t time.Time) {
+		if t.After(at) {
+			at = t
+		}
+	}
+	for _, in := range w.cloud.instances {
+		if in.owner() != "" && w.oracle.machines[in.owner()] == nil {
+			consider(in.born.Add(listedLate))
+		}
+	}
+	for i := range p.ghosts {
+		g := &p.ghosts[i]
+		if node := w.node(g.NodeName); node != nil && node.Spec.ProviderID == g.ProviderID {
+			consider(g.gone.Add(listedLate))
+		}
+	}
+	return at
+}
+
 // goes takes note that an instance is gone.
 func (c *Cloud) goes(in *instance) {
 	if len(c.past.habits) == 0 {

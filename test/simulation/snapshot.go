@@ -18,7 +18,7 @@ func (w *World) Clone(seed uint64) (*World, error) {
 	f.source = rand.NewPCG(seed, 0)
 	f.random = rand.New(f.source)
 	f.faults, f.script, f.laziness = nil, nil, nil
-	f.effects, f.crashes, f.steps, f.stepsAtFault, f.behind, f.path = 0, 0, 0, 0, 0, 0
+	f.effects, f.crashes, f.steps, f.stepsAtFault, f.behind, f.path, f.broken = 0, 0, 0, 0, 0, 0, 0
 	f.disturbed, f.lastAction = f.clock.at, f.clock.at
 	f.oracle.begin(f)
 	return f, nil

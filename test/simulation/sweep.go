@@ -30,7 +30,9 @@ type Failure struct {
 	Seed     uint64
 	// Habits are the semantics of its cloud.
 	Habits Habits
-	Plan   Plan
+	// Undisturbed is true for a run in which nothing was to go wrong; Plan is empty then, as it is for a random run.
+	Undisturbed bool
+	Plan        Plan
 	// Corruption is the field that was changed; nil for none.
 	Corruption *Corruption
 	Err        error
@@ -75,7 +77,8 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 				report.Effects += int64(result.Effects)
 				report.Crashes += int64(result.Crashes)
 				if result.Err != nil {
-					report.Failures = append(report.Failures, Failure{p.Name, seed, p.Habits, nil, nil, result.Err})
+					report.Failures = append(report.Failures, Failure{Scenario: p.Name, Seed: seed, Habits: p.Habits,
+						Err: result.Err})
 				}
 				stop = stop || result.Err != nil && s.Enough != nil && s.Enough(report.Failures)
 				enough := stop
@@ -107,6 +110,9 @@ func (f Failure) repeat() string {
 	line := fmt.Sprintf("go run ./test/simulate --scenario %s --seed %d --story", f.Scenario, f.Seed)
 	if len(f.Habits) > 0 {
 		line += fmt.Sprintf(" --cloud %s", f.Habits)
+	}
+	if f.Undisturbed {
+		line += " --undisturbed"
 	}
 	if len(f.Plan) > 0 {
 		line += fmt.Sprintf(" --plan %q", f.Plan)

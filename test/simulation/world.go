@@ -58,6 +58,9 @@ type World struct {
 	// agentFailures is how often agents on nodes have failed.
 	agentFailures int
 
+	// broken is how many instances broke although nobody had asked for that.
+	broken int
+
 	effects int
 	crashes int
 	steps   int
@@ -85,6 +88,8 @@ type World struct {
 	corrupted *corrupted
 	// election is that of the processes whose Lease somebody changed; nil for none.
 	election *election
+	// onStored is called with each Machine that a process of Machinist has written; nil is nothing.
+	onStored func(*v1beta1.Machine)
 	// between is called between two steps while no pass is under way; nil is nothing.
 	between func()
 }

@@ -1,0 +1,111 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Rule deletion-waits-for-target: an outage that lasts may be about to end.
+func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.unreachable(r)
+	w.step(time.Hour)
+	w.delete("m")
+	if result := w.reconcile("m"); w.get("m") == nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
+		t.Fatalf("it checks again after %s, if it is still there", result.RequeueAfter)
+	}
+	w.back(r)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// Rule deletion-waits-for-target: an outage is over some seconds before the process knows it.
+func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.delete("m")
+	w.unreachable(r)
+	w.reconcile("m")
+	w.step(targetPatience)
+	w.targetDown = false
+	for range 2 {
+		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.Live()) == 0 || result.RequeueAfter != targetPoll {
+			t.Fatalf("it goes on without a cluster that answers, or checks again only after %s", result.RequeueAfter)
+		}
+	}
+	w.wantQuiet("m")
+	w.back(r)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// Rule deletion-waits-for-target: an outage before does not make one failed call another outage.
+func TestADeletionAfterAnOutageLeavesNothingBehindForOneFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.delete("m")
+	w.unreachable(r)
+	w.reconcile("m")
+	w.back(r)
+	w.cloud.Shutdown = targetPatience
+	w.reconcile("m")
+	w.step(targetPatience)
+	failed := false
+	w.refuse = func(_ string, o runtime.Object) error {
+		if _, isNode := o.(*corev1.Node); isNode && !failed {
+			failed = true
+			return apierrors.NewServiceUnavailable("connection reset")
+		}
+		return nil
+	}
+	if _, err := w.pass("m"); err == nil || !failed {
+		t.Fatalf("the call that failed did not count: %v", err)
+	}
+	w.refuse = nil
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}
+
+// Rule deletion-waits-for-target: the time of an outage does not count for the first call after it.
+func TestADeletionRightAfterAnOutageLeavesNothingBehindForOneFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.delete("m")
+	w.unreachable(r)
+	w.reconcile("m")
+	w.step(targetPatience)
+	w.back(r)
+	w.refuse = func(_ string, o runtime.Object) error {
+		if _, isNode := o.(*corev1.Node); isNode {
+			w.refuse = nil
+			return apierrors.NewServiceUnavailable("connection reset")
+		}
+		return nil
+	}
+	if _, err := w.pass("m"); err == nil || w.refuse != nil {
+		t.Fatalf("the call that failed did not count: %v", err)
+	}
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}

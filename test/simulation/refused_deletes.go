@@ -65,10 +65,11 @@ func annotateNodes(i int) Action {
 }
 
 // refusesDelete refuses a Delete, and judges when the process sends it: not before the time that the cloud named.
-// Another life of the process does not know that time, and inputs that were corrupted may be tried at once.
+// Another life of the process does not know that time, and inputs that were corrupted may be tried at once. The
+// collection of orphans calls once in a period, which is longer than any Retry-After outside of this world.
 func (d driver) refusesDelete(machine provider.Machine) error {
 	r, w := &d.troubles.deletes, d.process.world
-	if last, known := r.last[machine.UID]; known && d.process.life == last.life && w.corrupted == nil &&
+	if last, known := r.last[machine.UID]; known && !w.collecting() && d.process.life == last.life && w.corrupted == nil &&
 		d.now().Sub(last.at) < refusalLasts {
 		w.oracle.breach("pace", "%s deletes the instance of machine %s again after %s, and was asked to wait %s",
 			d.process.name, machine.Name, d.now().Sub(last.at), refusalLasts)

@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	defaultKubeletVersion = "v1.36.3"
+	defaultKubeletVersion = "v1.37.2"
 	defaultLeaseDuration  = 40 * time.Second
 	defaultStatusCheck    = 10 * time.Second
 	defaultStatusReport   = 5 * time.Minute

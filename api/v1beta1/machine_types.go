@@ -213,7 +213,7 @@ type LifecycleHook struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=machines,scope=Namespaced,shortName=ma,categories=machinist
+// +kubebuilder:resource:path=machines,scope=Namespaced,shortName=ma;mma,categories=machinist
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

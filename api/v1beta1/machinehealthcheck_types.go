@@ -133,7 +133,7 @@ type MachineHealthCheckStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=machinehealthchecks,scope=Namespaced,shortName=mhc,categories=machinist
+// +kubebuilder:resource:path=machinehealthchecks,scope=Namespaced,shortName=mhc;mmhc,categories=machinist
 // +kubebuilder:printcolumn:name="Expected",type=integer,JSONPath=`.status.expectedMachines`
 // +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.currentHealthy`
 // +kubebuilder:printcolumn:name="Max-Unhealthy",type=string,JSONPath=`.spec.maxUnhealthy`

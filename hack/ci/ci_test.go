@@ -87,10 +87,14 @@ func TestResultsOfTests(t *testing.T) {
 		t.Errorf("add counts %+v", r)
 	}
 	allowed, err := readSkips(write(t, "a.TestB needs KVM\na.FuzzD some seeds do not apply\n"))
-	if err != nil || len(allowed.unexpected(r.Skipped)) != 0 {
-		t.Errorf("unexpected: %v, %v", allowed.unexpected(r.Skipped), err)
+	if err != nil || len(allowed.unexpected(r.Skipped, true)) != 0 {
+		t.Errorf("unexpected: %v, %v", allowed.unexpected(r.Skipped, true), err)
 	}
-	r.Unexpected = skips{}.unexpected(r.Skipped)
+	long := skips{"a.TestB": "FULL=1 runs it", "a.FuzzD": "some seeds do not apply"}
+	if got := long.unexpected(r.Skipped, true); len(long.unexpected(r.Skipped, false)) != 0 || !slices.Equal(got, []string{"a.TestB/sub"}) {
+		t.Errorf("unexpected with FULL=1: %v", got)
+	}
+	r.Unexpected = skips{}.unexpected(r.Skipped, false)
 	if len(r.Unexpected) != 2 {
 		t.Errorf("unexpected: %v", r.Unexpected)
 	}

@@ -165,15 +165,20 @@ func readSkips(path string) (skips, error) {
 		if strings.TrimSpace(reason) == "" {
 			return nil, fmt.Errorf("%s:%d: %s has no reason", path, i+1, test)
 		}
-		s[test] = reason
+		s[test] = strings.TrimSpace(reason)
 	}
 	return s, nil
 }
 
-// unexpected returns the skipped tests of which neither the name nor that of the test around them is in s.
-func (s skips) unexpected(skipped []string) (unexpected []string) {
+// onlyFull begins the reason of a test that is skipped without FULL=1.
+const onlyFull = "FULL=1 "
+
+// unexpected returns the skipped tests of which neither the name nor that of the test around them is in s. full says
+// that they ran with FULL=1.
+func (s skips) unexpected(skipped []string, full bool) (unexpected []string) {
 	for _, test := range skipped {
-		if name, _, _ := strings.Cut(test, "/"); s[name] == "" {
+		name, _, _ := strings.Cut(test, "/")
+		if reason := s[name]; reason == "" || full && strings.HasPrefix(reason, onlyFull) {
 			unexpected = append(unexpected, test)
 		}
 	}

@@ -47,9 +47,9 @@ func deletingOwner(about string, owner client.Object) Finding {
 // dependents names what an owner of machines owns to kubectl. Neither a deployment nor a set creates anything while it
 // is being deleted.
 func dependents(about string, owner client.Object) string {
-	kind, label := "ms", v1beta1.LabelMachineDeployment
+	kind, label := "machinesets.machinist.dev", v1beta1.LabelMachineDeployment
 	if strings.HasPrefix(about, "machineset/") {
-		kind, label = "ma", v1beta1.LabelMachineSet
+		kind, label = "machines.machinist.dev", v1beta1.LabelMachineSet
 	}
 	return fmt.Sprintf("%s -l %s=%s -n %s", kind, label, owner.GetName(), owner.GetNamespace())
 }

@@ -27,7 +27,7 @@ func TestWhyAnOwnerThatIsBeingDeletedStillExists(t *testing.T) {
 			[]string{"Kubernetes deletes its machines first", helm}, ""},
 		"in the background, and held": {[]string{finalizer}, OtherFinalizers,
 			[]string{"its machines stay until the object is deleted", helm},
-			"kubectl delete ms -l machinist.dev/machine-deployment=web -n prod"},
+			"kubectl delete machinesets.machinist.dev -l machinist.dev/machine-deployment=web -n prod"},
 		"without its machines": {[]string{metav1.FinalizerOrphanDependents}, OwnerDeleting,
 			[]string{"they stay, without an owner"}, ""},
 	} {
@@ -63,7 +63,7 @@ func TestWhyNamesTheFinalizersOfTheSetOfAMachine(t *testing.T) {
 	findings := Explain(Facts{Now: now, Machine: machine(), Set: s, Provider: running})
 	last := findings[len(findings)-1]
 	if last.About != "machineset/web" || !strings.Contains(last.What, "example.com/backup") ||
-		!strings.HasSuffix(last.Do, "kubectl delete ma -l machinist.dev/machine-set=web -n prod") {
+		!strings.HasSuffix(last.Do, "kubectl delete machines.machinist.dev -l machinist.dev/machine-set=web -n prod") {
 		t.Errorf("got %+v", last)
 	}
 }

@@ -73,12 +73,12 @@ func (e *explanation) repair(first *metav1.Condition) {
 		stopped(Finding{
 			About: e.about, Reason: RemediationSkipped, What: "It is exempt from replacement by the annotation " +
 				v1beta1.AnnotationSkipRemediation + ".",
-			Do: "kubectl annotate ma NAME " + v1beta1.AnnotationSkipRemediation + "-",
+			Do: "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationSkipRemediation + "-",
 		})
 	}
 	if owner := metav1.GetControllerOf(m); owner == nil {
 		stopped(Finding{About: e.about, Reason: NoOwner, What: "No set owns it, so nobody replaces it.",
-			Do: "Delete it when it is of no use: kubectl delete ma NAME"})
+			Do: "Delete it when it is of no use: kubectl delete machines.machinist.dev NAME"})
 		return
 	}
 	e.frozen()
@@ -95,7 +95,7 @@ func (e *explanation) repair(first *metav1.Condition) {
 			stopped(fleetFinding("machineset/"+e.Set.Name, c))
 		}
 	}
-	const do = "Raise it, or delete the machine: kubectl delete ma NAME"
+	const do = "Raise it, or delete the machine: kubectl delete machines.machinist.dev NAME"
 	switch {
 	case e.Deployment != nil && replacesNone(e.Deployment.Spec.Remediation):
 		stopped(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget,
@@ -115,11 +115,11 @@ func (e *explanation) denied() {
 	f := Finding{
 		About: "machinedisruptionbudget/" + d.Budget, Reason: DisruptionDenied, What: "It is not replaced yet: " + d.Why + ".",
 		Ends: "It goes on when the budget has room, or the window changes.", Until: at(d.Until),
-		Do: "Wait, raise maxDisrupted of the budget, or delete the machine: kubectl delete ma NAME",
+		Do: "Wait, raise maxDisrupted of the budget, or delete the machine: kubectl delete machines.machinist.dev NAME",
 	}
 	if d.Budget == "" {
 		f.About, f.Ends = e.about, "It goes on when the annotation is gone, or its time is past."
-		f.Do = "kubectl annotate ma NAME " + v1beta1.AnnotationDoNotDisrupt + "-"
+		f.Do = "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationDoNotDisrupt + "-"
 	}
 	e.add(f)
 }

@@ -89,13 +89,13 @@ func fleetFinding(about string, c *metav1.Condition) Finding {
 	}
 }
 
-// argument returns what names an owner of machines to kubectl.
+// argument returns what names an owner of machines to kubectl, with its API group: other systems have the same kinds.
 func argument(about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	if kind == "machineset" {
-		return "ms/" + name
+		return "machinesets.machinist.dev/" + name
 	}
-	return "md/" + name
+	return "machinedeployments.machinist.dev/" + name
 }
 
 func groupFinding(g Group) Finding {

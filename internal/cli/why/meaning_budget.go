@@ -10,7 +10,7 @@ func budgetMeanings() map[string]Meaning {
 			Explanation: "The rollout waits: disruption budgets, or the annotation " + v1beta1.AnnotationDoNotDisrupt +
 				", let no machine of an old revision go now.",
 			Ends: "It goes on by itself when a budget has room or a window changes; a paused fleet with machinist resume --fleet.",
-			Do:   "See the budgets and when they change next: kubectl get mdb -o wide",
+			Do:   "See the budgets and when they change next: kubectl get machinedisruptionbudgets.machinist.dev -o wide",
 		},
 		v1beta1.ReasonBudgetUnderstood: {Explanation: "The budget can be understood."},
 		v1beta1.ReasonInvalidWindow: {Explanation: "A window of the budget" + nothing, Ends: untilChanged,

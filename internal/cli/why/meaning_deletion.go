@@ -4,7 +4,7 @@ import "machinist.dev/machinist/api/v1beta1"
 
 // deletionMeanings are the reasons of Deleting, Drained and VolumesDetached.
 func deletionMeanings() map[string]Meaning {
-	const force = "To go on without drain and volumes, which kills pods: kubectl annotate ma NAME " +
+	const force = "To go on without drain and volumes, which kills pods: kubectl annotate machines.machinist.dev NAME " +
 		v1beta1.AnnotationForceDelete + "="
 	return map[string]Meaning{
 		v1beta1.ReasonDeletionStarted: {Explanation: "It is being deleted, and no step is waited for.",
@@ -70,7 +70,7 @@ func deletionMeanings() map[string]Meaning {
 		v1beta1.ReasonInstanceDeleted: {Explanation: "Its instance is gone; what it left in the cluster is being removed."},
 		v1beta1.ConditionDeleting + "/" +
 			v1beta1.ReasonPausedByAnnotation: {Explanation: "Its deletion is paused by an annotation.",
-			Ends: "It goes on when the annotation is gone.", Do: "kubectl annotate ma NAME " + v1beta1.AnnotationPaused + "- " +
+			Ends: "It goes on when the annotation is gone.", Do: "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationPaused + "- " +
 				v1beta1.AnnotationClusterAPIPaused + "-"},
 		v1beta1.ReasonInUse: {Explanation: "It is being deleted, and still serves the machines that need it.",
 			Ends: "It goes when no machine needs it.", Do: "Give the fleet another class, or delete the fleet."},

@@ -23,7 +23,7 @@ func fleetMeanings() map[string]Meaning {
 			Do:   "The message says why: a policy or a webhook of the control cluster may be in the way."},
 		v1beta1.ReasonReplacementsFailing: {Explanation: "Three machines in a row were replaced because their instances never became Ready nodes: no more are replaced.",
 			Ends: "One machine is replaced every hour. When one becomes Ready, or the template changes, all are replaced as usual.",
-			Do: "Find out why machines do not join: machinist why machine/NAME for one of them. To try one at once: kubectl annotate ma NAME " +
+			Do: "Find out why machines do not join: machinist why machine/NAME for one of them. To try one at once: kubectl annotate machines.machinist.dev NAME " +
 				v1beta1.AnnotationRemediate + "="},
 		v1beta1.ReasonTooManyMachines: {Explanation: "There are far too many machines, those being deleted included: no more are made.", Ends: "It goes on when deletions are done.", Do: "See what holds those deletions up: machinist status."},
 		v1beta1.ReasonInvalidSelector: {Explanation: "The selector is empty, cannot be read or does not match the template: nothing is done.", Ends: untilChanged, Do: "Make a new object with a selector that matches its template; a selector does not change."},
@@ -122,12 +122,12 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonRolloutComplete: {Explanation: "All machines are of the newest revision."},
 		v1beta1.ReasonRolloutBlocked: {Explanation: "The rollout takes no step at the moment.",
 			Ends: "It goes on when what it waits for comes."},
-		v1beta1.ReasonWaitingForDeletion:  {Explanation: "The new revision is only used for machines that somebody deletes (strategy OnDelete).", Ends: "It goes on with each machine of an old revision that is deleted.", Do: "Delete machines of the old revision, one after the other, as it suits you: kubectl delete ma NAME"},
-		v1beta1.ReasonWaitingForSelection: {Explanation: "The rollout waits until somebody chooses machines (strategy InPlace, orchestration Manual).", Ends: "It goes on with each machine that is chosen.", Do: "kubectl label ma NAME " + v1beta1.LabelSelectedForUpdate + "=true"},
+		v1beta1.ReasonWaitingForDeletion:  {Explanation: "The new revision is only used for machines that somebody deletes (strategy OnDelete).", Ends: "It goes on with each machine of an old revision that is deleted.", Do: "Delete machines of the old revision, one after the other, as it suits you: kubectl delete machines.machinist.dev NAME"},
+		v1beta1.ReasonWaitingForSelection: {Explanation: "The rollout waits until somebody chooses machines (strategy InPlace, orchestration Manual).", Ends: "It goes on with each machine that is chosen.", Do: "kubectl label machines.machinist.dev NAME " + v1beta1.LabelSelectedForUpdate + "=true"},
 		v1beta1.ReasonVersionSkew: {
 			Explanation: "The rollout waits: Kubernetes supports no kubelet that is newer than the API server of the target cluster, or more than three minor versions older.",
 			Ends:        "It goes on within two minutes after the control plane was upgraded, and at once with another version in the template.",
-			Do:          "Upgrade the control plane, or set another version; to roll it out all the same: kubectl annotate md NAME " + v1beta1.AnnotationAllowVersionSkew + "=",
+			Do:          "Upgrade the control plane, or set another version; to roll it out all the same: kubectl annotate machinedeployments.machinist.dev NAME " + v1beta1.AnnotationAllowVersionSkew + "=",
 		},
 	}
 }

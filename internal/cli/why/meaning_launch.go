@@ -5,7 +5,7 @@ import "machinist.dev/machinist/api/v1beta1"
 const (
 	triesAgain   = "It is tried again by itself, less and less often, at most 5 minutes apart."
 	untilChanged = "Nothing is tried until that changes; then it goes on at once."
-	tryNow       = "To have it tried at once: kubectl annotate ma NAME " + v1beta1.AnnotationRetry +
+	tryNow       = "To have it tried at once: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationRetry +
 		"=$(date +%s) --overwrite"
 )
 
@@ -31,7 +31,7 @@ func launchMeanings() map[string]Meaning {
 			Ends:        "First come, first served. Its time to become a node has not begun.",
 		},
 		v1beta1.ReasonMachineReady:       {Explanation: "It is ready: nothing is in the way."},
-		v1beta1.ReasonPausedByAnnotation: {Explanation: "It is paused: nothing is done at the cloud, on its node or of its deletion.", Ends: "It goes on when the annotation is gone.", Do: "kubectl annotate ma NAME " + v1beta1.AnnotationPaused + "- " + v1beta1.AnnotationClusterAPIPaused + "-"},
+		v1beta1.ReasonPausedByAnnotation: {Explanation: "It is paused: nothing is done at the cloud, on its node or of its deletion.", Ends: "It goes on when the annotation is gone.", Do: "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationPaused + "- " + v1beta1.AnnotationClusterAPIPaused + "-"},
 		v1beta1.ReasonNotPaused:          {Explanation: "It is no longer paused."},
 
 		v1beta1.ReasonInvalidConfiguration: {Explanation: "Its configuration is rejected.", Ends: untilChanged,
@@ -78,7 +78,7 @@ func launchMeanings() map[string]Meaning {
 			Ends: "Its set replaces it.",
 			Do:   "Somebody or something deletes instances behind Machinist's back: the cloud's audit log tells who."},
 
-		v1beta1.ReasonPreserved:        {Explanation: "It is preserved for inspection: its node is cordoned, it belongs to no set, and nothing else is done about it.", Ends: "Then it is deleted.", Do: "To delete it now: kubectl delete ma NAME"},
+		v1beta1.ReasonPreserved:        {Explanation: "It is preserved for inspection: its node is cordoned, it belongs to no set, and nothing else is done about it.", Ends: "Then it is deleted.", Do: "To delete it now: kubectl delete machines.machinist.dev NAME"},
 		v1beta1.ReasonTooLate:          {Explanation: "It cannot be preserved any more: it is being deleted."},
 		v1beta1.ReasonTooManyPreserved: {Explanation: "It is not preserved: as many machines of its owner are already as --preserve-limit of the provider allows.", Ends: "Its set replaces it.", Do: "Delete preserved machines that nobody needs, or keep this one with " + v1beta1.AnnotationPreserve + "=" + v1beta1.PreserveNow + "."},
 		v1beta1.ConditionPreserved + "/" +

@@ -53,7 +53,7 @@ func nodeMeanings() map[string]Meaning {
 			Ends: "A health policy that names the condition has it replaced.", Do: "To see more: kubectl describe node NODE"},
 		v1beta1.ReasonNodeGone: {Explanation: "Its node was deleted from the cluster, and not by Machinist.",
 			Ends: "A health policy has the machine replaced at once, unless the machine is paused, preserved or exempt, or too many machines are not well.",
-			Do:   "To keep the machine, exempt it and restart the kubelet on its instance, which registers the node again: kubectl annotate ma NAME " + v1beta1.AnnotationSkipRemediation + "="},
+			Do:   "To keep the machine, exempt it and restart the kubelet on its instance, which registers the node again: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationSkipRemediation + "="},
 		v1beta1.ReasonTargetUnreachable: {
 			Explanation: "The cluster that its node is in cannot be reached. While that is so nothing is judged, replaced or drained.",
 			Ends:        "It goes on by itself when the cluster answers again, and no clock runs meanwhile.",
@@ -62,7 +62,7 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonTargetUnreachable: {
 			Explanation: "Its deletion is held: the cluster that its node is in cannot be reached, so nobody can tell whose pods would be killed.",
 			Ends:        "It goes on by itself when the cluster answers again. The time does not count towards the drain's deadline.",
-			Do:          "Bring that cluster's API server back. If it is gone for good, delete without it: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete + "=",
+			Do:          "Bring that cluster's API server back. If it is gone for good, delete without it: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "=",
 		},
 		v1beta1.ConditionDrainExtended + "/" +
 			v1beta1.ReasonTargetUnreachable: {Explanation: "The cluster was unreachable during its drain; that time does not count."},

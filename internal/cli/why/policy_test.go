@@ -16,7 +16,7 @@ func TestWhySaysThatTheBuiltInPolicyStops(t *testing.T) {
 		return Explain(Facts{Now: now, Machine: m, Provider: running, Unchecked: append(others, *m)})
 	}
 	mustReport(t, explain(silent, *silent), "machine/web-1", v1beta1.ReasonTooManyUnhealthy,
-		"of the 2 machines", "2 are not well", "more than 1", "kubectl annotate ma web-1 -n prod machinist.dev/remediate=")
+		"of the 2 machines", "2 are not well", "more than 1", "kubectl annotate machines.machinist.dev web-1 -n prod machinist.dev/remediate=")
 	for _, f := range explain(silent, *machine()) {
 		if f.Reason == v1beta1.ReasonTooManyUnhealthy {
 			t.Errorf("one of two is not replaced: %+v", f)
@@ -26,7 +26,7 @@ func TestWhySaysThatTheBuiltInPolicyStops(t *testing.T) {
 		no(v1beta1.ConditionRegistered, v1beta1.ReasonNodeGone, "", time.Minute),
 		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeGone, "", time.Minute))
 	mustReport(t, explain(gone, *machine()), "machine/web-1", v1beta1.ReasonNodeGone, "replaced at once",
-		"kubectl annotate ma web-1 -n prod machinist.dev/skip-remediation=")
+		"kubectl annotate machines.machinist.dev web-1 -n prod machinist.dev/skip-remediation=")
 }
 
 func TestTheDefaultOfMaxUnhealthyIsThatOfTheAPI(t *testing.T) {

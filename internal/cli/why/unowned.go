@@ -53,7 +53,7 @@ func released(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 	const remains = " Nothing replaces it when it fails, no rollout reaches it, and it counts towards the most machines that its former owner may have."
 	f := Finding{About: "machine/" + m.Name, Reason: NoOwner,
 		What: "The set that owned it released it, because its labels did not match, and does not exist any more." + remains,
-		Do:   "Delete it: kubectl delete ma NAME"}
+		Do:   "Delete it: kubectl delete machines.machinist.dev NAME"}
 	if len(sets) == 0 {
 		return f
 	}
@@ -64,7 +64,7 @@ func released(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 		metav1.FormatLabelSelector(&set.Spec.Selector), remains)
 	f.Ends = fmt.Sprintf("MachineSet %s adopts it when its labels match again and a machine is missing.", set.Name)
 	if missing := missingLabels(m, set); len(missing) > 0 {
-		f.Do = "Delete it, or restore its labels: kubectl label --overwrite ma NAME " + strings.Join(missing, " ")
+		f.Do = "Delete it, or restore its labels: kubectl label --overwrite machines.machinist.dev NAME " + strings.Join(missing, " ")
 	}
 	return f
 }

@@ -66,7 +66,7 @@ func TestWhyNoSetOwnsAMachine(t *testing.T) {
 		f := mustReport(t, explain(unownedMachine(map[string]string{"color": "blue", "pool": "x"}, "d"), sets),
 			"machine/web-1", NoOwner,
 			"MachineSet new released it", "pool=web")
-		if !strings.HasSuffix(f.Do, "kubectl label --overwrite ma web-1 -n prod pool=web") {
+		if !strings.HasSuffix(f.Do, "kubectl label --overwrite machines.machinist.dev web-1 -n prod pool=web") {
 			t.Errorf("the command is %q", f.Do)
 		}
 	})

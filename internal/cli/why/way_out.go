@@ -68,19 +68,19 @@ func (e *explanation) otherClass() string {
 	const patch = `--type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"CLASS"}}}}}'`
 	switch {
 	case e.Deployment != nil:
-		return fmt.Sprintf("Name another class in the deployment's template: kubectl patch md %s -n %s %s", e.Deployment.Name,
+		return fmt.Sprintf("Name another class in the deployment's template: kubectl patch machinedeployments.machinist.dev %s -n %s %s", e.Deployment.Name,
 			e.Deployment.Namespace, patch)
 	case e.Set != nil:
-		return fmt.Sprintf("Name another class in the set's template, and delete the machine: kubectl patch ms %s -n %s %s && kubectl delete ma NAME",
+		return fmt.Sprintf("Name another class in the set's template, and delete the machine: kubectl patch machinesets.machinist.dev %s -n %s %s && kubectl delete machines.machinist.dev NAME",
 			e.Set.Name, e.Set.Namespace, patch)
 	}
-	return "Make a machine of another class, and delete this one: kubectl delete ma NAME"
+	return "Make a machine of another class, and delete this one: kubectl delete machines.machinist.dev NAME"
 }
 
 // byForce is how a person ends a deletion that the cloud does not let end.
 func byForce(when string) string {
 	return " " + when + ", delete the machine by force. It goes within minutes, and machinist orphans names what may remain, " +
-		"until it is removed: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete + "="
+		"until it is removed: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "="
 }
 
 // release is how a person ends a deletion that no process carries out: by seeing to the instance, and taking the
@@ -98,7 +98,7 @@ func (e *explanation) release(when string) string {
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf(` %s: see to it at the cloud that %s, and let the machine go: kubectl patch ma NAME --type=merge -p '{"metadata":{"finalizers":%s}}'`, when, gone, left)
+	return fmt.Sprintf(` %s: see to it at the cloud that %s, and let the machine go: kubectl patch machines.machinist.dev NAME --type=merge -p '{"metadata":{"finalizers":%s}}'`, when, gone, left)
 }
 
 // otherFinalizers are those of others, nil if there are none.

@@ -80,8 +80,8 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 			return thief.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace,
 				Name: "mine"}})
 		},
-		"the manager's lease":                 func() error { return m.takeLease(thief, "machinist-manager") },
-		"switching the manager's webhook off": patch(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
+		"the manager's lease":                     func() error { return m.takeLease(thief, "machinist-manager") },
+		"switching the manager's webhook off":     patch(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
 		"having the manager's webhook change all": patch(&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
 		"a role of its own": func() error {
 			return thief.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})

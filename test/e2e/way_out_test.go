@@ -74,6 +74,7 @@ func TestWhyNamesAWayOutThatWorks(t *testing.T) {
 		c := meta.FindStatusCondition(machine.Status.Conditions, v1beta1.ConditionDeleting)
 		return c != nil && c.Reason == v1beta1.ReasonCredentialsNotFound
 	}), "")
+	m.forced("alone")
 	m.running(2)
 
 	t.Log("the account of a machine that runs is gone")
@@ -89,9 +90,7 @@ func TestWhyNamesAWayOutThatWorks(t *testing.T) {
 		c := meta.FindStatusCondition(machine.Status.Conditions, v1beta1.ConditionDeleting)
 		return c != nil && c.Reason == v1beta1.ReasonCredentialsRefused
 	}), "")
-	m.await("the machine to be gone", func(machines []v1beta1.Machine) bool {
-		return !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == victim.UID })
-	})
+	m.forced(victim.Name)
 
 	t.Log("the provider's process runs no more")
 	if err := m.Provider.Kill(); err != nil {
@@ -109,6 +108,15 @@ func TestWhyNamesAWayOutThatWorks(t *testing.T) {
 	})
 	m.letGo()
 	m.none()
+}
+
+// forced waits for the end of a machine that is deleted by force. The cloud gets two minutes to answer.
+func (m *machinist) forced(name string) {
+	m.t.Helper()
+	env.AwaitFor(m.t, 2*env.Patience, m.control, &v1beta1.MachineList{}, "the end of machine "+name,
+		func(l *v1beta1.MachineList) (bool, string) {
+			return !slices.ContainsFunc(l.Items, func(m v1beta1.Machine) bool { return m.Name == name }), describe(l.Items)
+		}, client.InNamespace(namespace))
 }
 
 // oneThat waits for a machine.

@@ -16,7 +16,8 @@ import (
 
 // StoreReplicas is the mutating webhook for MachineDeployments and MachineSets. It stores spec.replicas where it is
 // left out: the current number, or for a new object the nearest one within the autoscaler's bounds. The subresource
-// scale, which autoscalers use, does not work without a stored number. Where nothing is stored here, the manager does so.
+// scale, which autoscalers use, does not work without a stored number. Where nothing is stored here, the manager does
+// so.
 type StoreReplicas struct{}
 
 // scalable is what the number of machines depends on.

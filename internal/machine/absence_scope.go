@@ -42,7 +42,9 @@ func (p *pass) scopeKnown() bool {
 // misplaced reports whether the instance is in another scope than the recorded one, and records the right one. If that
 // is not decided yet, it returns after how long to ask again. What lacks a class that says where to look, or is in
 // another place than the class says by now, cannot be found in this way: then the recorded scope is all that there is.
-func (p *pass) misplaced(ctx context.Context, inputs resolve.Resolved) (misplaced bool, again time.Duration, err error) {
+func (p *pass) misplaced(
+	ctx context.Context, inputs resolve.Resolved,
+) (misplaced bool, again time.Duration, err error) {
 	if p.scopeKnown() || len(inputs.ProviderSpec) == 0 {
 		return false, 0, nil
 	}

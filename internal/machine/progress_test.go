@@ -70,7 +70,7 @@ func TestAPassThatWaitsForNothingIsRetried(t *testing.T) {
 // Rule: step-says-what-wakes-it.
 func TestStepsWaitForDeclaredTriggers(t *testing.T) {
 	t.Parallel()
-	packages, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0) //nolint:staticcheck // No build constraints here.
+	packages, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,12 @@ func TestThePolicy(t *testing.T) {
 		violation       string // a part of it; empty if there is none
 		advice          string
 	}{
-		"the same version":                  {"v1.36.3", "v1.36.3", "", ""},
-		"a newer patch":                     {"v1.36.9", "v1.36.3", "", ""},
-		"one minor newer":                   {"v1.37.0", "v1.36.3", "v1.37.0 is newer than v1.36.3", "version v1.36 or older"},
-		"much newer":                        {"v1.99.0", "v1.36.3", "v1.99.0 is newer than v1.36.3", "version v1.36 or older"},
+		"the same version": {"v1.36.3", "v1.36.3", "", ""},
+		"a newer patch":    {"v1.36.9", "v1.36.3", "", ""},
+		"one minor newer": {"v1.37.0", "v1.36.3",
+			"v1.37.0 is newer than v1.36.3", "version v1.36 or older"},
+		"much newer": {"v1.99.0", "v1.36.3",
+			"v1.99.0 is newer than v1.36.3", "version v1.36 or older"},
 		"three minors older":                {"v1.33.0", "v1.36.3", "", ""},
 		"four minors older":                 {"v1.32.9", "v1.36.3", "v1.32.9 is more than 3 minor versions older than v1.36.3", "v1.33 or newer"},
 		"a newer major":                     {"v2.0.0", "v1.36.3", "v2.0.0 is newer", "v1.36 or older"},

@@ -68,8 +68,8 @@ func conditionOf(c *metav1.Condition) string {
 	return fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason)
 }
 
-// Check returns an error if the Machine is in no state of the table. A Machine may lack conditions: a builder sets those
-// that its test is about.
+// Check returns an error if the Machine is in no state of the table. A Machine may lack conditions: a builder sets
+// those that its test is about.
 func (s States) Check(m *v1beta1.Machine) error {
 	head := HeadOf(m).String()
 	if s[head] == nil {

@@ -33,8 +33,8 @@ type KubeadmOptions struct {
 	Output io.Writer
 }
 
-// KubeadmCluster is a cluster that the unmodified kubeadm made: containerd, a kubelet, and the control plane, kube-proxy
-// and CoreDNS as pods.
+// KubeadmCluster is a cluster that the unmodified kubeadm made: containerd, a kubelet, and the control plane,
+// kube-proxy and CoreDNS as pods.
 type KubeadmCluster struct {
 	*host
 
@@ -175,7 +175,7 @@ func (c *KubeadmCluster) awaitPods(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: not ready: %v; %v", context.Cause(ctx), waiting, err)
+			return errors.Join(fmt.Errorf("%w: not ready: %v", context.Cause(ctx), waiting), err)
 		}
 	}
 }
@@ -240,8 +240,8 @@ func tail(path string) string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// kubeadmConfig is kubeadm's configuration with the node's address and name, the version of Kubernetes, the addresses of
-// pods, and the audit policy and log. What differs from kubeadm's defaults:
+// kubeadmConfig is kubeadm's configuration with the node's address and name, the version of Kubernetes, the addresses
+// of pods, and the audit policy and log. What differs from kubeadm's defaults:
 //
 //   - the audit log, by which tests count writes;
 //   - failCgroupV1, cgroupDriver, cgroupsPerQOS, enforceNodeAllocatable and localStorageCapacityIsolation, because the

@@ -25,7 +25,8 @@ const (
 	stageTest = "test" // the tests
 )
 
-// pidName is the file in the folder of a run with the process ID, outside of the namespaces, of the first process in them.
+// pidName is the file in the folder of a run with the process ID, outside of the namespaces, of the first process in
+// them.
 const pidName = "pid"
 
 // folderPrefix begins the names of the folder and of the cgroup of each run.

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/controlplane"
 )
 
-// programs are the paths of what the node runs, of the layout of the image that every pod has, and of the folder with the
-// layouts of kubeadm's images.
+// programs are the paths of what the node runs, of the layout of the image that every pod has, and of the folder with
+// the layouts of kubeadm's images.
 type programs struct {
 	containerd, kubelet, proxy, dns, registry string
 	kubeadm, kubectl                          string

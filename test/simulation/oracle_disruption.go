@@ -43,7 +43,8 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 // which one.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
 	versions := o.believed(m.UID)
-	if slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }) {
+	unfit := func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }
+	if slices.ContainsFunc(versions, unfit) {
 		return // Nobody has to ask for it.
 	}
 	from, to := o.judgedTime()

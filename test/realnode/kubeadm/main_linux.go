@@ -1,6 +1,6 @@
 // Command kubeadm makes a cluster by the unmodified kubeadm, in namespaces of this machine, and keeps it until it is
-// interrupted. It needs root, and what hack/node/build.sh makes ready. The flag -layout, which may be given several times,
-// names an OCI layout with images that pods can use.
+// interrupted. It needs root, and what hack/node/build.sh makes ready. The flag -layout, which may be given several
+// times, names an OCI layout with images that pods can use.
 package main
 
 import (

@@ -18,8 +18,8 @@ import (
 // kubernetes.io/hostname: nodes of the simulated cloud are in the cluster too.
 const NodeName = "real"
 
-// startTimeout bounds the start of the node, beside that of the control plane.
-const startTimeout = 2 * time.Minute
+// startTimeout bounds the start of the node, or of a cluster by kubeadm.
+const startTimeout = 4 * time.Minute
 
 // stopGrace is how long a process may take to end by itself.
 const stopGrace = 3 * time.Second

@@ -147,7 +147,8 @@ func (w *world) follow(name, date string) {
 	}
 	_, command, found := strings.Cut(findings[at].Do, ": kubectl ")
 	fields := strings.Fields(strings.ReplaceAll(command, "$(date +%s)", date))
-	if !found || len(fields) != 7 || !slices.Equal(fields[:5], []string{"annotate", "ma", name, "-n", w.namespace}) ||
+	if !found || len(fields) != 7 || !slices.Equal(fields[:5], []string{"annotate", "machines.machinist.dev", name, "-n",
+		w.namespace}) ||
 		fields[6] != "--overwrite" {
 		w.t.Fatalf("machinist why advises %q", findings[at].Do)
 	}

@@ -49,7 +49,8 @@ func stuck(w *World) *v1beta1.Machine {
 }
 
 // patchCommand is the command by which why names another class in the template of a deployment.
-var patchCommand = regexp.MustCompile(`kubectl patch md (\S+) -n (\S+) --type=merge -p '([^']+)'`)
+var patchCommand = regexp.MustCompile(
+	`kubectl patch machinedeployments\.machinist\.dev (\S+) -n (\S+) --type=merge -p '([^']+)'`)
 
 // nameOtherClass runs the command that why prints for a machine whose provider is not known, with a class filled in.
 func nameOtherClass(class string) Action {

@@ -33,8 +33,8 @@ func dimensionMutants() []mutant {
 		},
 		{
 			name: "changed-scope-believed", quick: true, file: "internal/machine/own_status.go",
-			from:     "is.Provider, is.Scope, is.LaunchTime = was.Provider, was.Scope, was",
-			to:       "is.Provider, is.LaunchTime = was.Provider, was",
+			from: "is.Provider, is.Scope, is.LaunchTime = was.Provider, was.Scope, was",
+			to:   "is.Provider, is.LaunchTime = was.Provider, was",
 			without: &mutant{file: "internal/machine/absence_scope.go",
 				from: "	return recorded == \"\" || recorded == p.states.get(p.machine).instance.foundIn",
 				to:   "	return true || recorded == \"\""},

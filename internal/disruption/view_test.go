@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/machinestates"
 )
 
 var noon = time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC)
@@ -19,11 +20,12 @@ var noon = time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC)
 func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, UID: types.UID(name),
 		Labels: map[string]string{"pool": pool}, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))},
-		Status: v1beta1.MachineStatus{NodeRef: &v1beta1.NodeRef{Name: name}}}
+		Spec:   v1beta1.MachineSpec{ProviderID: "sim:///" + name},
+		Status: v1beta1.MachineStatus{Phase: v1beta1.MachineRunning, NodeRef: &v1beta1.NodeRef{Name: name}}}
 	for _, change := range changes {
 		change(m)
 	}
-	return m
+	return machinestates.Must(m)
 }
 
 func leaving(m *v1beta1.Machine) { at := metav1.NewTime(noon); m.DeletionTimestamp = &at }
@@ -34,11 +36,19 @@ func annotated(key, value string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, value) }
 }
 
-func condition(kind string, status metav1.ConditionStatus, ago time.Duration) func(*v1beta1.Machine) {
+func condition(kind string, status metav1.ConditionStatus, reason string, ago time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
-		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test",
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
 			LastTransitionTime: metav1.NewTime(noon.Add(-ago)), ObservedGeneration: m.Generation})
 	}
+}
+
+// upToDate is a machine whose instance is what its spec asks for.
+var upToDate = condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate, 0)
+
+// remediated is a machine that a health check has found unhealthy.
+func remediated(ago time.Duration) func(*v1beta1.Machine) {
+	return condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonMachineHealthCheck, ago)
 }
 
 func failed(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
@@ -73,13 +83,15 @@ func TestWhatIsDisrupted(t *testing.T) {
 		"one that is exchanged":              {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, "")), v1beta1.DisruptionReplace},
 		"one that is too old":                {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, Expired)), v1beta1.DisruptionExpiry},
 		"one that will be exchanged":         {machine("m", "a", annotated(v1beta1.AnnotationReplace, "")), ""},
-		"one that is up to date":             {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, 0)), ""},
-		"one that is changed in place":       {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, 0)), v1beta1.DisruptionInPlaceUpdate},
-		"one whose change is not begun":      {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, 0), func(m *v1beta1.Machine) { m.Generation = 2 }), v1beta1.DisruptionInPlaceUpdate},
-		"one whose change was refused and that serves": {machine("m", "a", condition(v1beta1.ConditionReady, metav1.ConditionTrue, 0),
-			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, 0), func(m *v1beta1.Machine) {
-				m.Status.Conditions[1].Reason = v1beta1.ReasonUnsupportedChange
-			}), ""},
+		"one that is up to date":             {machine("m", "a", upToDate), ""},
+		"one that is changed in place": {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse,
+			v1beta1.ReasonUpdating, 0), func(m *v1beta1.Machine) {
+			m.Status.Phase = v1beta1.MachineUpdating
+		}), v1beta1.DisruptionInPlaceUpdate},
+		"one whose change is not begun": {machine("m", "a", upToDate, func(m *v1beta1.Machine) { m.Generation = 2 }), v1beta1.DisruptionInPlaceUpdate},
+		"one whose change was refused and that serves": {machine("m", "a",
+			condition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady, 0),
+			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange, 0)), ""},
 	} {
 		got, is := Of(test.machine)
 		if got != test.want || is != (test.want != "") {
@@ -181,13 +193,12 @@ func TestWhatBudgetsGrant(t *testing.T) {
 			[]Candidate{{Machine: ten[1], Reason: v1beta1.DisruptionExpiry, asked: noon.Add(-patience)}}, "",
 			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
 		"the longest broken first": {[]*Budget{budget(t, "one", "", "1")}, ten,
-			candidates(remediation, machine("a", "a", condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, time.Minute)),
-				machine("b", "a", condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, time.Hour))), nil, "b",
+			candidates(remediation, machine("a", "a", remediated(time.Minute)), machine("b", "a", remediated(time.Hour))), nil, "b",
 			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
 		"one that surely is broken before": {[]*Budget{budget(t, "one", "", "1")}, ten,
-			candidates(remediation, machine("a", "a", condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, time.Hour)),
-				machine("b", "a", condition(v1beta1.ConditionReady, metav1.ConditionFalse, time.Minute),
-					failed(v1beta1.FailureCreateError))), nil, "b",
+			candidates(remediation, machine("a", "a", remediated(time.Hour)), machine("b", "a",
+				condition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonWaitingForNode, time.Minute),
+				failed(v1beta1.FailureCreateError))), nil, "b",
 			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
 		"the oldest first": {[]*Budget{budget(t, "one", "", "1")}, ten,
 			candidates(v1beta1.DisruptionExpiry, ten[0], machine("old", "a", func(m *v1beta1.Machine) {

@@ -123,16 +123,25 @@ func Parse(text string) (States, error) {
 	return s, nil
 }
 
-//go:embed states.txt
-var recorded string
+var (
+	//go:embed states.txt
+	recorded string
+	// unsimulated has the states that the simulation cannot reach, each with the reason.
+	//go:embed unsimulated.txt
+	unsimulated string
+)
 
-// Recorded returns the states that the simulation has recorded.
+// Recorded returns the states that the simulation has recorded, and those that it cannot reach.
 var Recorded = sync.OnceValue(func() States {
-	s, err := Parse(recorded)
-	if err != nil {
-		panic(err)
+	all := States{}
+	for _, text := range []string{recorded, unsimulated} {
+		s, err := Parse(text)
+		if err != nil {
+			panic(err)
+		}
+		all.Merge(s)
 	}
-	return s
+	return all
 })
 
 // Must returns the Machine, and panics if it is in a state that no Machine is ever stored in.
@@ -151,4 +160,19 @@ func (s States) Merge(other States) {
 		}
 		maps.Copy(s[head], conditions)
 	}
+}
+
+// Beyond returns what another table has and this one lacks, as heads and conditions.
+func (s States) Beyond(other States) (missing []string) {
+	for _, head := range slices.Sorted(maps.Keys(other)) {
+		if s[head] == nil {
+			missing = append(missing, head)
+		}
+		for _, c := range slices.Sorted(maps.Keys(other[head])) {
+			if !s[head][c] {
+				missing = append(missing, head+" with "+c)
+			}
+		}
+	}
+	return missing
 }

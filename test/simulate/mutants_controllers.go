@@ -136,6 +136,7 @@ func controllerMutants() []mutant {
 			from:     "	case provider.IsNotFound(err) && since.IsZero():",
 			to:       "	case provider.IsNotFound(err) && since.IsZero() && recheck < 0:",
 			scenario: "scope-changed-before-a-restart", cloud: "reads-flicker", finds: "vanished|order|I1",
+			last: 81022,
 		},
 		{
 			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",

@@ -40,11 +40,11 @@ func (s search) detect(ctx context.Context) (string, error) {
 	if s.handovers {
 		return s.first(ctx, []string{"handovers"})
 	}
+	seed := fmt.Sprint(max(s.last, 1))
 	if s.cloud != "" {
-		return s.first(ctx, []string{"--cloud", s.cloud, "--faults", fmt.Sprint(mutantFaults)})
+		return s.first(ctx, []string{"--seed", seed, "--cloud", s.cloud, "--faults", fmt.Sprint(mutantFaults)})
 	}
 	var attempts [][]string
-	seed := fmt.Sprint(max(s.last, 1))
 	switch {
 	case s.corruption != "":
 		return s.first(ctx, []string{"--seed", seed, "--corrupt", s.corruption},

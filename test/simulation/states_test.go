@@ -1,0 +1,19 @@
+package simulation
+
+import (
+	"testing"
+
+	"machinist.dev/machinist/test/machinestates"
+)
+
+// The states in which Machines are stored are in the table from which the builders of unit tests take theirs.
+func TestStoredStatesAreInTheTable(t *testing.T) {
+	t.Parallel()
+	states, err := Recording{Seeds: 1, Seed: 1, Workers: 2}.Run(Scenarios(), Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, missing := range machinestates.Recorded().Beyond(states) {
+		t.Errorf("the table lacks %s: go run ./test/simulate states", missing)
+	}
+}

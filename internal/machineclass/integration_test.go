@@ -158,6 +158,7 @@ func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 	w.makeMachine("m-1", "c")
 	w.makeMachine("m-2", "c")
 	w.awaitClass("c", "to be held", isProtected)
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to say who uses it", func(c *v1beta1.MachineClass) bool {
 		deleting := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionDeleting)

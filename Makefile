@@ -88,7 +88,7 @@ demo: go ## Run everything on this machine with a sample fleet; ARGS=--once runs
 .PHONY: test
 test: controlplane ## Unit tests, and tests against an API server
 	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) $(GOTEST) $(TESTFLAGS) $(PACKAGES)
-	@# What plain `go test` would compile again. It compiles a package with tests in itself only where others import it.
+	@# Fails if plain `go test` would compile dependencies again. The tested packages themselves may be missing from the cache.
 	@stale=$$($(GO) list -test -deps -f '{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}' ./internal/...); \
 	[ -z "$$stale" ] || { echo "go test ./internal/... would compile packages again, so make test used other flags:"; echo "$$stale"; exit 1; }
 

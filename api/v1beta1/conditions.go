@@ -15,12 +15,38 @@ const (
 	// ConditionUserDataChanged is True while machines of the class were created from other user data than the Secret has
 	// now. A class without such machines has none.
 	ConditionUserDataChanged = "UserDataChanged"
+
+	// ConditionAccountChanged is True while machines of the class have their instance in another account of the cloud than
+	// the credentials open now. A class without such machines has none, nor has one whose provider does not tell accounts
+	// apart.
+	ConditionAccountChanged = "AccountChanged"
+
+	// ConditionJoinBlocked is True while the target cluster, or how its API server is reached, keeps machines from becoming
+	// Nodes. Machines are created nevertheless. A class without it has none.
+	ConditionJoinBlocked = "JoinBlocked"
 )
 
-// Reasons of UserDataChanged.
+// Reasons of JoinBlocked.
 const (
-	// ReasonMachinesDiffer surfaces when the content of the Secret with the user data was changed. Machines that exist
-	// stay as they are.
+	// ReasonTokensMayNotRequest surfaces when bootstrap tokens of machines may not create CertificateSigningRequests.
+	ReasonTokensMayNotRequest = "TokensMayNotRequest"
+
+	// ReasonEndpointNotReachable surfaces when machines wait for their Nodes, none has become one, and the address of the
+	// API server in user data is one of this host or of the inside of a cluster, or does not answer.
+	ReasonEndpointNotReachable = "EndpointNotReachable"
+
+	// ReasonEndpointNotTrusted surfaces when the certificate authority in user data does not verify what answers at the
+	// address of the API server in user data.
+	ReasonEndpointNotTrusted = "EndpointNotTrusted"
+
+	// ReasonAuthorityExpired surfaces when the certificate authority in user data has ended.
+	ReasonAuthorityExpired = "AuthorityExpired"
+)
+
+// Reasons of UserDataChanged and AccountChanged.
+const (
+	// ReasonMachinesDiffer surfaces when the content of the Secret with the user data was changed, or that of the Secret
+	// with the credentials. Machines that exist stay as they are.
 	ReasonMachinesDiffer = "MachinesDiffer"
 )
 

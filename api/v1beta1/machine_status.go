@@ -278,6 +278,12 @@ type InstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Scope string `json:"scope,omitempty"`
 
+	// account is the provider's name of the account in which the instance is, such as a subscription or a project, empty
+	// where that is not known. It holds no secrets.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Account string `json:"account,omitempty"`
+
 	// userDataHash is a short hash of the user data template that the instance was created from, empty where that is not
 	// known. It is short so that nothing can be found out by it about secrets in user data.
 	// +optional

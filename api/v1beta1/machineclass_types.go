@@ -187,13 +187,18 @@ type MachineClassStatus struct {
 	// +optional
 	NodeInfo *NodeInfo `json:"nodeInfo,omitempty"`
 
+	// account is the provider's name of the account that the credentials open now, empty where that is not known.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Account string `json:"account,omitempty"`
+
 	// userDataHash is a short hash of the user data template as the Secret has it now.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
 
-	// conditions of the class: Ready, and where they are True Deleting, OrphanRemovalBlocked, UserDataWarning and
-	// UserDataChanged.
+	// conditions of the class: Ready, and where they are True Deleting, OrphanRemovalBlocked, UserDataWarning,
+	// UserDataChanged, AccountChanged and JoinBlocked.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -97,6 +97,9 @@ func refineRoot(root *apiextensionsv1.JSONSchemaProps, goType reflect.Type) erro
 		if err := refine(&property, goField.Type, name); err != nil {
 			return err
 		}
+		if name == "spec" && goType != reflect.TypeFor[machinistv1.Machine]() {
+			explainDurations(&property)
+		}
 		root.Properties[name] = property
 	}
 	return nil

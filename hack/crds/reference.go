@@ -77,7 +77,7 @@ func renderProperties(out *strings.Builder, s apiextensionsv1.JSONSchemaProps, p
 
 func typeName(s apiextensionsv1.JSONSchemaProps) string {
 	switch {
-	case s.Pattern == durationPattern:
+	case isDuration(s):
 		return "duration"
 	case s.Pattern == timePattern:
 		return "time"

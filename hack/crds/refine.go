@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +20,7 @@ import (
 const (
 	// durationPattern excludes fractions of a millisecond, which would be written as µs, and durations of 100000h or more,
 	// which would be written with a digit too many. A number of hours with five digits therefore stands alone, or with
-	// minutes and seconds as Go writes them. A CEL rule could check the same, but would make each write of an object, and
-	// of its status, more expensive.
+	// minutes and seconds as Go writes them.
 	durationPattern = `^(([0-9]{1,4}(\.[0-9]{1,3})?h|[0-9]{1,5}(\.[0-9]{1,3})?[ms]|[0-9]{1,5}ms){1,4}` +
 		`|[0-9]{5}(\.[0-9]{1,3})?h|[0-9]{5}h[0-5]?[0-9]m([0-5]?[0-9](\.[0-9]{1,3})?s)?)$`
 	durationMaxLength = 44
@@ -154,6 +154,32 @@ func refineMap(s *apiextensionsv1.JSONSchemaProps, path string) {
 
 func refineDuration(s *apiextensionsv1.JSONSchemaProps) {
 	s.Pattern, s.MaxLength = durationPattern, ptr(int64(durationMaxLength))
+}
+
+// durationRule says in words what durationPattern admits.
+var durationRule = apiextensionsv1.ValidationRule{
+	Rule:    "self.matches(r'" + durationPattern + "')",
+	Message: "must be a duration below 100000h such as 90s, 5m or 1h30m: numbers with the units h, m, s and ms, without a sign",
+}
+
+// explainDurations has the API server answer a wrong duration in words instead of by the pattern. That makes each write
+// of an object more expensive, its status included, so it is not for Machines, which people seldom write.
+func explainDurations(s *apiextensionsv1.JSONSchemaProps) {
+	if s.Pattern == durationPattern {
+		s.Pattern, s.XValidations = "", append(s.XValidations, durationRule)
+	}
+	for name, property := range s.Properties {
+		explainDurations(&property)
+		s.Properties[name] = property
+	}
+	if s.Items != nil {
+		explainDurations(s.Items.Schema)
+	}
+}
+
+func isDuration(s apiextensionsv1.JSONSchemaProps) bool {
+	return s.Pattern == durationPattern || slices.ContainsFunc(s.XValidations,
+		func(r apiextensionsv1.ValidationRule) bool { return r.Rule == durationRule.Rule })
 }
 
 func refineSelector(s *apiextensionsv1.JSONSchemaProps) {

@@ -9,10 +9,14 @@ import (
 	"net/url"
 	_ "time/tzdata" // Windows of disruption budgets have time zones, which not every system knows.
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,6 +51,11 @@ func scheme() *runtime.Scheme {
 	utilruntime.Must(policyv1.AddToScheme(s))
 	utilruntime.Must(coordinationv1.AddToScheme(s))
 	utilruntime.Must(authenticationv1.AddToScheme(s))
+	// For preflight.
+	utilruntime.Must(admissionregistrationv1.AddToScheme(s))
+	utilruntime.Must(appsv1.AddToScheme(s))
+	utilruntime.Must(certificatesv1.AddToScheme(s))
+	utilruntime.Must(discoveryv1.AddToScheme(s))
 	utilruntime.Must(authorizationv1.AddToScheme(s))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	return s

@@ -129,7 +129,8 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 			all.hasClass(doc.namespace, c.Namespace, ref.Name) {
 			fleet.Class = preview.ClassExists
 		}
-		fleet.UserDataHash = c.userDataHash(ctx, doc.namespace, before, ref.Name)
+		class := c.sameClass(ctx, doc.namespace, before, ref.Name)
+		fleet.UserDataHash, fleet.Account = class.Status.UserDataHash, class.Status.Account
 	}
 	made, err := preview.Make(fleet)
 	if err != nil {
@@ -138,18 +139,17 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 	return made, nil
 }
 
-// userDataHash returns the hash of the user data of the class that a deployment has and would keep, empty if that is
-// not known.
-func (c *Cluster) userDataHash(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
-	name string) string {
-	if before == nil || before.Spec.Template.Spec.ClassRef == nil || before.Spec.Template.Spec.ClassRef.Name != name {
-		return ""
-	}
+// sameClass returns the class that a deployment has and would keep, an empty one if that is not known.
+func (c *Cluster) sameClass(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
+	name string) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); err != nil {
-		return "" // What is known of the class says why.
+	if before == nil || before.Spec.Template.Spec.ClassRef == nil || before.Spec.Template.Spec.ClassRef.Name != name {
+		return class
 	}
-	return class.Status.UserDataHash
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); err != nil {
+		return &v1beta1.MachineClass{} // What is known of the class says why.
+	}
+	return class
 }
 
 // plans are what files would do.

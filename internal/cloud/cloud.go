@@ -201,6 +201,17 @@ func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	return scoper.ListScope(class)
 }
 
+// Account implements provider.Accounter with the driver's name of the account. It makes no call to the cloud and is not
+// limited.
+func (c *Cloud) Account(class provider.Class) (name string, err error) {
+	defer func() {
+		if recover() != nil {
+			name, err = "", provider.Errorf(provider.Internal, "the driver panicked in Account")
+		}
+	}()
+	return provider.AccountOf(c.Driver, class), nil
+}
+
 type effect bool
 
 const (

@@ -34,7 +34,7 @@ var (
 	}}
 	Class = Kind{Most: 16, Own: []string{v1beta1.ConditionReady, v1beta1.ConditionDeleting,
 		v1beta1.ConditionOrphanRemovalBlocked, v1beta1.ConditionUserDataWarning,
-		v1beta1.ConditionUserDataChanged}}
+		v1beta1.ConditionUserDataChanged, v1beta1.ConditionAccountChanged, v1beta1.ConditionJoinBlocked}}
 	Budget      = Kind{Most: 16, Own: []string{v1beta1.ConditionValid}}
 	HealthCheck = Kind{Most: 16, Own: []string{v1beta1.ConditionRemediationAllowed}}
 )

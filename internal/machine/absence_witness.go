@@ -30,19 +30,28 @@ const (
 	askWitnessesAgain = 30 * time.Second
 )
 
-// deniedAll says that the cloud denies the instance of a machine that runs, too.
-type deniedAll struct{ machine string }
+// nothingFollows says why nothing follows from the cloud's answer that an instance does not exist.
+type nothingFollows string
 
 // Error implements error.
-func (d deniedAll) Error() string {
-	return fmt.Sprintf("The provider says that the instance does not exist. It says the same of that of machine %s, "+
-		"whose node is Ready, so that nothing follows from it. Check that the credentials are those of the right project.",
-		d.machine)
+func (n nothingFollows) Error() string { return string(n) }
+
+// deniedAll says that the cloud denies the instance of a machine that runs, too.
+func deniedAll(machine string) nothingFollows {
+	return nothingFollows(fmt.Sprintf("The provider says that the instance does not exist. It says the same of that of "+
+		"machine %s, whose node is Ready, so that nothing follows from it. Check that the credentials are those of the "+
+		"right project.", machine))
 }
 
 // confirmDenial returns an error while nothing follows from a NotFound of the cloud: it denies other instances that
 // run, or does not answer for them.
 func (p *pass) confirmDenial(ctx context.Context, inputs resolve.Resolved) error {
+	if in := p.machine.Status.Instance; in != nil && in.Account != "" {
+		if opened := provider.AccountOf(p.Cloud, inputs.Class()); opened != "" && opened != in.Account {
+			return nothingFollows(fmt.Sprintf("The provider does not find the instance in account %q, and it is in account "+
+				"%q. Put credentials of that account back into the Secret.", opened, in.Account))
+		}
+	}
 	witnesses, err := p.witnesses(ctx)
 	if err != nil {
 		return err
@@ -60,7 +69,7 @@ func (p *pass) confirmDenial(ctx context.Context, inputs resolve.Resolved) error
 		case err == nil:
 			return nil
 		case provider.IsNotFound(err):
-			last = deniedAll{m.Name}
+			last = deniedAll(m.Name)
 		default:
 			return err
 		}
@@ -120,7 +129,7 @@ func (s *instanceStep) confirmed(ctx context.Context, inputs resolve.Resolved) b
 	if err == nil {
 		return true
 	}
-	if _, all := errors.AsType[deniedAll](err); all && denied.IsZero() {
+	if _, nothing := errors.AsType[nothingFollows](err); nothing && denied.IsZero() {
 		s.warn(v1beta1.ReasonProviderUnavailable, "Check", err.Error())
 	}
 	s.states.update(s.machine, func(m *machineState) { m.instance.deniedAt = s.now })

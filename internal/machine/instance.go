@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,9 +144,9 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 // launched records a success.
 func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Instance) {
 	m := s.machine
-	userDataHash, nodeID := "", ""
+	userDataHash, nodeID, account := "", "", provider.AccountOf(s.Cloud, inputs.Class())
 	if known := m.Status.Instance; known != nil {
-		userDataHash, nodeID = known.UserDataHash, known.NodeProviderID
+		userDataHash, nodeID, account = known.UserDataHash, known.NodeProviderID, cmp.Or(account, known.Account)
 	} else {
 		nodeID = nodeProviderID(inputs.NodeProviderID, instance)
 		if s.launch.created {
@@ -153,6 +154,7 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		}
 	}
 	m.Status.Instance = &v1beta1.InstanceStatus{
+		Account:      account,
 		UserDataHash: userDataHash,
 
 		State:          stateOf(m.Status.Instance, instance),

@@ -103,7 +103,7 @@ func (r *recorded) restoreInstance(status *v1beta1.MachineStatus) {
 		status.Instance = was.DeepCopy()
 	default:
 		is.Provider, is.Scope, is.LaunchTime = was.Provider, was.Scope, was.LaunchTime.DeepCopy()
-		is.NodeProviderID = was.NodeProviderID
+		is.NodeProviderID, is.Account = was.NodeProviderID, was.Account
 		if was.NodeName != "" {
 			is.NodeName = was.NodeName
 		}

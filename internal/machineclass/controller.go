@@ -12,10 +12,13 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/preflight"
+	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -37,6 +40,8 @@ type Options struct {
 	Concurrency int
 	// Metrics counts classes; nil counts nothing.
 	Metrics *Metrics
+	// Joins knows what keeps machines from joining; nil where there is nothing to join. Its Changed is set by New.
+	Joins *preflight.Monitor
 }
 
 // Reconciler looks after the MachineClasses of one provider.
@@ -45,6 +50,8 @@ type Reconciler struct {
 	resolver resolve.Resolver
 	state    *state
 	echo     *wiring.OwnWrites
+	// trigger enqueues all classes when what keeps machines from joining has changed.
+	trigger queueing.Trigger
 }
 
 // New returns a Reconciler.
@@ -52,8 +59,25 @@ func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
 	}
-	return &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, state: newState(),
+	r := &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, state: newState(),
 		echo: &wiring.OwnWrites{}}
+	if o.Joins != nil {
+		o.Joins.Changed = r.joinsChanged
+	}
+	return r
+}
+
+// joinsChanged enqueues all classes of the provider.
+func (r *Reconciler) joinsChanged(ctx context.Context) {
+	classes := &v1beta1.MachineClassList{}
+	if err := r.Client.List(ctx, classes); err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot list the classes whose machines may not join")
+	}
+	for i := range classes.Items {
+		if classes.Items[i].Spec.Provider == r.Driver.Name() {
+			r.trigger.Enqueue(client.ObjectKeyFromObject(&classes.Items[i]))
+		}
+	}
 }
 
 // conflictDelay is after how long a write that met another's is tried again. Their write triggers us as well.
@@ -95,6 +119,7 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 	if err != nil {
 		return 0, err
 	}
+	validation.joins = r.Joins.Findings()
 	if validation.userData != nil {
 		machines, err := r.machines(ctx, class)
 		if err != nil {
@@ -102,6 +127,7 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 		}
 		for i := range machines {
 			validation.userData.count(&machines[i])
+			validation.account.count(&machines[i])
 		}
 	}
 	return enqueue, r.report(ctx, class, validation)
@@ -115,7 +141,9 @@ func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v 
 		return err
 	}
 	for kind, severity := range map[string]string{v1beta1.ConditionUserDataWarning: corev1.EventTypeWarning,
-		v1beta1.ConditionUserDataChanged: corev1.EventTypeNormal} {
+		v1beta1.ConditionUserDataChanged: corev1.EventTypeNormal,
+		v1beta1.ConditionAccountChanged:  corev1.EventTypeWarning,
+		v1beta1.ConditionJoinBlocked:     corev1.EventTypeWarning} {
 		now, was := meta.FindStatusCondition(status.Conditions, kind), meta.FindStatusCondition(before.Conditions, kind)
 		if now != nil && (was == nil || was.Reason != now.Reason) {
 			r.Recorder.Eventf(class, nil, severity, now.Reason, "Validate", "%s", now.Message)

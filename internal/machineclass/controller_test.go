@@ -34,6 +34,15 @@ type scripted struct {
 	validate     func(provider.Class) error
 	capacity     func(provider.Class) (provider.Capacity, error)
 	capacityAsks int
+	account      func() string
+}
+
+// Account implements provider.Accounter.
+func (s *scripted) Account(provider.Class) (string, error) {
+	if s.account == nil {
+		return "", nil
+	}
+	return s.account(), nil
 }
 
 func (s *scripted) Name() string { return s.name }

@@ -1,6 +1,7 @@
 package machineclass
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/conditionlimit"
+	"machinist.dev/machinist/internal/preflight"
 )
 
 // transition is what a decision means to somebody who knew the one before.
@@ -50,6 +52,13 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 		status.UserDataHash = v.userData.hash
 		v.userData.report(class, &status.Conditions, now)
 	}
+	reason, message := blocked(v.joins)
+	warn(class, &status.Conditions, now, v1beta1.ConditionJoinBlocked, reason, message)
+	if v.account != nil {
+		status.Account = v.account.name
+		warn(class, &status.Conditions, now, v1beta1.ConditionAccountChanged, v1beta1.ReasonMachinesDiffer,
+			v.account.changed(class))
+	}
 	status.ObservedGeneration = class.Generation
 	switch {
 	case v.capacity != nil:
@@ -84,6 +93,25 @@ func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (s
 	}
 	status.ObservedGeneration = class.Generation
 	return status, begins
+}
+
+// blocked says what keeps machines from joining; empty if nothing does. The reason is that of the first.
+func blocked(findings []preflight.Finding) (reason, message string) {
+	var messages []string
+	for _, f := range findings {
+		reason, messages = cmp.Or(reason, f.Reason), append(messages, f.Text())
+	}
+	return reason, strings.Join(messages, " ")
+}
+
+// warn sets a condition that a class has only while there is something to say.
+func warn(class *v1beta1.MachineClass, conditions *[]metav1.Condition, now time.Time, kind, reason, message string) {
+	if message != "" {
+		meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason,
+			Message: bounded(message), ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now)})
+	} else if meta.FindStatusCondition(*conditions, kind) != nil {
+		meta.RemoveStatusCondition(conditions, kind)
+	}
 }
 
 // bounded keeps a driver's message within what is useful in a condition.

@@ -2,7 +2,6 @@ package machineclass
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,10 +24,7 @@ type userData struct {
 	// it.
 	suspicious  []string
 	setsVersion bool
-	// machines is how many Machines of the class have an instance of known user data, differing how many of these have
-	// another than the class has now, and deployments whose they are.
-	machines, differing int
-	deployments         []string
+	differing
 	// deviating is the first Machine, by name, whose Node deviates in each way.
 	deviating map[v1beta1.NodeDeviation]string
 }
@@ -41,14 +37,8 @@ func userDataOf(namespace string, template resolve.Template) *userData {
 
 // count takes note of a Machine of the class.
 func (u *userData) count(m *v1beta1.Machine) {
-	if in := m.Status.Instance; in != nil && in.UserDataHash != "" && m.DeletionTimestamp.IsZero() {
-		u.machines++
-		if in.UserDataHash != u.hash {
-			u.differing++
-			if d := m.Labels[v1beta1.LabelMachineDeployment]; d != "" && !slices.Contains(u.deployments, d) {
-				u.deployments = append(u.deployments, d)
-			}
-		}
+	if in := m.Status.Instance; in != nil {
+		u.differing.count(m, in.UserDataHash, u.hash)
 	}
 	for _, deviation := range deviationsOf(m) {
 		if first := u.deviating[deviation]; first == "" || m.Name < first {
@@ -67,19 +57,9 @@ func deviationsOf(m *v1beta1.Machine) []v1beta1.NodeDeviation {
 
 // report sets the conditions that follow.
 func (u *userData) report(class *v1beta1.MachineClass, conditions *[]metav1.Condition, now time.Time) {
-	put := func(kind, reason, message string) {
-		if message == "" {
-			if meta.FindStatusCondition(*conditions, kind) != nil {
-				meta.RemoveStatusCondition(conditions, kind)
-			}
-			return
-		}
-		meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason,
-			Message: bounded(message), ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now)})
-	}
 	reason, message := u.warning()
-	put(v1beta1.ConditionUserDataWarning, reason, message)
-	put(v1beta1.ConditionUserDataChanged, v1beta1.ReasonMachinesDiffer, u.changed(class))
+	warn(class, conditions, now, v1beta1.ConditionUserDataWarning, reason, message)
+	warn(class, conditions, now, v1beta1.ConditionUserDataChanged, v1beta1.ReasonMachinesDiffer, u.changed(class))
 }
 
 // warning says what is probably wrong with the user data; empty if nothing. The reason is that of the worst.
@@ -115,49 +95,41 @@ func (u *userData) warning() (reason, message string) {
 	return reason, strings.Join(messages, " ")
 }
 
-// mostSuspicious is how many placeholders a message names, and mostDeployments how many deployments.
-const (
-	mostSuspicious  = 5
-	mostDeployments = 3
-)
+// mostSuspicious is how many placeholders a message names.
+const mostSuspicious = 5
 
 // changed says that machines were created from other user data; empty if none was.
 func (u *userData) changed(class *v1beta1.MachineClass) string {
-	if u.differing == 0 || class.Spec.UserDataRef == nil {
+	if u.others == 0 || class.Spec.UserDataRef == nil {
 		return ""
 	}
-	message := fmt.Sprintf("%d of %d machines were created from other user data than Secret %s has now, and stay as they are.",
-		u.differing, u.machines, class.Spec.UserDataRef.Name)
-	slices.Sort(u.deployments)
-	var commands []string
-	for _, d := range u.deployments[:min(len(u.deployments), mostDeployments)] {
-		commands = append(commands, fmt.Sprintf("machinist rollout restart md/%s -n %s", d, class.Namespace))
-	}
-	if len(commands) > 0 {
-		message += " To replace them, run: " + strings.Join(commands, "; ")
-	}
-	if more := len(u.deployments) - mostDeployments; more > 0 {
-		message += fmt.Sprintf("; and so for %d more", more)
-	}
-	return message
+	return fmt.Sprintf("%d of %d machines were created from other user data than Secret %s has now, and stay as they are.",
+		u.others, u.machines, class.Spec.UserDataRef.Name) + u.restart(class.Namespace)
 }
 
-// userDataFacts returns what a Machine says about the user data of its class.
-func userDataFacts(o client.Object) string {
+// countedOf returns what a Machine says about the user data and the account of its class.
+func countedOf(o client.Object) string {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok || m.Status.Instance == nil {
 		return ""
 	}
-	return fmt.Sprint(m.Status.Instance.UserDataHash, deviationsOf(m), m.DeletionTimestamp.IsZero())
+	in := m.Status.Instance
+	return fmt.Sprintf("%q %q", in.UserDataHash, in.Account) + fmt.Sprint(deviationsOf(m), m.DeletionTimestamp.IsZero())
 }
 
-// concernsUserData reports whether a Machine may change what its class says about its user data.
-func concernsUserData(class *v1beta1.MachineClass, o client.Object) bool {
+// changesCount reports whether a Machine may change what its class says about its user data or its account.
+func changesCount(class *v1beta1.MachineClass, o client.Object) bool {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok {
 		return false
 	}
-	return meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionUserDataWarning) != nil ||
-		meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionUserDataChanged) != nil ||
-		len(deviationsOf(m)) > 0 || m.Status.Instance != nil && m.Status.Instance.UserDataHash != class.Status.UserDataHash
+	for _, kind := range []string{v1beta1.ConditionUserDataWarning, v1beta1.ConditionUserDataChanged,
+		v1beta1.ConditionAccountChanged} {
+		if meta.FindStatusCondition(class.Status.Conditions, kind) != nil {
+			return true
+		}
+	}
+	in := m.Status.Instance
+	return len(deviationsOf(m)) > 0 || in != nil &&
+		(in.UserDataHash != class.Status.UserDataHash || in.Account != class.Status.Account)
 }

@@ -144,6 +144,35 @@ func TestTheHashOfUserDataIsShort(t *testing.T) {
 	}
 }
 
+// Rule: changed-account-is-told.
+func TestMachinesInAnotherAccountAreCounted(t *testing.T) {
+	in := func(name, account string) *v1beta1.Machine {
+		m := ofDeployment(name, "first")
+		m.Status.Instance.Account = account
+		return m
+	}
+	b := withUserData(t, "first", in("web-1", "one"), in("web-2", "one"), in("unknown", ""))
+	account := "one"
+	b.Driver.(*scripted).account = func() string { return account }
+	b.reconcile()
+	if c := b.condition(v1beta1.ConditionAccountChanged); c != nil || b.class().Status.Account != "one" {
+		t.Errorf("nothing has changed: %+v", c)
+	}
+	account = "two"
+	b.reconcile()
+	b.reconcile()
+	c := b.condition(v1beta1.ConditionAccountChanged)
+	if c == nil || c.Reason != v1beta1.ReasonMachinesDiffer || b.eventCount() != 1 ||
+		!strings.HasPrefix(c.Message, `2 of 2 machines were made in another account than "two", which the credentials in Secret`) {
+		t.Errorf("%d events, the condition is %+v", b.eventCount(), c)
+	}
+	account = "one"
+	b.reconcile()
+	if c := b.condition(v1beta1.ConditionAccountChanged); c != nil {
+		t.Errorf("the former credentials are back: %+v", c)
+	}
+}
+
 // Rule: broken-promise-of-user-data-is-told.
 func TestTheFirstNodeThatDeviatesIsAWarningOfTheClass(t *testing.T) {
 	deviating := func(name string, deviations ...v1beta1.NodeDeviation) *v1beta1.Machine {
@@ -189,6 +218,7 @@ func TestWhatOfAMachineWakesItsClass(t *testing.T) {
 	}{
 		"a heartbeat":     {func(m *v1beta1.Machine) { m.Status.Version = "v1" }, false},
 		"other user data": {func(m *v1beta1.Machine) { m.Status.Instance.UserDataHash = "x" }, true},
+		"another account": {func(m *v1beta1.Machine) { m.Status.Instance.Account = "x" }, true},
 		"its Node deviates": {func(m *v1beta1.Machine) {
 			m.Status.NodeTemplate = &v1beta1.AppliedNodeTemplate{Deviations: []v1beta1.NodeDeviation{v1beta1.NodeOtherName}}
 		}, true},
@@ -197,7 +227,7 @@ func TestWhatOfAMachineWakesItsClass(t *testing.T) {
 		test.change(after)
 		class := testClass()
 		class.Status.UserDataHash = before.Status.Instance.UserDataHash
-		if got := userDataFacts(before) != userDataFacts(after) && concernsUserData(class, after); got != test.wakes {
+		if got := countedOf(before) != countedOf(after) && changesCount(class, after); got != test.wakes {
 			t.Errorf("%s: wakes %t, want %t", name, got, test.wakes)
 		}
 	}

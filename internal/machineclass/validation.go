@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/preflight"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -29,6 +30,10 @@ type validation struct {
 	capacity *provider.Capacity
 	// userData is what is known of the user data; nil where it could not be read.
 	userData *userData
+	// account is what is known of the account of the credentials; nil where they could not be read.
+	account *account
+	// joins is what keeps machines from joining.
+	joins []preflight.Finding
 }
 
 func valid(c provider.Capacity) validation {
@@ -61,6 +66,7 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (va
 	}
 	v, enqueue, err := r.ask(ctx, class, inputs)
 	v.userData = userDataOf(class.Namespace, template)
+	v.account = &account{name: provider.AccountOf(r.Driver, inputs.Class())}
 	return v, enqueue, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineclass/resolve"
@@ -44,6 +45,7 @@ func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 			{Object: &v1beta1.Machine{}, Keys: c.machineEvents()},
 			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.classesOfSecret), Predicate: secretChanged},
 		},
+		Sources: []source.Source{r.trigger.Source()},
 	}, {
 		Name: "machineclass-secrets", Reconciler: &secretKeeper{r.Options}, Concurrency: r.Concurrency,
 		Watches: []wiring.Watch{
@@ -94,7 +96,7 @@ func (c concerned) machineEvents() handler.EventHandler {
 		}
 	}
 	changes := func(ctx context.Context, o client.Object, q queue) {
-		if class, key := c.classOf(ctx, o); class != nil && class.DeletionTimestamp.IsZero() && concernsUserData(class, o) {
+		if class, key := c.classOf(ctx, o); class != nil && class.DeletionTimestamp.IsZero() && changesCount(class, o) {
 			q.AddAfter(reconcile.Request{NamespacedName: key}, observeAfter)
 		}
 	}
@@ -109,7 +111,7 @@ func (c concerned) machineEvents() handler.EventHandler {
 			if holderKind(e.ObjectOld) != holderKind(e.ObjectNew) {
 				goes(ctx, e.ObjectNew, q)
 			}
-			if userDataFacts(e.ObjectOld) != userDataFacts(e.ObjectNew) {
+			if countedOf(e.ObjectOld) != countedOf(e.ObjectNew) {
 				changes(ctx, e.ObjectNew, q)
 			}
 		},

@@ -113,6 +113,30 @@ type Scoper interface {
 	ListScope(class Class) (string, error)
 }
 
+// Accounter is implemented by drivers whose credentials tell which account of the cloud they open. With it, machines that
+// were made in another account than the class's credentials open now are counted, and a NotFound from the wrong account
+// proves nothing.
+type Accounter interface {
+	// Account names the account, such as a subscription or a project, in at most 256 bytes. It makes no call and holds no
+	// secret. It stays the same when a password or a key is exchanged. It is empty where the credentials do not tell.
+	Account(class Class) (string, error)
+}
+
+// AccountOf returns the name of the account that the credentials of the class open, empty where the driver does not tell.
+func AccountOf(d Driver, class Class) string {
+	a, ok := d.(Accounter)
+	if !ok {
+		return ""
+	}
+	name, err := a.Account(class)
+	if err != nil || len(name) > maxAccountBytes {
+		return "" // Validate says what is wrong with the credentials.
+	}
+	return name
+}
+
+const maxAccountBytes = 256
+
 // CallTimeout returns the bound for one call of the driver.
 func CallTimeout(d Driver) time.Duration {
 	if t, ok := d.(Timeouter); ok {

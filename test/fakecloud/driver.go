@@ -54,6 +54,9 @@ func (c *Cloud) ListScope(class provider.Class) (string, error) {
 	return c.Scope(class)
 }
 
+// Account implements provider.Accounter.
+func (c *Cloud) Account(class provider.Class) (string, error) { return accountOf(class), nil }
+
 // Create implements provider.Driver.
 func (c *Cloud) Create(_ context.Context, req provider.CreateRequest) (out *provider.Instance, err error) {
 	err = c.call("create", func() (err error) {

@@ -26,6 +26,11 @@ func setMutants() []mutant {
 			scenario: "vanished-with-hook", finds: "settled, but|after the last disturbance",
 		},
 		{
+			name: "replacements-never-stop", file: "internal/machineset/failing.go",
+			from: "return r.count >= failuresInARow", to: "return false",
+			scenario: "replacements-failing", finds: "retries: ",
+		},
+		{
 			name: "machine-gone-between-passes-not-counted", file: "internal/healthcheck/gone_machines.go",
 			from: "|| !wasReplaced(gone) {", to: "|| true {",
 			scenario: "retries-of-failed", finds: "retries: ",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +18,7 @@ func failureScenarios() []Scenario {
 			Begin: []Action{setBudget(budget("pace", "1"))}, Script: vanishesWithHook, MayDiffer: anyEnd},
 		{Name: "retries-of-failed", Group: HealthChecks, Controllers: Health, Base: fleet(2, "a", joinsWithin(impatience)),
 			Begin: []Action{retriesLimited(1)}, Script: retriesFail, MayDiffer: anyEnd},
+		{Name: "replacements-failing", Group: Incidents, Script: inOrder(replacementsFail()), MayDiffer: anyEnd},
 	}
 }
 
@@ -100,6 +102,20 @@ func retriesFail(*rand.Rand) []Action {
 			return nil
 		}},
 	}, lasting(7)) // A machine that has run for an hour ends the row.
+}
+
+// mostFailing is how many machines may be created in two hours and a half of a fleet of one that never joins: the first
+// one and its three replacements, one each in the two hours that follow, and one for each of what a restart and a former
+// leader lose.
+const mostFailing = 8
+
+// replacementsFail is a fleet whose machines never join, until the image is mended. The next try then joins.
+func replacementsFail() []Action {
+	return []Action{bootAtOnce(),
+		trouble("image c does not join", func(t *troubles) { t.silent, t.mostSilent = "c", mostFailing }),
+		create(fleet(1, "c", joinsWithin(impatience))), wait(150 * time.Minute),
+		trouble("image c joins", func(t *troubles) { t.silent = "" }), wait(90 * time.Minute),
+	}
 }
 
 // mayRetry judges how many machines that do not join are created in a scenario that limits retries.

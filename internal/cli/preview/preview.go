@@ -36,9 +36,10 @@ type Fleet struct {
 	Unread []string
 	// Class says what is known of the class that After names.
 	Class ClassKnown
-	// UserDataHash is that of the user data that the class has now; empty where it is not known.
-	UserDataHash string
-	Now          time.Time
+	// UserDataHash is that of the user data that the class has now, and Account what its credentials open; each is empty
+	// where it is not known.
+	UserDataHash, Account string
+	Now                   time.Time
 }
 
 // ClassKnown says what is known of a class.
@@ -69,7 +70,7 @@ func Make(f Fleet) (*Plan, error) {
 		if err := p.compare(f); err != nil {
 			return nil, err
 		}
-		p.otherUserData(f)
+		p.otherInputs(f)
 		p.warnings(f)
 		if len(p.Changes) == 0 {
 			p.Machines.Unchanged = names(f.Machines)

@@ -42,3 +42,21 @@ func TestAPlanTellsOfMachinesWithOtherUserData(t *testing.T) {
 		t.Errorf("all machines are replaced anyway: %q", got)
 	}
 }
+
+// Rule: changed-account-is-told.
+func TestAPlanTellsOfMachinesInAnotherAccount(t *testing.T) {
+	f := fleet(3)
+	f.Account = "two"
+	for i, account := range []string{"one", "two", ""} {
+		f.Machines[i].Status.Instance = &v1beta1.InstanceStatus{Account: account}
+	}
+	p, err := Make(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(p.Notes, func(n string) bool {
+		return strings.HasPrefix(n, `1 machine of 3 had another account than "two"`)
+	}) {
+		t.Errorf("the notes are %q", p.Notes)
+	}
+}

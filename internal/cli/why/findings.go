@@ -19,6 +19,10 @@ func (e *explanation) class(first *metav1.Condition) {
 	if first == nil || e.Machine.DeletionTimestamp != nil || e.Machine.Spec.ClassRef == nil {
 		return
 	}
+	if first.Type == v1beta1.ConditionRegistered || first.Reason == v1beta1.ReasonJoinClusterTimeout {
+		e.joinBlocked()
+		return
+	}
 	if first.Type != v1beta1.ConditionLaunched && first.Type != v1beta1.ConditionUpToDate &&
 		first.Type != v1beta1.ConditionReady {
 		return
@@ -41,6 +45,18 @@ func (e *explanation) class(first *metav1.Condition) {
 			About: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, What: m.Explanation, Message: ready.Message,
 			Since: at(ready.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
 		})
+	}
+}
+
+// joinBlocked adds what keeps all machines of the class from joining.
+func (e *explanation) joinBlocked() {
+	if e.Class == nil {
+		return
+	}
+	if c := meta.FindStatusCondition(e.Class.Status.Conditions, v1beta1.ConditionJoinBlocked); c != nil {
+		m := MeaningOf(c.Type, c.Reason)
+		e.add(Finding{About: "machineclass/" + e.Class.Name, Condition: c.Type, Reason: c.Reason, What: m.Explanation,
+			Message: c.Message, Since: at(c.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do})
 	}
 }
 

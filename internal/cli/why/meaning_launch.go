@@ -18,6 +18,9 @@ func refusedByProvider() Meaning {
 	}
 }
 
+// joinChecked is what ends the condition JoinBlocked.
+const joinChecked = "It is checked again every half minute."
+
 // launchMeanings are the reasons of Launched and Paused, of the Ready of machines and classes, and of failures.
 func launchMeanings() map[string]Meaning {
 	return map[string]Meaning{
@@ -99,6 +102,18 @@ func launchMeanings() map[string]Meaning {
 			Do: "Mend what the message says in the Secret with the user data."},
 		v1beta1.ReasonMachinesDiffer: {Explanation: "Machines were created from other user data than the Secret has now. They stay as they are.",
 			Ends: "The condition goes when these machines are replaced.", Do: "Run the command in the message to replace them."},
+		v1beta1.ConditionAccountChanged + "/" +
+			v1beta1.ReasonMachinesDiffer: {Explanation: "Machines have their instance in another account than the credentials open now.",
+			Ends: "The condition goes when the former credentials are back, or these machines are gone.",
+			Do:   "Put the former credentials back into the Secret, and use a class of its own for the other account."},
+		v1beta1.ReasonTokensMayNotRequest: {Explanation: "No machine can join: its bootstrap token may not request a certificate.",
+			Ends: joinChecked, Do: "Do what the message says. To see all that is in the way: machinist preflight"},
+		v1beta1.ReasonEndpointNotReachable: {Explanation: "Machines wait for their nodes, and the address of the API server in user data is one that they probably do not reach.",
+			Ends: joinChecked, Do: "Give the provider the address that instances reach, by --bootstrap-endpoint."},
+		v1beta1.ReasonEndpointNotTrusted: {Explanation: "No machine can join: it would not trust what answers at the address of the API server in user data.",
+			Ends: joinChecked, Do: "Correct the address or the certificate authority as the message says."},
+		v1beta1.ReasonAuthorityExpired: {Explanation: "No machine can join: the certificate authority in user data has ended.",
+			Ends: joinChecked, Do: "Renew the authority, and the kubeconfig of the processes with it."},
 		v1beta1.ReasonNodeNotTainted: {Explanation: "A node registered without the taint " + v1beta1.NodeTaintUninitialized + ", so pods may run on it before it has its machine's taints.",
 			Ends: "The warning goes when the machine is replaced by one whose node has the taint.",
 			Do:   "Add the taint to registerWithTaints of the kubelet's configuration in the user data."},

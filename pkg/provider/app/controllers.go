@@ -3,11 +3,14 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -29,6 +32,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/preflight"
 	"machinist.dev/machinist/internal/queueing"
 	"machinist.dev/machinist/internal/safety/orphans"
 	"machinist.dev/machinist/internal/tracing"
@@ -122,6 +126,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		targetEvents  wiring.TargetEvents
 		drainTriggers source.Source
 		orphanTarget  *orphans.Target
+		joins         *preflight.Monitor
 	)
 	if target := op.Target(); target != nil {
 		if err := index.RegisterTarget(ctx, target.Cache); err != nil {
@@ -158,6 +163,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		}
 		machines.Drainer = drains
 		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, API: api}
+		joins = monitorJoins(op, target, api, realClock)
 		drainTriggers = drains.Triggers()
 		if s.approveKubeletCSRs {
 			if err := addApproval(ctx, op, guarded, resolver, targetEvents); err != nil {
@@ -182,10 +188,15 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	classes := machineclass.New(machineclass.Options{
 		Driver: guarded, Client: control.Client, Live: control.Live,
 		Recorder: mgr.GetEventRecorder("machinist-machineclass"), Clock: realClock, Concurrency: s.concurrentClasses,
-		Metrics: classMetrics,
+		Metrics: classMetrics, Joins: joins,
 	})
 	if err := classes.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine class controller: %w", err)
+	}
+	if joins != nil {
+		if err := mgr.Add(joins); err != nil {
+			return fmt.Errorf("add the checks of what machines need to join: %w", err)
+		}
 	}
 	return addOrphans(op, s, guarded, reconciler.CheckInstance, orphanTarget)
 }
@@ -230,4 +241,39 @@ func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud
 		}
 	}
 	return nil
+}
+
+// joinedWithin is how long a machine may wait for its Node before that proves something.
+const joinedWithin = time.Minute
+
+// monitorJoins looks again and again for what keeps machines from joining the target cluster.
+func monitorJoins(op *operator.Operator, target *operator.Cluster, api func() (machine.Endpoint, error),
+	now clock.WithTicker) *preflight.Monitor {
+	return &preflight.Monitor{
+		Clock: now,
+		Check: func(ctx context.Context) ([]preflight.Finding, error) {
+			endpoint, err := api()
+			if err != nil {
+				return nil, err
+			}
+			return preflight.Join{Target: target.Live, Endpoint: endpoint.URL, CABundle: endpoint.CABundle,
+				Service: os.Getenv("KUBERNETES_SERVICE_HOST"), Now: now.Now}.Findings(ctx)
+		},
+		Proven: func(ctx context.Context) bool {
+			machines := &v1beta1.MachineList{}
+			if err := op.Control().Cache.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+				return false
+			}
+			waits := false
+			for i := range machines.Items {
+				m := &machines.Items[i]
+				if m.Status.NodeRef != nil {
+					return false
+				}
+				c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
+				waits = waits || c != nil && c.Reason == v1beta1.ReasonWaitingForNode && now.Since(c.LastTransitionTime.Time) > joinedWithin
+			}
+			return waits
+		},
+	}
 }

@@ -119,7 +119,7 @@ func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
 		}
 		config.Full = true
 		full := record(t, config, tc.name)
-		optional := slices.Contains([]need{needsAdopter, needsScoper, needsInterrupter, needsImporter},
+		optional := slices.Contains([]need{needsAdopter, needsScoper, needsAccounter, needsInterrupter, needsImporter},
 			slices.Concat(tc.needs, []need{""})[0])
 		if want := len(tc.needs) > 0 && !optional; full.failed != want {
 			t.Errorf("%s, which needs %v, with Full: failures %v", tc.name, tc.needs, full.failures)

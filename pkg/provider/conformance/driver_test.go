@@ -294,6 +294,9 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 // ListScope implements provider.Scoper: the cloud is one account.
 func (d *correct) ListScope(provider.Class) (string, error) { return "account", nil }
 
+// Account implements provider.Accounter.
+func (d *correct) Account(provider.Class) (string, error) { return "account", nil }
+
 // Interruptions implements provider.Interrupter.
 func (d *correct) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {

@@ -296,6 +296,13 @@ func optionalFlaws() []flaw {
 				return "account", err
 			}
 		}},
+		{of: "AccountIsStable", name: "the credentials", rule: "Account's answer contains", with: func(b *broken) {
+			b.account = func(class provider.Class) (string, error) { return b.tokenOf(class.Credentials) }
+		}},
+		{of: "AccountIsStable", name: "another in each process", rule: "in a new process", with: func(b *broken) {
+			process := random(8)
+			b.account = func(provider.Class) (string, error) { return process, nil }
+		}},
 		{of: "OneListForAScope", name: "lists one size only", rule: "has the instances of both classes",
 			with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {

@@ -26,6 +26,7 @@ type broken struct {
 	update   func(context.Context, provider.UpdateRequest) (provider.UpdateResult, error)
 	adopt    func(context.Context, provider.AdoptRequest) (*provider.Instance, error)
 	scope    func(provider.Class) (string, error)
+	account  func(provider.Class) (string, error)
 	ending   func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error)
 	locate   func(context.Context, provider.LocateRequest) ([]provider.Located, error)
 	imports  func(context.Context, provider.ImportRequest) (provider.Imported, error)
@@ -72,6 +73,8 @@ func (b *broken) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 
 func (b *broken) ListScope(class provider.Class) (string, error) { return b.scope(class) }
 
+func (b *broken) Account(class provider.Class) (string, error) { return b.account(class) }
+
 func (b *broken) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {
 	return b.ending(ctx, req)
@@ -84,7 +87,7 @@ func whole(c *fakeCloud) *broken {
 		correct: d, name: d.Name(), settle: 20 * time.Millisecond,
 		validate: d.Validate, capacity: d.Capacity, create: d.Create, get: d.Get, list: d.List, delete: d.Delete,
 		update: d.Update, adopt: d.Adopt,
-		scope: d.ListScope, ending: d.Interruptions,
+		scope: d.ListScope, account: d.Account, ending: d.Interruptions,
 		locate: d.Locate, imports: d.Import, release: d.Release, disown: d.Disown,
 	}
 }

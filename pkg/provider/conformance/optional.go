@@ -15,50 +15,67 @@ func optionalCases() []testCase {
 			needs: []need{needsScoper}, test: listScopeIsStable},
 		{name: "OneListForAScope", rule: "List answers the same for two classes for which ListScope names the same.",
 			needs: []need{needsScoper, needsOtherSpec}, test: oneListForAScope},
+		{name: "AccountIsStable",
+			rule:  "Account answers the same for the same class in every process, makes no call and tells no secret.",
+			needs: []need{needsAccounter}, test: accountIsStable},
 		{name: "InterruptionsAreReported",
 			rule:  "Interruptions names an instance whose end was announced, until that is withdrawn, and no other.",
 			needs: []need{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
 	}
 }
 
-// listScope asks a driver, which has no context to end the call by.
-func (t *trial) listScope(d *watched, class provider.Class) string {
+// named asks a driver for a name, where it has no context to end the call by.
+func (t *trial) named(what string, d *watched, class provider.Class, ask func() (string, error)) string {
 	t.Helper()
 	type answer struct {
-		scope string
-		err   error
+		name string
+		err  error
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		scope, err := d.driver.(provider.Scoper).ListScope(class)
-		answered <- answer{scope, err}
+		name, err := ask()
+		answered <- answer{name, err}
 	}()
 	patience := time.NewTimer(min(prompt, t.Timeout))
 	defer patience.Stop()
 	select {
 	case a := <-answered:
-		t.must(a.err, "ListScope")
-		d.hush("ListScope's answer", a.scope, class)
-		return a.scope
+		t.must(a.err, what)
+		d.hush(what+"'s answer", a.name, class)
+		return a.name
 	case <-patience.C:
-		t.fatalf("ListScope does not return within %s: it must make no call", min(prompt, t.Timeout))
+		t.fatalf("%s does not return within %s: it must make no call", what, min(prompt, t.Timeout))
 		return ""
 	}
 }
 
-func listScopeIsStable(t *trial) {
+func (t *trial) listScope(d *watched, class provider.Class) string {
+	t.Helper()
+	return t.named("ListScope", d, class, func() (string, error) { return d.driver.(provider.Scoper).ListScope(class) })
+}
+
+func (t *trial) account(d *watched, class provider.Class) string {
+	t.Helper()
+	return t.named("Account", d, class, func() (string, error) { return d.driver.(provider.Accounter).Account(class) })
+}
+
+func listScopeIsStable(t *trial) { t.nameIsStable("ListScope", t.listScope) }
+
+func accountIsStable(t *trial) { t.nameIsStable("Account", t.account) }
+
+// nameIsStable asks while the cloud hangs, in new processes, and for the same class written differently.
+func (t *trial) nameIsStable(what string, ask func(*watched, provider.Class) string) {
 	_, _ = t.tryInject(Fault{Kind: Hanging})
-	scope := t.listScope(t.driver, t.Class)
+	name := ask(t.driver, t.Class)
 	for range 2 {
-		if again := t.listScope(t.restart(), t.Class); again != scope {
-			t.Errorf("ListScope names %q, and %q in a new process", scope, again)
+		if again := ask(t.restart(), t.Class); again != name {
+			t.Errorf("%s names %q, and %q in a new process", what, name, again)
 		}
 	}
 	var spaced bytes.Buffer
 	fmt.Fprintf(&spaced, " %s\n", t.Class.Spec)
-	if again := t.listScope(t.driver,
-		provider.Class{Spec: spaced.Bytes(), Credentials: t.Class.Credentials}); again != scope {
-		t.Errorf("ListScope names %q, and %q with white space around the same providerSpec", scope, again)
+	if again := ask(t.driver, provider.Class{Spec: spaced.Bytes(), Credentials: t.Class.Credentials}); again != name {
+		t.Errorf("%s names %q, and %q with white space around the same providerSpec", what, name, again)
 	}
 }
 

@@ -69,6 +69,7 @@ const (
 	// needsAdopter and the following are optional interfaces of a driver.
 	needsAdopter     need = "provider.Adopter"
 	needsScoper      need = "provider.Scoper"
+	needsAccounter   need = "provider.Accounter"
 	needsInterrupter need = "provider.Interrupter"
 	needsImporter    need = "provider.Importer"
 )
@@ -80,6 +81,8 @@ func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
 		_, implemented = d.(provider.Adopter)
 	case needsScoper:
 		_, implemented = d.(provider.Scoper)
+	case needsAccounter:
+		_, implemented = d.(provider.Accounter)
 	case needsInterrupter:
 		_, implemented = d.(provider.Interrupter)
 	case needsImporter:

@@ -248,6 +248,12 @@ func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return "subscription", nil
 }
 
+// Account implements provider.Accounter: it is the subscription.
+func (d *Driver) Account(class provider.Class) (string, error) {
+	a, err := parseCredentials(class.Credentials)
+	return a.subscription, err
+}
+
 // page reads one page of virtual machines, the first one or what another's link leads to.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/list
 func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.VirtualMachine, string, error) {

@@ -49,6 +49,7 @@ var (
 	_ provider.Timeouter = (*Driver)(nil)
 	_ provider.Adopter   = (*Driver)(nil)
 	_ provider.Scoper    = (*Driver)(nil)
+	_ provider.Accounter = (*Driver)(nil)
 )
 
 // New returns a driver. It does not connect. It fails when an option cannot be used.

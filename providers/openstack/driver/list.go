@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -64,6 +65,20 @@ func (d *Driver) ListScope(class provider.Class) (string, error) {
 		region = a.region
 	}
 	return "region " + region, nil
+}
+
+// Account implements provider.Accounter: it is the project at an identity service, by its ID or else its name, as the
+// credentials have it. An application credential does not tell its project.
+func (d *Driver) Account(class provider.Class) (string, error) {
+	a, err := d.options.parse(class.Credentials)
+	if err != nil || a.auth.Scope == nil {
+		return "", err
+	}
+	scope, service := a.auth.Scope, strings.TrimRight(a.auth.IdentityEndpoint, "/")
+	if scope.ProjectID != "" {
+		return service + " project " + scope.ProjectID, nil
+	}
+	return service + " project " + cmp.Or(scope.DomainID, scope.DomainName) + "/" + scope.ProjectName, nil
 }
 
 // continueAt is where a list goes on: after the last entry of a page that is not the last one, else at the next kind.

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/preflight"
+)
+
+// preflightOptions are the flags of the command.
+type preflightOptions struct {
+	target, endpoint, authority, format string
+	noTarget, probe                     bool
+}
+
+func preflightCommand(env *Env) *cobra.Command {
+	var o preflightOptions
+	cmd := &cobra.Command{
+		Use:   "preflight",
+		Short: "Check whether machines can join a cluster, and what is in the way",
+		Long: `Check the cluster of the machines and the one that they join, with your rights, for what keeps machines from
+becoming nodes: rights of bootstrap tokens, signers of certificates, the address in user data, clocks, versions,
+kinds of other systems with the same names, webhooks without a server, network plugins. Each finding says how to mend
+it. What you may not read is named. The command fails if it finds more than warnings.
+
+It only reads, unless --probe is given: then it creates a bootstrap token, requests a kubelet's certificate with it,
+approves the request, waits until it is signed, and deletes both.`,
+		Example: `  # The cluster of the kubeconfig is both
+  machinist preflight
+
+  # Machines join another one, and reach it under another address than the kubeconfig has
+  machinist preflight --target-kubeconfig=target.yaml --bootstrap-endpoint=https://api.example.com:6443
+
+  # Try it
+  machinist preflight --probe`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFormat(o.format); err != nil {
+				return err
+			}
+			c, err := env.Connect()
+			if err != nil {
+				return err
+			}
+			view, err := o.check(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if err := env.Print(view, o.format); err != nil {
+				return err
+			}
+			if n := view.errors(); n > 0 {
+				return fmt.Errorf("machines cannot join: %d findings are no mere warnings", n)
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.target, "target-kubeconfig", "", "kubeconfig of the cluster that machines join; default: the cluster of the machines")
+	flags.BoolVar(&o.noTarget, "no-target", false, "machines join no cluster")
+	flags.StringVar(&o.endpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server in user data, as the provider's flag; "+
+		"default: that of the target kubeconfig")
+	flags.StringVar(&o.authority, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; "+
+		"default: that of the target kubeconfig")
+	flags.BoolVar(&o.probe, "probe", false, "create, approve and delete a bootstrap token and a certificate request")
+	outputFlag(cmd, &o.format)
+	return cmd
+}
+
+// preflightView is what was found.
+type preflightView struct {
+	Findings []preflight.Finding `json:"findings"`
+	// Unread says what could not be checked, each in a sentence.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// errors counts the findings that keep machines from joining.
+func (v *preflightView) errors() (n int) {
+	for _, f := range v.Findings {
+		if !f.Warning {
+			n++
+		}
+	}
+	return n
+}
+
+// Text implements View.
+func (v *preflightView) Text(w io.Writer, style Style) error {
+	out := &strings.Builder{}
+	for _, f := range v.Findings {
+		kind := style.Bad("Error:")
+		if f.Warning {
+			kind = style.Warn("Warning:")
+		}
+		fmt.Fprintf(out, "%s %s: %s\n  %s\n", kind, f.Reason, printer.Clean(f.Message), printer.Clean(f.Fix))
+	}
+	for _, u := range v.Unread {
+		fmt.Fprintf(out, "%s\n", style.Faint("Not checked: "+printer.Clean(u)))
+	}
+	if len(v.Findings) == 0 {
+		out.WriteString("Nothing is in the way of machines that join.\n")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// take adds what a check found, and what it could not find out.
+func (v *preflightView) take(found []preflight.Finding, err error) {
+	for _, f := range found {
+		if !slices.Contains(v.Findings, f) {
+			v.Findings = append(v.Findings, f)
+		}
+	}
+	if err != nil {
+		v.Unread = append(v.Unread, strings.Split(err.Error(), "\n")...)
+	}
+}
+
+func (o preflightOptions) check(ctx context.Context, control *Cluster) (*preflightView, error) {
+	v := &preflightView{Findings: []preflight.Finding{}}
+	checks, err := checksOf(control)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := checks.Discovery.ServerVersion(); err != nil {
+		return nil, control.Explain(err)
+	}
+	v.take(checks.Control(ctx))
+	if o.noTarget {
+		return v, nil
+	}
+	target := control
+	if o.target != "" {
+		if target, err = connectTo(o.target); err != nil {
+			return nil, err
+		}
+		if checks, err = checksOf(target); err != nil {
+			return nil, err
+		}
+	}
+	server, err := checks.Discovery.ServerVersion()
+	if err != nil {
+		return nil, target.Explain(err)
+	}
+	join := preflight.Join{Target: target, Endpoint: o.endpoint, Version: server.GitVersion, Now: time.Now}
+	if join.CABundle, err = o.bundle(target.config); err != nil {
+		return nil, err
+	}
+	if join.Endpoint == "" {
+		join.Endpoint = target.config.Host
+	}
+	service := &corev1.Service{}
+	if err := target.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, service); err == nil {
+		join.Service = service.Spec.ClusterIP
+	}
+	v.take(join.Findings(ctx))
+	v.take(checks.Target(ctx))
+	if o.probe {
+		v.take(preflight.Probe(ctx, target, target.config, time.Now()))
+	}
+	return v, nil
+}
+
+// bundle is what kubelets verify the endpoint with.
+func (o preflightOptions) bundle(config *rest.Config) ([]byte, error) {
+	switch {
+	case o.authority != "":
+		bundle, err := os.ReadFile(o.authority)
+		if err != nil {
+			return nil, fmt.Errorf("--bootstrap-ca-file: %w", err)
+		}
+		return bundle, nil
+	case len(config.CAData) > 0 || config.CAFile == "":
+		return config.CAData, nil
+	}
+	bundle, err := os.ReadFile(config.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("the target kubeconfig's certificate authority: %w", err)
+	}
+	return bundle, nil
+}
+
+func checksOf(c *Cluster) (preflight.Cluster, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return preflight.Cluster{}, fmt.Errorf("make a discovery client: %w", err)
+	}
+	return preflight.Cluster{Reader: c, Discovery: d, Now: time.Now}, nil
+}
+
+// connectTo returns a client of the cluster of a kubeconfig.
+func connectTo(kubeconfig string) (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--target-kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 50, 100
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
+	if err != nil {
+		return nil, explain(err, config.Host)
+	}
+	return &Cluster{WithWatch: c, server: config.Host, config: config}, nil
+}

@@ -1,0 +1,72 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// inAccount brings a Machine to Running in one account, and then changes the credentials to those of another one.
+func inAccount(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.class("small", "")
+	w.setSecret("small-credentials", "account", "first")
+	if m := w.running("m"); m.Status.Instance.Account != "first" {
+		t.Fatalf("the recorded account is %q", m.Status.Instance.Account)
+	}
+	w.step(24 * time.Hour)
+	w.reconcile("m")
+	w.setSecret("small-credentials", "account", "second")
+	w.events.take()
+	return w
+}
+
+// Rule: absence-needs-the-same-account.
+func TestAnotherAccountProvesNoAbsence(t *testing.T) {
+	t.Parallel()
+	w := inAccount(t)
+	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	for range 30 {
+		w.reconcile("m")
+		w.step(10 * time.Second)
+	}
+	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
+	told := 0
+	for _, e := range w.events.take() {
+		if strings.Contains(e, `in account "second", and it is in account "first"`) {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("it was reported %d times, want once", told)
+	}
+	w.cloud.Vanish(w.get("m").Spec.ProviderID)
+	w.setSecret("small-credentials", "account", "first")
+	if m := w.untilPhase("m", v1beta1.MachineFailed); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
+		t.Errorf("the machine is failed for %s", m.Status.FailureReason)
+	}
+}
+
+// Rule: absence-needs-the-same-account.
+func TestADeletionWithAnotherAccountLeavesNoInstanceBehind(t *testing.T) {
+	t.Parallel()
+	w := inAccount(t)
+	w.delete("m")
+	for range 12 {
+		w.reconcile("m")
+		w.step(10 * time.Second)
+	}
+	m := w.get("m")
+	if m == nil || len(w.cloud.Live()) != 1 {
+		t.Fatal("the machine is gone, and its instance is not")
+	}
+	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonProviderUnavailable)
+	w.setSecret("small-credentials", "account", "first")
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,17 +104,16 @@ func retriesFail(*rand.Rand) []Action {
 }
 
 // mostFailing is how many machines may be created in two hours and a half of a fleet of one that never joins: the first
-// one and its three replacements, one each in the two hours that follow, and one for each of what a restart and a former
-// leader lose.
-const mostFailing = 8
+// one and its three replacements, one each in the two hours that follow, one for each of what a restart and a former
+// leader lose, and three where somebody removes the condition by which a new process knows that the set has stopped.
+const mostFailing = 11
 
 // replacementsFail is a fleet whose machines never join, until the image is mended. The next try then joins.
 func replacementsFail() []Action {
-	return []Action{bootAtOnce(),
+	return slices.Concat([]Action{bootAtOnce(),
 		trouble("image c does not join", func(t *troubles) { t.silent, t.mostSilent = "c", mostFailing }),
-		create(fleet(1, "c", joinsWithin(impatience))), wait(150 * time.Minute),
-		trouble("image c joins", func(t *troubles) { t.silent = "" }), wait(90 * time.Minute),
-	}
+		create(fleet(1, "c", joinsWithin(impatience))),
+	}, lasting(15), []Action{trouble("image c joins", func(t *troubles) { t.silent = "" })}, lasting(8))
 }
 
 // mayRetry judges how many machines that do not join are created in a scenario that limits retries.

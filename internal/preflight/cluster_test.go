@@ -97,7 +97,7 @@ func TestWhatIsWrongWithATargetCluster(t *testing.T) {
 		"a request is not signed": {func() []client.Object { return append(kubeadm(), request(noon.Add(-time.Hour), "")) },
 			[]string{NoSigner}},
 		"a request was just approved": {func() []client.Object { return append(kubeadm(), request(noon, "")) }, nil},
-		"a request is signed": {func() []client.Object { return append(kubeadm(), request(noon.Add(-time.Hour), "x")) }, nil},
+		"a request is signed":         {func() []client.Object { return append(kubeadm(), request(noon.Add(-time.Hour), "x")) }, nil},
 		"no cluster-info": {func() []client.Object {
 			return slices.DeleteFunc(kubeadm(), func(o client.Object) bool { return o.GetName() == "cluster-info" })
 		}, []string{NoClusterInfo}},

@@ -18,11 +18,14 @@ const (
 	APIEndpoint      = "API_ENDPOINT"
 	CABundleBase64   = "CA_BUNDLE_BASE64"
 	BootstrapToken   = "BOOTSTRAP_TOKEN"
+	// KubeadmJoinConfig is a JoinConfiguration of kubeadm in JSON, in one line.
+	KubeadmJoinConfig = "KUBEADM_JOIN_CONFIG"
 )
 
 // Placeholders returns the names of all placeholders.
 func Placeholders() []string {
-	return []string{MachineName, MachineNamespace, KubeletVersion, APIEndpoint, CABundleBase64, BootstrapToken}
+	return []string{MachineName, MachineNamespace, KubeletVersion, APIEndpoint, CABundleBase64, BootstrapToken,
+		KubeadmJoinConfig}
 }
 
 // placeholder matches the known ones only: a script may append to a file with cat <<EOF>>FILE. Its second alternative
@@ -53,6 +56,8 @@ func (v Values) byName() map[string]string {
 		APIEndpoint:      v.APIEndpoint,
 		CABundleBase64:   base64.StdEncoding.EncodeToString(v.CABundle),
 		BootstrapToken:   v.BootstrapToken,
+
+		KubeadmJoinConfig: v.kubeadmJoinConfig(),
 	}
 }
 
@@ -69,8 +74,10 @@ func matchOf(text []byte) match {
 		escaped: len(groups[1])+len(groups[3]) > 0}
 }
 
-// NeedsToken reports whether the template contains the placeholder for a bootstrap token.
-func NeedsToken(template []byte) bool { return Uses(template, BootstrapToken) }
+// NeedsToken reports whether the template contains a placeholder whose value has a bootstrap token.
+func NeedsToken(template []byte) bool {
+	return Uses(template, BootstrapToken) || Uses(template, KubeadmJoinConfig)
+}
 
 // Uses reports whether the template contains the placeholder of that name.
 func Uses(template []byte, name string) (used bool) {

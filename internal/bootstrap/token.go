@@ -31,6 +31,7 @@ const (
 	fieldExpiration = "expiration"
 	fieldAuth       = "usage-bootstrap-authentication"
 	fieldGroups     = "auth-extra-groups"
+	fieldSigning    = "usage-bootstrap-signing"
 
 	// annotationOwner records for which attempt of which Machine a token was made: "<uid>-<attempt>".
 	annotationOwner = "machinist.dev/bootstrap-token-owner"
@@ -107,11 +108,21 @@ func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 // else's business, and a stale one would be a lie about a credential.
 type Tokens struct {
 	Client client.Client
+	// Groups are what a token authenticates as beside Group.
+	Groups []string
 }
 
-// Ensure returns the token of the attempt, making it if need be with the expiry given. An existing one is returned as
-// it is, whatever is left of its life.
-func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token, error) {
+// Terms are for how long, and for what else than joining, a token is good.
+type Terms struct {
+	Expires time.Time
+	// Signing says that kube-controller-manager signs the ConfigMap cluster-info with the token, by which kubeadm join
+	// knows the cluster.
+	Signing bool
+}
+
+// Ensure returns the token of the attempt, making it if need be with the terms given. An existing one is returned as it
+// is, whatever is left of its life.
+func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
 		secret, err := newSecret()
@@ -128,14 +139,17 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 			StringData: map[string]string{
 				fieldID:         id,
 				fieldSecret:     secret,
-				fieldExpiration: expires.UTC().Format(time.RFC3339),
+				fieldExpiration: terms.Expires.UTC().Format(time.RFC3339),
 				fieldAuth:       "true",
-				fieldGroups:     Group,
+				fieldGroups:     strings.Join(append([]string{Group}, t.Groups...), ","),
 			},
+		}
+		if terms.Signing {
+			obj.StringData[fieldSigning] = "true"
 		}
 		err = t.Client.Create(ctx, obj)
 		if err == nil {
-			return Token{Value: id + "." + secret, Expires: expires}, nil
+			return Token{Value: id + "." + secret, Expires: terms.Expires}, nil
 		}
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w: %w", ErrMayNotMake, err)

@@ -39,7 +39,7 @@ func secretOf(t *testing.T, token Token) *corev1.Secret {
 
 func ensure(t *testing.T, a Attempt, expires time.Time) Token {
 	t.Helper()
-	token, err := Tokens{Client: env.Client(t)}.Ensure(t.Context(), a, expires)
+	token, err := Tokens{Client: env.Client(t)}.Ensure(t.Context(), a, Terms{Expires: expires})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestATokenThatSomebodySpoiltIsAnErrorWithoutItsContent(t *testing.T) {
 		if err := c.Update(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Tokens{Client: c}.Ensure(t.Context(), a, time.Now())
+		_, err := Tokens{Client: c}.Ensure(t.Context(), a, Terms{Expires: time.Now()})
 		if err == nil || strings.Contains(err.Error(), token.Value[7:]) || field == fieldSecret &&
 			strings.Contains(err.Error(), value) {
 			t.Errorf("with a bad %s: %v", field, err)

@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // instructions tell how to play with the fleet.
 func instructions(s *stack.Stack) string {
-	return "\nIn another terminal:\n\n" + tools(s) + `  kubectl get md,ms,ma,mclass
+	return "\nIn another terminal:\n\n" + tools(s) + `  kubectl get mmd,mms,mma,mclass
   kubectl scale md/workers --replicas=5
   kubectl patch md/workers --type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"large"}}}}}'
   machinist rollout status md/workers

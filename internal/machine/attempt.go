@@ -144,7 +144,8 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 	}
 	if s.Target != nil && bootstrap.NeedsToken(inputs.UserData) {
 		life := tokenLife(s.machine.Spec.Timeouts.CreationOrDefault())
-		token, err := s.tokens.Ensure(ctx, attempt, s.now.Add(life))
+		token, err := s.tokens.Ensure(ctx, attempt, bootstrap.Terms{Expires: s.now.Add(life),
+			Signing: bootstrap.Uses(inputs.UserData, bootstrap.KubeadmJoinConfig)})
 		if !errors.Is(err, bootstrap.ErrMayNotMake) {
 			s.states.update(s.machine, func(m *machineState) { m.launch.token = true })
 		}

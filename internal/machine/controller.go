@@ -110,6 +110,8 @@ type Target struct {
 	// API returns how instances reach and verify its API server. It fails while that is not known, because the kubeconfig
 	// that says it is not there yet.
 	API func() (Endpoint, error)
+	// TokenGroups are what bootstrap tokens authenticate as beside bootstrap.Group.
+	TokenGroups []string
 }
 
 // Endpoint is how an API server is reached, by its URL, and verified.
@@ -154,7 +156,7 @@ func New(o Options) *Reconciler {
 		term: &leadershipTerm{}, ownWrites: &wiring.OwnWrites{},
 		recovery: &recovery{}}
 	if o.Target != nil {
-		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
+		r.tokens = bootstrap.Tokens{Client: o.Target.Live, Groups: o.Target.TokenGroups}
 		r.joins = kubeletcsr.NewJoins(o.Target.Live)
 	}
 	return r

@@ -209,7 +209,7 @@ func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	former.Number = 2
-	if _, err := tokens.Ensure(t.Context(), former, time.Now().Add(time.Hour)); err != nil {
+	if _, err := tokens.Ensure(t.Context(), former, bootstrap.Terms{Expires: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	w.certified("m", "system:bootstrap:"+w.tokenID())

@@ -19,7 +19,10 @@ func TestAvailableMachinesStayWhileTheDeploymentNeedsThem(t *testing.T) {
 		s.Availability.UpToDate = true
 		return s
 	}
-	changing := func(m *v1beta1.Machine) { setCondition(m, v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdating, 0) }
+	changing := func(m *v1beta1.Machine) {
+		m.Status.Phase = v1beta1.MachineUpdating
+		setCondition(m, v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdating, 0)
+	}
 	for _, test := range []struct {
 		name  string
 		state State

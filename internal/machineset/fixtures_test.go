@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/machinestates"
 )
 
 // The tests speak of sets and machines in a small language:
@@ -57,7 +58,7 @@ func minReady(seconds int32) setOption {
 
 type machineOption func(*v1beta1.Machine)
 
-// newMachine returns a machine of aSet that has been Pending for an hour.
+// newMachine returns a machine of aSet that has been Pending for an hour. It panics on a state that is never stored.
 func newMachine(name string, options ...machineOption) *v1beta1.Machine {
 	m := templateOf(aSet(0)).machine("")
 	m.Name, m.UID, m.ResourceVersion = name, types.UID("uid-"+name), "50"
@@ -66,7 +67,7 @@ func newMachine(name string, options ...machineOption) *v1beta1.Machine {
 	for _, o := range options {
 		o(m)
 	}
-	return m
+	return machinestates.Must(m)
 }
 
 func setCondition(m *v1beta1.Machine, condition string, truth bool, reason string, since time.Duration) {
@@ -111,12 +112,15 @@ func broken(m *v1beta1.Machine) {
 	up(m)
 	m.Status.Phase = v1beta1.MachineFailed
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureJoinClusterTimeout, "there is no node"
-	setCondition(m, v1beta1.ConditionReady, false, string(v1beta1.FailureJoinClusterTimeout), time.Minute)
+	setCondition(m, v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, 50*time.Minute)
+	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonWaitingForNode, time.Minute)
 }
 
 // lost is a machine whose instance vanished.
 func lost(m *v1beta1.Machine) {
-	broken(m)
+	up(m)
+	m.Status.Phase = v1beta1.MachineFailed
+	setCondition(m, v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, time.Minute)
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, "the instance is gone"
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonInstanceVanished, time.Minute)
 }
@@ -127,14 +131,19 @@ func unhealthy(m *v1beta1.Machine) {
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonNodeNotReady, time.Minute)
 }
 
+// notReady runs, and cannot be changed as its specification says.
 func notReady(m *v1beta1.Machine) {
 	up(m)
-	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonNodeNotReady, time.Minute)
+	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonUpdateError, time.Minute)
 }
 
 func toRemediate(m *v1beta1.Machine) {
 	up(m)
-	setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonBuiltInPolicy, time.Minute)
+	setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonMachineHealthCheck, time.Minute)
+}
+
+func markedByHand(m *v1beta1.Machine) {
+	setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonRemediateAnnotation, time.Minute)
 }
 
 func misconfigured(m *v1beta1.Machine) {

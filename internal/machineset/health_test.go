@@ -72,10 +72,10 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 		m := newMachine("a", func(m *v1beta1.Machine) {
 			up(m)
 			setCondition(m, v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, tc.upFor)
-			setCondition(m, v1beta1.ConditionRemediationRequested, true, tc.reason, tc.markedFor)
 			if tc.failed {
-				m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
+				broken(m)
 			}
+			setCondition(m, v1beta1.ConditionRemediationRequested, true, tc.reason, tc.markedFor)
 		})
 		machines := []*v1beta1.Machine{m}
 		seen := recoveries(nil).follow(machines, epoch.Add(-tc.seenFor)).follow(machines, epoch)

@@ -20,7 +20,7 @@ func TestPlainMachines(t *testing.T) {
 		"not Ready":                   {notReady},
 		"to be remediated":            {toRemediate},
 		"without labels of the set":   {up, otherLabels},
-		"that cannot be launched":     {up, misconfigured},
+		"that cannot be launched":     {misconfigured},
 		"to be deleted first":         {up, annotated(v1beta1.AnnotationDeleteMachine, "")},
 		"to be replaced":              {up, annotated(v1beta1.AnnotationReplace, "")},
 		"not to be disrupted":         {up, annotated(v1beta1.AnnotationDoNotDisrupt, "")},
@@ -30,7 +30,7 @@ func TestPlainMachines(t *testing.T) {
 			m.Spec.Timeouts.Drain = &metav1.Duration{Duration: time.Minute}
 		}},
 		"out of date": {up, func(m *v1beta1.Machine) {
-			setCondition(m, v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdating, time.Minute)
+			setCondition(m, v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending, time.Minute)
 		}},
 		"out of date since it changed": {up, func(m *v1beta1.Machine) { m.Generation = 2 }},
 		"about to be interrupted": {up, func(m *v1beta1.Machine) {

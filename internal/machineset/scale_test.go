@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 		{"ones of another schema are not replaced", stateOf(aSet(1), newMachine("a", broken, func(m *v1beta1.Machine) {
 			m.Labels[v1beta1.LabelTypeVersion] = "v9"
 		})), "settled"},
-		{"refused ones are not replaced", stateOf(aSet(1), newMachine("a", toRemediate, misconfigured)), "settled"},
+		{"refused ones are not replaced", stateOf(aSet(1), newMachine("a", misconfigured, markedByHand)), "settled"},
 		{"a surplus goes before any replacement", stateOf(aSet(1), newMachine("a", broken), newMachine("b", up)), "delete a"},
 		{"missing ones come while a failed one is replaced", stateOf(aSet(3), newMachine("a", broken), newMachine("b", up)),
 			"replace a; create 1"},

@@ -12,8 +12,21 @@ import (
 )
 
 const (
-	// every is how often the checks are made while they find nothing, everyWrong while they find something.
-	every, everyWrong = 10 * time.Minute, 30 * time.Second
+	// every is how often the checks are made while they find nothing, everyWrong while they find something, and everyGuess
+	// while a guess is open.
+	every, everyWrong, everyGuess = 10 * time.Minute, 30 * time.Second, time.Minute
+)
+
+// Verdict says what machines prove about a guess.
+type Verdict int
+
+const (
+	// Open: no machine has joined, and none has waited for long.
+	Open Verdict = iota
+	// Proven: machines wait for their Nodes in vain.
+	Proven
+	// Refuted: a machine has joined.
+	Refuted
 )
 
 // Monitor makes checks again and again while a process leads, and keeps what they found, warnings excepted. A nil Monitor
@@ -21,8 +34,8 @@ const (
 type Monitor struct {
 	// Check makes the checks. An error is logged; what was found counts.
 	Check func(context.Context) ([]Finding, error)
-	// Proven reports whether machines wait for their Nodes in vain, so that a guess counts.
-	Proven func(context.Context) bool
+	// Judge says what the machines prove about a guess.
+	Judge func(context.Context) Verdict
 	// Changed is called after the findings have changed.
 	Changed func(context.Context)
 	Clock   clock.WithTicker
@@ -44,27 +57,37 @@ func (m *Monitor) Findings() []Finding {
 // Start implements manager.Runnable.
 func (m *Monitor) Start(ctx context.Context) error {
 	for {
-		next := every
-		if m.look(ctx) {
-			next = everyWrong
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.Clock.After(next):
+		case <-m.Clock.After(m.look(ctx)):
 		}
 	}
 }
 
-// look makes the checks once, and reports whether anything was found, guesses included.
-func (m *Monitor) look(ctx context.Context) bool {
+// look makes the checks once, and returns when to make them again.
+func (m *Monitor) look(ctx context.Context) time.Duration {
 	all, err := m.Check(ctx)
 	if err != nil && ctx.Err() == nil {
 		logf.FromContext(ctx).Info("Not all of what machines need to join could be checked", "error", err.Error())
 	}
-	found := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
-		return f.Warning && !f.Guess || f.Guess && !m.Proven(ctx)
-	})
+	next, found := every, []Finding(nil)
+	for _, f := range all {
+		switch {
+		case f.Guess:
+			verdict := m.Judge(ctx)
+			if verdict == Proven {
+				found = append(found, f)
+			} else if verdict == Open {
+				next = everyGuess
+			}
+		case !f.Warning:
+			found = append(found, f)
+		}
+	}
+	if len(found) > 0 {
+		next = everyWrong
+	}
 	m.mu.Lock()
 	changed := !slices.Equal(found, m.findings)
 	if changed {
@@ -74,5 +97,5 @@ func (m *Monitor) look(ctx context.Context) bool {
 	if changed {
 		m.Changed(ctx)
 	}
-	return len(all) > 0
+	return next
 }

@@ -28,6 +28,8 @@ import (
 const (
 	// signWithin is how long a signer has for a certificate.
 	signWithin = 20 * time.Second
+	// knownWithin is how long an API server has to accept a new token.
+	knownWithin = 10 * time.Second
 	// probeLife is how long the token of a probe lives if its deletion fails.
 	probeLife = 10 * time.Minute
 	// probeNode is the name of the Node that a probe asks a certificate for. It never registers.
@@ -41,7 +43,7 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	tokens := bootstrap.Tokens{Client: caller}
 	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Name: probeNode},
 		UID: types.UID(fmt.Sprintf("preflight-%d", now.UnixNano())), Number: 1}
-	token, err := tokens.Ensure(ctx, attempt, now.Add(probeLife))
+	token, err := tokens.Ensure(ctx, attempt, bootstrap.Terms{Expires: now.Add(probeLife)})
 	if err != nil {
 		return nil, fmt.Errorf("create a bootstrap token: %w", err)
 	}
@@ -60,8 +62,16 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	if err != nil {
 		return nil, err
 	}
-	switch err := kubelet.Create(ctx, request); {
-	case apierrors.IsUnauthorized(err):
+	// The API server learns of the token by a watch.
+	err = wait.PollUntilContextTimeout(ctx, time.Second/4, knownWithin, true, func(ctx context.Context) (bool, error) {
+		err := kubelet.Create(ctx, request)
+		if apierrors.IsUnauthorized(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	switch {
+	case wait.Interrupted(err) && ctx.Err() == nil:
 		return []Finding{bootstrapTokensDisabled()}, nil
 	case apierrors.IsForbidden(err):
 		return nil, nil // Join asks for that right, and says more.

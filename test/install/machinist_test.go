@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,6 +61,11 @@ func newMachinist(t *testing.T) *machinist {
 			m.explain()
 		}
 	})
+	restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	if err := m.api.Create(t.Context(), restricted); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
 	// Those of the test before may be on their way out, and the Services of this one would lead to them.
 	env.Await(t, m.api, &corev1.PodList{}, "the end of other pods", func(list *corev1.PodList) (bool, string) {
 		return len(list.Items) == 0, fmt.Sprintf("%d are left", len(list.Items))
@@ -89,7 +95,9 @@ func (m *machinist) installCloud(h *helm) {
 
 // coreValues and providerValues are the flags of Helm with which the two charts are installed here.
 func coreValues() []string {
-	return []string{"--namespace=" + system, "--create-namespace", onRealNode("manager.")}
+	// As OpenShift does, which gives each namespace a range of users.
+	const user = "--set=podSecurityContext.runAsUser=1000650000,podSecurityContext.fsGroup=1000650000"
+	return []string{"--namespace=" + system, "--create-namespace", onRealNode("manager."), user}
 }
 
 func providerValues() []string {

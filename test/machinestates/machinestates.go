@@ -111,7 +111,9 @@ func Parse(text string) (States, error) {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case !isCondition:
 			head = line
-			s[head] = map[string]bool{}
+			if s[head] == nil {
+				s[head] = map[string]bool{}
+			}
 		case head == "" || !hasValues:
 			return nil, fmt.Errorf("%q is no line of a table of states", line)
 		default:

@@ -228,6 +228,9 @@ func (c *KubeadmCluster) Kube() kubernetes.Interface { return c.kube }
 // Kubectl returns the path of kubectl of the cluster's version.
 func (c *KubeadmCluster) Kubectl() string { return c.programs.kubectl }
 
+// Kubeadm returns the path of kubeadm.
+func (c *KubeadmCluster) Kubeadm() string { return c.programs.kubeadm }
+
 // AuditLog returns the path of the audit log, with all requests.
 func (c *KubeadmCluster) AuditLog() string { return kubeadmAuditLog }
 

@@ -17,7 +17,7 @@ func failureScenarios() []Scenario {
 			Begin: []Action{setBudget(budget("pace", "1"))}, Script: vanishesWithHook, MayDiffer: anyEnd},
 		{Name: "retries-of-failed", Group: HealthChecks, Controllers: Health, Base: fleet(2, "a", joinsWithin(impatience)),
 			Begin: []Action{retriesLimited(1)}, Script: retriesFail, MayDiffer: anyEnd},
-		{Name: "replacements-failing", Group: Incidents, Script: inOrder(replacementsFail()), MayDiffer: anyEnd},
+		{Name: "replacements-failing", Group: Lifecycle, Script: inOrder(replacementsFail()), MayDiffer: anyEnd},
 	}
 }
 

@@ -68,7 +68,7 @@ func keepThoseThatFail() Action {
 // mayEndKeeping judges the deletion of a machine that is kept, or about to be: it has its time, and is replaced long
 // before that is over.
 func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
-	if c.Actor == Manager && (preservation.Due(m) || o.askedToKeep(m)) {
+	if c.Actor == Manager && o.askedToKeep(m) {
 		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
 	}
 	if !preservation.Preserved(m) || c.Actor != Manager && c.Actor != Provider {
@@ -93,12 +93,21 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// askedToKeep reports whether people have asked for a machine to be preserved now whose instance exists and runs, and
-// nothing has begun to preserve it. That the manager takes it for one is not asked.
+// askedToKeep reports whether people have asked for a machine to be preserved whose instance exists, now where it runs or
+// because it failed, and nothing has begun to preserve it. That the manager takes it for one is not asked. Fewer
+// machines fail in this world than are preserved at a time.
 func (o *oracle) askedToKeep(m *v1beta1.Machine) bool {
 	in := o.world.cloud.byID(m.Spec.ProviderID)
-	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveNow && m.Status.Phase == v1beta1.MachineRunning &&
-		m.DeletionTimestamp.IsZero() && !preservation.Preserved(m) && in != nil && in.dying.IsZero() && in.owner() == m.UID
+	if in == nil || !in.dying.IsZero() || in.owner() != m.UID || !m.DeletionTimestamp.IsZero() || preservation.Preserved(m) {
+		return false
+	}
+	switch m.Annotations[v1beta1.AnnotationPreserve] {
+	case v1beta1.PreserveNow:
+		return m.Status.Phase == v1beta1.MachineRunning
+	case v1beta1.PreserveWhenFailed:
+		return m.Status.Phase == v1beta1.MachineFailed
+	}
+	return false
 }
 
 // preservedCount counts the machines that are preserved, or are about to be.

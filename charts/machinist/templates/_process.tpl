@@ -158,12 +158,9 @@ spec:
       {{- with .values.priorityClassName }}
       priorityClassName: {{ . }}
       {{- end }}
-      securityContext:
-        runAsNonRoot: true
-        runAsUser: 65532
-        runAsGroup: 65532
-        fsGroup: 65532
-        seccompProfile: {type: RuntimeDefault}
+      {{- with .root.Values.podSecurityContext }}
+      securityContext: {{- toYaml . | nindent 8 }}
+      {{- end }}
       # More than --graceful-shutdown-timeout, with the preStop hook before it.
       terminationGracePeriodSeconds: 30
       {{- with .values.nodeSelector }}
@@ -228,10 +225,9 @@ spec:
           {{- with .values.resources }}
           resources: {{- toYaml . | nindent 12 }}
           {{- end }}
-          securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities: {drop: [ALL]}
+          {{- with .root.Values.securityContext }}
+          securityContext: {{- toYaml . | nindent 12 }}
+          {{- end }}
           {{- if or $secrets $certificate .values.volumeMounts }}
           volumeMounts:
             {{- range $secrets }}

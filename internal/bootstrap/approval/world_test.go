@@ -194,7 +194,7 @@ func (w *world) pair(m *v1beta1.Machine) {
 func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
 	w.Helper()
 	a := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
-	token, err := w.tokens.Ensure(w.Context(), a, time.Now().Add(time.Hour))
+	token, err := w.tokens.Ensure(w.Context(), a, bootstrap.Terms{Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		w.Fatal(err)
 	}

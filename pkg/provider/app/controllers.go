@@ -162,7 +162,8 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			return err
 		}
 		machines.Drainer = drains
-		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, API: api}
+		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, API: api,
+			TokenGroups: s.tokenGroups}
 		joins = monitorJoins(op, target, api, realClock)
 		drainTriggers = drains.Triggers()
 		if s.approveKubeletCSRs {
@@ -259,21 +260,23 @@ func monitorJoins(op *operator.Operator, target *operator.Cluster, api func() (m
 			return preflight.Join{Target: target.Live, Endpoint: endpoint.URL, CABundle: endpoint.CABundle,
 				Service: os.Getenv("KUBERNETES_SERVICE_HOST"), Now: now.Now}.Findings(ctx)
 		},
-		Proven: func(ctx context.Context) bool {
+		Judge: func(ctx context.Context) preflight.Verdict {
 			machines := &v1beta1.MachineList{}
 			if err := op.Control().Cache.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
-				return false
+				return preflight.Open
 			}
-			waits := false
+			verdict := preflight.Open
 			for i := range machines.Items {
 				m := &machines.Items[i]
 				if m.Status.NodeRef != nil {
-					return false
+					return preflight.Refuted
 				}
 				c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
-				waits = waits || c != nil && c.Reason == v1beta1.ReasonWaitingForNode && now.Since(c.LastTransitionTime.Time) > joinedWithin
+				if c != nil && c.Reason == v1beta1.ReasonWaitingForNode && now.Since(c.LastTransitionTime.Time) > joinedWithin {
+					verdict = preflight.Proven
+				}
 			}
-			return waits
+			return verdict
 		},
 	}
 }

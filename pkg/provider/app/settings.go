@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -30,6 +31,7 @@ type settings struct {
 	cloudBurst          int
 	bootstrapEndpoint   string
 	bootstrapCAFile     string
+	tokenGroups         []string
 	approveKubeletCSRs  bool
 	preserveTimeout     time.Duration
 	preserveLimit       int
@@ -75,6 +77,8 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
 	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "",
 		"PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
+	fs.StringSliceVar(&s.tokenGroups, "bootstrap-token-groups", nil,
+		"groups that a machine's bootstrap token authenticates as beside system:bootstrappers:machinist, such as system:bootstrappers:k3s:default-node-token; the value nodeBootstrapper.tokenGroups of the chart machinist must have the same ones in the same order")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs,
 		"approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout,
@@ -94,6 +98,9 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.orphans.MaxDeletes, "orphan-max-deletes", s.orphans.MaxDeletes,
 		"instances without a Machine that are removed at one check most")
 }
+
+// tokenGroup is what Kubernetes' authenticator of bootstrap tokens accepts as a group.
+var tokenGroup = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 
 func (s *settings) validate() error {
 	var errs []error
@@ -119,6 +126,11 @@ func (s *settings) validate() error {
 		if u, err := url.Parse(s.bootstrapEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
 			errs = append(errs, fmt.Errorf("--bootstrap-endpoint is %q; it must be a URL such as https://api.example.com:6443",
 				s.bootstrapEndpoint))
+		}
+	}
+	for _, group := range s.tokenGroups {
+		if !tokenGroup.MatchString(group) {
+			errs = append(errs, fmt.Errorf("--bootstrap-token-groups has %q; Kubernetes accepts names that match %s", group, tokenGroup))
 		}
 	}
 	if s.preserveTimeout < time.Second {

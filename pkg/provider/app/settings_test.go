@@ -21,6 +21,7 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		"--cloud-burst=0":            "--cloud-burst is 0",
 		"--concurrent-machines=0":    "--concurrent-machines is 0",
 		"--bootstrap-endpoint=http:": "--bootstrap-endpoint is \"http:\"",
+		"--bootstrap-token-groups=system:bootstrappers:a,system:masters": "--bootstrap-token-groups has \"system:masters\"",
 		"--orphan-action=report":     "",
 		"--orphan-action=none":       "--orphan-action is \"none\"",
 		"--orphan-max-deletes=0":     "--orphan-max-deletes is 0",

@@ -164,8 +164,8 @@ func (g generator) dictionary(s apiextensionsv1.JSONSchemaProps) any {
 
 func (g generator) text(s apiextensionsv1.JSONSchemaProps) string {
 	text := "words with größe"
-	if s.Pattern != "" {
-		text = samplePattern(g.t, g.r, s.Pattern)
+	if pattern := patternOf(s); pattern != "" {
+		text = samplePattern(g.t, g.r, pattern)
 	}
 	if g.odds(g.hostility) {
 		text = damage(g.r, text)

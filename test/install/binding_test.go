@@ -1,0 +1,112 @@
+//go:build e2e && linux
+
+package install
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli"
+	"machinist.dev/machinist/test/env"
+)
+
+// Where bootstrap tokens may not request certificates, preflight finds it, classes say it, and the answer about a
+// machine that waits names it. The command that each of them gives has the fleet become Ready.
+//
+// Rule: join-is-checked-beforehand.
+func TestWithoutTheBindingEverythingNamesIt(t *testing.T) {
+	m := newMachinist(t)
+	h := helmOf(t, m.cluster, "4")
+	m.installCloud(h)
+	h.run(t, slices.Concat([]string{"install", coreRelease, chart("machinist"), "--set=nodeBootstrapper.enabled=false"},
+		coreValues())...)
+	h.run(t, slices.Concat([]string{"install", providerRelease, chart("machinist-provider")}, providerValues())...)
+
+	said, err := m.command("preflight")
+	if err == nil || !strings.Contains(said, "Error: "+v1beta1.ReasonTokensMayNotRequest) {
+		t.Errorf("machinist preflight: %v\n%s", err, said)
+	}
+	m.fleet("default")
+	m.joinBlocked(metav1.ConditionTrue)
+	env.Await(t, m.api, &v1beta1.MachineList{}, "a machine that waits for its node", func(l *v1beta1.MachineList) (bool, string) {
+		return slices.ContainsFunc(l.Items, func(o v1beta1.Machine) bool {
+			c := meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionRegistered)
+			return c != nil && c.Reason == v1beta1.ReasonWaitingForNode
+		}), m.describe("default")
+	}, client.InNamespace("default"))
+	said, err = m.command("why", "machine/"+m.machines("default")[0].Name)
+	if err != nil || !strings.Contains(said, "may not create CertificateSigningRequests") {
+		t.Errorf("machinist why: %v\n%s", err, said)
+	}
+
+	way := regexp.MustCompile(`kubectl create clusterrolebinding \S+ \S+ \S+`).FindString(said)
+	m.shell(h, way)
+	t.Cleanup(func() { m.shell(h, "kubectl delete clusterrolebinding machinist-node-bootstrapper") })
+	m.ready("default", fleetSize)
+	m.joinBlocked("")
+	if said, err := m.command("preflight", "--probe"); err != nil || strings.Contains(said, "Not checked") {
+		t.Errorf("machinist preflight --probe: %v\n%s", err, said)
+	}
+	csrs, err := m.cluster.Kube().CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+	if err != nil || slices.ContainsFunc(csrs.Items, func(o certificatesv1.CertificateSigningRequest) bool {
+		return strings.HasPrefix(o.Name, "machinist-preflight")
+	}) {
+		t.Errorf("the request of the probe is left: %v", err)
+	}
+	m.end(h)
+}
+
+// joinBlocked waits until each class has the condition with this status, or has none for "".
+func (m *machinist) joinBlocked(status metav1.ConditionStatus) {
+	m.t.Helper()
+	env.Await(m.t, m.api, &v1beta1.MachineClassList{}, "classes whose JoinBlocked is "+string(status),
+		func(l *v1beta1.MachineClassList) (bool, string) {
+			for i := range l.Items {
+				c := meta.FindStatusCondition(l.Items[i].Status.Conditions, v1beta1.ConditionJoinBlocked)
+				if c == nil && status != "" || c != nil && c.Status != status {
+					return false, fmt.Sprintf("%s: %+v", l.Items[i].Name, c)
+				}
+			}
+			return len(l.Items) > 0, "there is no class"
+		}, client.InNamespace("default"))
+}
+
+// command runs machinist in this process, as the administrator of the cluster, and returns what it printed.
+func (m *machinist) command(args ...string) (string, error) {
+	var out bytes.Buffer
+	environment := cli.NewEnv(&out, &out)
+	root := &cobra.Command{Use: "machinist", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(cli.Commands(environment)...)
+	root.SetArgs(append(args, "--kubeconfig="+m.cluster.Kubeconfig(), "--namespace=default"))
+	err := root.ExecuteContext(m.t.Context())
+	return out.String(), err
+}
+
+// shell runs a command that a document or an answer gives.
+func (m *machinist) shell(h *helm, script string) {
+	m.t.Helper()
+	bin := m.t.TempDir()
+	if err := os.Symlink(m.cluster.Kubectl(), filepath.Join(bin, "kubectl")); err != nil {
+		m.t.Fatal(err)
+	}
+	command := exec.Command("bash", "-euo", "pipefail", "-c", script)
+	command.Dir = root
+	command.Env = append(slices.Clone(h.environment), "PATH="+bin+":"+os.Getenv("PATH"))
+	if output, err := command.CombinedOutput(); err != nil {
+		m.t.Fatalf("%s: %v\n%s", script, err, output)
+	}
+}

@@ -1,0 +1,115 @@
+//go:build e2e && linux
+
+package install
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// clusterAPI are kinds of Cluster API that have the names of ours, by their short names, which kubectl takes for theirs:
+// their group sorts first.
+var clusterAPI = map[string]string{"md": "MachineDeployment", "ms": "MachineSet", "ma": "Machine"}
+
+var clusterAPIVersion = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta1"}
+
+// Who removes Machinist by the commands of docs/day-2.md removes nothing of Cluster API in the same cluster.
+func TestTheDocumentsSpareAFleetOfClusterAPI(t *testing.T) {
+	m := newMachinist(t)
+	h := helmOf(t, m.cluster, "4")
+	theirs := m.clusterAPIFleet()
+	m.installCloud(h)
+	m.install(h)
+	m.fleet("default")
+	m.ready("default", fleetSize)
+	if said, err := m.command("preflight"); err != nil || !strings.Contains(said, clusterAPIVersion.Group) {
+		t.Errorf("machinist preflight: %v\n%s", err, said)
+	}
+
+	for _, script := range scriptsUnder(t, "docs/day-2.md", "Uninstall") {
+		m.shell(h, script)
+	}
+	if live, _ := m.instances(); len(live) > 0 {
+		t.Errorf("the instances %v are left", live)
+	}
+	crds := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := m.api.List(t.Context(), crds); err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds.Items {
+		if strings.HasSuffix(crd.Name, ".machinist.dev") && crd.DeletionTimestamp == nil {
+			t.Errorf("%s is left", crd.Name)
+		}
+	}
+	for _, o := range theirs {
+		if err := m.api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || o.GetDeletionTimestamp() != nil {
+			t.Errorf("%s of Cluster API: deleted %v, %v", o.GetKind(), o.GetDeletionTimestamp(), err)
+		}
+	}
+	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
+}
+
+// scriptsUnder returns the shell scripts in a section of a document.
+func scriptsUnder(t *testing.T, document, section string) (scripts []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(text), "\n## "+section+"\n")
+	body, _, _ = strings.Cut(body, "\n## ")
+	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(body, -1) {
+		scripts = append(scripts, match[1])
+	}
+	if len(scripts) != 2 {
+		t.Fatalf("%s has %d scripts under %q", document, len(scripts), section)
+	}
+	return scripts
+}
+
+// clusterAPIFleet makes the kinds, and an object of each.
+func (m *machinist) clusterAPIFleet() (objects []*unstructured.Unstructured) {
+	m.t.Helper()
+	for short, kind := range clusterAPI {
+		plural := strings.ToLower(kind) + "s"
+		crd := &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + clusterAPIVersion.Group},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: clusterAPIVersion.Group, Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind,
+					ListKind: kind + "List", ShortNames: []string{short}},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: clusterAPIVersion.Version, Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", XPreserveUnknownFields: ptr.To(true)}}}},
+			},
+		}
+		if err := m.api.Create(m.t.Context(), crd); err != nil {
+			m.t.Fatal(err)
+		}
+		m.t.Cleanup(func() { _ = m.api.Delete(context.Background(), crd) })
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(clusterAPIVersion.WithKind(kind))
+		o.SetNamespace("default")
+		o.SetName("theirs")
+		m.eventually(kind+" of Cluster API is served", func() (bool, string) {
+			err := m.api.Create(m.t.Context(), o)
+			if err != nil {
+				return false, err.Error()
+			}
+			return true, ""
+		})
+		objects = append(objects, o)
+	}
+	return objects
+}

@@ -1,0 +1,53 @@
+//go:build e2e && linux
+
+package install
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/internal/bootstrap"
+)
+
+// The unmodified kubeadm finds the cluster by what Machinist renders, trusts it, and reads with a machine's token all
+// that it needs to join. It changes nothing of this machine, which is the cluster's node already.
+//
+// Rule: kubeadm-join-config.
+func TestKubeadmJoinsByWhatIsRendered(t *testing.T) {
+	m := newMachinist(t)
+	h := helmOf(t, m.cluster, "4")
+	h.run(t, slices.Concat([]string{"install", coreRelease, chart("machinist"), "--set=install.processes=false"},
+		coreValues())...)
+	tokens := bootstrap.Tokens{Client: m.api}
+	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Namespace: "default", Name: "joins"}, UID: "joins", Number: 1}
+	token, err := tokens.Ensure(t.Context(), attempt, bootstrap.Terms{Expires: time.Now().Add(time.Hour), Signing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := m.cluster.Config()
+	rendered, err := bootstrap.Render([]byte("<<KUBEADM_JOIN_CONFIG>>"), bootstrap.Values{APIEndpoint: config.Host,
+		CABundle: config.CAData, BootstrapToken: token.Value})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "join.yaml")
+	if err := os.WriteFile(file, rendered, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.CommandContext(t.Context(), m.cluster.Kubeadm(), "join", "--config="+file, "--dry-run", "--v=2",
+		"--ignore-preflight-errors=all").CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "Successfully established connection with endpoint") {
+		t.Errorf("kubeadm join: %v\n%s", err, output)
+	}
+	if err := tokens.Delete(t.Context(), attempt); err != nil {
+		t.Error(err)
+	}
+	h.run(t, "uninstall", coreRelease, "--namespace="+system)
+}

@@ -24,6 +24,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: make a new class",fieldPath=".provider"
 // +kubebuilder:validation:XValidation:rule="self.providerSpec == oldSelf.providerSpec",message="providerSpec is immutable: make a new class",fieldPath=".providerSpec"
 // +kubebuilder:validation:XValidation:rule="has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef == oldSelf.userDataRef)",message="userDataRef is immutable: make a new class, or change the Secret's content",fieldPath=".userDataRef"
+// +kubebuilder:validation:XValidation:rule="has(self.values) == has(oldSelf.values) && (!has(self.values) || self.values == oldSelf.values)",message="values are immutable: make a new class, or change the content of their ConfigMaps and Secrets",fieldPath=".values"
 type MachineClassSpec struct {
 	// provider is the name of the provider process that serves this class, a DNS label such as azure. Immutable.
 	// +required
@@ -49,6 +50,15 @@ type MachineClassSpec struct {
 	// content serves instances that are made later.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
+
+	// values are what <<VALUES.NAME>> in the user data stands for, by name. User data with such a placeholder that has no
+	// value here is refused. The list is immutable; a change of the content of ConfigMaps and Secrets serves instances that
+	// are made later.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Values []UserDataValue `json:"values,omitempty"`
 
 	// adoption says whether a Machine of this class may be created with the providerID of an existing instance: Forbid
 	// or Allow. Defaults to Forbid.

@@ -29,10 +29,11 @@ func Placeholders() []string {
 }
 
 // placeholder matches the known ones only: a script may append to a file with cat <<EOF>>FILE. Its second alternative
-// is the same URL-encoded, as in the data URLs of Ignition. An exclamation mark before the name is the escape.
+// is the same URL-encoded, as in the data URLs of Ignition. Exclamation marks before the name are the escape, of which
+// one is taken off.
 var placeholder = func() *regexp.Regexp {
 	names := "(" + strings.Join(Placeholders(), "|") + ")"
-	return regexp.MustCompile(`<<(!?)` + names + `>>|%3[Cc]%3[Cc](!|%21|)` + names + `%3[Ee]%3[Ee]`)
+	return regexp.MustCompile(`<<(!*)` + names + `>>|%3[Cc]%3[Cc]((?:!|%21)*)` + names + `%3[Ee]%3[Ee]`)
 }()
 
 // Values are what the placeholders stand for.
@@ -116,7 +117,7 @@ func Render(template []byte, v Values) ([]byte, error) {
 		return placeholder.ReplaceAllFunc(text, func(found []byte) []byte {
 			m := matchOf(found)
 			if m.escaped {
-				return bytes.Replace(bytes.Replace(found, []byte("!"), nil, 1), []byte("%21"), nil, 1)
+				return unescaped(found)
 			}
 			value := values[m.name]
 			if value == "" {
@@ -137,6 +138,15 @@ func Render(template []byte, v Values) ([]byte, error) {
 			strings.Join(slices.Compact(empty), ", "))
 	}
 	return out, nil
+}
+
+// unescaped takes an exclamation mark off a placeholder.
+func unescaped(found []byte) []byte {
+	mark := []byte("!")
+	if !bytes.Contains(found, mark) {
+		mark = []byte("%21")
+	}
+	return bytes.Replace(found, mark, nil, 1)
 }
 
 // urlEncoded encodes a value for a data URL as well as for a query, which alone knows + for a space.

@@ -3,6 +3,7 @@ package machineclass
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,7 +131,29 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 			validation.account.count(&machines[i])
 		}
 	}
-	return enqueue, r.report(ctx, class, validation)
+	return soonest(enqueue, configMapsAfter(class)), r.report(ctx, class, validation)
+}
+
+// configMapsEvery is how often the ConfigMaps of a class are read again: the provider may read single ones, and so is
+// not told of changes.
+const configMapsEvery = 5 * time.Minute
+
+// configMapsAfter is when to read the ConfigMaps of a class again, zero if it has none.
+func configMapsAfter(class *v1beta1.MachineClass) time.Duration {
+	if slices.ContainsFunc(class.Spec.Values, func(v v1beta1.UserDataValue) bool {
+		return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil
+	}) {
+		return configMapsEvery
+	}
+	return 0
+}
+
+// soonest returns the shorter of two times, of which zero is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // report writes the decision into the status, if it is a change.

@@ -57,7 +57,7 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (va
 			return refused(v1beta1.ReasonCredentialsNotFound, err), 0, ctx.Err()
 		}
 	}
-	template, err := r.resolver.UserData(ctx, class.Namespace, class.Spec.UserDataRef)
+	template, err := r.resolver.UserData(ctx, class.Namespace, class.Spec.UserDataRef, class.Spec.Values)
 	if err != nil {
 		return missing(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
 // Facts are what was read of one namespace, or of all.
@@ -94,11 +95,8 @@ func classesOf(f Facts, machines []v1beta1.Machine) (classes []v1beta1.MachineCl
 			continue
 		}
 		classes = append(classes, class)
-		if ref := class.Spec.CredentialsRef; ref != nil {
-			used[class.Namespace+"/"+ref.Name] = true
-		}
-		if ref := class.Spec.UserDataRef; ref != nil {
-			used[class.Namespace+"/"+ref.Name] = true
+		for _, name := range resolve.SecretNames(&class) {
+			used[class.Namespace+"/"+name] = true
 		}
 	}
 	for _, secret := range f.Secrets {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -38,7 +39,7 @@ func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, er
 
 // Resolve returns everything that a launch needs. An *Error says what is missing; any other error is worth a retry.
 func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
-	out, userData, err := r.describe(ctx, m)
+	out, from, err := r.describe(ctx, m)
 	if err != nil {
 		return Resolved{}, err
 	}
@@ -58,10 +59,10 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 			out.Awaited = fmt.Sprintf("Waiting until Secret %q has the finalizer %s.", secret.Name, v1beta1.InUseFinalizer)
 		}
 	}
-	if out.UserData, err = r.UserData(ctx, m.Namespace, userData); err != nil {
+	if out.UserData, err = r.UserData(ctx, m.Namespace, from.ref, from.values); err != nil {
 		return Resolved{}, err
 	}
-	out.CompressUserData = userData != nil && userData.Compress == v1beta1.UserDataGzip
+	out.CompressUserData = from.ref != nil && from.ref.Compress == v1beta1.UserDataGzip
 	return out, nil
 }
 
@@ -111,31 +112,37 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 	return out, nil
 }
 
+// userData is where the user data is, and what its placeholders of one's own stand for.
+type userData struct {
+	ref    *v1beta1.UserDataRef
+	values []v1beta1.UserDataValue
+}
+
 // describe returns what the class or the inline form says, without the content of Secrets. With an *Error what is
 // returned is empty.
-func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, *v1beta1.UserDataRef, error) {
+func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, userData, error) {
 	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
 	switch {
 	case m.Spec.ClassRef != nil && inline:
-		return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration,
+		return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
 			"spec has both classRef and the inline form (provider, providerSpec); exactly one is allowed")
 	case m.Spec.ClassRef != nil:
 		class, err := r.class(ctx, m)
 		if err != nil {
-			return Resolved{}, nil, err
+			return Resolved{}, userData{}, err
 		}
 		if class == nil {
-			return Resolved{}, nil, errorf(v1beta1.ReasonClassNotFound, "MachineClass %q does not exist in namespace %q",
+			return Resolved{}, userData{}, errorf(v1beta1.ReasonClassNotFound, "MachineClass %q does not exist in namespace %q",
 				m.Spec.ClassRef.Name, m.Namespace)
 		}
 		out := OfClass(class)
 		if len(out.ProviderSpec) == 0 {
-			return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration, "spec.providerSpec of MachineClass %q is empty",
+			return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration, "spec.providerSpec of MachineClass %q is empty",
 				class.Name)
 		}
-		return out, class.Spec.UserDataRef, nil
+		return out, userData{class.Spec.UserDataRef, class.Spec.Values}, nil
 	case m.Spec.Provider == "" || m.Spec.ProviderSpec == nil || len(m.Spec.ProviderSpec.Raw) == 0:
-		return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration,
+		return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
 			"spec has neither classRef nor the complete inline form (provider, providerSpec)")
 	}
 	return Resolved{
@@ -143,7 +150,7 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 		ProviderSpec:   m.Spec.ProviderSpec.Raw,
 		Adoption:       v1beta1.AdoptionForbid,
 		CredentialsRef: m.Spec.CredentialsRef,
-	}, m.Spec.UserDataRef, nil
+	}, userData{ref: m.Spec.UserDataRef}, nil
 }
 
 // OfClass returns what the class itself says; Credentials and UserData are empty.
@@ -253,8 +260,10 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 	return secret, nil
 }
 
-// UserData reads a bootstrap template. Without a reference there is none, and no error.
-func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.UserDataRef) (Template, error) {
+// UserData reads a bootstrap template and replaces the placeholders of values in it. Without a reference there is none,
+// and no error.
+func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.UserDataRef,
+	values []v1beta1.UserDataValue) (Template, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -274,7 +283,77 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q in namespace %q has no user data under the key %q",
 			ref.Name, namespace, ref.KeyOrDefault())
 	}
-	return template, nil
+	texts, err := r.values(ctx, namespace, values)
+	if err != nil {
+		return nil, err
+	}
+	out, err := bootstrap.ReplaceValues(template, texts)
+	if err != nil {
+		return nil, errorf(v1beta1.ReasonInvalidUserData, "%s", err)
+	}
+	return out, nil
+}
+
+// values reads what the placeholders of values stand for, by name.
+func (r *Resolver) values(ctx context.Context, namespace string, values []v1beta1.UserDataValue) (map[string]string,
+	error) {
+	texts := map[string]string{}
+	for _, v := range values {
+		switch from := v.ValueFrom; {
+		case v.Value != nil:
+			texts[v.Name] = *v.Value
+		case from != nil && from.SecretKeyRef != nil:
+			secret, err := r.secret(ctx, namespace, from.SecretKeyRef.Name)
+			switch {
+			case err != nil:
+				return nil, err
+			case secret == nil:
+				return nil, noValue(v.Name, "Secret", from.SecretKeyRef)
+			case !UsableFor(secret, v1beta1.SecretUseUserData):
+				return nil, notLabelled(secret, v1beta1.SecretUseUserData)
+			}
+			text, found := secret.Data[from.SecretKeyRef.Key]
+			if !found {
+				return nil, noValue(v.Name, "Secret", from.SecretKeyRef)
+			}
+			texts[v.Name] = string(text)
+		case from != nil && from.ConfigMapKeyRef != nil:
+			text, err := r.inConfigMap(ctx, namespace, v.Name, from.ConfigMapKeyRef)
+			if err != nil {
+				return nil, err
+			}
+			texts[v.Name] = text
+		}
+	}
+	return texts, nil
+}
+
+func (r *Resolver) inConfigMap(ctx context.Context, namespace, name string, ref *v1beta1.KeyRef) (string, error) {
+	configMap := &corev1.ConfigMap{}
+	switch err := r.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, configMap); {
+	case apierrors.IsNotFound(err):
+		return "", noValue(name, "ConfigMap", ref)
+	case apierrors.IsForbidden(err):
+		return "", errorf(v1beta1.ReasonUserDataNotFound, "The provider may not read ConfigMap %q in namespace %q, which has the "+
+			"value of <<VALUES.%s>>. Name the namespace in the value userDataConfigMaps of the chart machinist-provider.", ref.Name,
+			namespace, name)
+	case err != nil:
+		return "", fmt.Errorf("read ConfigMap %s/%s: %w", namespace, ref.Name, err)
+	case !UsableFor(configMap, v1beta1.SecretUseUserData):
+		return "", errorf(v1beta1.ReasonSecretNotLabelled, "ConfigMap %q in namespace %q is not labelled for use as user-data. If "+
+			"Machinist may use it, run: kubectl label configmap %s --namespace=%s %s=%s", ref.Name, namespace, ref.Name, namespace,
+			v1beta1.LabelSecretUse, v1beta1.SecretUseUserData)
+	}
+	text, found := configMap.Data[ref.Key]
+	if !found {
+		return "", noValue(name, "ConfigMap", ref)
+	}
+	return text, nil
+}
+
+func noValue(name, kind string, ref *v1beta1.KeyRef) *Error {
+	return errorf(v1beta1.ReasonUserDataNotFound, "%s %q, which has the value of <<VALUES.%s>> under the key %q, does not exist or "+
+		"has no such key", kind, ref.Name, name, ref.Key)
 }
 
 // secret returns a Secret, or nil when it does not exist.

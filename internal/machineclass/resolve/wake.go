@@ -39,6 +39,11 @@ func SecretNames(class *v1beta1.MachineClass) []string {
 	if ref := class.Spec.UserDataRef; ref != nil && !slices.Contains(names, ref.Name) {
 		names = append(names, ref.Name)
 	}
+	for _, v := range class.Spec.Values {
+		if from := v.ValueFrom; from != nil && from.SecretKeyRef != nil && !slices.Contains(names, from.SecretKeyRef.Name) {
+			names = append(names, from.SecretKeyRef.Name)
+		}
+	}
 	return names
 }
 

@@ -1,0 +1,53 @@
+package bootstrap
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// valuePlaceholder matches <<VALUES.name>>, as it is or URL-encoded, with an exclamation mark where it is escaped.
+var valuePlaceholder = regexp.MustCompile(`<<(!*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})>>|` +
+	`%3[Cc]%3[Cc]((?:!|%21)*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
+
+// ReplaceValues replaces each <<VALUES.name>> of a template by its value, URL-encoded where the placeholder is. A value
+// stays as it is when the template is rendered, whatever it looks like. It fails on a name without a value, and on a
+// template that cannot be read.
+func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
+	var missing []string
+	out, err := eachText(template, func(text []byte) ([]byte, error) {
+		return valuePlaceholder.ReplaceAllFunc(text, func(found []byte) []byte {
+			groups := valuePlaceholder.FindSubmatch(found)
+			name, encoded := string(groups[2])+string(groups[4]), len(groups[4]) > 0
+			if len(groups[1])+len(groups[3]) > 0 {
+				return unescaped(found)
+			}
+			value, known := values[name]
+			if !known {
+				missing = append(missing, "<<VALUES."+name+">>")
+				return found
+			}
+			value = placeholder.ReplaceAllStringFunc(value, escape)
+			if encoded {
+				value = urlEncoded(value)
+			}
+			return []byte(value)
+		}), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return nil, fmt.Errorf("user data contains %s, for which spec.values has no value",
+			strings.Join(slices.Compact(missing), ", "))
+	}
+	return out, nil
+}
+
+// opening is what a placeholder begins with.
+var opening = regexp.MustCompile(`^(<<|%3[Cc]%3[Cc])`)
+
+// escape adds an exclamation mark to a placeholder, which Render takes off again.
+func escape(found string) string { return opening.ReplaceAllString(found, "$1!") }

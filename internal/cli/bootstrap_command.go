@@ -89,6 +89,8 @@ func (r *render) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.SSHKeys, "ssh-key", nil, "public key that may log in as the image's default user; may be repeated")
 	f.BoolVar(&o.SetHostname, "set-hostname", false, "name the host as the Machine, where the cloud does not name it")
 
+	f.StringVar(&o.Server, "server", "", "URL of the servers that agents of k3s and RKE2 join (default for k3s: that of the API server)")
+
 	f.StringVar(&r.kubelet, "kubelet", "", "where the kubelet comes from: packages, url or preinstalled (default: the profile's)")
 	f.StringVar(&o.PackageRepository, "package-repository", "", "URL of the kubelet's package repository, {minor} stands for v1.36 and the like")
 	f.StringVar(&r.repositoryKey, "package-repository-key", "", "file with the repository's OpenPGP key, armoured")

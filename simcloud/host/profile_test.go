@@ -9,17 +9,33 @@ import (
 	"machinist.dev/machinist/internal/bootstrap/profile"
 )
 
+// notSimulated are the profiles of which a simulated host does not run the programs.
+var notSimulated = map[string]string{
+	"flatcar": "a host does not read Ignition",
+	"kubeadm": "kubeadm writes the kubelet's files, and a host has no kubeadm",
+	"k3s":     "the agent asks a supervisor for its certificates, and there is none",
+	"rke2":    "the agent asks a supervisor for its certificates, and there is none",
+}
+
 // The double reads what real images would: it finds the same API server, token, taint and version in every profile.
 func TestAHostJoinsByEveryCloudConfigProfile(t *testing.T) {
 	values := userdata.Values{MachineName: "m", MachineNamespace: "n", KubeletVersion: "v1.35.2",
 		APIEndpoint: "https://api.example:6443", CABundle: testCA(), BootstrapToken: "abcdef.0123456789abcdef"}
 	key := []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nbm8=\n-----END PGP PUBLIC KEY BLOCK-----\n")
-	for name, o := range map[string]profile.Options{
+	simulated := map[string]profile.Options{
 		"debian":       {PackageRepository: "https://p.example/", PackageRepositoryKey: key},
 		"ubuntu":       {PackageRepository: "https://p.example/", PackageRepositoryKey: key},
 		"rhel":         {PackageRepository: "https://p.example/", PackageRepositoryKey: key, HTTPProxy: "http://proxy.example:3128"},
 		"preinstalled": {},
-	} {
+	}
+	for _, name := range profile.Names() {
+		o, ok := simulated[name]
+		if (notSimulated[name] != "") == ok {
+			t.Fatalf("%s must be either tried or excluded with a reason", name)
+		}
+		if !ok {
+			continue
+		}
 		o.Profile = name
 		template, err := profile.Render(o)
 		if err != nil {

@@ -12,7 +12,8 @@ import (
 // option nor what Machinist puts in a placeholder's stead can be anything else.
 func cloudConfig(m *machine) ([]byte, error) {
 	var out bytes.Buffer
-	out.WriteString("#cloud-config\n")
+	// cloud-init on RHEL would name the host with the cloud's domain, and no Node of a Machine is named so.
+	out.WriteString("#cloud-config\nprefer_fqdn_over_hostname: false\n")
 	if m.setHostname {
 		out.WriteString("hostname: " + quoted("<<MACHINE_NAME>>") + "\n")
 	}
@@ -32,7 +33,6 @@ func cloudConfig(m *machine) ([]byte, error) {
 		writeFile(&out, f)
 	}
 	commands := slices.Clone(m.before)
-	commands = append(commands, m.after...)
 	// One may run already, as the image or its package had it. cloud-init does not wait, because a start may take minutes.
 	for _, u := range m.units {
 		if !u.enabled {
@@ -45,6 +45,7 @@ func cloudConfig(m *machine) ([]byte, error) {
 		commands = append(commands, []string{"systemctl", "enable", u.name},
 			[]string{"systemctl", verb, "--no-block", u.name})
 	}
+	commands = append(commands, m.after...)
 	out.WriteString("runcmd:\n")
 	for _, command := range commands {
 		words := make([]string, len(command))

@@ -35,7 +35,7 @@ func (m *machine) installRuntime(o Options, d distribution) {
 	m.files = append(m.files, mirrorFiles(o.Mirrors)...)
 	// One that has its configuration from the image, and its proxies, need not stop.
 	containerd := unit{name: "containerd.service", enabled: true,
-		running: o.Runtime == RuntimePreinstalled && !d.configuresRuntime && o.HTTPProxy == "" && o.HTTPSProxy == ""}
+		running: o.Runtime == RuntimePreinstalled && !d.configuresRuntime && !o.hasProxy()}
 	if d.configuresRuntime {
 		containerd.dropInName = "90-machinist.conf"
 		containerd.dropIn = "[Service]\nExecStart=\nExecStart=/usr/bin/containerd --config /etc/containerd/config.toml\n"

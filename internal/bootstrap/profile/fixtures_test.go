@@ -21,6 +21,8 @@ func least(profile string) Options {
 	case "flatcar":
 		o.KubeletURL = "https://files.example/<<KUBELET_VERSION>>/kubelet"
 		o.KubeletSHA256 = map[string]string{"v1.36.3": testSum}
+	case "rke2":
+		o.Server = "https://rke2.example:9345"
 	}
 	return o
 }
@@ -32,9 +34,14 @@ func most(profile string) Options {
 		{"registry.example:5000", "http://10.0.0.1:5001"}}
 	o.HTTPProxy, o.HTTPSProxy, o.NoProxy = "http://user:pa%40ss@proxy.example:3128", "http://proxy.example:3128", "10.0.0.0/8,.svc,::1"
 	o.SSHKeys, o.SetHostname = []string{testKey}, true
-	o.KubeletConfig = []byte("maxPods: 1000000\nregisterWithTaints: [{key: pool, value: 'y', effect: NoExecute}]\nfeatureGates: {Alpha: false}\n")
-	o.FeatureGates, o.ClusterDNS = map[string]bool{"SomeGate": true}, []string{"10.96.0.10", "fd00::a"}
-	o.ClientCA = []byte(fixedCA)
+	if configuresKubelet(profile) {
+		o.KubeletConfig = []byte("maxPods: 1000000\nregisterWithTaints: [{key: pool, value: 'y', effect: NoExecute}]\nfeatureGates: {Alpha: false}\n")
+		o.FeatureGates, o.ClusterDNS = map[string]bool{"SomeGate": true}, []string{"10.96.0.10", "fd00::a"}
+		o.ClientCA = []byte(sampleCA)
+	}
+	if profile == "k3s" {
+		o.Server = "https://k3s.example:6443"
+	}
 	o.Files = []File{
 		{Path: "/etc/agent/config", Content: []byte("name: <<MACHINE_NAME>>\ntoken: <<BOOTSTRAP_TOKEN>>\n")},
 		{Path: "/opt/agent/run", Content: []byte("#!/bin/sh\n\n\techo \"ü\" '\\' # comment\n"), Executable: true},
@@ -46,6 +53,10 @@ func most(profile string) Options {
 	return o
 }
 
+// configuresKubelet reports whether a profile writes the kubelet's configuration. Where kubeadm or an agent does, options
+// about it are refused.
+func configuresKubelet(profile string) bool { return distributions[profile].join == nil }
+
 func render(t *testing.T, o Options) []byte {
 	t.Helper()
 	template, err := Render(o)
@@ -54,16 +65,3 @@ func render(t *testing.T, o Options) []byte {
 	}
 	return template
 }
-
-// fixedCA is an authority's certificate that stays the same in golden files.
-const fixedCA = `-----BEGIN CERTIFICATE-----
-MIIBdTCCARugAwIBAgIUHQCrQjCiGeoA/ErvQVEl6/KEE1YwCgYIKoZIzj0EAwIw
-DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjUxOTQ0MDFaGA8yMTI2MTEwMTE5NDQw
-MVowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAxI
-THaoI87TrKNx7Ge7myquVEhVQxw8IuCX5NUdInFj0Rq7Jblbiv0yo/DsfIVx4Kpm
-ktrG3PEGcUTJsryYazSjUzBRMB0GA1UdDgQWBBR10PRNxBYCOwF3hh+OnooFxw5P
-gzAfBgNVHSMEGDAWgBR10PRNxBYCOwF3hh+OnooFxw5PgzAPBgNVHRMBAf8EBTAD
-AQH/MAoGCCqGSM49BAMCA0gAMEUCIQCGZ03Uw3KPFUhLauqL5m7QsAAQURcLgRNM
-RdtpextE0AIgYYMsWlAI83viD3zKaMo/304lG1YYC+j1dNt2tk0JeCo=
------END CERTIFICATE-----
-`

@@ -35,6 +35,7 @@ func FuzzAValueStaysAValue(f *testing.F) {
 			"unit": {func(o *Options) { o.Units = []Unit{{"a.service", []byte(value + "\n[Install]\n")}} },
 				func(o *Options) { o.Units = []Unit{{"a.service", []byte("[Install]\n")}} }},
 			"repository": {func(o *Options) { o.PackageRepository = value }, func(*Options) {}},
+			"server":     {func(o *Options) { o.Server = value }, func(*Options) {}},
 			"url":        {func(o *Options) { o.KubeletURL = value }, func(*Options) {}},
 		} {
 			o, plain := least(name), least(name)

@@ -83,7 +83,7 @@ func (m *machine) installKubelet(o Options, d distribution) {
 			file{path: "/etc/machinist/package-repository", mode: 0o644, text: o.PackageRepository + "\n"},
 			file{path: installPath, mode: 0o755, text: d.packaging.script})
 		// The package may start the kubelet, so that the kubelet's own unit cannot wait for the package.
-		m.after = append(m.after, []string{installPath})
+		m.before = append(m.before, []string{installPath})
 	case KubeletURL:
 		binary = "/opt/bin/kubelet"
 		var sums strings.Builder
@@ -104,7 +104,7 @@ func (m *machine) installKubelet(o Options, d distribution) {
 		prepare += linkResolvConf
 	}
 	proxy := ""
-	if o.HTTPProxy != "" || o.HTTPSProxy != "" {
+	if o.hasProxy() {
 		proxy = "EnvironmentFile=" + proxyPath + "\n"
 	}
 	m.units = append(m.units, unit{name: "kubelet.service", text: kubeletUnit, enabled: true,

@@ -19,6 +19,7 @@ import (
 
 // cloudInit has the documented keys of the modules of cloud-init that profiles use, and nothing else.
 type cloudInit struct {
+	PreferFQDN        *bool             `json:"prefer_fqdn_over_hostname"`
 	Hostname          string            `json:"hostname"`
 	SSHAuthorizedKeys []string          `json:"ssh_authorized_keys"`
 	Apt               map[string]string `json:"apt"`
@@ -44,7 +45,7 @@ type onDisk struct {
 
 // values are those of a machine whose every value would mean something else if it were not quoted, or not encoded.
 var values = bootstrap.Values{MachineName: "1e3", MachineNamespace: "null", KubeletVersion: "v1.36.3",
-	APIEndpoint: "https://api.example:6443", CABundle: []byte("\xfb\xff\xbfPEM"),
+	APIEndpoint: "https://api.example:6443", CABundle: []byte("\xfb\xff\xbf\n" + sampleCA),
 	BootstrapToken: "abcdef.0123456789abcdef"}
 
 // readCloudConfig reads a rendered cloud-config as strictly as can be.
@@ -130,15 +131,19 @@ func TestEveryProfileGivesTheMachineTheSameFiles(t *testing.T) {
 			want := map[string]onDisk{
 				"/etc/agent/config": {0o600, "name: 1e3\ntoken: abcdef.0123456789abcdef\n"},
 				"/opt/agent/run":    {0o755, string(o.Files[1].Content)},
-				clientCAPath:        {0o644, fixedCA},
-				environmentPath:     {0o644, "KUBELET_VERSION=v1.36.3\n"},
 				proxyPath: {0o600, "HTTP_PROXY=http://user:pa%40ss@proxy.example:3128\nhttp_proxy=http://user:pa%40ss@proxy.example:3128\n" +
 					"HTTPS_PROXY=http://proxy.example:3128\nhttps_proxy=http://proxy.example:3128\n" +
 					"NO_PROXY=10.0.0.0/8,.svc,::1\nno_proxy=10.0.0.0/8,.svc,::1\n"},
 				"/etc/systemd/system/agent.service": {0o644, "[Service]\nExecStart=/opt/agent/run 1e3\n[Install]\nWantedBy=multi-user.target\n"},
-				"/etc/containerd/certs.d/docker.io/hosts.toml": {0o644, "server = \"https://registry-1.docker.io\"\n\n" +
+			}
+			if configuresKubelet(name) {
+				want[clientCAPath] = onDisk{0o644, sampleCA}
+				want[environmentPath] = onDisk{0o644, "KUBELET_VERSION=v1.36.3\n"}
+			}
+			if distributions[name].agent == nil { // An agent has mirrors in a file of another format.
+				want["/etc/containerd/certs.d/docker.io/hosts.toml"] = onDisk{0o644, "server = \"https://registry-1.docker.io\"\n\n" +
 					"[host.\"https://mirror.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n\n" +
-					"[host.\"https://second.example/v2\"]\ncapabilities = [\"pull\", \"resolve\"]\n"},
+					"[host.\"https://second.example/v2\"]\ncapabilities = [\"pull\", \"resolve\"]\n"}
 			}
 			for _, f := range o.Files[2:] {
 				want[f.Path] = onDisk{0o644, string(f.Content)}
@@ -147,6 +152,9 @@ func TestEveryProfileGivesTheMachineTheSameFiles(t *testing.T) {
 				if disk[path] != file {
 					t.Errorf("%s is %+v, want %+v", path, disk[path], file)
 				}
+			}
+			if !configuresKubelet(name) {
+				return // Its files are those of TestKubeadmJoins or TestAgentsJoin.
 			}
 			plain := onMachine(t, name, render(t, least(name)))
 			if got := plain[clientCAPath].content; got != string(values.CABundle) {
@@ -173,6 +181,9 @@ func TestHostNameAndKeysReachTheMachine(t *testing.T) {
 		} else {
 			config, _ := readCloudConfig(t, data)
 			host, keys = config.Hostname, config.SSHAuthorizedKeys
+			if config.PreferFQDN == nil || *config.PreferFQDN {
+				t.Errorf("%s: cloud-init may name the host with its domain", name)
+			}
 		}
 		if host != "1e3" || !slices.Equal(keys, []string{testKey}) {
 			t.Errorf("%s: host %q, keys %q", name, host, keys)

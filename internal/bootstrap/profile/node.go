@@ -36,8 +36,26 @@ contexts:
 current-context: bootstrap
 `
 
-// join brings what the kubelet needs to know the API server, and the API server to know the kubelet.
-func (m *machine) join(o Options) {
+// joinByKubelet makes the machine a node by a kubelet that the profile brings, or starts, and configures.
+func (m *machine) joinByKubelet(o Options, d distribution) error {
+	m.introduce(o)
+	if err := m.configureKubelet(o, d); err != nil {
+		return err
+	}
+	if d.packaging != nil || d.configuresRuntime { // An image with a kubelet has prepared its kernel.
+		m.prepareKernel()
+	}
+	m.useProxy(o, "containerd.service")
+	if o.hasProxy() && d.packaging != nil {
+		d.packaging.proxy(m, o)
+	}
+	m.installRuntime(o, d)
+	m.installKubelet(o, d)
+	return nil
+}
+
+// introduce brings what the kubelet needs to know the API server, and the API server to know the kubelet.
+func (m *machine) introduce(o Options) {
 	m.files = append(m.files,
 		file{path: kubeconfigPath, mode: 0o600, text: bootstrapKubeconfig},
 		file{path: environmentPath, mode: 0o644, text: "KUBELET_VERSION=<<KUBELET_VERSION>>\n"})
@@ -48,14 +66,12 @@ func (m *machine) join(o Options) {
 	m.files = append(m.files, file{path: clientCAPath, mode: 0o644, text: "<<CA_BUNDLE_BASE64>>", base64: true})
 }
 
-// prepareKernel loads the modules and sets the parameters that pod networks need. An image with a kubelet has its own.
-func (m *machine) prepareKernel(d distribution) {
-	if d.packaging == nil && !d.configuresRuntime {
-		return
-	}
+// prepareKernel loads the modules and sets the parameters that pod networks need.
+func (m *machine) prepareKernel() {
 	m.files = append(m.files,
 		file{path: "/etc/modules-load.d/kubernetes.conf", mode: 0o644, text: "overlay\nbr_netfilter\n"},
 		file{path: "/etc/sysctl.d/99-kubernetes.conf", mode: 0o644, text: `net.ipv4.ip_forward = 1
+net.ipv6.conf.all.forwarding = 1
 net.bridge.bridge-nf-call-iptables = 1
 net.bridge.bridge-nf-call-ip6tables = 1
 `})
@@ -63,10 +79,9 @@ net.bridge.bridge-nf-call-ip6tables = 1
 	m.before = append(m.before, []string{"modprobe", "-a", "overlay", "br_netfilter"}, []string{"sysctl", "--system"})
 }
 
-// useProxy brings the proxies to containerd, the kubelet and the package manager. The file of variables may have a
-// password, and systemd reads it as root.
-func (m *machine) useProxy(o Options, d distribution) {
-	if o.HTTPProxy == "" && o.HTTPSProxy == "" {
+// useProxy brings the proxies to units. The file of variables may have a password, and systemd reads it as root.
+func (m *machine) useProxy(o Options, units ...string) {
+	if !o.hasProxy() {
 		return
 	}
 	var lines strings.Builder
@@ -79,9 +94,8 @@ func (m *machine) useProxy(o Options, d distribution) {
 		}
 	}
 	m.files = append(m.files, file{path: proxyPath, mode: 0o600, text: lines.String()})
-	m.units = append(m.units, unit{name: "containerd.service", dropInName: "90-machinist-proxy.conf",
-		dropIn: "[Service]\nEnvironmentFile=" + proxyPath + "\n"})
-	if d.packaging != nil {
-		d.packaging.proxy(m, o)
+	for _, name := range units {
+		m.units = append(m.units, unit{name: name, dropInName: "90-machinist-proxy.conf",
+			dropIn: "[Service]\nEnvironmentFile=" + proxyPath + "\n"})
 	}
 }

@@ -53,6 +53,9 @@ type Options struct {
 	// SetHostname names the machine's host as the Machine. Without it the cloud names it.
 	SetHostname bool
 
+	// Server is the https URL of the servers of k3s or RKE2 that agents join. k3s has the API endpoint by default.
+	Server string
+
 	// Kubelet is where the kubelet comes from. The fields after it belong to one source each.
 	Kubelet KubeletSource
 	// PackageRepository is the URL of a repository of packages; {minor} in it stands for the machine's minor version, such
@@ -108,6 +111,8 @@ func (o *Options) setDefaults(d distribution) {
 		o.KubeletBinary = cmp.Or(o.KubeletBinary, "/usr/bin/kubelet")
 	}
 }
+
+func (o *Options) hasProxy() bool { return o.HTTPProxy != "" || o.HTTPSProxy != "" }
 
 // file returns the file as the machine has it. Only text may have placeholders: Machinist does not look into what is
 // encoded.

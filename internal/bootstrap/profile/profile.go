@@ -28,6 +28,12 @@ type distribution struct {
 	packaging *packaging
 	// configuresRuntime says that the image has a containerd that reads no configuration of the machine by itself.
 	configuresRuntime bool
+	// join makes the machine a node where the profile brings neither the kubelet nor its configuration.
+	join func(*machine, Options, distribution)
+	// kubeletSettings says where the kubelet has its settings from in such a profile.
+	kubeletSettings string
+	// agent is what joins a cluster of k3s or RKE2; nil for other profiles.
+	agent *agent
 	// kubelet's settings that only this distribution needs.
 	settings map[string]any
 }
@@ -53,10 +59,18 @@ var distributions = map[string]distribution{
 			"volumePluginDir": "/var/lib/kubelet/volumeplugins",
 		}},
 	"preinstalled": {write: cloudConfig, runtime: RuntimePreinstalled, kubelet: KubeletPreinstalled},
+	"kubeadm": {write: cloudConfig, runtime: RuntimePreinstalled, join: (*machine).joinByKubeadm,
+		kubeletSettings: "kubeadm takes the kubelet's settings from the cluster's kubelet-config"},
+	"k3s": {write: cloudConfig, runtime: RuntimePreinstalled, join: (*machine).startAgent, agent: &k3s,
+		kubeletSettings: "the agent of k3s has a kubelet of its own, with the settings in /etc/rancher/k3s"},
+	"rke2": {write: cloudConfig, runtime: RuntimePreinstalled, join: (*machine).startAgent, agent: &rke2,
+		kubeletSettings: "the agent of RKE2 has a kubelet of its own, with the settings in /etc/rancher/rke2"},
 }
 
 // Names are the names of all profiles, in the order in which people read them.
-func Names() []string { return []string{"debian", "ubuntu", "flatcar", "rhel", "preinstalled"} }
+func Names() []string {
+	return []string{"debian", "ubuntu", "flatcar", "rhel", "preinstalled", "kubeadm", "k3s", "rke2"}
+}
 
 // file is a file on the machine's disk.
 type file struct {
@@ -107,14 +121,11 @@ func Render(o Options) ([]byte, error) {
 		return nil, err
 	}
 	m := &machine{sshKeys: o.SSHKeys, setHostname: o.SetHostname}
-	m.join(o)
-	if err := m.configureKubelet(o, d); err != nil {
+	if d.join != nil {
+		d.join(m, o, d)
+	} else if err := m.joinByKubelet(o, d); err != nil {
 		return nil, err
 	}
-	m.prepareKernel(d)
-	m.useProxy(o, d)
-	m.installRuntime(o, d)
-	m.installKubelet(o, d)
 	if err := m.addOwn(o); err != nil {
 		return nil, err
 	}
@@ -131,7 +142,19 @@ func Render(o Options) ([]byte, error) {
 
 // sample are values for a trial.
 var sample = bootstrap.Values{MachineName: "pool-a1b2c", MachineNamespace: "fleet", KubeletVersion: "v1.36.3",
-	APIEndpoint: "https://api.example:6443", CABundle: []byte("-"), BootstrapToken: "abcdef.0123456789abcdef"}
+	APIEndpoint: "https://api.example:6443", CABundle: []byte(sampleCA), BootstrapToken: "abcdef.0123456789abcdef"}
+
+const sampleCA = `-----BEGIN CERTIFICATE-----
+MIIBdTCCARugAwIBAgIUHQCrQjCiGeoA/ErvQVEl6/KEE1YwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjUxOTQ0MDFaGA8yMTI2MTEwMTE5NDQw
+MVowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAxI
+THaoI87TrKNx7Ge7myquVEhVQxw8IuCX5NUdInFj0Rq7Jblbiv0yo/DsfIVx4Kpm
+ktrG3PEGcUTJsryYazSjUzBRMB0GA1UdDgQWBBR10PRNxBYCOwF3hh+OnooFxw5P
+gzAfBgNVHSMEGDAWgBR10PRNxBYCOwF3hh+OnooFxw5PgzAPBgNVHRMBAf8EBTAD
+AQH/MAoGCCqGSM49BAMCA0gAMEUCIQCGZ03Uw3KPFUhLauqL5m7QsAAQURcLgRNM
+RdtpextE0AIgYYMsWlAI83viD3zKaMo/304lG1YYC+j1dNt2tk0JeCo=
+-----END CERTIFICATE-----
+`
 
 // addOwn adds the files and units that the options bring.
 func (m *machine) addOwn(o Options) error {

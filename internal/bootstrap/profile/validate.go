@@ -29,13 +29,58 @@ var (
 // validate refuses options that no machine could follow. Values that go into files of other formats (TOML, INI,
 // environment files) are admitted by form, so that no value can be more than a value there.
 func (o *Options) validate(d distribution) error {
-	for _, check := range []func(distribution) error{o.validateRuntime, o.validateProxy, o.validateAccess,
-		o.validateSource, o.validateKubelet, o.validateOwn} {
+	for _, check := range []func(distribution) error{o.refuseKubelet, o.validateServer, o.validateRuntime,
+		o.validateProxy, o.validateAccess, o.validateSource, o.validateKubelet, o.validateOwn} {
 		if err := check(d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// refuseKubelet refuses options about the kubelet where the profile does not configure it.
+func (o *Options) refuseKubelet(d distribution) error {
+	if d.join == nil {
+		return nil
+	}
+	for _, option := range []struct {
+		flag, value string
+		given       bool
+	}{
+		{"--kubelet-url", redacted(o.KubeletURL), o.KubeletURL != ""},
+		{"--kubelet", string(o.Kubelet), o.Kubelet != ""},
+		{"--package-repository", redacted(o.PackageRepository), o.PackageRepository != ""},
+		{"--package-repository-key", "", o.PackageRepositoryKey != nil},
+		{"--kubelet-sha256", fmt.Sprint(slices.Sorted(maps.Keys(o.KubeletSHA256))), len(o.KubeletSHA256) > 0},
+		{"--kubelet-binary", o.KubeletBinary, o.KubeletBinary != ""},
+		{"--kubelet-config", "", o.KubeletConfig != nil},
+		{"--feature-gates", fmt.Sprint(slices.Sorted(maps.Keys(o.FeatureGates))), len(o.FeatureGates) > 0},
+		{"--cluster-dns", fmt.Sprint(o.ClusterDNS), len(o.ClusterDNS) > 0},
+		{"--client-ca", "", o.ClientCA != nil},
+	} {
+		if !option.given {
+			continue
+		}
+		if option.value != "" { // An option that is a file does not show its content.
+			option.flag += fmt.Sprintf(" %q", option.value)
+		}
+		return fmt.Errorf("%s: the profile %s does not configure the kubelet: %s", option.flag, o.Profile, d.kubeletSettings)
+	}
+	return nil
+}
+
+func (o *Options) validateServer(d distribution) error {
+	switch {
+	case o.Server == "" && d.agent != nil && d.agent.server == "":
+		return fmt.Errorf("--server is not set: give the URL of the servers that agents join, such as https://rke2.example:9345")
+	case o.Server == "":
+		return nil
+	case d.agent == nil:
+		return fmt.Errorf("--server %q: goes with the profiles k3s and rke2, and the profile is %s", redacted(o.Server), o.Profile)
+	case !strings.HasPrefix(o.Server, "https://"):
+		return fmt.Errorf("--server %q: must begin with https://", redacted(o.Server))
+	}
+	return isURL("--server", o.Server, false)
 }
 
 func (o *Options) validateRuntime(d distribution) error {
@@ -74,7 +119,7 @@ func (o *Options) validateProxy(distribution) error {
 	if o.NoProxy != "" && !noProxyForm.MatchString(o.NoProxy) {
 		return fmt.Errorf("--no-proxy %q: write hosts, domains and networks separated by commas", o.NoProxy)
 	}
-	if o.NoProxy != "" && o.HTTPProxy == "" && o.HTTPSProxy == "" {
+	if o.NoProxy != "" && !o.hasProxy() {
 		return fmt.Errorf("--no-proxy %q: is of no use without --http-proxy or --https-proxy", o.NoProxy)
 	}
 	return nil
@@ -107,6 +152,9 @@ func (o *Options) validateAccess(distribution) error {
 
 // validateSource checks where the kubelet comes from.
 func (o *Options) validateSource(d distribution) error {
+	if d.join != nil {
+		return nil
+	}
 	switch o.Kubelet {
 	case KubeletPackages:
 		if d.packaging == nil {

@@ -52,17 +52,25 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		"client CA with a key": {"debian", func(o *Options) {
 			o.ClientCA = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 		}, `a block "PRIVATE KEY"`},
-		"file":                {"debian", func(o *Options) { o.Files = []File{{Path: "etc/a"}} }, `--file "etc/a"`},
-		"file with dots":      {"debian", func(o *Options) { o.Files = []File{{Path: "/etc/../a"}} }, `--file "/etc/../a"`},
-		"file of the profile": {"debian", func(o *Options) { o.Files = []File{{Path: kubeconfigPath}} }, "writes this file itself"},
-		"unit as a file":      {"debian", func(o *Options) { o.Files = []File{{Path: "/etc/systemd/system/kubelet.service"}} }, "writes this file itself"},
-		"file twice":          {"debian", func(o *Options) { o.Files = []File{{Path: "/a"}, {Path: "/a"}} }, "--file /a"},
-		"binary placeholder":  {"debian", func(o *Options) { o.Files = []File{{Path: "/a", Content: []byte("<<API_ENDPOINT>>\x00")}} }, "--file /a: it has a placeholder and is not text"},
-		"unit's name":         {"debian", func(o *Options) { o.Units = []Unit{{Name: "../a.service"}} }, `--unit "../a.service"`},
-		"unit of the profile": {"debian", func(o *Options) { o.Units = []Unit{{"kubelet.service", []byte("a")}} }, "--unit kubelet.service"},
-		"empty unit":          {"debian", func(o *Options) { o.Units = []Unit{{Name: "a.service"}} }, "--unit a.service: the file is empty"},
-		"unit never started":  {"debian", func(o *Options) { o.Units = []Unit{{"a.service", []byte("[Service]\n")}} }, "--unit a.service: it has no section [Install]"},
-		"unit with the token": {"debian", func(o *Options) { o.Units = []Unit{{"a.service", []byte("<<BOOTSTRAP_TOKEN>>")}} }, "--unit a.service"},
+		"file":                 {"debian", func(o *Options) { o.Files = []File{{Path: "etc/a"}} }, `--file "etc/a"`},
+		"file with dots":       {"debian", func(o *Options) { o.Files = []File{{Path: "/etc/../a"}} }, `--file "/etc/../a"`},
+		"file of the profile":  {"debian", func(o *Options) { o.Files = []File{{Path: kubeconfigPath}} }, "writes this file itself"},
+		"unit as a file":       {"debian", func(o *Options) { o.Files = []File{{Path: "/etc/systemd/system/kubelet.service"}} }, "writes this file itself"},
+		"file twice":           {"debian", func(o *Options) { o.Files = []File{{Path: "/a"}, {Path: "/a"}} }, "--file /a"},
+		"binary placeholder":   {"debian", func(o *Options) { o.Files = []File{{Path: "/a", Content: []byte("<<API_ENDPOINT>>\x00")}} }, "--file /a: it has a placeholder and is not text"},
+		"unit's name":          {"debian", func(o *Options) { o.Units = []Unit{{Name: "../a.service"}} }, `--unit "../a.service"`},
+		"unit of the profile":  {"debian", func(o *Options) { o.Units = []Unit{{"kubelet.service", []byte("a")}} }, "--unit kubelet.service"},
+		"empty unit":           {"debian", func(o *Options) { o.Units = []Unit{{Name: "a.service"}} }, "--unit a.service: the file is empty"},
+		"unit never started":   {"debian", func(o *Options) { o.Units = []Unit{{"a.service", []byte("[Service]\n")}} }, "--unit a.service: it has no section [Install]"},
+		"unit with the token":  {"debian", func(o *Options) { o.Units = []Unit{{"a.service", []byte("<<BOOTSTRAP_TOKEN>>")}} }, "--unit a.service"},
+		"no server":            {"rke2", func(o *Options) { o.Server = "" }, "--server is not set"},
+		"server":               {"k3s", func(o *Options) { o.Server = "https://a b" }, `--server "https://a b"`},
+		"server without TLS":   {"rke2", func(o *Options) { o.Server = "http://a:9345" }, `--server "http://a:9345": must begin with https://`},
+		"server's password":    {"k3s", func(o *Options) { o.Server = "https://user:geheim@a" }, `--server "https://***@a"`},
+		"server elsewhere":     {"kubeadm", func(o *Options) { o.Server = "https://a" }, `--server "https://a": goes with the profiles k3s and rke2`},
+		"agent of the profile": {"k3s", func(o *Options) { o.Units = []Unit{{"k3s-agent.service", []byte("[Install]\n")}} }, "--unit k3s-agent.service"},
+		"agent's file":         {"rke2", func(o *Options) { o.Files = []File{{Path: "/etc/rancher/rke2/config.yaml"}} }, "writes this file itself"},
+		"kubeadm's file":       {"kubeadm", func(o *Options) { o.Files = []File{{Path: joinConfigPath}} }, "writes this file itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := least(test.profile)
@@ -73,5 +81,41 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 				t.Errorf("got the error %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestOptionsOfTheKubeletAreRefusedWhereItIsNotConfigured(t *testing.T) {
+	reasons := map[string]string{
+		"kubeadm": "kubeadm takes the kubelet's settings from the cluster's kubelet-config",
+		"k3s":     "the settings in /etc/rancher/k3s",
+		"rke2":    "the settings in /etc/rancher/rke2",
+	}
+	for flag, change := range map[string]func(*Options){
+		`--kubelet "preinstalled"`:          func(o *Options) { o.Kubelet = KubeletPreinstalled },
+		`--kubelet-url "https://***@a"`:     func(o *Options) { o.KubeletURL = "https://user:geheim@a" },
+		`--kubelet-sha256 "[v1.36.3]"`:      func(o *Options) { o.KubeletSHA256 = map[string]string{"v1.36.3": testSum} },
+		`--kubelet-binary "/kubelet"`:       func(o *Options) { o.KubeletBinary = "/kubelet" },
+		`--package-repository "https://a/"`: func(o *Options) { o.PackageRepository = "https://a/" },
+		`--package-repository-key`:          func(o *Options) { o.PackageRepositoryKey = []byte(pgpKey) },
+		`--kubelet-config`:                  func(o *Options) { o.KubeletConfig = []byte{} },
+		`--feature-gates "[A B]"`:           func(o *Options) { o.FeatureGates = map[string]bool{"B": true, "A": false} },
+		`--cluster-dns "[10.0.0.1]"`:        func(o *Options) { o.ClusterDNS = []string{"10.0.0.1"} },
+		`--client-ca`:                       func(o *Options) { o.ClientCA = []byte(sampleCA) },
+	} {
+		for name, reason := range reasons {
+			o := least(name)
+			change(&o)
+			_, err := Render(o)
+			if err == nil || !strings.HasPrefix(err.Error(), flag+": the profile "+name+" ") || !strings.Contains(err.Error(), reason) {
+				t.Errorf("%s with %s: got the error %v", name, flag, err)
+			}
+		}
+	}
+	for name := range reasons {
+		o := least(name)
+		o.Runtime = RuntimePackage
+		if _, err := Render(o); err == nil || !strings.Contains(err.Error(), `--runtime "package": the profile `+name) {
+			t.Errorf("%s with --runtime package: got the error %v", name, err)
+		}
 	}
 }

@@ -1,0 +1,53 @@
+package profile
+
+import (
+	"cmp"
+	"slices"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// agent is the program that makes a machine a node of a cluster of k3s or RKE2. It brings its own containerd and kubelet,
+// and prepares the kernel.
+type agent struct {
+	unit, folder string
+	// server is the default of --server; empty where it must be given.
+	server string
+}
+
+var (
+	k3s = agent{unit: "k3s-agent.service", folder: "/etc/rancher/k3s", server: "<<API_ENDPOINT>>"}
+	// rke2's servers have a port for agents beside that of the API server.
+	rke2 = agent{unit: "rke2-agent.service", folder: "/etc/rancher/rke2"}
+)
+
+// startAgent configures and starts the profile's agent.
+func (m *machine) startAgent(o Options, d distribution) {
+	m.files = append(m.files, file{path: d.agent.folder + "/config.yaml", mode: 0o600,
+		text: "server: " + quoted(cmp.Or(o.Server, d.agent.server)) + "\ntoken: \"<<BOOTSTRAP_TOKEN>>\"\nnode-taint: [" +
+			quoted(v1beta1.NodeTaintUninitialized+":NoSchedule") + "]\n"})
+	if len(o.Mirrors) > 0 {
+		m.files = append(m.files, file{path: d.agent.folder + "/registries.yaml", mode: 0o644, text: registries(o.Mirrors)})
+	}
+	m.useProxy(o, d.agent.unit)
+	m.before = append(m.before, []string{"systemctl", "daemon-reload"})
+	m.units = append(m.units, unit{name: d.agent.unit, enabled: true})
+}
+
+// registries returns the mirrors as an agent reads them. Registries are in the order in which they are named first.
+func registries(mirrors []Mirror) string {
+	text := "mirrors:\n"
+	for i, first := range mirrors {
+		same := func(m Mirror) bool { return m.Registry == first.Registry }
+		if slices.ContainsFunc(mirrors[:i], same) {
+			continue
+		}
+		text += "  " + quoted(first.Registry) + ":\n    endpoint:\n"
+		for _, m := range mirrors {
+			if same(m) {
+				text += "      - " + quoted(m.URL) + "\n"
+			}
+		}
+	}
+	return text
+}

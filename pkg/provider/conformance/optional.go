@@ -40,7 +40,7 @@ func (t *trial) named(what string, d *watched, class provider.Class, ask func() 
 	defer patience.Stop()
 	select {
 	case a := <-answered:
-		t.must(a.err, what)
+		t.must(a.err, "%s", what)
 		d.hush(what+"'s answer", a.name, class)
 		return a.name
 	case <-patience.C:

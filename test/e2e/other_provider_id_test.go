@@ -36,7 +36,7 @@ func TestACloudControllerThatWritesAnotherProviderID(t *testing.T) {
 	m.fleet(1, func(o client.Object) {
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			s.StringData[v1beta1.DefaultUserDataKey] = strings.Replace(s.StringData[v1beta1.DefaultUserDataKey],
-				"registerWithTaints:", "registerWithTaints:\n            - {key: "+taintOfCloudControllers+", effect: NoSchedule}", 1)
+				"registerWithTaints:", "registerWithTaints:\n        - {key: "+taintOfCloudControllers+", effect: NoSchedule}", 1)
 		}
 	})
 	node := m.initializedWith("k3s://")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -65,7 +66,11 @@ func progress(t *testing.T, format string, args ...any) {
 
 func clientOf(t *testing.T, c *realnode.KubeadmCluster) client.WithWatch {
 	t.Helper()
-	api, err := client.NewWithWatch(c.Config(), client.Options{Scheme: env.Scheme()})
+	scheme := env.Scheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,3 +132,33 @@ func TestNotes(t *testing.T) {
 		t.Errorf("notesOf: %q", notes)
 	}
 }
+
+// A scenario that has another name by now would silently not run.
+func TestTheShortScenariosExist(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(makefile), "E2E_SHORT := -run '^(")
+	list, _, found := strings.Cut(list, ")$$'")
+	if !found {
+		t.Fatal("the Makefile has no E2E_SHORT")
+	}
+	files, err := filepath.Glob("../../test/e2e/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	for _, name := range strings.Split(list, "|") {
+		if !strings.Contains(all.String(), "\nfunc "+name+"(t *testing.T)") {
+			t.Errorf("there is no scenario %s", name)
+		}
+	}
+}

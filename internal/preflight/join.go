@@ -29,8 +29,8 @@ const (
 	mostSkew = time.Minute
 	// expiresSoon is how long before its end an authority is reported.
 	expiresSoon = 30 * 24 * time.Hour
-	// oldestMinor and newestMinor are the versions of Kubernetes 1 that are tested.
-	oldestMinor, newestMinor = 34, 37
+	// oldestMinor is the version of Kubernetes 1 that Machinist needs, newestMinor the newest that it knows.
+	oldestMinor, newestMinor = 30, 37
 )
 
 // Join is what every machine that joins a cluster needs of it.
@@ -184,6 +184,6 @@ func supported(server string) []Finding {
 		return nil
 	}
 	return []Finding{{Reason: VersionNotSupported, Warning: true,
-		Message: fmt.Sprintf("The cluster runs Kubernetes %s; versions 1.%d to 1.%d are tested.", server, oldestMinor, newestMinor),
+		Message: fmt.Sprintf("The cluster runs Kubernetes %s; Machinist needs 1.%d or newer, and knows versions up to 1.%d.", server, oldestMinor, newestMinor),
 		Fix:     "Upgrade the cluster, or Machinist."}}
 }

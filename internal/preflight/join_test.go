@@ -96,7 +96,7 @@ func TestWhatMachinesNeedToJoin(t *testing.T) {
 		"nothing answers":             {func(j *Join) { j.Endpoint = "https://machinist.invalid:6443" }, EndpointNotReachable, "--bootstrap-endpoint"},
 		"another authority":           {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(1000*time.Hour)) }, EndpointNotTrusted, "--bootstrap-ca-file"},
 		"the clocks differ":           {func(j *Join) { j.Now = func() time.Time { return noon.Add(10 * time.Minute) } }, ClocksDiffer, "differs by 10m0s"},
-		"an old version":              {func(j *Join) { j.Version = "v1.29.3" }, VersionNotSupported, "1.34 to 1.37"},
+		"an old version":              {func(j *Join) { j.Version = "v1.29.3" }, VersionNotSupported, "1.30 or newer, and knows versions up to 1.37"},
 		"a version of a distribution": {func(j *Join) { j.Version = "v1.36.1+k3s1" }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,12 +22,12 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		"--concurrent-machines=0":    "--concurrent-machines is 0",
 		"--bootstrap-endpoint=http:": "--bootstrap-endpoint is \"http:\"",
 		"--bootstrap-token-groups=system:bootstrappers:a,system:masters": "--bootstrap-token-groups has \"system:masters\"",
-		"--orphan-action=report":     "",
-		"--orphan-action=none":       "--orphan-action is \"none\"",
-		"--orphan-max-deletes=0":     "--orphan-max-deletes is 0",
-		"--orphan-min-age=-1s":       "--orphan-min-age is -1s",
-		"--preserve-timeout=0":       "--preserve-timeout is 0s",
-		"--preserve-limit=0":         "--preserve-limit is 0; it must be at least 1",
+		"--orphan-action=report": "",
+		"--orphan-action=none":   "--orphan-action is \"none\"",
+		"--orphan-max-deletes=0": "--orphan-max-deletes is 0",
+		"--orphan-min-age=-1s":   "--orphan-min-age is -1s",
+		"--preserve-timeout=0":   "--preserve-timeout is 0s",
+		"--preserve-limit=0":     "--preserve-limit is 0; it must be at least 1",
 
 		"--orphan-check-period=0": "--orphan-check-period is 0s",
 	} {

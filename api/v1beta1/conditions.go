@@ -21,8 +21,8 @@ const (
 	// apart.
 	ConditionAccountChanged = "AccountChanged"
 
-	// ConditionJoinBlocked is True while the target cluster, or how its API server is reached, keeps machines from becoming
-	// Nodes. Machines are created nevertheless. A class without it has none.
+	// ConditionJoinBlocked is True while the target cluster, or how its API server is reached, keeps machines from
+	// becoming Nodes. Machines are created nevertheless. A class without it has none.
 	ConditionJoinBlocked = "JoinBlocked"
 )
 

@@ -52,8 +52,8 @@ type MachineClassSpec struct {
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
 	// values are what <<VALUES.NAME>> in the user data stands for, by name. User data with such a placeholder that has no
-	// value here is refused. The list is immutable; a change of the content of ConfigMaps and Secrets serves instances that
-	// are made later.
+	// value here is refused. The list is immutable; a change of the content of ConfigMaps and Secrets serves instances
+	// that are made later.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -40,8 +40,8 @@ type taint struct {
 }
 
 // kubeadmJoinConfig returns the configuration, empty if the endpoint, its authority or the token is missing. kubeadm
-// finds the cluster by the ConfigMap cluster-info, which has to be signed with the token, and trusts it if its authority
-// has one of the hashes. The Node gets the taint machinist.dev/uninitialized.
+// finds the cluster by the ConfigMap cluster-info, which has to be signed with the token, and trusts it if its
+// authority has one of the hashes. The Node gets the taint machinist.dev/uninitialized.
 func (v Values) kubeadmJoinConfig() string {
 	endpoint, err := url.Parse(v.APIEndpoint)
 	hashes := publicKeyHashes(v.CABundle)

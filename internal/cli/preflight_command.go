@@ -165,7 +165,8 @@ func (o preflightOptions) check(ctx context.Context, control *Cluster) (*preflig
 		join.Endpoint = target.config.Host
 	}
 	service := &corev1.Service{}
-	if err := target.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, service); err == nil {
+	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
+	if err := target.Get(ctx, key, service); err == nil {
 		join.Service = service.Spec.ClusterIP
 	}
 	v.take(join.Findings(ctx))

@@ -39,7 +39,8 @@ func (c Cluster) Target(ctx context.Context) ([]Finding, error) {
 	return c.all(ctx, c.controlPlane, c.signed, c.clusterInfo, c.network, c.webhooks)
 }
 
-func (c Cluster) all(ctx context.Context, checks ...func(context.Context) ([]Finding, error)) (found []Finding, err error) {
+func (c Cluster) all(ctx context.Context,
+	checks ...func(context.Context) ([]Finding, error)) (found []Finding, err error) {
 	var errs []error
 	for _, check := range checks {
 		some, err := check(ctx)
@@ -94,7 +95,8 @@ func (c Cluster) collisions(context.Context) ([]Finding, error) {
 // controlPlane reads the flags of the control plane where its pods show them, as those of kubeadm do.
 func (c Cluster) controlPlane(ctx context.Context) ([]Finding, error) {
 	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"tier": "control-plane"}); err != nil {
+	err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"tier": "control-plane"})
+	if err != nil {
 		return nil, fmt.Errorf("read the pods of the control plane: %w", err)
 	}
 	var found []Finding

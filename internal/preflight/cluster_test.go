@@ -34,9 +34,13 @@ func kubeadm() []client.Object {
 		pod("kube-apiserver", "--enable-bootstrap-token-auth=true", "--secure-port=6443"),
 		pod("kube-controller-manager", "--controllers=*,bootstrapsigner,tokencleaner", "--cluster-signing-cert-file=/ca.crt"),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "cluster-info"}},
-		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-flannel-ds"}},
+		daemonSet("kube-flannel-ds"),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "control-plane"}},
 	}
+}
+
+func daemonSet(name string) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}}
 }
 
 func clusterOf(t *testing.T, resources []*metav1.APIResourceList, objects ...client.Object) Cluster {
@@ -102,13 +106,14 @@ func TestWhatIsWrongWithATargetCluster(t *testing.T) {
 			return slices.DeleteFunc(kubeadm(), func(o client.Object) bool { return o.GetName() == "cluster-info" })
 		}, []string{NoClusterInfo}},
 		"two network plugins": {func() []client.Object {
-			return append(kubeadm(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cilium"}})
+			return append(kubeadm(), daemonSet("cilium"))
 		}, []string{TwoNetworkPlugins}},
 		"a part of one network plugin": {func() []client.Object {
-			return append(kubeadm(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cilium-envoy"}})
+			return append(kubeadm(), daemonSet("cilium-envoy"))
 		}, nil},
 		"no network plugin": {func() []client.Object {
-			return edit(slices.DeleteFunc(kubeadm(), func(o client.Object) bool { return o.GetName() == "kube-flannel-ds" }), "control-plane",
+			flannel := func(o client.Object) bool { return o.GetName() == "kube-flannel-ds" }
+			return edit(slices.DeleteFunc(kubeadm(), flannel), "control-plane",
 				func(o client.Object) {
 					o.(*corev1.Node).Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
 						Message: "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"}}

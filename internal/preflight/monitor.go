@@ -29,8 +29,8 @@ const (
 	Refuted
 )
 
-// Monitor makes checks again and again while a process leads, and keeps what they found, warnings excepted. A nil Monitor
-// finds nothing.
+// Monitor makes checks again and again while a process leads, and keeps what they found, warnings excepted. A nil
+// Monitor finds nothing.
 type Monitor struct {
 	// Check makes the checks. An error is logged; what was found counts.
 	Check func(context.Context) ([]Finding, error)

@@ -36,9 +36,9 @@ const (
 	probeNode = "machinist-preflight"
 )
 
-// Probe does what a machine does to join, without one: it makes a bootstrap token, requests a kubelet's certificate with
-// it, approves the request as the caller, waits for the certificate, and deletes token and request. No Node registers.
-// The client is the caller's; the configuration says where the API server is.
+// Probe does what a machine does to join, without one: it makes a bootstrap token, requests a kubelet's certificate
+// with it, approves the request as the caller, waits for the certificate, and deletes token and request. No Node
+// registers. The client is the caller's; the configuration says where the API server is.
 func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time.Time) (found []Finding, err error) {
 	tokens := bootstrap.Tokens{Client: caller}
 	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Name: probeNode},

@@ -113,16 +113,17 @@ type Scoper interface {
 	ListScope(class Class) (string, error)
 }
 
-// Accounter is implemented by drivers whose credentials tell which account of the cloud they open. With it, machines that
-// were made in another account than the class's credentials open now are counted, and a NotFound from the wrong account
-// proves nothing.
+// Accounter is implemented by drivers whose credentials tell which account of the cloud they open. With it, machines
+// that were made in another account than the class's credentials open now are counted, and a NotFound from the wrong
+// account proves nothing.
 type Accounter interface {
 	// Account names the account, such as a subscription or a project, in at most 256 bytes. It makes no call and holds no
 	// secret. It stays the same when a password or a key is exchanged. It is empty where the credentials do not tell.
 	Account(class Class) (string, error)
 }
 
-// AccountOf returns the name of the account that the credentials of the class open, empty where the driver does not tell.
+// AccountOf returns the name of the account that the credentials of the class open, empty where the driver does not
+// tell.
 func AccountOf(d Driver, class Class) string {
 	a, ok := d.(Accounter)
 	if !ok {

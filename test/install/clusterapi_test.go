@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clusterAPI are kinds of Cluster API that have the names of ours, by their short names, which kubectl takes for theirs:
-// their group sorts first.
+// clusterAPI are kinds of Cluster API that have the names of ours, by their short names, which kubectl takes for
+// theirs: their group sorts first.
 var clusterAPI = map[string]string{"md": "MachineDeployment", "ms": "MachineSet", "ma": "Machine"}
 
 var clusterAPIVersion = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta1"}
@@ -89,7 +89,8 @@ func (m *machinist) clusterAPIFleet() (objects []*unstructured.Unstructured) {
 				Group: clusterAPIVersion.Group, Scope: apiextensionsv1.NamespaceScoped,
 				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind,
 					ListKind: kind + "List", ShortNames: []string{short}},
-				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: clusterAPIVersion.Version, Served: true, Storage: true,
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: clusterAPIVersion.Version, Served: true, Storage: true,
 					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 						Type: "object", XPreserveUnknownFields: ptr.To(true)}}}},
 			},

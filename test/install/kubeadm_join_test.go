@@ -27,7 +27,8 @@ func TestKubeadmJoinsByWhatIsRendered(t *testing.T) {
 	h.run(t, slices.Concat([]string{"install", coreRelease, chart("machinist"), "--set=install.processes=false"},
 		coreValues())...)
 	tokens := bootstrap.Tokens{Client: m.api}
-	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Namespace: "default", Name: "joins"}, UID: "joins", Number: 1}
+	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Namespace: "default", Name: "joins"}, UID: "joins",
+		Number: 1}
 	token, err := tokens.Ensure(t.Context(), attempt, bootstrap.Terms{Expires: time.Now().Add(time.Hour), Signing: true})
 	if err != nil {
 		t.Fatal(err)

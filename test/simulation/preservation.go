@@ -93,12 +93,13 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// askedToKeep reports whether people have asked for a machine to be preserved whose instance exists, now where it runs or
-// because it failed, and nothing has begun to preserve it. That the manager takes it for one is not asked. Fewer
+// askedToKeep reports whether people have asked for a machine to be preserved whose instance exists, now where it runs
+// or because it failed, and nothing has begun to preserve it. That the manager takes it for one is not asked. Fewer
 // machines fail in this world than are preserved at a time.
 func (o *oracle) askedToKeep(m *v1beta1.Machine) bool {
 	in := o.world.cloud.byID(m.Spec.ProviderID)
-	if in == nil || !in.dying.IsZero() || in.owner() != m.UID || !m.DeletionTimestamp.IsZero() || preservation.Preserved(m) {
+	if in == nil || !in.dying.IsZero() || in.owner() != m.UID || !m.DeletionTimestamp.IsZero() ||
+		preservation.Preserved(m) {
 		return false
 	}
 	switch m.Annotations[v1beta1.AnnotationPreserve] {

@@ -53,8 +53,8 @@ func most(profile string) Options {
 	return o
 }
 
-// configuresKubelet reports whether a profile writes the kubelet's configuration. Where kubeadm or an agent does, options
-// about it are refused.
+// configuresKubelet reports whether a profile writes the kubelet's configuration. Where kubeadm or an agent does,
+// options about it are refused.
 func configuresKubelet(profile string) bool { return distributions[profile].join == nil }
 
 func render(t *testing.T, o Options) []byte {

@@ -34,7 +34,8 @@ func TestKubeadmJoins(t *testing.T) {
 		}
 		// Containerd has restarted with its proxies when kubeadm looks for it.
 		last := config.RunCmd[len(config.RunCmd)-2:]
-		if !reflect.DeepEqual(last, [][]string{{"systemctl", "start", "containerd.service"}, {"kubeadm", "join", "--config", joinConfigPath}}) {
+		if !reflect.DeepEqual(last, [][]string{{"systemctl", "start", "containerd.service"},
+			{"kubeadm", "join", "--config", joinConfigPath}}) {
 			t.Errorf("the last commands are %q", last)
 		}
 	}

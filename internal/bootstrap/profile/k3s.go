@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// agent is the program that makes a machine a node of a cluster of k3s or RKE2. It brings its own containerd and kubelet,
-// and prepares the kernel.
+// agent is the program that makes a machine a node of a cluster of k3s or RKE2. It brings its own containerd and
+// kubelet, and prepares the kernel.
 type agent struct {
 	unit, folder string
 	// server is the default of --server; empty where it must be given.

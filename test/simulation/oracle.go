@@ -149,6 +149,7 @@ func (o *oracle) control(c apiserver.Change) {
 			return
 		case c.Type == watch.Added:
 			o.machines[m.UID] = m
+			o.world.machinesMade++
 			if c.Actor == Manager+Former {
 				o.surplus[m.UID] = true
 			}

@@ -56,6 +56,8 @@ var regressions = []struct {
 		"meltdown", 449069114699, "", "19:restart-9-back,25:time-jumps", false},
 	{"a set patched machines in place without asking whether it just had, and panicked since it remembered none",
 		"preserve", 7026265, "", "", false},
+	{"a fleet that was taken back at its first instance had two, since its credentials were refused at first",
+		"create-then-delete", 310233740, "credentials-expire", "", true},
 	{"a process whose cache began with an old list of budgets disrupted machines of a fleet that was paused",
 		"budget-of-the-broken", 60, "", "", false},
 	{"a former leader with an old view of a machine changed it in place after its successor had",

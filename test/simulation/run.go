@@ -64,6 +64,9 @@ type Result struct {
 	Made int
 	// Broken is how many of them broke although nobody had asked for that.
 	Broken int
+	// Machines is how many machines were made, and TakenBack is true if none of them is left.
+	Machines  int
+	TakenBack bool
 	// End is what is there in the end of a run without an error.
 	End End
 }
@@ -120,6 +123,7 @@ func (w *World) finish() (result Result) {
 		}
 		result.Steps, result.Effects, result.Crashes, result.Path = w.steps, w.effects, w.crashes, w.path
 		result.Made, result.Broken = w.cloud.madeInAll(), w.broken
+		result.Machines, result.TakenBack = w.machinesMade, len(w.machines()) == 0
 	}()
 	if err := w.Run(Settled); err != nil {
 		return Result{Err: err}

@@ -150,7 +150,8 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 
 // judgeMade counts instances: where the cloud only tells things late or wrongly, and people do always the same, a
 // machine is not given a second instance for it. Where calls are refused for a while, a rollout that would have removed
-// a machine whose instance broke comes later, and the machine is replaced before.
+// a machine whose instance broke comes later, and the machine is replaced before; and who takes a fleet back once
+// there is one instance comes when each of its machines has one.
 func (h Habits) judgeMade(r *recording, kind Result) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil
@@ -161,7 +162,9 @@ func (h Habits) judgeMade(r *recording, kind Result) error {
 			return nil
 		}
 		if s == CredentialsExpire || s == ThrottledOften {
-			most = kind.Made + r.result.Broken
+			if most = kind.Made + r.result.Broken; r.result.TakenBack {
+				most = max(most, r.result.Machines)
+			}
 		}
 	}
 	if r.result.Made > most { // Fewer, where people take back what was not begun.

@@ -60,6 +60,8 @@ type World struct {
 
 	// broken is how many instances broke although nobody had asked for that.
 	broken int
+	// machinesMade is how many machines were made.
+	machinesMade int
 
 	effects int
 	crashes int

@@ -87,6 +87,16 @@ func TestUserDataThatCannotBeReadMakesTheClassNotReady(t *testing.T) {
 	}
 }
 
+// Rule: values-of-the-class.
+func TestAPlaceholderWithoutAValueMakesTheClassNotReady(t *testing.T) {
+	b := withUserData(t, "<<VALUES.proxy>>")
+	b.reconcile()
+	if ready := b.condition(v1beta1.ConditionReady); ready == nil || ready.Reason != v1beta1.ReasonInvalidUserData ||
+		!strings.Contains(ready.Message, "<<VALUES.proxy>>") {
+		t.Errorf("Ready is %+v", ready)
+	}
+}
+
 // ofDeployment is a Machine of deployment web whose instance was created from a template.
 func ofDeployment(name, template string) *v1beta1.Machine {
 	m := withInstance(name)

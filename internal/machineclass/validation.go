@@ -58,6 +58,9 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (va
 		}
 	}
 	template, err := r.resolver.UserData(ctx, class.Namespace, class.Spec.UserDataRef, class.Spec.Values)
+	if e, ok := errors.AsType[*resolve.Error](err); ok && e.Reason == v1beta1.ReasonInvalidConfiguration {
+		return validation{reason: v1beta1.ReasonInvalidUserData, message: e.Message}, 0, nil
+	}
 	if err != nil {
 		return missing(err)
 	}

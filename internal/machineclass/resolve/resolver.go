@@ -283,13 +283,16 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q in namespace %q has no user data under the key %q",
 			ref.Name, namespace, ref.KeyOrDefault())
 	}
+	if bootstrap.Readable(template) != nil {
+		return template, nil // Who renders it says why it cannot be read.
+	}
 	texts, err := r.values(ctx, namespace, values)
 	if err != nil {
 		return nil, err
 	}
 	out, err := bootstrap.ReplaceValues(template, texts)
 	if err != nil {
-		return nil, errorf(v1beta1.ReasonInvalidUserData, "%s", err)
+		return nil, errorf(v1beta1.ReasonInvalidConfiguration, "%s", err)
 	}
 	return out, nil
 }

@@ -46,7 +46,7 @@ func TestValuesOfTheClassAreRead(t *testing.T) {
 		"the ConfigMap is not ours": {[]client.Object{template, registry, texts(nil)}, v1beta1.ReasonSecretNotLabelled,
 			"kubectl label configmap texts --namespace=ns machinist.dev/secret-use=user-data"},
 		"a value is not given": {[]client.Object{secret("boot", "userData", "<<VALUES.other>>"), registry, texts(usable)},
-			v1beta1.ReasonInvalidUserData, "<<VALUES.other>>, for which spec.values has no value"},
+			v1beta1.ReasonInvalidConfiguration, "<<VALUES.other>>, for which spec.values has no value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := resolver(t, append(c.objects, withValues(), secret("creds", "token", "t"))...)

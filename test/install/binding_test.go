@@ -100,8 +100,10 @@ func (m *machinist) command(args ...string) (string, error) {
 func (m *machinist) shell(h *helm, script string) {
 	m.t.Helper()
 	bin := m.t.TempDir()
-	if err := os.Symlink(m.cluster.Kubectl(), filepath.Join(bin, "kubectl")); err != nil {
-		m.t.Fatal(err)
+	for name, program := range map[string]string{"helm": h.path, "kubectl": m.cluster.Kubectl()} {
+		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
+			m.t.Fatal(err)
+		}
 	}
 	command := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	command.Dir = root

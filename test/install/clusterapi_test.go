@@ -10,12 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // clusterAPI are kinds of Cluster API that have the names of ours, by their short names, which kubectl takes for
@@ -58,6 +61,11 @@ func TestTheDocumentsSpareAFleetOfClusterAPI(t *testing.T) {
 		}
 	}
 	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
+	// The Secrets are the user's own, and in the way of the next test.
+	if err := m.api.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("default"),
+		client.HasLabels{v1beta1.LabelSecretUse}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // scriptsUnder returns the shell scripts in a section of a document.

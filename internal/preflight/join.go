@@ -120,13 +120,16 @@ func (j Join) endpoint(ctx context.Context) []Finding {
 			Fix: "Give the provider the address that instances reach: --bootstrap-endpoint=https://HOST:PORT"}}
 	}
 	answer, err := j.connect(ctx)
-	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+	if e, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
 		return []Finding{{Reason: EndpointNotTrusted,
 			Message: fmt.Sprintf("What answers at %s, the address of the API server in user data, is not verified by the "+
-				"certificate authority in user data: %v.", j.Endpoint, errors.Unwrap(errors.Unwrap(err))),
+				"certificate authority in user data: %v.", j.Endpoint, e.Err),
 			Fix: "Correct --bootstrap-endpoint or --bootstrap-ca-file of the provider, or the target kubeconfig."}}
 	}
 	if err != nil {
+		if e, ok := errors.AsType[*net.OpError](err); ok {
+			err = e.Err // Without the port of this end, which is another one each time.
+		}
 		return []Finding{{Reason: EndpointNotReachable, Guess: true, Warning: true,
 			Message: fmt.Sprintf("Nothing answers from here at %s, the address of the API server in user data: %v.", j.Endpoint, err),
 			Fix:     "If instances do not reach it either, correct --bootstrap-endpoint of the provider."}}

@@ -94,7 +94,7 @@ func TestWhatMachinesNeedToJoin(t *testing.T) {
 		"the name inside":             {func(j *Join) { j.Endpoint = "https://kubernetes.default.svc" }, EndpointNotReachable, "inside of the cluster"},
 		"this host":                   {func(j *Join) { j.Endpoint = "https://[::1]:6443" }, EndpointNotReachable, "this host itself"},
 		"nothing answers":             {func(j *Join) { j.Endpoint = "https://machinist.invalid:6443" }, EndpointNotReachable, "--bootstrap-endpoint"},
-		"another authority":           {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(1000*time.Hour)) }, EndpointNotTrusted, "--bootstrap-ca-file"},
+		"another authority":           {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(1000*time.Hour)) }, EndpointNotTrusted, "in user data: x509: certificate signed by unknown authority"},
 		"the clocks differ":           {func(j *Join) { j.Now = func() time.Time { return noon.Add(10 * time.Minute) } }, ClocksDiffer, "differs by 10m0s"},
 		"an old version":              {func(j *Join) { j.Version = "v1.29.3" }, VersionNotSupported, "1.30 or newer, and knows versions up to 1.37"},
 		"a version of a distribution": {func(j *Join) { j.Version = "v1.36.1+k3s1" }, "", ""},

@@ -140,7 +140,7 @@ e2e-openstack: controlplane build ## Run fleets at a real OpenStack with fake hy
 # Machines boot one at a time, since each takes a processor; the suite beside them waits for most of its time.
 .PHONY: e2e-vm
 e2e-vm: controlplane build guest ## Boot real machines by libvirt and QEMU, with a real kubelet; needs Debian 12 and root; FULL=1 runs all of it
-	$(if $(FULL),$(BUILD) controlplane kubelet@v1.37.3)
+	$(BUILD) controlplane kubelet@v1.37.3
 	$(if $(FULL),$(GOTESTSUM) -- -tags libvirt -vet=off -count=1 -timeout 10m ./hack/libvirt)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),120m,40m) ./providers/libvirt/vm ./providers/libvirt/e2e
 
@@ -161,13 +161,16 @@ screenshots: controlplane build ## Draw the pictures of docs/ui.md anew
 chaos: controlplane build ## Beat the real processes up for DURATION while people use them, under judges; ARGS="--seed 7" chooses
 	$(GO) run ./test/chaos --duration $(DURATION) $(ARGS)
 
+# The first seed of a commit's simulations comes from its hash, so that each commit explores other runs.
+SIMULATE = $(GO) run ./test/simulate --seed $(or $(SEED),$$(printf %d 0x$$(git rev-parse --short=8 HEAD || echo 1)))
+
 .PHONY: simulate
-simulate: ## Run the controllers in the deterministic world (4 minutes): other clouds, samples of fault plans and of corruptions, random runs, all from SEED, by default that of the commit
-	$(GO) run ./test/simulate --quick --seed $(or $(SEED),$$(printf %d 0x$$(git rev-parse --short=8 HEAD || echo 1))) $(ARGS)
+simulate: ## Run the controllers in the deterministic world (4 minutes): other clouds, samples of fault plans and of corruptions, random runs; SEED=1 chooses the runs
+	$(SIMULATE) --quick $(ARGS)
 
 .PHONY: simulate-full
-simulate-full: ## The same from seed 1, with several times as many faults and corruptions, with pairs of faults, pairs of what clouds do, and more random runs (up to an hour)
-	$(GO) run ./test/simulate --full $(ARGS)
+simulate-full: ## The same with several times as many of each, and with pairs of faults and of what clouds do (30 minutes)
+	$(SIMULATE) --full $(ARGS)
 
 .PHONY: mutants
 mutants: ## Plant bugs in the controllers, one at a time: the deterministic world must find each

@@ -126,6 +126,7 @@ kernel() {
 	(cd "$cache/packages" && { ls "$name"_*.deb >/dev/null 2>&1 || apt-get download "$name"; })
 	dpkg-deb -x "$(find "$cache/packages" -name "${name}_*.deb" | LC_ALL=C sort | tail -n 1)" "$work/kernel"
 	mv "$work/kernel/lib/modules" "$root/usr/lib/modules"
+	cp "$work"/kernel/boot/config-* "$root/boot/" # kubeadm reads it
 	version=$(ls "$root/usr/lib/modules")
 	depmod -b "$root" "$version"
 }

@@ -27,8 +27,11 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 	result := w.reconcile("m")
 	m := w.get("m")
 	w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonWaitingForNode)
+	within(t, "the wait for a look at its requests", result.RequeueAfter, requestGrace-time.Minute, requestGrace)
+	w.step(result.RequeueAfter)
+	result = w.reconcile("m")
 	// The API server stamps the Machine a little after the test's clock began.
-	within(t, "the wait for the node", result.RequeueAfter, 19*time.Minute, 21*time.Minute)
+	within(t, "the wait for the node", result.RequeueAfter, 19*time.Minute-requestGrace, 21*time.Minute-requestGrace)
 	w.step(result.RequeueAfter)
 	w.reconcile("m")
 	m = w.get("m")

@@ -20,7 +20,30 @@ type Joined struct {
 	At time.Time
 }
 
-// Joins tells with which tokens nodes joined. It asks the API server, which keeps a request for about an hour after its
+// JoinRequest is a request of the bearer of a bootstrap token for a node's client certificate.
+type JoinRequest struct {
+	// Name is that of the CertificateSigningRequest.
+	Name string
+	// Outcome is what became of it.
+	Outcome Outcome
+	Joined
+}
+
+// Outcome is what became of a request.
+type Outcome int
+
+const (
+	// Undecided is a request that is neither approved nor denied.
+	Undecided Outcome = iota
+	// Unsigned is an approved request whose certificate is not issued yet.
+	Unsigned
+	// Issued is a request whose certificate was issued.
+	Issued
+	// Refused is a request that was denied, or that its signer could not fulfil.
+	Refused
+)
+
+// Joins tells with which tokens nodes joined, or tried to. It asks the API server, which keeps a request for about an hour after its
 // approval; nothing later is known. Who asks while a list is under way shares the next one with all others who do.
 type Joins struct {
 	requests client.Reader
@@ -28,7 +51,7 @@ type Joins struct {
 	begun atomic.Int64
 	// turn is held by the one who may list, and who may check byNode.
 	turn   chan struct{}
-	byNode map[string][]Joined
+	byNode map[string][]JoinRequest
 }
 
 // pageSize is how many requests are read at once.
@@ -43,6 +66,18 @@ func NewJoins(requests client.Reader) *Joins {
 // kubelet joined with a token can only be seen later than its certificate, so that what is missing here will not
 // come.
 func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
+	requests, err := j.Requests(ctx, node)
+	var joined []Joined
+	for _, r := range requests {
+		if r.Outcome == Issued {
+			joined = append(joined, r.Joined)
+		}
+	}
+	return joined, err
+}
+
+// Requests returns the requests for a node of that name, from a list that began after the call.
+func (j *Joins) Requests(ctx context.Context, node string) ([]JoinRequest, error) {
 	before := j.begun.Load()
 	select {
 	case j.turn <- struct{}{}:
@@ -62,8 +97,8 @@ func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	return slices.Clone(j.byNode[node]), nil
 }
 
-func (j *Joins) list(ctx context.Context) (map[string][]Joined, error) {
-	out := map[string][]Joined{}
+func (j *Joins) list(ctx context.Context) (map[string][]JoinRequest, error) {
+	out := map[string][]JoinRequest{}
 	for more := ""; ; {
 		page := &certificatesv1.CertificateSigningRequestList{}
 		err := j.requests.List(ctx, page, client.Limit(pageSize), client.Continue(more),
@@ -72,8 +107,8 @@ func (j *Joins) list(ctx context.Context) (map[string][]Joined, error) {
 			return nil, fmt.Errorf("list the target cluster's CertificateSigningRequests: %w", err)
 		}
 		for i := range page.Items {
-			if node, how, ok := joinOf(&page.Items[i]); ok {
-				out[node] = append(out[node], how)
+			if node, request, ok := joinOf(&page.Items[i]); ok {
+				out[node] = append(out[node], request)
 			}
 		}
 		if more = page.Continue; more == "" {
@@ -82,29 +117,30 @@ func (j *Joins) list(ctx context.Context) (map[string][]Joined, error) {
 	}
 }
 
-// joinOf returns which node a request let join, and false if it let none.
-func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, how Joined, ok bool) {
-	if !issued(csr) {
-		return "", Joined{}, false
-	}
+// joinOf returns for which node a request asks, and false if it does not ask for a node to join.
+func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, request JoinRequest, ok bool) {
 	r := Read(csr)
 	if r.Kind != Join || r.Fault != "" {
-		return "", Joined{}, false
+		return "", JoinRequest{}, false
 	}
-	return r.Wanted, Joined{TokenID: r.TokenID, At: csr.CreationTimestamp.Time}, true
+	return r.Wanted, JoinRequest{Name: csr.Name, Outcome: outcome(csr),
+		Joined: Joined{TokenID: r.TokenID, At: csr.CreationTimestamp.Time}}, true
 }
 
-// issued reports whether somebody approved the request and it was signed.
-func issued(csr *certificatesv1.CertificateSigningRequest) bool {
-	approved := false
+// outcome returns what became of a request, whoever decided about it.
+func outcome(csr *certificatesv1.CertificateSigningRequest) Outcome {
+	now := Undecided
 	for _, c := range csr.Status.Conditions {
 		switch {
 		case c.Status == corev1.ConditionFalse:
 		case c.Type == certificatesv1.CertificateApproved:
-			approved = true
+			now = Unsigned
 		case c.Type == certificatesv1.CertificateDenied, c.Type == certificatesv1.CertificateFailed:
-			return false
+			return Refused
 		}
 	}
-	return approved && len(csr.Status.Certificate) > 0
+	if now == Unsigned && len(csr.Status.Certificate) > 0 {
+		return Issued
+	}
+	return now
 }

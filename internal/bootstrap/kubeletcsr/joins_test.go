@@ -30,11 +30,10 @@ func TestWhatIsNoJoin(t *testing.T) {
 		return csr
 	}
 	node, join, ok := joinOf(sign(csrtest.ForClient("n").ByToken(t)))
-	if !ok || node != "n" || join != (Joined{TokenID: "abcdef", At: asked}) {
+	if !ok || node != "n" || join != (JoinRequest{Name: join.Name, Outcome: Issued, Joined: Joined{TokenID: "abcdef", At: asked}}) {
 		t.Fatalf("joinOf = %q, %+v, %t", node, join, ok)
 	}
 	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
-		"not decided":        csrtest.ForClient("n").ByToken(t),
 		"by no bootstrapper": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abcdef")),
 		"by a node":          sign(csrtest.ForClient("n").ByNode(t, "n")),
 		"by a person":        sign(csrtest.ForClient("n").By(t, "alice", "system:bootstrappers")),
@@ -44,13 +43,23 @@ func TestWhatIsNoJoin(t *testing.T) {
 		"a serving certificate": sign(csrtest.ForServing("n", []string{"n"}, nil).ByToken(t)),
 		"with other usages": sign(csrtest.ForClient("n",
 			csrtest.Usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).ByToken(t)),
-		"approved and failed":     failed(sign(csrtest.ForClient("n").ByToken(t))),
-		"approved, not signed":    bare(sign(csrtest.ForClient("n").ByToken(t))),
-		"approved in false":       withdrawn(sign(csrtest.ForClient("n").ByToken(t))),
 		"of no token that is one": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abc", "system:bootstrappers")),
 	} {
 		if node, join, ok := joinOf(csr); ok {
 			t.Errorf("%s: joinOf = %q, %+v", name, node, join)
+		}
+	}
+	for name, tc := range map[string]struct {
+		csr  *certificatesv1.CertificateSigningRequest
+		want Outcome
+	}{
+		"not decided":          {csrtest.ForClient("n").ByToken(t), Undecided},
+		"approved in false":    {withdrawn(sign(csrtest.ForClient("n").ByToken(t))), Undecided},
+		"approved, not signed": {bare(sign(csrtest.ForClient("n").ByToken(t))), Unsigned},
+		"approved and failed":  {failed(sign(csrtest.ForClient("n").ByToken(t))), Refused},
+	} {
+		if node, join, ok := joinOf(tc.csr); !ok || node != "n" || join.Outcome != tc.want {
+			t.Errorf("%s: joinOf = %q, %+v, %t, want the outcome %d", name, node, join, ok, tc.want)
 		}
 	}
 }

@@ -46,6 +46,8 @@ type Libvirt struct {
 	links    []*link.Link
 	// Agent has the machines bring an agent that updates their kubelet in place.
 	Agent bool
+	// Kubeadm has the machines join by kubeadm, which the target cluster has to be prepared for.
+	Kubeadm bool
 	// before are the volumes that were there before any machine.
 	before map[string]bool
 }
@@ -134,6 +136,9 @@ func (l *Libvirt) Expose(server string) (string, error) {
 	return passing.Address(), nil
 }
 
+// APIServer returns the address at which machines reach the API server that was exposed last.
+func (l *Libvirt) APIServer() string { return l.links[len(l.links)-1].Address() }
+
 // Adapt implements stack.Adapter: the example's machines get user data for this run's kubelets, and are emulated where
 // the processor cannot run them.
 func (l *Libvirt) Adapt(o client.Object) error {
@@ -142,7 +147,7 @@ func (l *Libvirt) Adapt(o client.Object) error {
 		if o.Name != examples.Libvirt.UserData() {
 			return nil
 		}
-		template, err := l.kubelets.userData(l.Agent)
+		template, err := l.userData()
 		o.StringData = map[string]string{"userData": string(template)}
 		return err
 	case *v1beta1.MachineDeployment:
@@ -159,6 +164,14 @@ func (l *Libvirt) Adapt(o client.Object) error {
 		return err
 	}
 	return nil
+}
+
+// userData returns the template by which the machines become nodes.
+func (l *Libvirt) userData() ([]byte, error) {
+	if l.Kubeadm {
+		return l.kubelets.kubeadmUserData()
+	}
+	return l.kubelets.userData(l.Agent)
 }
 
 // fit changes a machine to one that this hypervisor can run, with a log of its console.

@@ -1,0 +1,56 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// A machine that has waited for its Node for minutes says how far its kubelet came, at the price of one write.
+//
+// Rule: slow-join-explained.
+func TestAMachineWithoutANodeSaysHowFarItsKubeletCame(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		arrange func(w *world, user string)
+		message string
+	}{
+		"no request":         {func(*world, string) {}, "No kubelet has requested a certificate for a node named"},
+		"a pending request":  {func(w *world, user string) { w.requested("m", user) }, "is not approved"},
+		"a denied request":   {func(w *world, user string) { w.certified("m", user, denied) }, "was refused"},
+		"an unsigned one":    {func(w *world, user string) { w.certified("m", user, unsigned) }, "no signer has signed it"},
+		"a certificate":      {func(w *world, user string) { w.certified("m", user) }, "received its certificate"},
+		"a request and more": {func(w *world, user string) { w.certified("m", user); w.requested("other", user) }, "received its certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", joinsWithToken)
+			user := w.launched("m")
+			tc.arrange(w, user)
+			message := func() string {
+				return meta.FindStatusCondition(w.get("m").Status.Conditions, v1beta1.ConditionRegistered).Message
+			}
+			w.step(requestGrace - time.Second)
+			w.reconcile("m")
+			if strings.Contains(message(), tc.message) {
+				t.Errorf("too early: %s", message())
+			}
+			w.effects.clear()
+			w.step(time.Second)
+			w.reconcile("m")
+			if !strings.Contains(message(), tc.message) {
+				t.Errorf("the message is %q, want %q in it", message(), tc.message)
+			}
+			want(t, "what is written", w.effects.writes(), "API Machine patch status")
+			w.effects.clear()
+			w.step(requestGrace)
+			w.reconcile("m")
+			want(t, "what is written later", w.effects.writes())
+		})
+	}
+}

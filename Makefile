@@ -76,11 +76,14 @@ DEMO_PROGRAMS_azure-fake := $(addprefix ./providers/azure/cmd/,machinist-demo-az
 DEMO_PROGRAMS_libvirt := $(addprefix ./providers/libvirt/cmd/,machinist-demo-libvirt machinist-provider-libvirt)
 DEMO_PROGRAMS_openstack := $(addprefix ./providers/openstack/cmd/,machinist-demo-openstack machinist-provider-openstack)
 
+# The tour calls no kubectl; the scenarios and people who use the demo do.
+DEMO_CONTROLPLANE := $(if $(findstring --scenario,$(ARGS)),,$(if $(findstring --once,$(ARGS)),etcd kube-apiserver kube-controller-manager kube-scheduler))
+
 .PHONY: demo
 demo: go ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and ends
 	@echo "This demo starts a Kubernetes control plane, a cloud, Machinist and a small fleet on this machine."
 	@echo "The first time, it downloads or builds the programs: see README.md for how long that takes."
-	$(BUILD) controlplane
+	$(BUILD) controlplane $(DEMO_CONTROLPLANE)
 	$(if $(filter libvirt,$(DEMO_PROVIDER)),hack/guest/build.sh)
 	$(BUILD) programs ./cmd/machinist ./cmd/machinist-demo ./cmd/machinist-manager $(DEMO_PROGRAMS_$(DEMO_PROVIDER))
 	bin/machinist-demo $(ARGS)

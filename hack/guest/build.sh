@@ -155,8 +155,8 @@ install_files() {
 	cp -r "$here/files/." "$root/"
 	cp "$node/containerd" "$node/containerd-shim-runc-v2" "$ctr" "$root/usr/local/bin/"
 	mkdir -p "$root/usr/local/share/images"
-	"$node/layout" "$node/pause" registry.test/pause:1 "$work/pause"
-	"$node/layout" "$web" registry.test/web:1 "$work/web"
+	"$node/layout" registry.test/pause:1 "$work/pause" "$(readlink -f "$node/pause"):/pause"
+	"$node/layout" registry.test/web:1 "$work/web" "$(readlink -f "$web"):/web"
 	archive "$work/pause" "$root/usr/local/share/images/pause.tar"
 	archive "$work/web" "$root/usr/local/share/images/web.tar"
 	# Each machine makes its own.

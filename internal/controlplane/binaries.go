@@ -98,7 +98,10 @@ func locateBinaries(o Options) (binaries, error) {
 	}
 	find(etcdBinary, &b.etcd)
 	find(apiServerBinary, &b.apiServer)
-	find(kubectlBinary, &b.kubectl)
+	// No control plane needs it. One without its own kubectl leaves it to PATH.
+	if b.kubectl, _ = Locate(kubectlBinary); b.kubectl == "" {
+		b.kubectl = kubectlBinary
+	}
 	if o.WithControllerManager {
 		find(controllerManagerBinary, &b.controllerManager)
 	}

@@ -74,7 +74,7 @@ func TestLocateNamesWhatIsMissingAndHowToGetIt(t *testing.T) {
 	if err == nil {
 		t.Fatal("nothing is built, and yet everything was found")
 	}
-	for _, want := range []string{"make controlplane", etcdBinary, apiServerBinary, schedulerBinary, kubectlBinary} {
+	for _, want := range []string{"make controlplane", etcdBinary, apiServerBinary, schedulerBinary} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %q: %v", want, err)
 		}

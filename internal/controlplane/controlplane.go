@@ -125,10 +125,10 @@ func (cp *ControlPlane) ServerPIDs() []int {
 	return []int{cp.apiServer.PID(), cp.etcd.PID()}
 }
 
-// Kubectl returns the path of a kubectl of the API server's version. It keeps
-// what it learns of a server in the user's home by the server's port, which
-// another control plane may get later: set KUBECACHEDIR to a folder of one's
-// own, such as one in Dir.
+// Kubectl returns the path of a kubectl that fits the API server's version, or
+// its bare name where none was made ready. kubectl caches what it learns about a
+// server in the user's home, by the server's port, which another control plane
+// may get later: set KUBECACHEDIR to a separate folder, such as one in Dir.
 func (cp *ControlPlane) Kubectl() string {
 	return cp.binaries.kubectl
 }

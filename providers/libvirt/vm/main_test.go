@@ -81,9 +81,9 @@ func (v *vm) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // follow reads a pod's log until it ends; what it returns waits for that.
-func (v *vm) follow(pod string) (whole func() string) {
+func (v *vm) follow(pod string, args ...string) (whole func() string) {
 	v.Helper()
-	cmd := v.command(v.Context(), "logs", "--follow", pod)
+	cmd := v.command(v.Context(), append([]string{"logs", "--follow", pod}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {

@@ -46,8 +46,9 @@ type Libvirt struct {
 	links    []*link.Link
 	// Agent has the machines bring an agent that updates their kubelet in place.
 	Agent bool
-	// Kubeadm has the machines join by kubeadm, which the target cluster has to be prepared for.
-	Kubeadm bool
+	// UserData returns the template by which the machines become nodes, given the URL at which they can fetch kubeadm and, in
+	// a folder for each version, the kubelet. Nil is the template of the profile "preinstalled".
+	UserData func(url string) ([]byte, error)
 	// before are the volumes that were there before any machine.
 	before map[string]bool
 }
@@ -168,8 +169,8 @@ func (l *Libvirt) Adapt(o client.Object) error {
 
 // userData returns the template by which the machines become nodes.
 func (l *Libvirt) userData() ([]byte, error) {
-	if l.Kubeadm {
-		return l.kubelets.kubeadmUserData()
+	if l.UserData != nil {
+		return l.UserData(l.kubelets.url)
 	}
 	return l.kubelets.userData(l.Agent)
 }

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,9 +25,9 @@ const (
 	Newer   = "v1.37.3"
 )
 
-// podNetwork is the configuration of a network plugin: pods of one node reach each other and the node. Pods of a real
-// cluster have a network across nodes, which somebody installs there.
-const podNetwork = `{
+// PodNetwork is the configuration of a network plugin: pods of one node reach each other and the node. A real
+// cluster has a network for the pods of all nodes.
+const PodNetwork = `{
   "cniVersion": "1.0.0",
   "name": "pods",
   "plugins": [
@@ -103,7 +102,7 @@ func (k *kubelets) userData(withAgent bool) ([]byte, error) {
 	o := profile.Options{
 		Profile: "preinstalled", Kubelet: profile.KubeletURL,
 		KubeletURL: k.url + "/<<KUBELET_VERSION>>/kubelet", KubeletSHA256: k.sums,
-		Files: []profile.File{{Path: "/etc/cni/net.d/10-pods.conflist", Content: []byte(podNetwork)}},
+		Files: []profile.File{{Path: "/etc/cni/net.d/10-pods.conflist", Content: []byte(PodNetwork)}},
 	}
 	if withAgent {
 		o.Files = append(o.Files, profile.File{Path: "/opt/machinist/update-agent", Content: agent.Script, Executable: true})
@@ -111,55 +110,6 @@ func (k *kubelets) userData(withAgent bool) ([]byte, error) {
 	}
 	return profile.Render(o)
 }
-
-// kubeadmUserData is the template by which the machines join by kubeadm. Images for kubeadm have it and the kubelet, with
-// the kubelet's unit. This image has neither, so that a boothook, which runs before the profile's part, fetches them.
-func (k *kubelets) kubeadmUserData() ([]byte, error) {
-	join, err := profile.Render(profile.Options{
-		Profile: "kubeadm",
-		Files:   []profile.File{{Path: "/etc/cni/net.d/10-pods.conflist", Content: []byte(podNetwork)}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	const boundary = "a-boundary-of-parts"
-	var data bytes.Buffer
-	fmt.Fprintf(&data, "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=%q\n", boundary)
-	for _, part := range []struct {
-		kind    string
-		content string
-	}{
-		{"cloud-boothook", fmt.Sprintf(installKubeadm, k.url)},
-		{"cloud-config", string(join)},
-	} {
-		fmt.Fprintf(&data, "\n--%s\nContent-Type: text/%s\n\n%s", boundary, part.kind, part.content)
-	}
-	fmt.Fprintf(&data, "\n--%s--\n", boundary)
-	return data.Bytes(), nil
-}
-
-// installKubeadm installs what kubeadm's packages do, from the URL that it is formatted with.
-const installKubeadm = `#cloud-boothook
-#!/bin/sh
-set -e
-[ ! -e /usr/bin/kubeadm ] || exit 0
-for path in <<KUBELET_VERSION>>/kubelet kubeadm; do
-	curl --fail --silent --show-error --retry 5 --output "/usr/bin/${path##*/}" "%s/$path"
-	chmod 0755 "/usr/bin/${path##*/}"
-done
-cat <<EOF >/etc/systemd/system/kubelet.service
-[Unit]
-After=network-online.target preload-images.service
-[Service]
-EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
-ExecStart=/usr/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml \$KUBELET_KUBEADM_ARGS
-Restart=always
-RestartSec=2
-[Install]
-WantedBy=multi-user.target
-EOF
-mkdir -p /etc/kubernetes/manifests
-`
 
 func checksum(path string) (string, error) {
 	file, err := os.Open(path)

@@ -15,6 +15,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/bootstrap/profile"
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/providers/libvirt/backend"
@@ -28,7 +29,7 @@ func TestAMachineJoinsByKubeadmIsUpgradedAndDrained(t *testing.T) {
 	v := start(t, stack.Options{})
 	v.needsNewer()
 	v.prepareForKubeadm()
-	v.backend.Kubeadm = true
+	v.backend.UserData = kubeadmUserData
 	v.Apply()
 	first := v.RunningAre(1, examples.SmallClass)[0]
 	v.isARealNode(&first)
@@ -93,3 +94,44 @@ controlPlaneEndpoint: %s
 		}
 	}
 }
+
+// kubeadmUserData is the template by which machines join by kubeadm. Images for kubeadm contain kubeadm, and the kubelet with
+// its unit; this image contains neither.
+func kubeadmUserData(url string) ([]byte, error) {
+	join, err := profile.Render(profile.Options{
+		Profile: "kubeadm",
+		Files:   []profile.File{{Path: "/etc/cni/net.d/10-pods.conflist", Content: []byte(backend.PodNetwork)}},
+	})
+	return afterHook(fmt.Sprintf(installKubeadm, url), join), err
+}
+
+// afterHook returns user data that runs a script early in the boot, before the cloud-config.
+func afterHook(script string, config []byte) []byte {
+	const boundary = "a-boundary-of-parts"
+	data := fmt.Appendf(nil, "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=%q\n", boundary)
+	data = fmt.Appendf(data, "\n--%s\nContent-Type: text/cloud-boothook\n\n#cloud-boothook\n%s", boundary, script)
+	data = fmt.Appendf(data, "\n--%s\nContent-Type: text/cloud-config\n\n%s", boundary, config)
+	return fmt.Appendf(data, "\n--%s--\n", boundary)
+}
+
+// installKubeadm installs what kubeadm's packages do, from the URL that it is formatted with.
+const installKubeadm = `#!/bin/sh
+set -e
+[ ! -e /usr/bin/kubeadm ] || exit 0
+for path in <<KUBELET_VERSION>>/kubelet kubeadm; do
+	curl --fail --silent --show-error --retry 5 --output "/usr/bin/${path##*/}" "%s/$path"
+	chmod 0755 "/usr/bin/${path##*/}"
+done
+cat <<EOF >/etc/systemd/system/kubelet.service
+[Unit]
+After=network-online.target preload-images.service
+[Service]
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+ExecStart=/usr/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml \$KUBELET_KUBEADM_ARGS
+Restart=always
+RestartSec=2
+[Install]
+WantedBy=multi-user.target
+EOF
+mkdir -p /etc/kubernetes/manifests
+`

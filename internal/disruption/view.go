@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/wording"
 )
 
@@ -175,13 +176,17 @@ func compareWithin(a, b Candidate) int {
 }
 
 // take takes the room that a candidate needs of every budget, or says what prevents that. A machine on which nothing
-// runs needs none, nor does one that is disrupted already.
+// runs needs none, nor does one that is disrupted already and not exempt.
 func (v *View) take(c Candidate) *Denial {
-	if !Serves(c.Machine) || v.disrupted[c.Machine.UID] {
+	if !Serves(c.Machine) {
 		return nil
 	}
-	if until, exempt := ExemptUntil(c.Machine, v.now); exempt {
+	// An update in place that has begun does not end an exemption from deletion.
+	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) {
 		return &Denial{Candidate: c, Closed: true, Until: until, Why: exemption(c.Machine, until)}
+	}
+	if v.disrupted[c.Machine.UID] {
+		return nil
 	}
 	var concerned []*use
 	for _, u := range v.uses {

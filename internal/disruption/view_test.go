@@ -30,6 +30,9 @@ func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Mach
 
 func leaving(m *v1beta1.Machine) { at := metav1.NewTime(noon); m.DeletionTimestamp = &at }
 
+// changing is a machine whose specification changed, and whose provider has not processed that yet.
+func changing(m *v1beta1.Machine) { upToDate(m); m.Generation = 2 }
+
 func nodeless(m *v1beta1.Machine) { m.Status.NodeRef = nil }
 
 func annotated(key, value string) func(*v1beta1.Machine) {
@@ -175,6 +178,11 @@ func TestWhatBudgetsGrant(t *testing.T) {
 			candidates(rollout, several(1, "x", "a", leaving)...), nil, "x0", ""},
 		"an exempt one": {nil, ten, candidates(rollout, machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, ""))), nil,
 			"", "machine x has the annotation machinist.dev/do-not-disrupt"},
+		"an exempt one that is changed in place": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", changing), candidates(rollout,
+			several(1, "x", "a", changing, annotated(v1beta1.AnnotationDoNotDisrupt, ""))...), nil,
+			"", "machine x0 has the annotation machinist.dev/do-not-disrupt"},
+		"an exempt one that leaves": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", leaving), candidates(rollout,
+			several(1, "x", "a", leaving, annotated(v1beta1.AnnotationDoNotDisrupt, ""))...), nil, "x0", ""},
 		"exempt until later": {nil, ten, candidates(rollout,
 			machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, "2026-05-05T13:00:00Z"))), nil, "",
 			"machine x has the annotation machinist.dev/do-not-disrupt until 2026-05-05T13:00:00Z"},

@@ -58,7 +58,11 @@ func (d *draft) exchange() (waiting string) {
 			return ""
 		}
 	case d.MaxUnavailable > 0:
-		if d.shrink(d.Current, d.Replicas-min(current.Exchanged, d.mayDelete()), "exchanged") > 0 {
+		// If too few machines are available to delete one that must be replaced, the set would delete another one that is not
+		// available, and would do so with each of its successors.
+		spare := max(0, d.sum(guaranteedAvailable)-d.minAvailable())
+		n := min(current.Exchanged, current.ExchangedUnavailable+spare, d.mayDelete())
+		if n > 0 && d.shrink(d.Current, d.Replicas-n, "exchanged") > 0 {
 			return ""
 		}
 	}

@@ -46,8 +46,10 @@ func (w *World) Run(wrong func(*World) string) error {
 		}
 		at, waits := w.next()
 		disturbed := w.disturbed
-		if settle := w.listsSettle(); settle.After(disturbed) {
-			disturbed = settle
+		for _, at := range []time.Time{w.listsSettle(), w.preservedUntil()} {
+			if at.After(disturbed) {
+				disturbed = at
+			}
 		}
 		late := waits && at.After(disturbed.Add(w.patience()+w.behindWall()))
 		after := patience / 2

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,6 +110,21 @@ func (o *oracle) askedToKeep(m *v1beta1.Machine) bool {
 		return m.Status.Phase == v1beta1.MachineFailed
 	}
 	return false
+}
+
+// preservedUntil returns when the last preservation ends, zero if no machine is preserved. A machine may fail long after the
+// last disturbance, where the cloud refused for a while to say that its instance is gone.
+func (w *World) preservedUntil() (at time.Time) {
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+		c := meta.FindStatusCondition(o.(*v1beta1.Machine).Status.Conditions, v1beta1.ConditionPreserved)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			continue
+		}
+		if end := c.LastTransitionTime.Add(preserveTimeout); end.After(at) {
+			at = end
+		}
+	}
+	return at
 }
 
 // preservedCount counts the machines that are preserved, or are about to be.

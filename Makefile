@@ -11,9 +11,9 @@ BUILD := $(GO) run ./hack/build
 MODULES := . ./api ./providers/azure ./providers/libvirt ./providers/openstack
 PACKAGES := ./... ./api/... ./providers/azure/... ./providers/libvirt/... ./providers/openstack/...
 # Packages in which goroutines share memory. The race detector makes their tests take three times as long.
-RACE := ./internal/operator/... ./internal/machine ./internal/cloud ./internal/freshness ./internal/queueing \
-	./internal/reachability ./internal/machineset ./internal/machinedeployment ./internal/healthcheck/... \
-	./internal/safety/... ./internal/disruption ./internal/installer ./internal/tracing ./internal/process \
+RACE := ./internal/platform/process/... ./internal/machine ./internal/machine/cloud ./internal/platform/freshness ./internal/platform/queueing \
+	./internal/platform/reachability ./internal/fleet/machineset ./internal/fleet/machinedeployment ./internal/health/healthcheck/... \
+	./internal/health/... ./internal/fleet/disruption ./internal/install/installer ./internal/platform/tracing ./devel/child \
 	./internal/cli/ui ./pkg/provider/app/... ./simcloud/...
 # What runs tests: .ci/run sets it to a program that also records them.
 GOTEST ?= $(GO) test

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
 )
 
 // build makes the programs that are measured, in a new folder.

@@ -8,7 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // stopPatience is a little more than what our processes take for themselves at most.
@@ -107,7 +107,7 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 
 // stopProcesses stops ours, and removes their webhooks.
 func (b *bench) stopProcesses(ctx context.Context) error {
-	for _, p := range []*process.Process{b.stack.Manager, b.stack.Provider} {
+	for _, p := range []*child.Process{b.stack.Manager, b.stack.Provider} {
 		if err := p.Stop(stopPatience); err != nil {
 			return err
 		}

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"time"
 
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/controlplane/auditlog"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
+	"machinist.dev/machinist/devel/stack"
 )
 
 // quiet is how long nothing must have been written for a phase to be over: longer than the 5s after which Kubernetes'
@@ -172,8 +172,8 @@ func (b *bench) phases(ctx context.Context, r *result) error {
 }
 
 // processes are ours.
-func (b *bench) processes() []*process.Process {
-	return []*process.Process{b.stack.Manager, b.stack.Provider}
+func (b *bench) processes() []*child.Process {
+	return []*child.Process{b.stack.Manager, b.stack.Provider}
 }
 
 // alive fails if something that is needed has ended.

@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/internal/install"
-	"machinist.dev/machinist/internal/migration"
-	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/transfer/migration"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/manifests/sources"
 )
@@ -152,7 +152,7 @@ func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) 
 	if err := b.admin.Create(ctx, m); err != nil {
 		return nil, fmt.Errorf("make the Migration: %w", err)
 	}
-	operator.SpareMemory()
+	process.SpareMemory()
 	debug.FreeOSMemory()
 	// The greatest resident set counts from here.
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200); err != nil {

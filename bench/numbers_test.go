@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
 func TestExponent(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
 )
 
 // Calls of our processes that are made for a single machine, as the audit log names them.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machinist.dev/machinist/internal/sharding"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/platform/sharding"
 )
 
 // shardsOptions are the flags of the subcommand shards.

@@ -15,10 +15,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/sharding"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/platform/sharding"
 )
 
 // measureProcesses runs a process of a program for each shard, waits until all are idle, and returns their memory.
@@ -28,7 +28,7 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 	if err := controlplane.WriteKubeconfig(kubeconfig, b.api.config()); err != nil {
 		return nil, err
 	}
-	var running []*process.Process
+	var running []*child.Process
 	defer func() {
 		for _, p := range running {
 			err = errors.Join(err, p.Stop(stopPatience))
@@ -80,7 +80,7 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 }
 
 // newProcess prepares a process of a program.
-func (b *shardsBench) newProcess(program, name string, args []string) (*process.Process, error) {
+func (b *shardsBench) newProcess(program, name string, args []string) (*child.Process, error) {
 	if program == stack.Provider {
 		args = append(args, "--hosts="+b.hosts.socket, "--every-instance")
 		return b.stack.NewProvider(name, append(args, b.providerArgs...)...)
@@ -102,7 +102,7 @@ func (b *shardsBench) machinesOf(s sharding.Shard) (n int) {
 const loadPatience = 15 * time.Minute
 
 // awaitLoaded returns when a process holds its lease and has filled its caches.
-func (b *shardsBench) awaitLoaded(ctx context.Context, p *process.Process, probes, lease string) error {
+func (b *shardsBench) awaitLoaded(ctx context.Context, p *child.Process, probes, lease string) error {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
 	return p.Await(ctx, func(ctx context.Context) error {
@@ -152,7 +152,7 @@ const idleSample = 5 * time.Second
 
 // awaitIdle returns when a process was idle for the time that it must settle: it used less than a fiftieth of a
 // processor, which leaves it the collections of garbage that Go starts when there is nothing to do.
-func (b *shardsBench) awaitIdle(ctx context.Context, p *process.Process) error {
+func (b *shardsBench) awaitIdle(ctx context.Context, p *child.Process) error {
 	for {
 		for _, during := range []time.Duration{min(idleSample, b.o.settle), b.o.settle} {
 			before, err := cpuOf(p.PID())

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/stack"
 )
 
 // settling is how long the API server takes to act upon a definition or a policy that changed.

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/manifest"
+	"machinist.dev/machinist/internal/install/manifest"
 )
 
 // Names in the example fleet.

@@ -22,7 +22,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud/driver"
 	"machinist.dev/machinist/test/env"

@@ -3,7 +3,7 @@
 #
 #   api/v1beta1/zz_generated.deepcopy.go   deep copies
 #   config/crd/*.yaml                      CustomResourceDefinitions
-#   config/rbac/*.yaml                     roles, from the markers in internal/rbac; PROVIDER stands for a provider's name
+#   config/rbac/*.yaml                     roles, from the markers in internal/install/rbac; PROVIDER stands for a provider's name
 #   charts/*/files                         copies of these for the charts, which fill in names and namespaces
 #   charts/machinist-provider/templates/_process.tpl   a copy of the one of charts/machinist
 #   charts/*/README.md                     the charts' values, from the comments in their values.yaml
@@ -12,8 +12,8 @@
 #   docs/reference/conditions.md           phases, conditions and their reasons
 #   docs/reference/metrics.md              the table in it
 #   docs/incidents.md                      what went wrong elsewhere and the runs that show it here, from test/incidents
-#   config/monitoring                      alerts and dashboards, from internal/monitoring; and docs/runbooks/README.md
-#   internal/permissions/files             copies of providers/*/permissions.yaml
+#   config/monitoring                      alerts and dashboards, from internal/install/monitoring; and docs/runbooks/README.md
+#   internal/install/permissions/files             copies of providers/*/permissions.yaml
 #
 # With --verify nothing is written: it fails, and shows the difference, if one
 # of them is not what would be generated.
@@ -57,7 +57,7 @@ for role in cluster-autoscaler manager-control manager-target metrics-reader mig
 	provider-control provider-target; do
 	name=machinist-$(echo $role | sed -E 's/^(provider|migrator)/\1-PROVIDER/')
 	(cd "$root" && GOWORK=off "$controllergen" \
-		"rbac:roleName=$name" "paths=./internal/rbac/$(echo $role | tr -d -)" \
+		"rbac:roleName=$name" "paths=./internal/install/rbac/$(echo $role | tr -d -)" \
 		output:stdout >"$out/config/rbac/$role.yaml")
 done
 
@@ -85,11 +85,11 @@ for chart in machinist machinist-provider simcloud; do
 done
 
 # Go embeds no file of another module.
-mkdir -p "$out/internal/permissions/files"
+mkdir -p "$out/internal/install/permissions/files"
 for file in "$root"/providers/*/permissions.yaml; do
-	cp "$file" "$out/internal/permissions/files/$(basename "$(dirname "$file")").yaml"
+	cp "$file" "$out/internal/install/permissions/files/$(basename "$(dirname "$file")").yaml"
 done
-generated="$generated internal/permissions/files"
+generated="$generated internal/install/permissions/files"
 
 status=0
 for path in $generated; do

@@ -23,9 +23,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/fleet/machineset"
+	"machinist.dev/machinist/internal/platform/index"
 )
 
 func scheme() *runtime.Scheme {

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 // A pass over a fleet that is settled allocates no more than one that knows of no budgets.

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/machinedeployment"
-	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
 // sharing lists pointers to what the cache has, as the processes do.

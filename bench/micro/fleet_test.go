@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
 const namespace = "default"

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/process"
 )
 
 // What one object may take in the cache of a process, its indexes included: a little more than it does when the race
@@ -125,13 +125,13 @@ func TestWhatTheCachesKeepOfAMachineAndItsNode(t *testing.T) {
 		retained(t, kruntime.ContentTypeJSON, withoutManagedFields, machine, index.RegisterMachines),
 		retained(t, kruntime.ContentTypeProtobuf, withoutManagedFields, reported, index.RegisterTarget))
 	for process, indexes := range map[string]func(context.Context, client.FieldIndexer) error{"manager": index.RegisterOwned, "provider": index.RegisterMachines} {
-		each := retained(t, kruntime.ContentTypeJSON, operator.Transform, machine, indexes)
+		each := retained(t, kruntime.ContentTypeJSON, process.Transform, machine, indexes)
 		t.Logf("a Machine takes %d bytes in the %s", each, process)
 		if budget := machineBudget[process]; each > budget {
 			t.Errorf("a Machine takes %d bytes in the cache of the %s, more than %d", each, process, budget)
 		}
 	}
-	each := retained(t, kruntime.ContentTypeProtobuf, operator.TransformNode, reported, index.RegisterTarget)
+	each := retained(t, kruntime.ContentTypeProtobuf, process.TransformNode, reported, index.RegisterTarget)
 	t.Logf("a Node takes %d bytes", each)
 	if each > nodeBudget {
 		t.Errorf("a Node takes %d bytes in a cache, more than %d", each, nodeBudget)

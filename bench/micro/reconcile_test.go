@@ -14,12 +14,12 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"machinist.dev/machinist/internal/healthcheck"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machineset"
+	"machinist.dev/machinist/internal/health/healthcheck"
+	"machinist.dev/machinist/internal/health/overshoot"
 	"machinist.dev/machinist/internal/machine"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/machinedeployment"
-	"machinist.dev/machinist/internal/machineset"
-	"machinist.dev/machinist/internal/safety/overshoot"
 	"machinist.dev/machinist/pkg/provider"
 )
 

@@ -16,7 +16,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 // rulesBudget is how many bytes the API server may allocate to evaluate the rules of a Machine at a write: a little

@@ -6,13 +6,13 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/disruption/report"
-	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/disruption/report"
+	"machinist.dev/machinist/internal/platform/process"
 )
 
 // addBudgets adds what reports how far disruption budgets are used.
-func addBudgets(op *operator.Operator, ledger *disruption.Ledger) error {
+func addBudgets(op *process.Process, ledger *disruption.Ledger) error {
 	control := op.Control()
 	counts, err := report.NewMetrics(metrics.Registry, control.Cache, ledger, clock.RealClock{})
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"machinist.dev/machinist/internal/healthcheck"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/health/healthcheck"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/wiring"
 )
 
 // addHealth adds what judges the health of machines.
-func addHealth(op *operator.Operator, s *settings, metrics *healthcheck.Metrics) error {
+func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) error {
 	policy, err := s.health.Policy()
 	if err != nil {
 		return err
@@ -39,8 +39,8 @@ func addHealth(op *operator.Operator, s *settings, metrics *healthcheck.Metrics)
 }
 
 // targetEvents makes sources of the events of the target cluster.
-func targetEvents(target *operator.Cluster) wiring.TargetEvents {
+func targetEvents(target *process.Cluster) wiring.TargetEvents {
 	return func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
-		return operator.Events(target, object, keys, changes...)
+		return process.Events(target, object, keys, changes...)
 	}
 }

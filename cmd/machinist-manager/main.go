@@ -19,20 +19,20 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/admission"
-	"machinist.dev/machinist/internal/autoscaling"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/freshness"
-	"machinist.dev/machinist/internal/healthcheck"
-	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machinedeployment"
-	"machinist.dev/machinist/internal/machineset"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/reachability"
-	"machinist.dev/machinist/internal/safety/overshoot"
-	"machinist.dev/machinist/internal/tracing"
-	"machinist.dev/machinist/internal/version"
-	"machinist.dev/machinist/internal/versionskew"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/fleet/autoscaling"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machineset"
+	"machinist.dev/machinist/internal/health/healthcheck"
+	"machinist.dev/machinist/internal/health/overshoot"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/reachability"
+	"machinist.dev/machinist/internal/platform/tracing"
+	"machinist.dev/machinist/internal/platform/version"
+	"machinist.dev/machinist/internal/platform/versionskew"
+	"machinist.dev/machinist/internal/platform/wiring"
 )
 
 func main() {
@@ -44,7 +44,7 @@ func main() {
 
 func command() *cobra.Command {
 	const name = "machinist-manager"
-	config, settings := operator.DefaultConfig(name), &settings{}
+	config, settings := process.DefaultConfig(name), &settings{}
 	cmd := &cobra.Command{
 		Use:           name,
 		Version:       version.String(),
@@ -53,8 +53,8 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			operator.SpareMemory()
-			ctx, stop := operator.SignalContext(cmd.Context(), nil)
+			process.SpareMemory()
+			ctx, stop := process.SignalContext(cmd.Context(), nil)
 			defer stop()
 			return run(ctx, config, settings)
 		},
@@ -65,7 +65,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-func run(ctx context.Context, config *operator.Config, s *settings) error {
+func run(ctx context.Context, config *process.Config, s *settings) error {
 	if err := errors.Join(config.Validate(), s.validate()); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 	if o.WebhookServer, err = s.webhook.Server(); err != nil {
 		return err
 	}
-	op, err := operator.New(config, o)
+	op, err := process.New(config, o)
 	if err != nil {
 		return err
 	}
@@ -103,13 +103,13 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 	})
 }
 
-func options(log logr.Logger) operator.Options {
+func options(log logr.Logger) process.Options {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
-	return operator.Options{
+	return process.Options{
 		Scheme: scheme,
-		ControlKinds: []operator.Kind{
+		ControlKinds: []process.Kind{
 			{Object: &v1beta1.MachineDeployment{}},
 			{Object: &v1beta1.MachineSet{}},
 			{Object: &v1beta1.Machine{}},
@@ -117,13 +117,13 @@ func options(log logr.Logger) operator.Options {
 			{Object: &v1beta1.MachineHealthCheck{}},
 			{Object: &v1beta1.MachineDisruptionBudget{}},
 		},
-		TargetKinds: []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}},
+		TargetKinds: []process.Kind{{Object: &corev1.Node{}, Transform: process.TransformNode}},
 		Logger:      log,
 	}
 }
 
 // addControllers adds the controllers. serverVersion is nil where there is no target cluster.
-func addControllers(ctx context.Context, op *operator.Operator, s *settings, tracer *tracing.Tracer,
+func addControllers(ctx context.Context, op *process.Process, s *settings, tracer *tracing.Tracer,
 	serverVersion func(context.Context) string) error {
 	mgr, control := op.Manager(), op.Control()
 	if err := index.RegisterOwned(ctx, control.Cache); err != nil {
@@ -192,7 +192,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, tra
 }
 
 // addOvershoot adds what freezes owners with too many machines.
-func addOvershoot(op *operator.Operator, s *settings) error {
+func addOvershoot(op *process.Process, s *settings) error {
 	frozen, err := reachability.FrozenMetric(metrics.Registry)
 	if err != nil {
 		return err

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/internal/platform/process"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -126,14 +126,14 @@ func kubeconfig(t *testing.T, name string, config *rest.Config) string {
 // manage runs the manager until the test ends.
 func manage(t *testing.T, args ...string) {
 	t.Helper()
-	config, settings := operator.DefaultConfig("machinist-manager"), &settings{}
+	config, settings := process.DefaultConfig("machinist-manager"), &settings{}
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(flags)
 	settings.addFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	op, err := operator.New(config, options(logr.Discard()))
+	op, err := process.New(config, options(logr.Discard()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"machinist.dev/machinist/internal/admission"
-	"machinist.dev/machinist/internal/healthcheck"
-	"machinist.dev/machinist/internal/safety/overshoot"
+	"machinist.dev/machinist/internal/health/healthcheck"
+	"machinist.dev/machinist/internal/health/overshoot"
 )
 
 // settings are the flags that only this process has.

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/installer"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/install/installer"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/version"
 )
 
 func main() {
@@ -37,8 +37,8 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			operator.SpareMemory()
-			ctx, stop := operator.SignalContext(cmd.Context(), nil)
+			process.SpareMemory()
+			ctx, stop := process.SignalContext(cmd.Context(), nil)
 			defer stop()
 			if err := config.Validate(); err != nil {
 				return err
@@ -54,15 +54,15 @@ func command() *cobra.Command {
 	return cmd
 }
 
-func defaultConfig() *operator.Config {
-	config := operator.DefaultConfig(installer.Name)
+func defaultConfig() *process.Config {
+	config := process.DefaultConfig(installer.Name)
 	// The machines' clusters are the business of the processes that it installs.
-	config.TargetKubeconfig = operator.None
+	config.TargetKubeconfig = process.None
 	return config
 }
 
-func run(ctx context.Context, config *operator.Config, log logr.Logger) error {
-	op, err := operator.New(config, options(log))
+func run(ctx context.Context, config *process.Config, log logr.Logger) error {
+	op, err := process.New(config, options(log))
 	if err != nil {
 		return err
 	}
@@ -78,14 +78,14 @@ func run(ctx context.Context, config *operator.Config, log logr.Logger) error {
 	})
 }
 
-func options(log logr.Logger) operator.Options {
+func options(log logr.Logger) process.Options {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
-	kinds := []operator.Kind{{Object: &v1beta1.Provider{}}}
+	kinds := []process.Kind{{Object: &v1beta1.Provider{}}}
 	for _, object := range installer.Kinds() {
-		kinds = append(kinds, operator.Kind{Object: object, Transform: operator.TransformMetadata,
+		kinds = append(kinds, process.Kind{Object: object, Transform: process.TransformMetadata,
 			Labels: installer.Selector()})
 	}
-	return operator.Options{Scheme: scheme, ControlKinds: kinds, NoClusterID: true, Logger: log}
+	return process.Options{Scheme: scheme, ControlKinds: kinds, NoClusterID: true, Logger: log}
 }

@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/controlplane/auditlog"
-	"machinist.dev/machinist/internal/installer"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
+	"machinist.dev/machinist/internal/install/installer"
 	"machinist.dev/machinist/test/env"
 )
 

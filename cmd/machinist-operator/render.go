@@ -3,8 +3,8 @@ package main
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"machinist.dev/machinist/internal/installer"
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/installer"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 // render renders the chart that the program has in it.

@@ -15,7 +15,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/internal/cli"
-	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/platform/version"
 )
 
 func main() {

@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/simcloud"
 )
 
@@ -190,7 +190,7 @@ func commonName(t testing.TB, r certificatesv1.CertificateSigningRequest) string
 type cloudProcess struct {
 	t       testing.TB
 	dir     string
-	process *process.Process
+	process *child.Process
 	client  *simcloud.Client
 	admin   *simcloud.Admin
 }
@@ -223,7 +223,7 @@ func (p *cloudProcess) start() {
 	if err := os.RemoveAll(addressFile); err != nil {
 		p.t.Fatal(err)
 	}
-	p.process = &process.Process{Name: "simcloud", Path: os.Args[0], Dir: p.dir, Args: []string{
+	p.process = &child.Process{Name: "simcloud", Path: os.Args[0], Dir: p.dir, Args: []string{
 		"--state-dir", filepath.Join(p.dir, "state"), "--config", filepath.Join(p.dir, "config.yaml"),
 		"--admin-token", "admin", "--address-file", addressFile, "--log-level", "warn",
 	}}

@@ -76,7 +76,7 @@ func writeRepository(root string) error {
 		return "// Command " + name + " " + about + "\npackage main\n\n" + `import (
 	"fmt"
 
-	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/platform/version"
 )
 
 func main() { fmt.Println("` + name + ` version " + version.String()) }
@@ -85,7 +85,7 @@ func main() { fmt.Println("` + name + ` version " + version.String()) }
 	for path, content := range map[string]string{
 		"LICENSE": "the licence\n",
 		"go.mod":  "module machinist.dev/machinist\n\ngo 1.26.0\n",
-		"internal/version/version.go": `package version
+		"internal/platform/version/version.go": `package version
 
 var release, commit string
 

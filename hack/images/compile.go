@@ -13,7 +13,7 @@ import (
 const programTags = "grpcnotrace"
 
 // versionPackage has the variables that `--version` of the programs prints.
-const versionPackage = "machinist.dev/machinist/internal/version"
+const versionPackage = "machinist.dev/machinist/internal/platform/version"
 
 func binaryPath(folder string, platform v1.Platform, p program) string {
 	return filepath.Join(folder, platform.OS, platform.Architecture, p.name)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // environment is that of all processes: nothing of the caller's can change what they do.
@@ -23,7 +23,7 @@ func environment() []string {
 
 // startKeeper makes the namespaces and mounts what belongs there.
 func (h *Hypervisor) startKeeper(ctx context.Context) error {
-	h.keeper = &process.Process{
+	h.keeper = &child.Process{
 		Name: "keeper", Path: "/usr/bin/unshare", Dir: h.dir, Env: environment(),
 		Args: []string{"--mount", "--pid", "-f", "--kill-child", "--mount-proc", "/bin/sh",
 			filepath.Join(h.dir, "keeper.sh"), h.dir},
@@ -52,7 +52,7 @@ func (h *Hypervisor) inside(command ...string) []string {
 
 // Launch starts libvirtd, which does not run, and returns when it serves.
 func (h *Hypervisor) Launch(ctx context.Context) error {
-	h.daemon = &process.Process{
+	h.daemon = &child.Process{
 		Name: "libvirtd", Path: "/usr/bin/nsenter", Dir: h.dir, Env: environment(), Group: true,
 		Args: h.inside("/usr/sbin/libvirtd", "--listen", "--pid-file=/run/libvirt/libvirtd.pid"),
 	}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // What is in every Hypervisor.
@@ -42,9 +42,9 @@ type Hypervisor struct {
 	tcp     int
 	tls     int
 	certs   certificates
-	keeper  *process.Process
+	keeper  *child.Process
 	init    int // the keeper's child, the first process of the PID namespace
-	daemon  *process.Process
+	daemon  *child.Process
 	output  io.Writer
 	lines   sync.Mutex
 	stopped bool
@@ -74,7 +74,7 @@ func Start(ctx context.Context, o Options) (*Hypervisor, error) {
 func (h *Hypervisor) start(ctx context.Context) error {
 	var err error
 	for _, port := range []*int{&h.tcp, &h.tls} {
-		if *port, err = process.FreePort(); err != nil {
+		if *port, err = child.FreePort(); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // Options say how to start a cloud.
@@ -27,7 +27,7 @@ type Options struct {
 type Cloud struct {
 	settings settings
 	seeded   Seeded
-	services map[Service][]*process.Process
+	services map[Service][]*child.Process
 	client   *client
 	output   io.Writer
 	begun    time.Time
@@ -37,7 +37,7 @@ type Cloud struct {
 // Start starts a cloud and returns when it is ready, as AwaitReady says. The first start on a machine downloads
 // OpenStack and makes its databases, which takes minutes; later ones begin with a copy of them.
 func Start(ctx context.Context, o Options) (*Cloud, error) {
-	c := &Cloud{output: o.Output, begun: time.Now(), services: map[Service][]*process.Process{}}
+	c := &Cloud{output: o.Output, begun: time.Now(), services: map[Service][]*child.Process{}}
 	if c.output == nil {
 		c.output = io.Discard
 	}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // python is Debian's, for which its packages are made. The python3 in PATH may be another.
@@ -29,44 +29,44 @@ func (s settings) environment(more ...string) []string {
 }
 
 // launch is a process of OpenStack.
-func (s settings) launch(name, program string, args ...string) *process.Process {
-	return &process.Process{
+func (s settings) launch(name, program string, args ...string) *child.Process {
+	return &child.Process{
 		Name: name, Path: python, Dir: s.Dir, Group: true, Env: s.environment(),
 		Args: append([]string{filepath.Join(s.Dir, "python", "launch.py"), program}, args...),
 	}
 }
 
 // processes are those of a service, in the order in which they start.
-func (s settings) processes(service Service) []*process.Process {
+func (s settings) processes(service Service) []*child.Process {
 	config := func(name string) string { return "--config-file=" + s.configPath(name) }
 	novaDatabase := []string{config("nova.conf"), config("nova-database.conf")}
 	switch service {
 	case MariaDB:
-		return []*process.Process{s.mariaDB()}
+		return []*child.Process{s.mariaDB()}
 	case RabbitMQ:
-		return []*process.Process{s.portMapper(), s.rabbitMQ()}
+		return []*child.Process{s.portMapper(), s.rabbitMQ()}
 	case Keystone:
-		return []*process.Process{s.launch("keystone", "keystone", strconv.Itoa(s.Port.Keystone))}
+		return []*child.Process{s.launch("keystone", "keystone", strconv.Itoa(s.Port.Keystone))}
 	case Placement:
-		return []*process.Process{s.launch("placement", "placement", strconv.Itoa(s.Port.Placement))}
+		return []*child.Process{s.launch("placement", "placement", strconv.Itoa(s.Port.Placement))}
 	case Glance:
-		return []*process.Process{s.launch("glance", "glance-api", config("glance.conf"))}
+		return []*child.Process{s.launch("glance", "glance-api", config("glance.conf"))}
 	case Neutron:
-		return []*process.Process{s.launch("neutron", "neutron-server", config("neutron.conf"))}
+		return []*child.Process{s.launch("neutron", "neutron-server", config("neutron.conf"))}
 	case NovaMetadata:
-		return []*process.Process{s.launch("nova-metadata", "nova-api-metadata", novaDatabase...)}
+		return []*child.Process{s.launch("nova-metadata", "nova-api-metadata", novaDatabase...)}
 	case CinderAPI, CinderScheduler, CinderVolume:
-		return []*process.Process{s.launch(string(service), string(service), config("cinder.conf"))}
+		return []*child.Process{s.launch(string(service), string(service), config("cinder.conf"))}
 	case NovaCompute1, NovaCompute2, NovaCompute3:
 		own := config(string(service) + ".conf")
-		return []*process.Process{s.launch(string(service), "nova-compute", config("nova.conf"), own)}
+		return []*child.Process{s.launch(string(service), "nova-compute", config("nova.conf"), own)}
 	default:
-		return []*process.Process{s.launch(string(service), string(service), novaDatabase...)}
+		return []*child.Process{s.launch(string(service), string(service), novaDatabase...)}
 	}
 }
 
-func (s settings) mariaDB() *process.Process {
-	return &process.Process{
+func (s settings) mariaDB() *child.Process {
+	return &child.Process{
 		Name: "mariadb", Path: filepath.Join(s.Root, "usr/sbin/mariadbd"), Dir: s.Dir, Env: s.environment(),
 		Args: append(s.mariaDBArgs(),
 			// It serves in its data folder.
@@ -101,8 +101,8 @@ func (s settings) mariaDBArgs() []string {
 
 // portMapper is Erlang's, on a port of its own: the one that RabbitMQ would start serves the whole machine, on all its
 // addresses, and stays.
-func (s settings) portMapper() *process.Process {
-	return &process.Process{
+func (s settings) portMapper() *child.Process {
+	return &child.Process{
 		Name: "epmd", Path: s.erlang("epmd"), Dir: s.Dir, Env: s.environment(),
 		Args: []string{"-address", "127.0.0.1", "-port", strconv.Itoa(s.Port.PortMapper)},
 	}
@@ -119,7 +119,7 @@ func (s settings) erlang(program string) string {
 
 // rabbitMQ runs in Erlang's machine without the shell scripts around it: they look for it in /usr, and leave it behind
 // when they are killed.
-func (s settings) rabbitMQ() *process.Process {
+func (s settings) rabbitMQ() *child.Process {
 	home := filepath.Join(s.Root, "usr/lib/rabbitmq/lib/rabbitmq_server-3.10.8")
 	if found, _ := filepath.Glob(filepath.Join(s.Root, "usr/lib/rabbitmq/lib/rabbitmq_server-*")); len(found) > 0 {
 		home = found[0]
@@ -129,7 +129,7 @@ func (s settings) rabbitMQ() *process.Process {
 		rabbit = filepath.Join(found[0], "ebin")
 	}
 	dir := filepath.Join(s.Dir, "rabbitmq")
-	return &process.Process{
+	return &child.Process{
 		Name: "rabbitmq", Path: s.erlang("erlexec"), Dir: s.Dir, Group: true,
 		Args: []string{
 			"-pa", rabbit, "-noinput", "-s", "rabbit", "boot", "-boot", "start_sasl",

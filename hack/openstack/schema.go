@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // startFirst makes the databases, starts the services, seeds the cloud and makes the snapshot from which later clouds
@@ -43,7 +43,7 @@ func (c *Cloud) makeDatabases(ctx context.Context) error {
 	if err := os.WriteFile(s.configPath("mariadb.sql"), nil, 0o600); err != nil {
 		return err
 	}
-	if err := c.run(ctx, &process.Process{
+	if err := c.run(ctx, &child.Process{
 		Name: "mariadb-install-db", Path: "/bin/sh", Dir: s.Dir, Env: s.environment(),
 		Args: append(append([]string{s.Root + "/usr/bin/mariadb-install-db"}, s.mariaDBArgs()...),
 			"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"),

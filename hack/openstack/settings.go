@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"text/template"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 //go:embed config
@@ -58,7 +58,7 @@ func newSettings(dir, root string) (settings, error) {
 		&s.Port.Neutron, &s.Port.NovaAPI, &s.Port.NovaMetadata, &s.Port.Cinder,
 	} {
 		var err error
-		if *port, err = process.FreePort(); err != nil {
+		if *port, err = child.FreePort(); err != nil {
 			return settings{}, err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // grace is how long a service may take to end when it is asked to. They finish what they do, and some never end while
@@ -55,7 +55,7 @@ func (c *Cloud) Kill(service Service) error {
 }
 
 // processes are those of a service.
-func (c *Cloud) processes(service Service) ([]*process.Process, error) {
+func (c *Cloud) processes(service Service) ([]*child.Process, error) {
 	processes, known := c.services[service]
 	if !known {
 		return nil, fmt.Errorf("there is no service %q; there are %v", service, Services())
@@ -146,7 +146,7 @@ func (c *Cloud) needs(service Service) []Service {
 }
 
 // run runs a program to its end.
-func (c *Cloud) run(ctx context.Context, p *process.Process) error {
+func (c *Cloud) run(ctx context.Context, p *child.Process) error {
 	begun := time.Now()
 	if err := p.Start(); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (c *Cloud) sql(ctx context.Context, name, statements string) error {
 	if err := os.WriteFile(path, []byte(statements), 0o600); err != nil {
 		return err
 	}
-	return c.run(ctx, &process.Process{
+	return c.run(ctx, &child.Process{
 		Name: name, Path: s.Root + "/usr/bin/mariadb", Dir: s.Dir, Env: s.environment(),
 		Args: []string{"--no-defaults", "--socket=" + mariaDBSocket, "--user=root", "--execute=source " + path},
 	})

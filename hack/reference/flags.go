@@ -23,20 +23,20 @@ type program struct {
 type role int
 
 const (
-	alone    role = iota
-	process       // shares the flags of every process of Machinist
-	provider      // shares those of every provider process too
+	alone      role = iota
+	anyProcess      // shares the flags of every process of Machinist
+	provider        // shares those of every provider process too
 )
 
 // programs are in the order of the document.
 var programs = []program{
-	{"machinist-manager", ".", process},
+	{"machinist-manager", ".", anyProcess},
 	{"machinist-operator", ".", alone},
 	{"machinist-provider-sim", ".", provider},
 	{"machinist-provider-azure", "providers/azure", provider},
 	{"machinist-provider-libvirt", "providers/libvirt", provider},
 	{"machinist-provider-openstack", "providers/openstack", provider},
-	{"machinist-provider-sim migrator", ".", process},
+	{"machinist-provider-sim migrator", ".", anyProcess},
 	{"simcloud", ".", alone},
 }
 
@@ -113,7 +113,7 @@ func group(sections []section) []section {
 		}
 		return some
 	}
-	every := section{title: "Every process", options: common(of(process))}
+	every := section{title: "Every process", options: common(of(anyProcess))}
 	providers := section{title: "Every provider process", options: without(common(of(provider)), every.options)}
 	grouped := []section{every}
 	for _, s := range sections {
@@ -121,7 +121,7 @@ func group(sections []section) []section {
 			grouped = append(grouped, providers)
 			providers.options = nil
 		}
-		if s.role >= process {
+		if s.role >= anyProcess {
 			s.options = without(s.options, every.options)
 		}
 		if s.role == provider {

@@ -20,19 +20,19 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 
-	"machinist.dev/machinist/internal/cloud"
-	"machinist.dev/machinist/internal/disruption/report"
-	"machinist.dev/machinist/internal/healthcheck"
-	"machinist.dev/machinist/internal/installer"
+	"machinist.dev/machinist/internal/class/machineclass"
+	"machinist.dev/machinist/internal/fleet/disruption/report"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machineset"
+	"machinist.dev/machinist/internal/health/healthcheck"
+	"machinist.dev/machinist/internal/health/orphans"
+	"machinist.dev/machinist/internal/install/installer"
 	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/cloud"
 	"machinist.dev/machinist/internal/machine/drain"
-	"machinist.dev/machinist/internal/machineclass"
-	"machinist.dev/machinist/internal/machinedeployment"
-	"machinist.dev/machinist/internal/machineset"
-	"machinist.dev/machinist/internal/migration"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/safety/orphans"
-	"machinist.dev/machinist/internal/tracing"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/tracing"
+	"machinist.dev/machinist/internal/transfer/migration"
 )
 
 // The table stands between these lines of docs/reference/metrics.md; the rest of it is written by hand.
@@ -81,13 +81,13 @@ var processes = []exporter{{"provider", providerMetrics}, {"migrator", migratorM
 // registered returns the metrics of all processes by name.
 func registered() (map[string]metric, error) {
 	all := map[string]metric{}
-	for _, process := range processes {
+	for _, e := range processes {
 		seen := registry{}
-		if err := errors.Join(process.register(seen), commonMetrics(seen)); err != nil {
-			return nil, fmt.Errorf("register the metrics of the %s: %w", process.name, err)
+		if err := errors.Join(e.register(seen), commonMetrics(seen)); err != nil {
+			return nil, fmt.Errorf("register the metrics of the %s: %w", e.name, err)
 		}
 		for name, m := range seen {
-			m.processes = append(all[name].processes, process.name)
+			m.processes = append(all[name].processes, e.name)
 			all[name] = m
 		}
 	}
@@ -136,7 +136,7 @@ func commonMetrics(r prometheus.Registerer) error {
 }
 
 // sharedBy makes what all processes have in common, without connecting to anything.
-func sharedBy(r prometheus.Registerer) (*operator.Operator, error) {
+func sharedBy(r prometheus.Registerer) (*process.Process, error) {
 	folder, err := os.MkdirTemp("", "machinist-reference-")
 	if err != nil {
 		return nil, err
@@ -151,11 +151,11 @@ func sharedBy(r prometheus.Registerer) (*operator.Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := operator.DefaultConfig("reference")
-	c.ControlKubeconfig, c.TargetKubeconfig, c.LeaderElect = kubeconfig, operator.None, false
+	c := process.DefaultConfig("reference")
+	c.ControlKubeconfig, c.TargetKubeconfig, c.LeaderElect = kubeconfig, process.None, false
 	c.MetricsBindAddress, c.HealthProbeBindAddress = "0", "0"
 	c.LeaderElectionNamespace = "default"
-	return operator.New(c, operator.Options{Scheme: runtime.NewScheme(), Registerer: r, Logger: logr.Discard()})
+	return process.New(c, process.Options{Scheme: runtime.NewScheme(), Registerer: r, Logger: logr.Discard()})
 }
 
 // registry takes down what is registered.

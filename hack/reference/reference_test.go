@@ -44,7 +44,7 @@ Flags:
 func TestWhatProcessesHaveInCommonIsListedOnce(t *testing.T) {
 	log, qps := option{name: "log-level", initial: "info"}, option{name: "qps"}
 	sections := group([]section{
-		{"manager", process, []option{log, {name: "sets"}}},
+		{"manager", anyProcess, []option{log, {name: "sets"}}},
 		{"provider-a", provider, []option{log, qps}},
 		{"provider-b", provider, []option{log, qps, {name: "b"}}},
 		{"cloud", alone, []option{{name: "log-level", initial: "debug"}}},

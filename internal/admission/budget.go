@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/disruption/window"
-	"machinist.dev/machinist/internal/validation"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/platform/validation"
+	"machinist.dev/machinist/internal/platform/window"
 )
 
 // Budget judges a MachineDisruptionBudget that is applied at a time.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/validation"
-	"machinist.dev/machinist/internal/versionskew"
+	"machinist.dev/machinist/internal/platform/validation"
+	"machinist.dev/machinist/internal/platform/versionskew"
 )
 
 // Claim is what an owner of machines selects and makes.

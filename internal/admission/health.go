@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/validation"
+	"machinist.dev/machinist/internal/platform/validation"
 )
 
 // HealthCheck judges a MachineHealthCheck.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"machinist.dev/machinist/internal/autoscaling"
+	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
 // StoreReplicas is the mutating webhook for MachineDeployments and MachineSets. It stores spec.replicas where it is

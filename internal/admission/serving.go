@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"machinist.dev/machinist/internal/admission/certificate"
-	"machinist.dev/machinist/internal/expiry"
+	"machinist.dev/machinist/internal/platform/expiry"
 )
 
 // Path is where both kinds of process serve their webhook, and MutatingPath where the manager serves the other one.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/validation"
+	"machinist.dev/machinist/internal/platform/validation"
 	"machinist.dev/machinist/pkg/provider"
 )
 

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/backup"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/wording"
+	"machinist.dev/machinist/internal/transfer/backup"
 )
 
 func backupCommand(env *Env) *cobra.Command {
@@ -98,9 +98,9 @@ func writeBackup(env *Env, fleet backup.Fleet, file string) error {
 func (c *Cluster) clusterID(ctx context.Context, system string) (string, error) {
 	for _, space := range systemNamespaces(system, c.Namespace) {
 		record := &corev1.ConfigMap{}
-		switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: operator.IdentityRecord}, record); {
+		switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: process.IdentityRecord}, record); {
 		case err == nil:
-			for _, key := range []string{c.Namespace, operator.IdentityOfAll} {
+			for _, key := range []string{c.Namespace, process.IdentityOfAll} {
 				if id := record.Data[key]; id != "" {
 					return id, nil
 				}
@@ -110,5 +110,5 @@ func (c *Cluster) clusterID(ctx context.Context, system string) (string, error) 
 		}
 	}
 	return "", fmt.Errorf("the cluster id is not recorded where you may read it (ConfigMap %s in the namespace of the "+
-		"processes): name it by --cluster-id, or the namespace by --system-namespace", operator.IdentityRecord)
+		"processes): name it by --cluster-id, or the namespace by --system-namespace", process.IdentityRecord)
 }

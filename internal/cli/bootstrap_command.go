@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"machinist.dev/machinist/internal/bootstrap"
-	"machinist.dev/machinist/internal/bootstrap/profile"
+	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
 // BootstrapCommand has the commands about what makes a machine a node. They ask no cluster.

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	_ "machinist.dev/machinist/internal/roots" // For images, whose system has none.
+	_ "machinist.dev/machinist/internal/platform/roots" // For images, whose system has none.
 )
 
 // Cluster is the control cluster that a command asks.

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 // disruptions returns how far the budgets of a namespace are used, and what of that could not be read, in a sentence.

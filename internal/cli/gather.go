@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/move"
+	"machinist.dev/machinist/internal/transfer/move"
 )
 
 // moveFlags are those of machinist move.

@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/backup"
-	"machinist.dev/machinist/internal/permitted"
-	"machinist.dev/machinist/internal/safety/orphans"
-	"machinist.dev/machinist/internal/safety/orphans/ledger"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/health/orphans"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
+	"machinist.dev/machinist/internal/platform/permitted"
+	"machinist.dev/machinist/internal/platform/wording"
+	"machinist.dev/machinist/internal/transfer/backup"
 )
 
 // adoptFlags are those of machinist orphans adopt.

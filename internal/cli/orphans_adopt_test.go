@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
+	"machinist.dev/machinist/internal/platform/process"
 )
 
 // orphaned paints a class, the fleet web and instances without a machine. The cluster id is "ours".
@@ -21,8 +21,8 @@ func orphaned(t *testing.T) *painted {
 	p := paint(t)
 	p.create(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: v1beta1.MachineClassSpec{
 		Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Size"}`)}}})
-	p.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: operator.IdentityRecord},
-		Data: map[string]string{operator.IdentityOfAll: "ours"}})
+	p.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: process.IdentityRecord},
+		Data: map[string]string{process.IdentityOfAll: "ours"}})
 	p.fleet()
 	entry := func(id, machine, outcome string) ledger.Entry {
 		return ledger.Entry{ProviderID: id, Machine: p.namespace + "/" + machine, UID: "u-" + machine,

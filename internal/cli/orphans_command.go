@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
 func orphansCommand(env *Env) *cobra.Command {

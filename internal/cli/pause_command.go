@@ -17,7 +17,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/fleet"
-	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 // pauseFlags are those of pause and resume.

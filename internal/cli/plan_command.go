@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/autoscaling"
 	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
 func planCommand(env *Env) *cobra.Command {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/internal/class/preflight"
 	"machinist.dev/machinist/internal/cli/printer"
-	"machinist.dev/machinist/internal/preflight"
 )
 
 // preflightOptions are the flags of the command.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machinist.dev/machinist/internal/permissions"
+	"machinist.dev/machinist/internal/install/permissions"
 )
 
 // ProviderCommand has the commands about providers. They ask no cluster.

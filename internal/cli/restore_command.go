@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/backup"
+	"machinist.dev/machinist/internal/transfer/backup"
 )
 
 func restoreCommand(env *Env) *cobra.Command {

@@ -12,7 +12,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/rollout"
-	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
 	"machinist.dev/machinist/test/env"
 )
 

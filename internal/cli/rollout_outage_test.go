@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/internal/install"
 	"machinist.dev/machinist/test/env"
 )

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/internal/cli/rollout"
-	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
 func rolloutUndoCommand(env *Env) *cobra.Command {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
 // Rule: status-names-orphans.

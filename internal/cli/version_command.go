@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/installation"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/platform/version"
 )
 
 func versionCommand(env *Env) *cobra.Command {

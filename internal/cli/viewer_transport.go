@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
 // viewerTransport lets through what the fleet view needs, and refuses all else, whatever asks for it: it reads

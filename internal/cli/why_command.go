@@ -17,9 +17,9 @@ import (
 	"machinist.dev/machinist/internal/cli/inventory"
 	"machinist.dev/machinist/internal/cli/migrate"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/machinestate"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 func whyCommand(env *Env) *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/pkg/provider"
 )
 

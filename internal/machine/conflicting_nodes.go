@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
-	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/platform/index"
 )
 
 // A kubelet says itself which provider ID its Node has, but not which name: that is in the certificate it joined

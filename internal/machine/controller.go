@@ -17,16 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap"
-	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
-	"machinist.dev/machinist/internal/conditionlimit"
-	"machinist.dev/machinist/internal/freshness"
+	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/interruption"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/machinestate"
-	"machinist.dev/machinist/internal/queueing"
-	"machinist.dev/machinist/internal/tracing"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/conditionlimit"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/queueing"
+	"machinist.dev/machinist/internal/platform/tracing"
+	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -442,25 +442,4 @@ func hasFinalizer(m *v1beta1.Machine) bool {
 		}
 	}
 	return false
-}
-
-func (r *Reconciler) unsupportedSchema(m *v1beta1.Machine) string {
-	return unsupportedSchema(m, r.RequireTypeVersion)
-}
-
-// unsupportedSchema says why the Machine is neither launched nor changed, only observed and deleted: it was written
-// for a schema that this process does not know or, where the label is required, does not say for which. Empty if there
-// is no reason.
-func unsupportedSchema(m *v1beta1.Machine, required bool) string {
-	version, versioned := m.Labels[v1beta1.LabelTypeVersion]
-	switch {
-	case machinestate.UnsupportedSchema(m.Labels):
-		return fmt.Sprintf("Label %s is %q; this process knows %q. The machine can be deleted, nothing else.",
-			v1beta1.LabelTypeVersion, version, v1beta1.TypeVersion)
-	case !versioned && required:
-		return fmt.Sprintf("Label %s is missing, and this process requires it (--require-type-version). The machine can be "+
-			"deleted, nothing else. If it is meant for this API, set the label to %s.", v1beta1.LabelTypeVersion,
-			v1beta1.TypeVersion)
-	}
-	return ""
 }

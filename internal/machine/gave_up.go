@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machinestate"
-	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/machine/preservation"
+	"machinist.dev/machinist/internal/platform/index"
 	"machinist.dev/machinist/pkg/provider"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
 // healthStep reports what the Node says of itself.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/pkg/provider"
 )
 

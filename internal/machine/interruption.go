@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machine/interruption"
-	"machinist.dev/machinist/internal/machinestate"
-	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/machine/preservation"
 )
 
 // interruptionMargin is how long before an interruption the drain ends: the kubelet still has to report that the

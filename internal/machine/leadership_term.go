@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/freshness"
+	"machinist.dev/machinist/internal/platform/freshness"
 )
 
 // leadershipTerm is what is known of the time in which only this process works on Machines. It saves questions to the

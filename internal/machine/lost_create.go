@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/pkg/provider"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/objectmetrics"
+	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
 // The phases of a machine's life that have a duration metric.

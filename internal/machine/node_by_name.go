@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap"
-	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
-	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/platform/index"
 )
 
 // taintCloudProvider is on a Node until a cloud-controller-manager has said what instance it is.

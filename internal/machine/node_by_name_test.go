@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
 // One patch names the instance and applies the node template to the Node; everything after is as with a Node that

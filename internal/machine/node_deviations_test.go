@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
 // Rule: broken-promise-of-user-data-is-told.

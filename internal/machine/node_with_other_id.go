@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/platform/index"
 )
 
 // A cloud controller of a distribution may give a Node a provider ID of another form, such as k3s://NAME. The Machine

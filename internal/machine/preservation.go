@@ -13,9 +13,9 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
-	"machinist.dev/machinist/internal/machinestate"
-	"machinist.dev/machinist/internal/preservation"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/machine/preservation"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // DefaultPreserveTimeout is how long a preserved Machine is kept.

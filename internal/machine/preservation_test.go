@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/internal/machine/preservation"
 	"machinist.dev/machinist/pkg/provider"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"machinist.dev/machinist/internal/queueing"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 // Every trigger that a step may wait for leads to a pass.

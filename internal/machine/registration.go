@@ -7,13 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap/kubeletcsr"
-	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/platform/index"
 )
 
 // registrationGrace is how long a Node may be unready after it appeared before the status says that it registered. Most
@@ -95,10 +92,6 @@ func (s *registrationStep) refuseNode(conflict string, other bool) (progress, er
 	return onMachine | onOtherMachine | onNode, nil
 }
 
-// requestGrace is how long a launched Machine may be without a Node until its condition says how far its kubelet came:
-// longer than most instances boot, so that it costs them no write.
-const requestGrace = 3 * time.Minute
-
 // awaitNode says what the Machine without a Node waits for. What a Node lacks it may get a moment later.
 func (s *registrationStep) awaitNode(ctx context.Context, found candidate) {
 	message := fmt.Sprintf("No node with the provider ID %s has registered.", s.machine.NodeProviderID())
@@ -113,47 +106,6 @@ func (s *registrationStep) awaitNode(ctx context.Context, found candidate) {
 	}
 	s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, message)
 	s.failAfterTimeout(nil)
-}
-
-// joinProgress says how far the kubelet of a launched Machine without a Node came: whether it requested a certificate, and
-// what became of that. It is empty for the first minutes, and if the requests cannot be read.
-func (s *registrationStep) joinProgress(ctx context.Context) string {
-	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
-	name := index.NodeName(s.machine)
-	if launched == nil || launched.Status != metav1.ConditionTrue || name == "" {
-		return ""
-	}
-	if left := launched.LastTransitionTime.Add(requestGrace).Sub(s.now); left > 0 {
-		if s.machine.Status.FailureReason == "" {
-			s.requeueIn(left)
-		}
-		return ""
-	}
-	requests, err := s.joins.Requests(ctx, name)
-	if err != nil {
-		return ""
-	}
-	var last kubeletcsr.JoinRequest
-	for _, r := range requests {
-		if r.At.Before(s.machine.CreationTimestamp.Time) {
-			continue // Another instance had the name.
-		}
-		if last.Name == "" || r.At.After(last.At) {
-			last = r
-		}
-	}
-	if last.Name == "" {
-		return fmt.Sprintf("No kubelet has requested a certificate for a node named %s: look at the instance's console.", name)
-	}
-	switch last.Outcome {
-	case kubeletcsr.Issued:
-		return fmt.Sprintf("Its kubelet received its certificate (%s), but has not registered: look at the kubelet's log.", last.Name)
-	case kubeletcsr.Unsigned:
-		return fmt.Sprintf("The certificate request %s of its kubelet is approved, but no signer has signed it.", last.Name)
-	case kubeletcsr.Refused:
-		return fmt.Sprintf("The certificate request %s of its kubelet was refused.", last.Name)
-	}
-	return fmt.Sprintf("The certificate request %s of its kubelet is not approved.", last.Name)
 }
 
 // withoutTarget ends the life of a Machine that is no Node at "Available".

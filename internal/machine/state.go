@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/keylock"
+	"machinist.dev/machinist/internal/platform/keylock"
 	"machinist.dev/machinist/pkg/provider"
 )
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/pkg/provider"
 )
 

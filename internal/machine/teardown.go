@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/index"
 	"machinist.dev/machinist/pkg/provider"
 )
 

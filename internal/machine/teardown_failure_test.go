@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // A machine that failed still says why while it is being deleted, however long that takes.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/tracing"
+	"machinist.dev/machinist/internal/platform/tracing"
 )
 
 // Steps of operations, as their spans are named.

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cloud"
-	"machinist.dev/machinist/internal/tracing"
+	"machinist.dev/machinist/internal/machine/cloud"
+	"machinist.dev/machinist/internal/platform/tracing"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/otlp"
 )

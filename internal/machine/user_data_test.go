@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
 // userDataOf launches the machine m and returns the user data that the cloud was given for it.

@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/interruption"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/preservation"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/machine/preservation"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/wiring"
 )
 
 // Wiring is the only list of what triggers a pass over a Machine. drains is the source of the Drainer, nil where

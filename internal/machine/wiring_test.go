@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machine/interruption"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/test/env"
 )
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
-	_ "machinist.dev/machinist/internal/roots" // For images, whose system has none.
+	_ "machinist.dev/machinist/internal/platform/roots" // For images, whose system has none.
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	userdata "machinist.dev/machinist/internal/bootstrap"
-	"machinist.dev/machinist/internal/bootstrap/profile"
+	userdata "machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
 // notSimulated are the profiles of which a simulated host does not run the programs.

@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/test/env"
 )
 

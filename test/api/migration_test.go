@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/migration/source"
+	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/manifests/sources"
 )

@@ -16,7 +16,7 @@ import (
 
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/install"
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/test/env"
 )
 

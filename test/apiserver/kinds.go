@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 // kind is what the server knows of one kind of objects. It is immutable.

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/platform/process"
 	"machinist.dev/machinist/test/link"
 )
 
@@ -25,7 +25,7 @@ type replica struct {
 	control, target, cloud *link.Link
 
 	mu      sync.Mutex
-	process *process.Process
+	process *child.Process
 	killed  bool
 	// pause is how long the supervisor waits the next time.
 	pause time.Duration
@@ -76,7 +76,7 @@ func (r *replica) ended() time.Duration {
 	var exit *exec.ExitError
 	switch err := r.process.Err(); {
 	case r.leaves || r.killed:
-	case errors.As(err, &exit) && exit.ExitCode() == operator.ExitFenced:
+	case errors.As(err, &exit) && exit.ExitCode() == process.ExitFenced:
 		r.world.logf("%s ended: its lease was lost", r.name)
 		r.world.count("ends of " + r.program + " that lost its lease")
 	default:

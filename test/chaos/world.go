@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/chaos/judge"
 	"machinist.dev/machinist/test/link"

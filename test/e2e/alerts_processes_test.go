@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/installer"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/install/installer"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud/driver"
 )
@@ -41,7 +41,7 @@ func TestAlertsAboutProcessesFireForTheirCause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []*process.Process{migrating, m.installer(metrics(installer.Name)...)} {
+	for _, other := range []*child.Process{migrating, m.installer(metrics(installer.Name)...)} {
 		m.do(other.Start)
 		t.Cleanup(func() {
 			if err := other.Stop(15 * time.Second); err != nil {
@@ -83,8 +83,8 @@ func TestAlertsAboutProcessesFireForTheirCause(t *testing.T) {
 }
 
 // installer prepares the operator, which the caller starts and stops.
-func (m *machinist) installer(args ...string) *process.Process {
-	return &process.Process{Name: installer.Name, Path: filepath.Join(binDir(m.t), installer.Name), Dir: m.t.TempDir(),
+func (m *machinist) installer(args ...string) *child.Process {
+	return &child.Process{Name: installer.Name, Path: filepath.Join(binDir(m.t), installer.Name), Dir: m.t.TempDir(),
 		Args: append([]string{"--control-kubeconfig=" + m.Control.Kubeconfig(), "--health-probe-bind-address=0",
 			"--leader-election-namespace=" + stack.SystemNamespace}, args...)}
 }

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/internal/platform/process"
 	"machinist.dev/machinist/simcloud"
 )
 
@@ -234,7 +234,7 @@ func (b *befallen) orphansRemain() {
 	b.loseMachine("lost")
 	b.firing("MachinistOrphansBlocked", "MachinistOrphansNotCollected")
 	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace,
-		Name: operator.IdentityRecord}}
+		Name: process.IdentityRecord}}
 	before := b.changeRecord(record, "another")
 	b.firing("MachinistClusterIDMismatch")
 	b.changeRecord(record, before)
@@ -246,8 +246,8 @@ func (b *befallen) changeRecord(record *corev1.ConfigMap, id string) string {
 	if err := b.control.Get(context.Background(), client.ObjectKeyFromObject(record), record); err != nil {
 		b.t.Fatal(err)
 	}
-	before := record.Data[operator.IdentityOfAll]
-	record.Data[operator.IdentityOfAll] = id
+	before := record.Data[process.IdentityOfAll]
+	record.Data[process.IdentityOfAll] = id
 	if err := b.control.Update(context.Background(), record); err != nil {
 		b.t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/manifests"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 // Rule secrets-limited-by-policy. Who has stolen a provider's identity has its roles, and the admission policies in

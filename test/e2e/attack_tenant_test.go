@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/manifests"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/test/env"
 )
 

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 // autoscaler sends the requests of cluster-autoscaler 1.36 with its provider clusterapi and CAPI_GROUP=machinist.dev.

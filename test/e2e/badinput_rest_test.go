@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"machinist.dev/machinist/internal/controlplane/auditlog"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
+	"machinist.dev/machinist/devel/stack"
 )
 
 // quiet expects that nothing is written for a while.

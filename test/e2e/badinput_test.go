@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	rendered "machinist.dev/machinist/internal/manifests"
-	"machinist.dev/machinist/internal/stack"
+	rendered "machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/simcloud/driver"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/manifests"

@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/simcloud"
 )
 
@@ -82,7 +82,7 @@ func (m *machinist) slowCloud() {
 }
 
 // crashUntil crashes the process at random moments, at most n times, until done.
-func (s *supervised) crashUntil(p *process.Process, random *rand.Rand, n int, done func() bool) int {
+func (s *supervised) crashUntil(p *child.Process, random *rand.Rand, n int, done func() bool) int {
 	s.m.t.Helper()
 	for kill := range n {
 		<-time.After(time.Duration(random.IntN(2500)) * time.Millisecond)

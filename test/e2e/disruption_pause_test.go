@@ -9,10 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"machinist.dev/machinist/devel/controlplane/auditlog"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/controlplane/auditlog"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/internal/fleet/disruption"
 	"machinist.dev/machinist/test/e2e/disrupted"
 )
 

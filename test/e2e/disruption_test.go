@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/e2e/disrupted"
 )

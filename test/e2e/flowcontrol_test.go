@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
 )
 
 // What the real processes ask goes to the priority level that is theirs, and the renewals of their leases where those

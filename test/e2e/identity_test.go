@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -24,7 +24,7 @@ func TestWhoComesFirstRecordsTheClusterID(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, Bare: true})
 	key := client.ObjectKey{Namespace: stack.SystemNamespace, Name: "machinist-cluster-id"}
-	for _, p := range []*process.Process{m.Manager, m.Provider} {
+	for _, p := range []*child.Process{m.Manager, m.Provider} {
 		for _, before := range []map[string]string{nil, {"another-namespace": "another-id"}} {
 			record := &corev1.ConfigMap{}
 			record.Namespace, record.Name, record.Data = key.Namespace, key.Name, before

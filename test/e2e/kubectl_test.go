@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/stack"
 )
 
 // kubectl runs kubectl as a user of the control cluster would.

@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/platform/process"
 )
 
 // workers is how many machines the provider works on at once in these tests, and so how many of its calls can be past
@@ -168,7 +168,7 @@ func (m *machinist) steal(name string) {
 	}
 }
 
-func signal(t *testing.T, p *process.Process, s syscall.Signal) {
+func signal(t *testing.T, p *child.Process, s syscall.Signal) {
 	t.Helper()
 	if err := p.Signal(s); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func signal(t *testing.T, p *process.Process, s syscall.Signal) {
 }
 
 // mustEndFenced waits until the process has ended as one that lost its lease.
-func mustEndFenced(t *testing.T, p *process.Process) {
+func mustEndFenced(t *testing.T, p *child.Process) {
 	t.Helper()
 	select {
 	case <-p.Done():
@@ -184,7 +184,7 @@ func mustEndFenced(t *testing.T, p *process.Process) {
 		t.Fatal("the process still runs a minute after it lost its lease")
 	}
 	var exit *exec.ExitError
-	if err := p.Err(); !errors.As(err, &exit) || exit.ExitCode() != operator.ExitFenced {
-		t.Errorf("the process ended with %v, want exit code %d; %s", err, operator.ExitFenced, p.LogTail())
+	if err := p.Err(); !errors.As(err, &exit) || exit.ExitCode() != process.ExitFenced {
+		t.Errorf("the process ended with %v, want exit code %d; %s", err, process.ExitFenced, p.LogTail())
 	}
 }

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/manifests"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 // Both processes ask the control cluster who reads their metrics, and what it may. When there is nobody to be asked,

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/pkg/provider"
 )
 

@@ -27,9 +27,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/internal/install"
-	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/manifests/sources"
@@ -93,7 +93,7 @@ type oldFleet struct {
 	*machinist
 	oldGroup
 	group      string
-	controller *process.Process
+	controller *child.Process
 	// life is where the log of the controller's current life begins, read how far settles and logs have read it.
 	life, read int
 	// before is the fleet as the controller has made it.
@@ -185,7 +185,7 @@ func (f *oldFleet) install() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.controller = &process.Process{Name: "old-controller", Path: path, Dir: f.Dir(), Args: []string{
+	f.controller = &child.Process{Name: "old-controller", Path: path, Dir: f.Dir(), Args: []string{
 		"--group=" + f.group, "--namespace=" + f.namespace, "--kubeconfig=" + path + ".kubeconfig",
 		"--lease-duration=3s", "--workload=" + f.workload.String(),
 		"--cloud-endpoint=" + f.CloudURL(), "--cloud-token-file=" + path + ".token",

@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/simcloud/driver"
@@ -36,7 +36,7 @@ type migration struct {
 	*oldFleet
 	name string
 	// migrators are candidates for one lease.
-	migrators []*process.Process
+	migrators []*child.Process
 	userData  *v1beta1.UserDataRef
 }
 
@@ -105,7 +105,7 @@ func (m *migration) begin(name string) {
 }
 
 // bounce kills processes at once, and starts them again.
-func (m *migration) bounce(processes ...*process.Process) {
+func (m *migration) bounce(processes ...*child.Process) {
 	m.t.Helper()
 	for _, p := range processes {
 		if err := p.Kill(); err != nil {
@@ -354,7 +354,7 @@ func (m *migration) wantRefused(what string, err error) {
 
 // Rules: migration-old-objects-closed, migration-copies-closed.
 func TestMigrationClosesWhatItWorksOn(t *testing.T) {
-	onlyInFull(t, "the policies of package internal/migration at a real API server")
+	onlyInFull(t, "the policies of package internal/transfer/migration at a real API server")
 	t.Parallel()
 	f := start(t, stack.Options{}).oldFleet(provider.SourceClusterK8s, 3)
 	m := f.migrate()

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/backup"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/transfer/backup"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/e2e/authorized"

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/stack"
 )
 
 // Without a target cluster a machine is an instance that runs, and its whole life goes on without Nodes.

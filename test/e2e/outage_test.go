@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/env"
 )
@@ -257,7 +257,7 @@ func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {
 	if nodes := m.nodes(m.target); len(nodes) != large {
 		t.Errorf("%d nodes are there, want %d", len(nodes), large)
 	}
-	for _, p := range []*process.Process{m.Manager, m.Provider} {
+	for _, p := range []*child.Process{m.Manager, m.Provider} {
 		if n := processes.endedForLeases(p); n > 1 {
 			t.Errorf("%s ended %d times", p.Name, n)
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
 )
 
 // A machine that a person preserves is replaced at once, kept for a while, and then leaves nothing behind.

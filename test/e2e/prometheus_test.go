@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"machinist.dev/machinist/internal/monitoring"
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/internal/install/monitoring"
 )
 
 // shortened are the durations of rules in these tests. A range has to hold several scrapes, and a threshold has to be
@@ -79,7 +79,7 @@ func (m *machinist) watch(addresses map[string]string) *prometheus {
 	if err := os.WriteFile(configFile, config, 0o600); err != nil {
 		m.t.Fatal(err)
 	}
-	server := &process.Process{Name: "prometheus", Path: prometheusTool(m.t, "prometheus"), Dir: dir, Args: []string{
+	server := &child.Process{Name: "prometheus", Path: prometheusTool(m.t, "prometheus"), Dir: dir, Args: []string{
 		"--config.file=" + configFile, "--storage.tsdb.path=" + filepath.Join(dir, "data"),
 		"--web.listen-address=" + address, "--log.level=warn"}}
 	if err := server.Start(); err != nil {

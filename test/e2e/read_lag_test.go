@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/simcloud"
 )
 

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/test/env"
 )
 

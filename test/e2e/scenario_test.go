@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"machinist.dev/machinist/internal/demo"
+	"machinist.dev/machinist/devel/demo"
 )
 
 // A scenario fails by itself when something that it tells does not come true. That it makes no difference whether the

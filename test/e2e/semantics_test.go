@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/simcloud"
 )
 

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/sharding"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/platform/sharding"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -44,7 +44,7 @@ type divided struct {
 
 // member is one process of a shard.
 type member struct {
-	*process.Process
+	*child.Process
 	program string
 	shard   sharding.Shard
 }

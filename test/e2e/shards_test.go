@@ -10,8 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/sharding"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/platform/sharding"
 	"machinist.dev/machinist/test/env"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
 // writes are requests that changed something, in the order in which the API server received them.

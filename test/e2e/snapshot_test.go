@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/env"
@@ -158,7 +158,7 @@ func (m *machinist) resize(name string, replicas int32) {
 }
 
 // startAgain does what a Deployment does: it starts processes anew that end by themselves, and waits for that.
-func (m *machinist) startAgain(processes ...*process.Process) {
+func (m *machinist) startAgain(processes ...*child.Process) {
 	m.t.Helper()
 	for _, p := range processes {
 		eventually(m.t, p.Name+" ends", func() (bool, string) { return !p.Running(), "it runs" })

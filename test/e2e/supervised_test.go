@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/internal/platform/process"
 )
 
 // Leases, by flags of a process.
@@ -36,11 +36,11 @@ type supervised struct {
 	// mu is held by whoever ends or starts a process.
 	mu sync.Mutex
 	// ends are the errors with which processes ended by themselves.
-	ends map[*process.Process][]error
+	ends map[*child.Process][]error
 }
 
-func (m *machinist) supervise(processes ...*process.Process) *supervised {
-	s := &supervised{m: m, ends: map[*process.Process][]error{}}
+func (m *machinist) supervise(processes ...*child.Process) *supervised {
+	s := &supervised{m: m, ends: map[*child.Process][]error{}}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for _, p := range processes {
@@ -50,7 +50,7 @@ func (m *machinist) supervise(processes ...*process.Process) *supervised {
 	return s
 }
 
-func (s *supervised) keep(ctx context.Context, p *process.Process) {
+func (s *supervised) keep(ctx context.Context, p *child.Process) {
 	for {
 		s.mu.Lock()
 		done := p.Done()
@@ -72,7 +72,7 @@ func (s *supervised) keep(ctx context.Context, p *process.Process) {
 }
 
 // crash ends a process by SIGKILL, starts it anew and returns when that leads.
-func (s *supervised) crash(p *process.Process) {
+func (s *supervised) crash(p *child.Process) {
 	s.m.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,14 +96,14 @@ func (s *supervised) crash(p *process.Process) {
 }
 
 // endedForLeases says how often a process ended by itself, which no process may do but for its Lease.
-func (s *supervised) endedForLeases(p *process.Process) int {
+func (s *supervised) endedForLeases(p *child.Process) int {
 	s.m.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, err := range s.ends[p] {
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != operator.ExitFenced {
-			s.m.t.Errorf("%s ended with %v, want exit code %d", p.Name, err, operator.ExitFenced)
+		if !errors.As(err, &exit) || exit.ExitCode() != process.ExitFenced {
+			s.m.t.Errorf("%s ended with %v, want exit code %d", p.Name, err, process.ExitFenced)
 		}
 	}
 	return len(s.ends[p])

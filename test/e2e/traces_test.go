@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/controlplane/auditlog"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
-	"machinist.dev/machinist/internal/tracing"
+	"machinist.dev/machinist/internal/platform/tracing"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/otlp"
@@ -299,7 +299,7 @@ func TestTracesCostNoWrite(t *testing.T) {
 	}
 	without := cost()
 	receiver := otlp.Receive(t)
-	for _, p := range []*process.Process{m.Manager, m.Provider} {
+	for _, p := range []*child.Process{m.Manager, m.Provider} {
 		if err := p.Stop(15 * time.Second); err != nil {
 			t.Fatal(err)
 		}

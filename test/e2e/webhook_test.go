@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -247,7 +247,7 @@ func (w *webhook) during(s *stream, what string, f func()) {
 }
 
 // restart ends a replica in order and starts it again, and returns when it serves.
-func (w *webhook) restart(p *process.Process, address string) {
+func (w *webhook) restart(p *child.Process, address string) {
 	w.t.Helper()
 	if err := p.Stop(15 * time.Second); err != nil {
 		w.t.Errorf("%s did not end in order: %v", p.Name, err)

@@ -34,7 +34,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/internal/install"
 )
 

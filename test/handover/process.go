@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 
-	"machinist.dev/machinist/internal/operator/fence"
-	"machinist.dev/machinist/internal/sharding"
+	"machinist.dev/machinist/internal/platform/process/fence"
+	"machinist.dev/machinist/internal/platform/sharding"
 )
 
 // The times of leases are the defaults of the processes.

@@ -9,7 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"machinist.dev/machinist/internal/sharding"
+	"machinist.dev/machinist/internal/platform/sharding"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
 	"machinist.dev/machinist/test/env"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
 // The unmodified kubeadm finds the cluster by what Machinist renders, trusts it, and reads with a machine's token all

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/controlplane/auditlog"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/env"
 )

@@ -7,7 +7,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	rendered "machinist.dev/machinist/internal/manifests"
+	rendered "machinist.dev/machinist/internal/install/manifests"
 )
 
 // wrongTypes puts into each field of each kind, one at a time, what is of another type.

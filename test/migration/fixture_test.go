@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"machinist.dev/machinist/api/v1beta1"
-	guarded "machinist.dev/machinist/internal/cloud"
 	"machinist.dev/machinist/internal/install"
-	"machinist.dev/machinist/internal/migration"
+	guarded "machinist.dev/machinist/internal/machine/cloud"
+	"machinist.dev/machinist/internal/transfer/migration"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/simcloud/catalog"

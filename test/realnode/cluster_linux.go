@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane"
 )
 
 // NodeName is the name of the real node. Pods that need to be real containers select it by the label
@@ -54,7 +54,7 @@ type Cluster struct {
 	*host
 
 	kube    kubernetes.Interface
-	kubelet *process.Process
+	kubelet *child.Process
 }
 
 // Start runs a cluster and returns when the node is ready for pods. It can run once in a process: the node's programs
@@ -116,7 +116,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range []*process.Process{kubelet, proxy, dns} {
+	for _, p := range []*child.Process{kubelet, proxy, dns} {
 		if err := c.run(p); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
 // Package realnode runs a whole Kubernetes cluster of one real node on this machine: the control plane of
-// internal/controlplane, and beside it containerd, kubelet, kube-proxy and CoreDNS, so that pods are real containers
+// devel/controlplane, and beside it containerd, kubelet, kube-proxy and CoreDNS, so that pods are real containers
 // with images from a registry, service accounts, names and probes. hack/node/build.sh makes the programs ready.
 //
 // Everything runs in network, mount and process namespaces of its own: the test's binary starts itself again in them.

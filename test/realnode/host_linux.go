@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // host runs the programs of a node in the namespaces of this process.
@@ -20,7 +20,7 @@ type host struct {
 	lock     sync.Mutex // of output
 
 	// processes run in the order in which they were started.
-	processes []*process.Process
+	processes []*child.Process
 }
 
 func newHost(output io.Writer) (*host, error) {
@@ -56,7 +56,7 @@ func (h *host) startRuntime(layouts []string) (await func(context.Context) error
 	if err := h.writeContainerdFiles(); err != nil {
 		return nil, err
 	}
-	for _, p := range []*process.Process{registry, containerd} {
+	for _, p := range []*child.Process{registry, containerd} {
 		if err := h.run(p); err != nil {
 			return nil, err
 		}
@@ -69,13 +69,13 @@ func (h *host) startRuntime(layouts []string) (await func(context.Context) error
 	}, nil
 }
 
-func (h *host) newProcess(name, path string, args ...string) *process.Process {
-	return &process.Process{Name: name, Path: path, Args: args, Dir: h.dir, Ended: func(p *process.Process, err error) {
+func (h *host) newProcess(name, path string, args ...string) *child.Process {
+	return &child.Process{Name: name, Path: path, Args: args, Dir: h.dir, Ended: func(p *child.Process, err error) {
 		h.logf("%s ended unexpectedly: %v; %s", p.Name, err, p.LogTail())
 	}}
 }
 
-func (h *host) run(p *process.Process) error {
+func (h *host) run(p *child.Process) error {
 	if err := p.Start(); err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane"
 )
 
-func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*process.Process, error) {
+func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*child.Process, error) {
 	kubeconfig, identity, flags, err := c.identifyKubelet(ctx, o)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 )
 
 // nodeAddress is where pods reach the host: an address for documentation, which nobody else has.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 )
 
 // programs are the paths of what the node runs, of the layout of the image that every pod has, and of the folder with

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 )
 
 func TestMain(m *testing.M) { Main(m) }

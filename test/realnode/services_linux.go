@@ -8,11 +8,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/devel/child"
 )
 
 // prepareProxy makes ready the program that gives services their addresses.
-func (c *Cluster) prepareProxy(path string) (*process.Process, error) {
+func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
 	// The API server has this role bound to this user.
 	kubeconfig, err := c.userKubeconfig("system:kube-proxy")
 	if err != nil {
@@ -38,7 +38,7 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 `
 
 // prepareDNS makes ready the program that answers for the names of services.
-func (c *Cluster) prepareDNS(path string) (*process.Process, error) {
+func (c *Cluster) prepareDNS(path string) (*child.Process, error) {
 	const user = "coredns"
 	kubeconfig, err := c.userKubeconfig(user)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/strvals"
 
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 var (

@@ -159,7 +159,7 @@ func TestTheMetricsOfTheDocumentsExist(t *testing.T) {
 func TestTheMessagesOfTroubleshootingAreTheProcesses(t *testing.T) {
 	_, section, _ := strings.Cut(documents(t)["docs/troubleshooting.md"], "\n## A pod of Machinist is not ready\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	sources, err := filepath.Glob(filepath.Join(root, "internal/operator/*.go"))
+	sources, err := filepath.Glob(filepath.Join(root, "internal/platform/process/*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

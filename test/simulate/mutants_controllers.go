@@ -2,13 +2,13 @@ package main
 
 // withoutCapacityCheck lets a set make what it was ordered, whatever capacity its deployment has (rule
 // set-keeps-surge).
-var withoutCapacityCheck = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {",
+var withoutCapacityCheck = &mutant{file: "internal/fleet/machineset/capacity.go", from: "	if len(siblings) == 0 {",
 	to: "	if len(siblings) >= 0 {"}
 
 // withoutOwnAge has an orphan's age judged by the provider's clock alone: who knows an orphan for so long has seen it
 // twice.
 var withoutOwnAge = &mutant{
-	file: "internal/safety/orphans/plan.go",
+	file: "internal/health/orphans/plan.go",
 	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
 }
 
@@ -22,7 +22,7 @@ func controllerMutants() []mutant {
 			scenario: "create", finds: "settled, but|after the last disturbance",
 		},
 		{
-			name: "stale-sets", file: "internal/machinedeployment/claim.go",
+			name: "stale-sets", file: "internal/fleet/machinedeployment/claim.go",
 			from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {",
 			to:   "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
 			scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
@@ -50,17 +50,17 @@ func controllerMutants() []mutant {
 			scenario: "scale-down", finds: "order",
 		},
 		{
-			name: "doubtful-writes-trusted", quick: true, file: "internal/freshness/tracker.go",
+			name: "doubtful-writes-trusted", quick: true, file: "internal/platform/freshness/tracker.go",
 			from: `	t.minVersion, t.confirmed = "", false`, to: "	t.confirmed = false",
 			scenario: "scale-up", finds: "I3", plan: "get MachineSet:freeze-Machine,create Machine:lost,create Machine:lost",
 		},
 		{
-			name: "mark-ignored-by-the-set", quick: true, file: "internal/machinestate/precedence.go",
+			name: "mark-ignored-by-the-set", quick: true, file: "internal/machine/machinestate/precedence.go",
 			from: "!MarkedForDeletion(m),", to: "true,",
 			scenario: "autoscaler", finds: "autoscaler: the manager deleted",
 		},
 		{
-			name: "selection-ignored", file: "internal/machineset/handover.go",
+			name: "selection-ignored", file: "internal/fleet/machineset/handover.go",
 			from: "	if onlySelected {", to: "	if onlySelected && n < 0 {",
 			scenario: "in-place-by-selection", finds: "selection: ",
 		},
@@ -75,17 +75,17 @@ func controllerMutants() []mutant {
 			scenario: "adopt", finds: "adoption: ",
 		},
 		{
-			name: "failed-machine-not-kept", file: "internal/machineset/remediation.go",
+			name: "failed-machine-not-kept", file: "internal/fleet/machineset/remediation.go",
 			from: "!preservation.Due(m) && ", to: "(true || preservation.Due(m)) && ",
 			scenario: "preserve", finds: "preservation: ",
 		},
 		{
-			name: "token-left", quick: true, file: "internal/bootstrap/token.go",
+			name: "token-left", quick: true, file: "internal/class/bootstrap/token.go",
 			from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
 			scenario: "create-with-token", finds: "tokens are left",
 		},
 		{
-			name: "no-fence", file: "internal/cloud/cloud.go",
+			name: "no-fence", file: "internal/machine/cloud/cloud.go",
 			from: "	if e == changes {", to: "	if e == changes && c == nil {",
 			scenario: "scale-down", finds: "fence: ", planned: true,
 		},
@@ -144,12 +144,12 @@ func controllerMutants() []mutant {
 			cloud: "reads-late", finds: "I1",
 		},
 		{
-			name: "grant-not-reserved", file: "internal/disruption/ledger.go",
+			name: "grant-not-reserved", file: "internal/fleet/disruption/ledger.go",
 			from: "		r.granted[c.Machine.UID] = false\n", to: "		_ = r.granted[c.Machine.UID]\n",
 			scenario: "budgets-overlap", finds: "budget: ", last: 2, plan: "200:lost",
 		},
 		{
-			name: "exemption-ignored-in-remediation", file: "internal/disruption/view.go",
+			name: "exemption-ignored-in-remediation", file: "internal/fleet/disruption/view.go",
 			from:     "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt {",
 			to:       "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && c.Reason != v1beta1.DisruptionRemediation {",
 			scenario: "budget-of-the-broken", finds: "exempt: ",
@@ -160,73 +160,73 @@ func controllerMutants() []mutant {
 			scenario: "change-while-target-refuses", finds: "refuses the credentials",
 		},
 		{
-			name: "no-second-observation", file: "internal/safety/orphans/plan.go", without: withoutOwnAge,
+			name: "no-second-observation", file: "internal/health/orphans/plan.go", without: withoutOwnAge,
 			from: "case !again:", to: "case !again && s.MaxDeletes < 0:",
 			scenario: "orphans", finds: "orphans: .* first seen",
 		},
 		{
-			name: "most-instances-are-orphans", file: "internal/safety/orphans/plan.go",
+			name: "most-instances-are-orphans", file: "internal/health/orphans/plan.go",
 			from: "most[namespace] = n >= leastForMost &&", to: "most[namespace] = n >= 100*leastForMost &&",
 			scenario: "machines-lost", finds: "orphans: .* one of most",
 		},
 		{
-			name: "meltdown-ignored", file: "internal/healthcheck/judge.go",
+			name: "meltdown-ignored", file: "internal/health/healthcheck/judge.go",
 			from: "!tooMany && !s.Meltdown.In(subject.domains()...) &&", to: "!tooMany &&",
 			scenario: "meltdown", finds: "I6: machine .* while the nodes",
 		},
 		{
-			name: "no-bound-of-unhealthy-machines", file: "internal/healthcheck/judge.go",
+			name: "no-bound-of-unhealthy-machines", file: "internal/health/healthcheck/judge.go",
 			from: "tooMany := unwell > limit", to: "tooMany := unwell > limit+len(subjects)",
 			scenario: "too-many-unhealthy", finds: "health: machine .* although",
 		},
 		{
-			name: "outage-taken-for-silence", file: "internal/reachability/state.go",
+			name: "outage-taken-for-silence", file: "internal/platform/reachability/state.go",
 			from:     "if !s.Unreachable && s.failures >= failuresUntilUnreachable {",
 			to:       "if !s.Unreachable && s.failures >= 1000*failuresUntilUnreachable {",
 			scenario: "target-outage", finds: "I6",
 		},
 		{
-			name: "freeze-ignored-by-the-set", file: "internal/machineset/scale.go",
+			name: "freeze-ignored-by-the-set", file: "internal/fleet/machineset/scale.go",
 			from:     "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {",
 			to:       "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok && reason == \"\" {",
 			scenario: "freeze", finds: "freeze: ",
 		},
 		{
-			name: "certificate-for-another-name", file: "internal/bootstrap/approval/decide.go",
+			name: "certificate-for-another-name", file: "internal/class/bootstrap/approval/decide.go",
 			from: "	case r.Wanted != name:", to: "	case r.Wanted == \"\":",
 			scenario: "certificates", finds: "approval: ",
 		},
 		{
-			name: "old-leases-not-taken", file: "internal/migration/fence.go",
+			name: "old-leases-not-taken", file: "internal/transfer/migration/fence.go",
 			from: "return r.takeLeases(ctx, m, f, leases)", to: `return "", nil`,
 			scenario: "migrate-K", finds: "J1: ",
 		},
 		{
-			name: "not-released", file: "internal/migration/commit.go",
+			name: "not-released", file: "internal/transfer/migration/commit.go",
 			from: "case m.instance.Collected:", to: "case m.instance.Collected && left < 0:",
 			scenario: "migrate-G", finds: "J3: ",
 		},
 		{
-			name: "not-disowned", file: "internal/migration/abort.go",
+			name: "not-disowned", file: "internal/transfer/migration/abort.go",
 			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.clearOwnKeys,",
 			scenario: "migrate-K-abort", finds: "I1: |J2: ",
 		},
 		{
-			name: "own-keys-left-on-nodes", file: "internal/migration/abort.go",
+			name: "own-keys-left-on-nodes", file: "internal/transfer/migration/abort.go",
 			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.disownAll,",
 			scenario: "migrate-K-abort", finds: "J6: ",
 		},
 		{
-			name: "common-lease-not-held", file: "internal/operator/fence/joint.go", handovers: true,
+			name: "common-lease-not-held", file: "internal/platform/process/fence/joint.go", handovers: true,
 			from: "	if err := j.hold(ctx, record); err != nil {\n		return err\n	}\n	if !j.ownFound {",
 			to:   "	if !j.ownFound {", finds: "two owners",
 		},
 		{
-			name: "lease-of-another-shard", file: "internal/sharding/shard.go", handovers: true,
+			name: "lease-of-another-shard", file: "internal/platform/sharding/shard.go", handovers: true,
 			from: "Of(namespace, s.Count) == s.Index", to: "Of(namespace, s.Count) <= s.Index", finds: "two owners",
 		},
 		{
-			name: "lease-not-checked", file: "internal/operator/fence/fence.go", handovers: true,
+			name: "lease-not-checked", file: "internal/platform/process/fence/fence.go", handovers: true,
 			from: "age >= f.deadline {", to: "age >= 2*f.deadline {", finds: "two owners",
 		},
 	}

@@ -27,7 +27,7 @@ func dimensionMutants() []mutant {
 			scenario: "rate-limited", finds: "stampede: ", planned: true,
 		},
 		{
-			name: "released-machines-not-counted", file: "internal/machineset/scale.go",
+			name: "released-machines-not-counted", file: "internal/fleet/machineset/scale.go",
 			from: "-s.Preserved-s.Released)", to: "-s.Preserved)",
 			scenario: "incident-policy-relabels", finds: "incident: a set makes no machines without end", last: 6,
 		},
@@ -42,7 +42,7 @@ func dimensionMutants() []mutant {
 			corruption: "0:control/Machine/fleet/web-2b8fpn8lk-00001/status/instance/scope=highest",
 		},
 		{
-			name: "lease-that-was-not-released-taken", quick: true, file: "internal/operator/fence/lease.go",
+			name: "lease-that-was-not-released-taken", quick: true, file: "internal/platform/process/fence/lease.go",
 			from:     `record.HolderIdentity == "" && !isReleased(record)`,
 			to:       `record.HolderIdentity == "" && isReleased(record)`,
 			scenario: "delete", finds: "leaders: ",

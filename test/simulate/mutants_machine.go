@@ -27,17 +27,17 @@ func machineMutants() []mutant {
 			scenario: "force-delete-refused", finds: "I1",
 		},
 		{
-			name: "left-instance-waits-for-a-person", file: "internal/safety/orphans/force_deleted.go",
+			name: "left-instance-waits-for-a-person", file: "internal/health/orphans/force_deleted.go",
 			from: `	return deleted && in.MachineUID != ""`, to: `	return deleted && in.MachineUID == ""`,
 			scenario: "force-delete-refused", finds: "settled|instances, not",
 		},
 		{
-			name: "lost-node-left", file: "internal/safety/orphans/lost_nodes.go",
+			name: "lost-node-left", file: "internal/health/orphans/lost_nodes.go",
 			from: "		if before[uid] && left > 0 {", to: "		if before[uid] && left < 0 {",
 			scenario: "finalizer-stripped-late", finds: "settled|nodes, not",
 		},
 		{
-			name: "waiting-machine-holds-its-class", file: "internal/machineclass/resolve/deletion.go",
+			name: "waiting-machine-holds-its-class", file: "internal/class/machineclass/resolve/deletion.go",
 			from:     "	return launched != nil && launched.Reason == v1beta1.ReasonClassDeleting && !HasInstance(m)",
 			to:       "	return false && launched != nil",
 			scenario: "class-applied-again-with-its-fleet", finds: "settled, but|after the last disturbance",

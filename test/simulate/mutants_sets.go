@@ -4,17 +4,17 @@ package main
 func setMutants() []mutant {
 	return []mutant{
 		{
-			name: "remediation-waits-for-a-replacement", file: "internal/machineset/scale.go",
+			name: "remediation-waits-for-a-replacement", file: "internal/fleet/machineset/scale.go",
 			from: "		if p.remediate(s, notable); len(p.Remediate) == 0 {", to: "		if len(p.Remediate) == 0 {",
 			scenario: "replace-next-to-unhealthy", finds: "settled, but|after the last disturbance",
 		},
 		{
-			name: "marked-machine-waited-for", file: "internal/machinedeployment/draft.go",
+			name: "marked-machine-waited-for", file: "internal/fleet/machinedeployment/draft.go",
 			from: "	return min(s.Replicas, max(0, s.Live-s.Free))", to: "	return min(s.Replicas, max(0, s.Live-s.First))",
 			scenario: "scale-down-next-to-pending", finds: "scale-down: ",
 		},
 		{
-			name: "no-way-out-of-on-delete", file: "internal/machinedeployment/plan_ondelete.go",
+			name: "no-way-out-of-on-delete", file: "internal/fleet/machinedeployment/plan_ondelete.go",
 			from: "		if set.Unlaunched > 0 {", to: "		if false {",
 			scenario: "way-out-of-on-delete", finds: "settled, but|after the last disturbance",
 		},
@@ -26,12 +26,12 @@ func setMutants() []mutant {
 			scenario: "vanished-with-hook", finds: "settled, but|after the last disturbance",
 		},
 		{
-			name: "replacements-never-stop", file: "internal/machineset/failing.go",
+			name: "replacements-never-stop", file: "internal/fleet/machineset/failing.go",
 			from: "return r.count >= failuresInARow", to: "return false",
 			scenario: "replacements-failing", finds: "retries: ",
 		},
 		{
-			name: "machine-gone-between-passes-not-counted", file: "internal/healthcheck/gone_machines.go",
+			name: "machine-gone-between-passes-not-counted", file: "internal/health/healthcheck/gone_machines.go",
 			from: "|| !wasReplaced(gone) {", to: "|| true {",
 			scenario: "retries-of-failed", finds: "retries: ",
 		},

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/autoscaling"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/fleet/autoscaling"
+	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/test/apiserver"
 )
 

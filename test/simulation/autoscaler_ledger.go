@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/invariants"
 )

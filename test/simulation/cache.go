@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/test/apiserver"
 )
 
@@ -352,7 +352,7 @@ func (v *view) await(revision int64) error {
 		}
 	}
 	if v.seen < revision && (!v.frozenUntil.IsZero() || v.unreachable()) {
-		return fmt.Errorf("%w: %s", operator.ErrBehind, v.gvk.Kind)
+		return fmt.Errorf("%w: %s", process.ErrBehind, v.gvk.Kind)
 	}
 	return nil
 }

@@ -10,20 +10,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/autoscaling"
-	"machinist.dev/machinist/internal/bootstrap/approval"
-	"machinist.dev/machinist/internal/disruption/report"
-	"machinist.dev/machinist/internal/healthcheck"
+	"machinist.dev/machinist/internal/class/bootstrap/approval"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/fleet/autoscaling"
+	"machinist.dev/machinist/internal/fleet/disruption/report"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/health/healthcheck"
+	"machinist.dev/machinist/internal/health/orphans"
+	pages "machinist.dev/machinist/internal/health/orphans/ledger"
+	"machinist.dev/machinist/internal/health/overshoot"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/machinedeployment"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/reachability"
-	"machinist.dev/machinist/internal/safety/orphans"
-	pages "machinist.dev/machinist/internal/safety/orphans/ledger"
-	"machinist.dev/machinist/internal/safety/overshoot"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/reachability"
+	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -181,20 +181,20 @@ func (p *Process) epoch() func() uint64 {
 }
 
 // managerKinds are what the manager caches for the rooms, of the control and of the target cluster.
-func (r Controllers) managerKinds() (control, target []operator.Kind) {
+func (r Controllers) managerKinds() (control, target []process.Kind) {
 	if r.has(Health) {
-		control = append(control, operator.Kind{Object: &v1beta1.MachineHealthCheck{}})
+		control = append(control, process.Kind{Object: &v1beta1.MachineHealthCheck{}})
 	}
 	if r.has(Health | OutdatedTaints) {
-		target = append(target, operator.Kind{Object: &corev1.Node{}, Transform: operator.TransformNode})
+		target = append(target, process.Kind{Object: &corev1.Node{}, Transform: process.TransformNode})
 	}
 	return control, target
 }
 
 // providerKinds are what a provider caches of the target cluster for the rooms.
-func (r Controllers) providerKinds() []operator.Kind {
+func (r Controllers) providerKinds() []process.Kind {
 	if r.has(Approval) {
-		return []operator.Kind{{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform}}
+		return []process.Kind{{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform}}
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/controllermanager"
 )

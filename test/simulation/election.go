@@ -15,7 +15,7 @@ import (
 	clocks "k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/operator/fence"
+	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
 // election elects the processes of one name, with the locks and fences of production and an elector that does as

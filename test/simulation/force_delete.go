@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	pages "machinist.dev/machinist/internal/safety/orphans/ledger"
+	pages "machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
 // forceDeleteScenarios are machines that go before their instances. By force, while the cloud refuses to delete

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // lostFleets are those in which a fleet was lost, or its drains did not end.

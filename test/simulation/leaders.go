@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"machinist.dev/machinist/internal/operator/fence"
+	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
 // Two leaders. The fence lets nothing pass once the lease is not surely ours, so that what a former leader still does

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unsafe"
 
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/queueing"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 // The controllers' memory is copied from outside: production code does not know that it is simulated.

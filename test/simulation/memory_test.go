@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/queueing"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 // rememberer is built as controllers are.

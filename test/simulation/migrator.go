@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cloud"
-	"machinist.dev/machinist/internal/migration"
-	"machinist.dev/machinist/internal/migration/source"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/machine/cloud"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/wiring"
+	"machinist.dev/machinist/internal/transfer/migration"
+	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -29,7 +29,7 @@ var migrationTiming = migration.Timing{Probes: 2, ProbeInterval: 2 * time.Second
 
 // migrator makes what the process of migrations consists of.
 func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
-	if err := p.cached([]operator.Kind{{Object: &v1beta1.Migration{}}}, p.control, wiring.Control); err != nil {
+	if err := p.cached([]process.Kind{{Object: &v1beta1.Migration{}}}, p.control, wiring.Control); err != nil {
 		return nil, err
 	}
 	w := p.world

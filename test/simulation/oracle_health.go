@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/reachability"
+	"machinist.dev/machinist/internal/platform/reachability"
 	"machinist.dev/machinist/test/apiserver"
 )
 

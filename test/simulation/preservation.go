@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/internal/machine/preservation"
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/invariants"
 )

@@ -16,21 +16,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cloud"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/freshness"
-	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/class/machineclass"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machineset"
+	"machinist.dev/machinist/internal/health/orphans"
+	pages "machinist.dev/machinist/internal/health/orphans/ledger"
 	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/cloud"
 	"machinist.dev/machinist/internal/machine/drain"
-	"machinist.dev/machinist/internal/machineclass"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/machinedeployment"
-	"machinist.dev/machinist/internal/machineset"
-	"machinist.dev/machinist/internal/migration"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/safety/orphans"
-	pages "machinist.dev/machinist/internal/safety/orphans/ledger"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/wiring"
+	"machinist.dev/machinist/internal/transfer/migration"
 )
 
 // Process is one life of the manager or of a provider: its reconcilers with their memory, its caches, its queues. A
@@ -185,7 +185,7 @@ func (p *Process) sees(kind string) (revision int64) {
 }
 
 // cached declares what a process caches, as its main function does.
-func (p *Process) cached(kinds []operator.Kind, c *cache, cluster wiring.Cluster) error {
+func (p *Process) cached(kinds []process.Kind, c *cache, cluster wiring.Cluster) error {
 	for _, k := range kinds {
 		if err := c.add(cluster, k.Object, k.Transform); err != nil {
 			return err
@@ -196,7 +196,7 @@ func (p *Process) cached(kinds []operator.Kind, c *cache, cluster wiring.Cluster
 
 func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	ctx := context.Background()
-	err := p.cached([]operator.Kind{
+	err := p.cached([]process.Kind{
 		{Object: &v1beta1.MachineDeployment{}}, {Object: &v1beta1.MachineSet{}}, {Object: &v1beta1.Machine{}},
 		{Object: &v1beta1.MachineClass{}}, {Object: &v1beta1.MachineDisruptionBudget{}},
 	}, p.control, wiring.Control)
@@ -245,14 +245,14 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 
 func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 	ctx := context.Background()
-	err := p.cached([]operator.Kind{
+	err := p.cached([]process.Kind{
 		{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}},
-		{Object: wiring.Secrets(), Transform: operator.TransformMetadata},
+		{Object: wiring.Secrets(), Transform: process.TransformMetadata},
 	}, p.control, wiring.Control)
 	if err != nil {
 		return nil, err
 	}
-	targetKinds := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode},
+	targetKinds := []process.Kind{{Object: &corev1.Node{}, Transform: process.TransformNode},
 		{Object: &policyv1.PodDisruptionBudget{}}}
 	err = p.cached(append(targetKinds, p.world.safety.optionalReconcilers.providerKinds()...), p.target, wiring.Target)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/platform/wiring"
 )
 
 // queue is a controller's work queue under the world's clock. It hands out nothing by itself: the scheduler chooses

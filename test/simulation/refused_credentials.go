@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/reachability"
+	"machinist.dev/machinist/internal/platform/reachability"
 )
 
 // A target cluster that refuses the credentials of the processes is unreachable for them and for nobody else:

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // shownState is an expression that is true when the heading of the page has that state.

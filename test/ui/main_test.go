@@ -21,8 +21,8 @@ import (
 	"github.com/go-logr/logr"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/stack"
 )
 
 // rebound is a name that the browser takes for loopback.

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/internal/install"
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/test/env"
 )
 

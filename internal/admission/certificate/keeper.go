@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"machinist.dev/machinist/internal/expiry"
+	"machinist.dev/machinist/internal/platform/expiry"
 )
 
 // Options are what a Keeper works with. All fields but Lifetimes are required.

@@ -27,8 +27,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	admissionwebhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/internal/admission"
-	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/install"
 	"machinist.dev/machinist/test/env"
 )

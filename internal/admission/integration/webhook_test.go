@@ -20,7 +20,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/admission"
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
 )

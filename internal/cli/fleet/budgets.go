@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 // Budget is how far a disruption budget is used, as its status says.

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 // Facts are what was read of one namespace, or of all.

@@ -12,8 +12,8 @@ import (
 
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/safety/orphans"
-	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/health/orphans"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
 // Orphans is what the providers' processes found at their clouds that has no Machine.

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/rollout"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // Status is the fleet at a check.

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/rollout"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // Text writes it for people: a line for each thing, and nothing about what is as it should be but the fleet itself.

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/safety/orphans"
-	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/health/orphans"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
 func everywhere(f Facts) Facts {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
 // Effect is what a change of one field does.

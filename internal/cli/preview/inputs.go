@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinestate"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // otherInputs notes how many machines were made from other user data or in another account than their class has now. No

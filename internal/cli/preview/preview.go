@@ -14,9 +14,9 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/change"
-	"machinist.dev/machinist/internal/disruption"
-	"machinist.dev/machinist/internal/machinedeployment"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // Fleet is a deployment as it would be, and what there is of it.

@@ -17,7 +17,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
-	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")

@@ -9,7 +9,7 @@ import (
 
 	"machinist.dev/machinist/internal/cli/change"
 	"machinist.dev/machinist/internal/cli/printer"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // Plan is what a change of a deployment would do to its machines.

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/machinedeployment"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // State says how far a rollout is. All commands use these words.

@@ -13,7 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
-	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")

@@ -8,7 +8,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/change"
-	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
 // Undo is what going back to a revision means.

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/rollout"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
 const (

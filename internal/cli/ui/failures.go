@@ -9,7 +9,7 @@ import (
 
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // failuresPerPage is how many rows the page of failures has: each may have a message of 1024 bytes.

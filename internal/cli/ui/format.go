@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // functions are what templates call.

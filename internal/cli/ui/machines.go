@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"machinist.dev/machinist/internal/cli/fleet"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // machinesPerPage is how many rows a page of machines has: a page stays light however large the fleet is.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/internal/cli/fleet"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // orphansPerPage is how many instances the page of orphans lists.

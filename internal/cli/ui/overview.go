@@ -10,7 +10,7 @@ import (
 
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/why"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 const (

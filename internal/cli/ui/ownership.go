@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"machinist.dev/machinist/internal/cli/fleet"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 const (

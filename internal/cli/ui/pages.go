@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode"
 
-	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/platform/version"
 )
 
 //go:embed templates/*.html

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/internal/cli/fleet"
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 const (

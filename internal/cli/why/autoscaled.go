@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/autoscaling"
+	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
 // Reasons why cluster-autoscaler leaves a node group alone, which no condition has.

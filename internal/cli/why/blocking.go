@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // failed is the condition that a failureReason is reported as.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 // Facts are what was read about a machine. What could not be read is absent, and reported in Unread.

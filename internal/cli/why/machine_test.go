@@ -9,7 +9,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/printer"
-	"machinist.dev/machinist/internal/disruption"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 func frozenSet(reason, message string) *v1beta1.MachineSet {

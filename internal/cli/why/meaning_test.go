@@ -62,10 +62,10 @@ func TestEveryReasonHasASentence(t *testing.T) {
 	if len(reasons) < 100 {
 		t.Fatalf("found only %d reasons in the API: is it somewhere else?", len(reasons))
 	}
-	// Those of internal/bootstrap are of events and logs.
+	// Those of internal/class/bootstrap are of events and logs.
 	capacities := map[string]string{}
-	for _, capacity := range []string{"machine", "machineclass", "machineset", "machinedeployment", "healthcheck",
-		"safety"} {
+	for _, capacity := range []string{"machine", "class/machineclass", "fleet/machineset", "fleet/machinedeployment",
+		"health"} {
 		maps.Copy(capacities, constants(t, "../../../internal/"+capacity, "^Reason[A-Z]"))
 	}
 	if len(capacities) == 0 {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/wording"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // assessment is what the PodDisruptionBudgets of a pod say about its eviction.

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"machinist.dev/machinist/internal/queueing"
+	"machinist.dev/machinist/internal/platform/queueing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"

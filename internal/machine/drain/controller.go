@@ -19,8 +19,8 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/interruption"
-	"machinist.dev/machinist/internal/queueing"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/platform/queueing"
+	"machinist.dev/machinist/internal/platform/wiring"
 )
 
 const (

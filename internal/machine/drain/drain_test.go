@@ -22,7 +22,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
-	"machinist.dev/machinist/internal/queueing"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 func minAvailable(n int) func(*policyv1.PodDisruptionBudget) {

@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/queueing"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 func TestEvictionsWaitForTheirSlot(t *testing.T) {

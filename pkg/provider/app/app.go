@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/internal/admission"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/tracing"
-	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/tracing"
+	"machinist.dev/machinist/internal/platform/version"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -32,7 +32,7 @@ type Provider struct {
 }
 
 // Main runs the process until SIGTERM or SIGINT and ends it: with code 0 after an orderly end, with another one and a
-// message after an error, and with operator.ExitFenced when the leader's lease was lost.
+// message after an error, and with process.ExitFenced when the leader's lease was lost.
 func Main(p Provider) {
 	if err := Command(p).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -43,7 +43,7 @@ func Main(p Provider) {
 // Command returns the process as a command, for a main of several.
 func Command(p Provider) *cobra.Command {
 	name := "machinist-provider-" + p.Name
-	config := operator.DefaultConfig(name)
+	config := process.DefaultConfig(name)
 	settings := defaultSettings()
 	cmd := &cobra.Command{
 		Use:           name,
@@ -53,8 +53,8 @@ func Command(p Provider) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			operator.SpareMemory()
-			ctx, stop := operator.SignalContext(cmd.Context(), nil)
+			process.SpareMemory()
+			ctx, stop := process.SignalContext(cmd.Context(), nil)
 			defer stop()
 			return run(ctx, config, settings, p)
 		},
@@ -70,7 +70,7 @@ func Command(p Provider) *cobra.Command {
 	return cmd
 }
 
-func run(ctx context.Context, config *operator.Config, settings *settings, p Provider) error {
+func run(ctx context.Context, config *process.Config, settings *settings, p Provider) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func run(ctx context.Context, config *operator.Config, settings *settings, p Pro
 	if o.WebhookServer, err = settings.webhook.Server(); err != nil {
 		return err
 	}
-	op, err := operator.New(config, o)
+	op, err := process.New(config, o)
 	if err != nil {
 		return err
 	}

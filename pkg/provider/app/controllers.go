@@ -24,40 +24,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/bootstrap/approval"
-	"machinist.dev/machinist/internal/cloud"
-	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/class/bootstrap/approval"
+	"machinist.dev/machinist/internal/class/machineclass"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/class/preflight"
+	"machinist.dev/machinist/internal/health/orphans"
 	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/cloud"
 	"machinist.dev/machinist/internal/machine/drain"
-	"machinist.dev/machinist/internal/machineclass"
-	"machinist.dev/machinist/internal/machineclass/resolve"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/preflight"
-	"machinist.dev/machinist/internal/queueing"
-	"machinist.dev/machinist/internal/safety/orphans"
-	"machinist.dev/machinist/internal/tracing"
-	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/queueing"
+	"machinist.dev/machinist/internal/platform/tracing"
+	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func operatorOptions(log logr.Logger, s *settings) operator.Options {
+func operatorOptions(log logr.Logger, s *settings) process.Options {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	target := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode},
+	target := []process.Kind{{Object: &corev1.Node{}, Transform: process.TransformNode},
 		{Object: &policyv1.PodDisruptionBudget{}}}
 	if s.approveKubeletCSRs {
-		target = append(target, operator.Kind{Object: &certificatesv1.CertificateSigningRequest{},
+		target = append(target, process.Kind{Object: &certificatesv1.CertificateSigningRequest{},
 			Transform: approval.Transform})
 	}
-	return operator.Options{
+	return process.Options{
 		Scheme: scheme,
-		ControlKinds: []operator.Kind{
+		ControlKinds: []process.Kind{
 			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
-			{Object: secret, Transform: operator.TransformMetadata},
+			{Object: secret, Transform: process.TransformMetadata},
 		},
 		TargetKinds: target,
 		Logger:      log,
@@ -65,7 +65,7 @@ func operatorOptions(log logr.Logger, s *settings) operator.Options {
 }
 
 // addControllers wires the controllers of a provider process together.
-func addControllers(ctx context.Context, op *operator.Operator, s *settings, driver provider.Driver,
+func addControllers(ctx context.Context, op *process.Process, s *settings, driver provider.Driver,
 	tracer *tracing.Tracer) error {
 	mgr, control, realClock := op.Manager(), op.Control(), clock.RealClock{}
 	if err := index.RegisterMachines(ctx, control.Cache); err != nil {
@@ -153,7 +153,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		}
 		drains := drain.New(drainOptions)
 		targetEvents = func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
-			return operator.Events(target, object, keys, changes...)
+			return process.Events(target, object, keys, changes...)
 		}
 		if err := drains.Register(mgr, targetEvents); err != nil {
 			return err
@@ -204,7 +204,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 
 // addOrphanDrains wires the drains of Nodes that no Machine has. They are apart from those of Machines, whose
 // reconciler ends every drain of a Machine that does not exist.
-func addOrphanDrains(mgr manager.Manager, target *operator.Cluster, o drain.Options,
+func addOrphanDrains(mgr manager.Manager, target *process.Cluster, o drain.Options,
 	events wiring.TargetEvents) (*orphans.Target, error) {
 	o.Metrics = nil // There are a few at most, and a metric can be registered once.
 	o.Evictions = o.Evictions.Share()
@@ -218,7 +218,7 @@ func addOrphanDrains(mgr manager.Manager, target *operator.Cluster, o drain.Opti
 }
 
 // addApproval wires the approval of what the kubelets of this provider's machines ask for.
-func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud, classes approval.Classes,
+func addApproval(ctx context.Context, op *process.Process, driver *cloud.Cloud, classes approval.Classes,
 	events wiring.TargetEvents) error {
 	mgr, control, target := op.Manager(), op.Control(), op.Target()
 	if err := approval.RegisterIndexes(ctx, target.Cache); err != nil {
@@ -248,7 +248,7 @@ func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud
 const joinedWithin = time.Minute
 
 // monitorJoins looks again and again for what keeps machines from joining the target cluster.
-func monitorJoins(op *operator.Operator, target *operator.Cluster, api func() (machine.Endpoint, error),
+func monitorJoins(op *process.Process, target *process.Cluster, api func() (machine.Endpoint, error),
 	now clock.WithTicker) *preflight.Monitor {
 	return &preflight.Monitor{
 		Clock: now,

@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cloud"
-	"machinist.dev/machinist/internal/migration"
-	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/machine/cloud"
+	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/transfer/migration"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -70,7 +70,7 @@ func (s *migrator) validate() error {
 // migratorCommand returns the subcommand that takes over fleets of other systems. It is a process of its own, with a
 // role and a lease of its own: it may do what no provider process should.
 func migratorCommand(p Provider) *cobra.Command {
-	config := operator.DefaultConfig("machinist-migrator-" + p.Name)
+	config := process.DefaultConfig("machinist-migrator-" + p.Name)
 	settings := &migrator{cloudBurst: 10, timing: migration.DefaultTiming}
 	cmd := &cobra.Command{
 		Use:           "migrator",
@@ -79,8 +79,8 @@ func migratorCommand(p Provider) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			operator.SpareMemory()
-			ctx, stop := operator.SignalContext(cmd.Context(), nil)
+			process.SpareMemory()
+			ctx, stop := process.SignalContext(cmd.Context(), nil)
 			defer stop()
 			return runMigrator(ctx, config, settings, p)
 		},
@@ -93,7 +93,7 @@ func migratorCommand(p Provider) *cobra.Command {
 	return cmd
 }
 
-func runMigrator(ctx context.Context, config *operator.Config, s *migrator, p Provider) error {
+func runMigrator(ctx context.Context, config *process.Config, s *migrator, p Provider) error {
 	if err := errors.Join(config.Validate(), s.validate()); err != nil {
 		return err
 	}
@@ -108,9 +108,9 @@ func runMigrator(ctx context.Context, config *operator.Config, s *migrator, p Pr
 	o := operatorOptions(log, defaultSettings())
 	utilruntime.Must(apiextensionsv1.AddToScheme(o.Scheme))
 	// It reads what it needs at the API server itself: what a cache does not show yet, it would make or remove twice.
-	o.ControlKinds = []operator.Kind{{Object: &v1beta1.Migration{}}}
+	o.ControlKinds = []process.Kind{{Object: &v1beta1.Migration{}}}
 	o.TargetKinds = nil
-	op, err := operator.New(config, o)
+	op, err := process.New(config, o)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func runMigrator(ctx context.Context, config *operator.Config, s *migrator, p Pr
 	return op.Run(ctx, func(context.Context) error { return addMigrations(op, s, driver) })
 }
 
-func addMigrations(op *operator.Operator, s *migrator, driver provider.Driver) error {
+func addMigrations(op *process.Process, s *migrator, driver provider.Driver) error {
 	control, mgr, realClock := op.Control(), op.Manager(), clock.RealClock{}
 	cloudMetrics, err := cloud.NewMetrics(metrics.Registry, driver.Name())
 	if err != nil {
@@ -156,7 +156,7 @@ func addMigrations(op *operator.Operator, s *migrator, driver provider.Driver) e
 }
 
 // freshClient makes a client whose requests go over connections of their own: each may reach another API server.
-func freshClient(control *operator.Cluster) (client.Client, error) {
+func freshClient(control *process.Cluster) (client.Client, error) {
 	tls, err := rest.TLSConfigFor(control.Config)
 	if err != nil {
 		return nil, fmt.Errorf("load the certificates: %w", err)

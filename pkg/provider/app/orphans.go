@@ -7,15 +7,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cloud"
-	"machinist.dev/machinist/internal/operator"
-	"machinist.dev/machinist/internal/safety/orphans"
-	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/health/orphans"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
+	"machinist.dev/machinist/internal/machine/cloud"
+	"machinist.dev/machinist/internal/platform/process"
 )
 
 // addOrphans wires the collection of instances that have no Machine. uncertainty has a Machine look for its instance.
 // target is nil where there is no target cluster.
-func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, checkInstance func(*v1beta1.Machine),
+func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInstance func(*v1beta1.Machine),
 	target *orphans.Target) error {
 	counted, err := orphans.NewMetrics(metrics.Registry)
 	if err != nil {
@@ -43,6 +43,6 @@ func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, checkIn
 }
 
 // orphanBook is where people read what is known of orphans.
-func orphanBook(op *operator.Operator) ledger.Book {
+func orphanBook(op *process.Process) ledger.Book {
 	return ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace}
 }

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"machinist.dev/machinist/internal/admission"
+	"machinist.dev/machinist/internal/health/orphans"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machine/interruption"
-	"machinist.dev/machinist/internal/safety/orphans"
-	"machinist.dev/machinist/internal/sharding"
+	"machinist.dev/machinist/internal/platform/sharding"
 )
 
 // settings are the flags that every provider process has beside those of all processes.

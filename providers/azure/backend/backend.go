@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/providers/azure/driver"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/permissions"
+	"machinist.dev/machinist/internal/install/permissions"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"

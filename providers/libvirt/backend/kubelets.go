@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/examples/agent"
-	"machinist.dev/machinist/internal/bootstrap/profile"
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
 // Version is the kubelet's that the example fleet asks for. Newer is another one, which is there if

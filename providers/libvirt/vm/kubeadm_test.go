@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/bootstrap/profile"
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/internal/class/bootstrap/profile"
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 

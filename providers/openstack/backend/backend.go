@@ -9,9 +9,9 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/applicationcredentials"
 
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/hack/openstack"
-	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/providers/openstack/driver"
 	"machinist.dev/machinist/providers/openstack/hosts"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/applicationcredentials"
 
-	"machinist.dev/machinist/internal/permissions"
+	"machinist.dev/machinist/internal/install/permissions"
 	"machinist.dev/machinist/providers/openstack/driver"
 )
 

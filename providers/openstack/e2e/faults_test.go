@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/hack/openstack"
-	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/test/fleet"
 )
 

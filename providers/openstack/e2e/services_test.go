@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/hack/openstack"
-	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/test/fleet"
 )
 

@@ -21,7 +21,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 // kind is a kind of the API group with all that the API server needs to judge an object of it.

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 )
 
 // Each version of an object is reported once and in order, though etcd dies between them and the API server forgets.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"slices"
 
-	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
 // judge returns what of the grants one user's requests to one cluster used, and what was wrong with the requests.

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"machinist.dev/machinist/internal/controlplane/auditlog"
-	"machinist.dev/machinist/internal/manifests"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 var (

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"machinist.dev/machinist/internal/controlplane/auditlog"
-	"machinist.dev/machinist/internal/manifests"
-	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
+	"machinist.dev/machinist/devel/stack"
+	"machinist.dev/machinist/internal/install/manifests"
 )
 
 // process is one of ours: who it is to the API servers, and what it may do there.
@@ -141,7 +141,7 @@ func compare(grants []Grant, used map[string]bool, reasons map[string]string) er
 		given[s] = true
 		if !used[s] && reasons[s] == "" {
 			errs = append(errs,
-				fmt.Errorf("no request used %q: take it from the markers in internal/rbac, or test what needs it", s))
+				fmt.Errorf("no request used %q: take it from the markers in internal/install/rbac, or test what needs it", s))
 		}
 	}
 	for s := range reasons {

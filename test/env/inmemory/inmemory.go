@@ -25,7 +25,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/env"
 )

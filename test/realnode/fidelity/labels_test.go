@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/simcloud/host"
 )

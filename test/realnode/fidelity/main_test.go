@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/simcloud/host"
 	"machinist.dev/machinist/test/realnode"

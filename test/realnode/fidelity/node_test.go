@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
 // answered returns the requests about nodes and Leases that a node's kubelet has had answers to since some time.

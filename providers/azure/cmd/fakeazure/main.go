@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"machinist.dev/machinist/internal/version"
+	"machinist.dev/machinist/internal/platform/version"
 	"machinist.dev/machinist/providers/azure/fakeazure"
 	"machinist.dev/machinist/simcloud/host"
 )

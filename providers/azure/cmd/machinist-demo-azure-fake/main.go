@@ -2,7 +2,7 @@
 package main
 
 import (
-	"machinist.dev/machinist/internal/demo"
+	"machinist.dev/machinist/devel/demo"
 	"machinist.dev/machinist/providers/azure/backend"
 )
 

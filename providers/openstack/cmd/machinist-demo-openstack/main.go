@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"machinist.dev/machinist/internal/demo"
+	"machinist.dev/machinist/devel/demo"
 	"machinist.dev/machinist/providers/openstack/backend"
 )
 

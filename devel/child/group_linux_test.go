@@ -1,0 +1,54 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// family is a program with a child that outlives it, whose pid is in the file "child" of its folder.
+func family(dir string) *Process {
+	return &Process{
+		Name: "family", Path: "/bin/sh", Dir: dir, Group: true, Env: []string{"SECONDS_TO_LIVE=3600"},
+		Args: []string{"-c", `sleep "$SECONDS_TO_LIVE" & echo $! >child.new && mv child.new child; wait`},
+	}
+}
+
+func TestChildrenOfAGroupEndWithTheProgram(t *testing.T) {
+	for name, end := range map[string]func(*Process) error{
+		"Kill": (*Process).Kill,
+		"Stop": func(p *Process) error { return p.Stop(patience) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := family(t.TempDir())
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pid := 0
+			eventually(t, func(context.Context) error {
+				content, err := os.ReadFile(filepath.Join(p.Dir, "child"))
+				if err == nil {
+					pid, err = strconv.Atoi(strings.TrimSpace(string(content)))
+				}
+				return err
+			})
+			if lives, err := alive(pid); !lives || err != nil {
+				t.Fatalf("the child with pid %d lives: %t, %v", pid, lives, err)
+			}
+			if err := end(p); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func(context.Context) error {
+				lives, err := alive(pid)
+				if lives {
+					err = errors.New("the child lives")
+				}
+				return err
+			})
+		})
+	}
+}

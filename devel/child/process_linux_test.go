@@ -1,0 +1,173 @@
+package child
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// parentDir, when set, makes the test binary a parent that starts a process
+// in that folder, prints its pid and waits to be killed.
+const parentDir = "PROCESS_TEST_PARENT_DIR"
+
+func TestChildrenDieWithTheirParent(t *testing.T) {
+	if dir := os.Getenv(parentDir); dir != "" {
+		child := sleeper(dir)
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("pid:", child.life.os.Pid)
+		<-child.life.done
+		t.Fatal("the child ended first")
+	}
+
+	parent := exec.Command(os.Args[0], "-test.run=^TestChildrenDieWithTheirParent$")
+	parent.Env = append(os.Environ(), parentDir+"="+t.TempDir())
+	output, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	for lines := bufio.NewScanner(output); pid == 0 && lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "pid: "); ok {
+			if pid, err = strconv.Atoi(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if alive, err := alive(pid); pid == 0 || !alive || err != nil {
+		t.Fatalf("the child with pid %d is alive: %v, %v", pid, alive, err)
+	}
+
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var killed *exec.ExitError
+	if err := parent.Wait(); !errors.As(err, &killed) {
+		t.Fatalf("the parent ended otherwise: %v", err)
+	}
+	eventually(t, func(context.Context) error {
+		alive, err := alive(pid)
+		if alive {
+			err = errors.New("the child lives")
+		}
+		return err
+	})
+}
+
+func TestAProcessThatDoesNotListenIsKilled(t *testing.T) {
+	if dir := os.Getenv(parentDir); dir != "" { // the deaf one
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println("deaf")
+		<-t.Context().Done()
+	}
+
+	t.Setenv(parentDir, t.TempDir())
+	deaf := &Process{
+		Name: "deaf", Path: os.Args[0], Dir: t.TempDir(),
+		Args: []string{"-test.run=^TestAProcessThatDoesNotListenIsKilled$"},
+	}
+	if err := deaf.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(context.Context) error {
+		if !deaf.logged("deaf") {
+			return errors.New("it listens still")
+		}
+		return nil
+	})
+	if err := deaf.Stop(time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if status := deaf.life.err.(*exec.ExitError).Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended by %v, want it killed", status.Signal())
+	}
+}
+
+func TestAnEndThatNobodyAskedForIsReported(t *testing.T) {
+	reports := make(chan string, 1)
+	report := func(p *Process, _ error) { reports <- p.Name }
+
+	asked := sleeper(t.TempDir())
+	asked.Ended = report
+	unasked := sleeper(t.TempDir())
+	unasked.Name, unasked.Ended = "unasked", report
+	for _, p := range []*Process{asked, unasked} {
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Await(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := asked.Stop(patience); err != nil {
+		t.Fatal(err)
+	}
+	if err := unasked.life.os.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case name := <-reports:
+		if name != "unasked" {
+			t.Errorf("the end of %q was reported", name)
+		}
+	case <-time.After(patience):
+		t.Error("nothing was reported")
+	}
+}
+
+// sleeper is a process that does nothing for longer than any test.
+func sleeper(dir string) *Process {
+	return &Process{Name: "asked", Path: "/bin/sleep", Args: []string{"3600"}, Dir: dir}
+}
+
+// patience bounds what must happen soon, on a busy machine too.
+const patience = 90 * time.Second
+
+// eventually waits until condition returns no error.
+func eventually(t *testing.T, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("still not after %v: %v", patience, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// alive says whether a process runs that may or may not be our child. One
+// that has ended and that nobody has waited for yet does not run.
+func alive(pid int) (bool, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// The state follows the name, which is in parentheses and may contain some.
+	rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
+	state := strings.Fields(rest)[0]
+	return state != "Z" && state != "X", nil
+}

@@ -1,0 +1,128 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/devel/child"
+)
+
+// patience bounds what must happen soon, on a busy machine too.
+const patience = 90 * time.Second
+
+// run starts a control plane, which is stopped with the test at the latest.
+func run(t *testing.T, o Options, freePort func() (int, error)) *ControlPlane {
+	t.Helper()
+	o.Output = writerFunc(func(line []byte) { t.Log(strings.TrimSpace(string(line))) })
+	cp, err := start(t.Context(), o, freePort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cp
+}
+
+type writerFunc func([]byte)
+
+func (w writerFunc) Write(line []byte) (int, error) {
+	w(line)
+	return len(line), nil
+}
+
+func newClient(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func clientOf(t *testing.T, cp *ControlPlane, user string, groups ...string) client.Client {
+	t.Helper()
+	config, err := cp.UserConfig(user, groups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClient(t, config)
+}
+
+// eventually waits until condition returns no error.
+func eventually(t *testing.T, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("still not after %v: %v", patience, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	configMap := &corev1.ConfigMap{}
+	configMap.Namespace, configMap.Name = "default", name
+	return configMap
+}
+
+// stopLeavesNoProcess stops a control plane of these processes.
+func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
+	t.Helper()
+	pids := map[string]int{}
+	for _, p := range []*child.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler} {
+		if p.Running() {
+			pids[p.Name] = p.PID()
+		}
+	}
+	if got := slices.Sorted(maps.Keys(pids)); !slices.Equal(got, names) {
+		t.Errorf("running are %q, want %q", got, names)
+	}
+	if err := cp.Stop(); err != nil {
+		t.Error(err)
+	}
+	for name, pid := range pids {
+		if alive, err := alive(pid); alive || err != nil {
+			t.Errorf("%s (pid %d) is alive: %v, %v", name, pid, alive, err)
+		}
+	}
+}
+
+// alive says whether a process runs that may or may not be our child. One
+// that has ended and that nobody has waited for yet does not run.
+func alive(pid int) (bool, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// The state follows the name, which is in parentheses and may contain some.
+	rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
+	state := strings.Fields(rest)[0]
+	return state != "Z" && state != "X", nil
+}

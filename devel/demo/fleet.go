@@ -1,0 +1,224 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"machinist.dev/machinist/internal/cli/printer"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+const (
+	namespace  = "default"
+	deployment = "workers"
+)
+
+// fleet is the sample fleet: the one of the examples, with what only this stack's cloud knows.
+type fleet struct {
+	client.Client
+	objects func() ([]client.Object, error)
+}
+
+// create applies the example as a user would. declare, if set, may alter each object before.
+func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
+	objects, err := f.objects()
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		o.SetNamespace(namespace)
+		if declare != nil {
+			declare(o)
+		}
+		if err := f.Create(ctx, o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// change patches the sample deployment.
+func (f fleet) change(ctx context.Context, what func(*v1beta1.MachineDeployment)) error {
+	md := &v1beta1.MachineDeployment{}
+	if err := f.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, md); err != nil {
+		return err
+	}
+	before := md.DeepCopy()
+	what(md)
+	return f.Patch(ctx, md, client.MergeFrom(before))
+}
+
+func watched() []client.ObjectList {
+	return []client.ObjectList{&v1beta1.MachineDeploymentList{}, &v1beta1.MachineList{}}
+}
+
+// snapshot is the fleet at one moment.
+type snapshot struct {
+	deployment *v1beta1.MachineDeployment // nil when there is none
+	machines   []v1beta1.Machine
+}
+
+func (f fleet) observe(ctx context.Context) (snapshot, error) {
+	deployments := &v1beta1.MachineDeploymentList{}
+	if err := f.List(ctx, deployments, client.InNamespace(namespace)); err != nil {
+		return snapshot{}, err
+	}
+	machines := &v1beta1.MachineList{}
+	if err := f.List(ctx, machines, client.InNamespace(namespace)); err != nil {
+		return snapshot{}, err
+	}
+	s := snapshot{machines: machines.Items}
+	for i := range deployments.Items {
+		if deployments.Items[i].Name == deployment {
+			s.deployment = &deployments.Items[i]
+		}
+	}
+	slices.SortFunc(s.machines, func(a, b v1beta1.Machine) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return s, nil
+}
+
+// running reports whether there are exactly n machines, all Running Nodes of the class.
+func (s snapshot) running(n int, class string) bool {
+	for i := range s.machines {
+		m := &s.machines[i]
+		if m.Status.Phase != v1beta1.MachineRunning || m.Status.NodeRef == nil || m.Spec.ClassRef == nil ||
+			m.Spec.ClassRef.Name != class || !m.DeletionTimestamp.IsZero() {
+			return false
+		}
+	}
+	d := s.deployment
+	return len(s.machines) == n && d != nil && d.Status.ObservedGeneration == d.Generation &&
+		int(d.Status.AvailableReplicas) == n && int(d.Status.UpdatedReplicas) == n
+}
+
+// remaining says which of the machines from before is gone, going or to be replaced.
+func (s snapshot) remaining(before []v1beta1.Machine) error {
+	for i := range before {
+		name := before[i].Name
+		at := slices.IndexFunc(s.machines, func(m v1beta1.Machine) bool { return m.UID == before[i].UID })
+		switch {
+		case at < 0:
+			return fmt.Errorf("machine %s is gone", name)
+		case !s.machines[at].DeletionTimestamp.IsZero():
+			return fmt.Errorf("machine %s is being deleted", name)
+		case s.machines[at].Status.Phase == v1beta1.MachineFailed:
+			return fmt.Errorf("machine %s is Failed", name)
+		case meta.IsStatusConditionTrue(s.machines[at].Status.Conditions, v1beta1.ConditionRemediationRequested):
+			return fmt.Errorf("machine %s must be replaced", name)
+		}
+	}
+	return nil
+}
+
+// size is that of a terminal, in characters.
+type size struct{ columns, rows int }
+
+// wide is from how many columns on the names of Nodes, which are mostly those of their machines, have a place.
+const wide = 100
+
+// table draws the snapshot for a terminal, at a time. It is never wider than that, nor higher than leaves a row for
+// the cursor: of more machines than that those that run are left out first.
+func (s snapshot) table(of size, now time.Time) (lines []string) {
+	if d := s.deployment; d != nil {
+		lines = append(lines, fmt.Sprintf("md/%s: %d wanted, %d live, %d up to date, %d ready, %d available",
+			d.Name, d.ReplicasOrDefault(), d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas,
+			d.Status.AvailableReplicas), "")
+	}
+	shown, rest := s.machines, snapshot{}
+	if most := max(of.rows-1-len(lines)-1, 1); len(shown) > most {
+		byNeed := slices.Clone(shown)
+		slices.SortStableFunc(byNeed, func(a, b v1beta1.Machine) int { return cmp.Compare(runs(&a), runs(&b)) })
+		shown, rest.machines = byNeed[:most-1], byNeed[most-1:]
+	}
+	head := []string{"MACHINE", "PHASE", "NODE", "CLASS", "VERSION", "AGE", "WAITS FOR"}
+	rows := make([][]string, len(shown))
+	for i := range shown {
+		m := &shown[i]
+		node, class := "-", "-"
+		if m.Status.NodeRef != nil {
+			node = m.Status.NodeRef.Name
+		}
+		if m.Spec.ClassRef != nil {
+			class = m.Spec.ClassRef.Name
+		}
+		rows[i] = []string{m.Name, cmp.Or(string(m.Status.Phase), "-"), node, class, cmp.Or(m.Status.Version, "-"),
+			duration.HumanDuration(now.Sub(m.CreationTimestamp.Time)), waitsFor(m)}
+	}
+	if of.columns < wide {
+		head = slices.Delete(head, 2, 3)
+		for i, row := range rows {
+			rows[i] = slices.Delete(row, 2, 3)
+		}
+	}
+	var body strings.Builder
+	_ = printer.Table(&body, head, rows) // It cannot fail: nothing is written but to memory.
+	lines = append(lines, strings.Split(strings.TrimSuffix(body.String(), "\n"), "\n")...)
+	if len(rest.machines) > 0 {
+		lines = append(lines, "and "+rest.line())
+	}
+	for i, line := range lines {
+		lines[i] = printer.Fit(strings.TrimRight(line, " "), of.columns)
+	}
+	return lines
+}
+
+// whole is the table with nothing left out, for a message.
+func (s snapshot) whole() string {
+	return strings.Join(s.table(size{200, len(s.machines) + 10}, time.Now()), "\n") + "\n"
+}
+
+// runs is 1 for a machine that nothing must be done for, else 0.
+func runs(m *v1beta1.Machine) int {
+	if m.Status.Phase == v1beta1.MachineRunning && m.DeletionTimestamp.IsZero() {
+		return 1
+	}
+	return 0
+}
+
+// line says the same in a few words, for where lines cannot be drawn over.
+func (s snapshot) line() string {
+	phases := map[v1beta1.MachinePhase]int{}
+	for i := range s.machines {
+		phase := s.machines[i].Status.Phase
+		if !s.machines[i].DeletionTimestamp.IsZero() {
+			phase = v1beta1.MachineDeleting
+		}
+		phases[cmp.Or(phase, v1beta1.MachinePending)]++
+	}
+	text := wording.Count(len(s.machines), "machine")
+	for _, p := range []v1beta1.MachinePhase{v1beta1.MachinePending, v1beta1.MachineProvisioning,
+		v1beta1.MachineProvisioned, v1beta1.MachineRunning,
+		v1beta1.MachineUnhealthy, v1beta1.MachineUpdating, v1beta1.MachineFailed, v1beta1.MachineDeleting} {
+		if n := phases[p]; n > 0 {
+			text += fmt.Sprintf(", %d %s", n, p)
+		}
+	}
+	return text
+}
+
+// waitsFor is the reason of what is in the machine's way.
+func waitsFor(m *v1beta1.Machine) string {
+	kind := v1beta1.ConditionReady
+	if !m.DeletionTimestamp.IsZero() {
+		kind = v1beta1.ConditionDeleting
+	}
+	for _, c := range m.Status.Conditions {
+		if c.Type == kind && (kind == v1beta1.ConditionDeleting || c.Status != metav1.ConditionTrue) {
+			return c.Reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"machinist.dev/machinist/devel/controlplane"
+)
+
+// StartSecond brings up another control cluster with processes of its own, for the same target cluster and the same
+// cloud: somewhere to move a fleet to. The Stack must have a separate target cluster, and be stopped after the second
+// one.
+func (s *Stack) StartSecond(ctx context.Context) (*Stack, error) {
+	if !s.options.SeparateTarget {
+		return nil, errors.New("a second control cluster needs a separate target cluster")
+	}
+	second := &Stack{
+		options: s.options, Target: s.Target, shares: true, dir: filepath.Join(s.dir, "second"),
+		cloudURL: s.cloudURL, cloudToken: s.cloudToken, adminToken: s.adminToken,
+		metrics: map[string]string{}, webhookURLs: map[string]string{},
+	}
+	if second.backend = s.options.Backend; second.backend == nil {
+		second.backend = simulated{second}
+	}
+	if err := second.startBeside(ctx); err != nil {
+		return nil, errors.Join(err, second.Stop())
+	}
+	return second, nil
+}
+
+// startBeside starts what is not shared with the first Stack.
+func (s *Stack) startBeside(ctx context.Context) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	s.printf("starting a second control cluster")
+	var err error
+	if s.Control, err = controlplane.Start(ctx, s.options.controlOptions(filepath.Join(s.dir, "control"))); err != nil {
+		return err
+	}
+	return s.startOurs(ctx)
+}

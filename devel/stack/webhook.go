@@ -1,0 +1,95 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/child"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/internal/install/manifests"
+)
+
+// webhooks reports whether the two processes serve theirs. They need a certificate, which processes that are run by
+// hand or for one namespace do not keep.
+func (s *Stack) webhooks() bool { return !s.options.Bare && s.options.Namespace == "" }
+
+// WebhookArgs returns the flags with which a process serves its webhook on an address of loopback.
+func WebhookArgs(address string) []string {
+	return []string{"--webhook-bind-address=" + address, "--webhook-hosts=localhost"}
+}
+
+// addWebhook has a process serve its webhook.
+func (s *Stack) addWebhook(p *child.Process) error {
+	address, err := controlplane.FreeAddress()
+	if err != nil {
+		return err
+	}
+	p.Args = append(WebhookArgs(address), p.Args...)
+	if s.options.WebhookProxy != nil {
+		address = s.options.WebhookProxy(p.Name, address)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("the webhook of %s: %w", p.Name, err)
+	}
+	s.webhookURLs[p.Name] = "https://localhost:" + port
+	return nil
+}
+
+// webhookURL returns where the API server finds the webhook of a process.
+func (s *Stack) webhookURL(program string) string {
+	if url := s.webhookURLs[program]; url != "" {
+		return url
+	}
+	return manifests.Off
+}
+
+// awaitWebhooks returns when both webhooks refuse what they are there to refuse: then the API server asks and trusts
+// them.
+func (s *Stack) awaitWebhooks(ctx context.Context) error {
+	c, err := s.ControlClient()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	meta := metav1.ObjectMeta{Namespace: SystemNamespace, Name: "probe"}
+	for _, probe := range []struct {
+		p       *child.Process
+		webhook string
+		object  client.Object
+	}{
+		{s.Manager, "core.machinist.dev", &v1beta1.Machine{ObjectMeta: meta, Spec: v1beta1.MachineSpec{
+			ClassRef: &v1beta1.LocalRef{Name: "probe"},
+			Node:     v1beta1.NodeTemplate{Labels: map[string]string{v1beta1.NodeLabelMachine: "probe"}},
+		}}},
+		{s.Provider, "class." + s.backend.Driver() + ".machinist.dev",
+			&v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{
+				Provider: s.backend.Driver(), ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")},
+			}}},
+	} {
+		if err := probe.p.Await(ctx, func(ctx context.Context) error {
+			switch err := c.Create(ctx, probe.object.DeepCopyObject().(client.Object), client.DryRunAll); {
+			case err == nil:
+				return errors.New("its webhook is not asked yet")
+			case apierrors.IsInvalid(err) && strings.Contains(err.Error(), probe.webhook):
+				return nil
+			default:
+				return fmt.Errorf("its webhook does not answer yet: %w", err)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,348 @@
+package approval
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr/csrtest"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/test/env"
+)
+
+func TestAnInstanceJoinsWithTheTokenOfItsMachine(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	w.wantSigned(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
+}
+
+func TestAJoinThatComesBeforeTheStatusWaitsForIt(t *testing.T) {
+	w := newWorld(t)
+	m := w.bare("m")
+	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
+	w.wantQuiet(name)
+	w.status(m, func(s *v1beta1.MachineStatus) {
+		s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstancePending, Provider: w.ns, NodeName: w.node("m")}
+	})
+	w.wantSigned(name, ReasonMachineJoins)
+}
+
+// Rule: client-certificate-for-token-bearer.
+func TestATokenIsOfNoUseForAnotherMachinesName(t *testing.T) {
+	w := newWorld(t)
+	w.machine("victim")
+	thief := w.asToken(w.token(w.machine("thief")))
+	w.wantReported(w.post(thief, csrtest.ForClient(w.node("victim"))), ReasonWrongName)
+}
+
+func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
+	w := newWorld(t)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
+		Spec: corev1.NodeSpec{ProviderID: "acme:///control-plane"}}
+	w.make(node)
+	m := w.machine("m")
+	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
+	w.wantReported(name, ReasonNameInUse)
+	// When the other one goes, the name is free.
+	if err := w.Delete(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSigned(name, ReasonMachineJoins)
+}
+
+// Rule: client-certificate-for-token-bearer.
+func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	instance := w.asToken(w.token(m))
+	w.wantSigned(w.post(instance, csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
+	w.pair(m)
+	w.wantReported(w.post(instance, csrtest.ForClient(w.node("m"))), ReasonAlreadyJoined)
+}
+
+// Rule: client-certificate-for-token-bearer.
+func TestATokenIsOfNoUseAfterItsTime(t *testing.T) {
+	w := newWorld(t)
+	w.clock.SetTime(time.Now().Add(time.Hour + time.Minute))
+	m := w.machine("m")
+	w.wantReported(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonTokenExpired)
+}
+
+func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	token := w.token(m)
+	w.status(m, func(s *v1beta1.MachineStatus) { s.Launch = &v1beta1.LaunchStatus{Attempt: 2} })
+	w.wantReported(w.post(w.asToken(token), csrtest.ForClient(w.node("m"))), ReasonTokenOutdated)
+}
+
+// Rule: client-certificate-for-token-bearer.
+func TestADeletedMachineDoesNotJoin(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	instance := w.asToken(w.token(m))
+	w.remove(m)
+	w.wantQuiet(w.post(instance, csrtest.ForClient(w.node("m"))))
+}
+
+func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
+	w := newWorld(t)
+	w.machine("m")
+	shared := bootstrap.Token{Value: "shared.0123456789abcdef"}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-shared"},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{"token-id": "shared", "token-secret": "0123456789abcdef",
+			"usage-bootstrap-authentication": "true", "auth-extra-groups": controlplane.KubeadmTokens},
+	}
+	w.make(secret)
+	t.Cleanup(func() {
+		if err := w.Delete(context.Background(), secret); err != nil {
+			t.Error(err)
+		}
+	})
+	w.wantReported(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))), ReasonTokenUnknown)
+	// The same again is no change.
+	w.wantQuiet(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))))
+}
+
+// Rule: other-requests-left-pending.
+func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	// The API server itself refuses the group of administrators.
+	w.wantReported(w.post(w.asToken(w.token(m)),
+		csrtest.ForClient(w.node("m"), csrtest.Organizations("system:nodes", "example:operators"))), ReasonMalformed)
+}
+
+// Rule: other-requests-left-pending.
+func TestMachinesOfOtherProvidersAreLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m", func(m *v1beta1.Machine) {
+		m.Spec.Provider, m.Labels[v1beta1.LabelProvider] = "another", "another"
+	})
+	w.wantQuiet(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"), csrtest.DNSNames("x"))))
+}
+
+// Rule: client-certificate-for-token-bearer.
+func TestANodeRenewsItsCertificate(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	early := w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m")))
+	w.wantQuiet(early)
+	w.pair(m)
+	w.wantSigned(early, ReasonNodeRenews)
+	w.wantQuiet(w.post(w.asNode(w.node("stranger")), csrtest.ForClient(w.node("stranger"))))
+}
+
+// Rule: serving-certificate-for-known-addresses.
+func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	w.pair(m)
+	w.cloud.answer(nil, "10.0.0.5")
+	node, own := w.asNode(w.node("m")), []string{w.node("m")}
+	w.wantSigned(w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5"})), ReasonNodeServes)
+	others := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5", "10.0.0.6"}))
+	w.wantReported(others, ReasonUnknownAddress)
+	w.wantReported(w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5"}, csrtest.URI)), ReasonMalformed)
+	if n := w.cloud.calls(); n != 1 {
+		t.Errorf("the provider was asked %d times within five minutes", n)
+	}
+	// After them it is asked again, as the reconciler asked for, and knows better.
+	w.cloud.answer(nil, "10.0.0.5", "10.0.0.6")
+	result, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}})
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > addressesFresh {
+		t.Fatalf("check again after %s, %v", result.RequeueAfter, err)
+	}
+	w.wantPending(others)
+	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
+	if _, err := w.approver.Reconcile(t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Name: others}}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSigned(others, ReasonNodeServes)
+}
+
+func TestAProviderThatIsUnreachableIsNotAskedInALoop(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	w.pair(m)
+	w.cloud.answer(errUnreachable)
+	name := w.post(w.asNode(w.node("m")), csrtest.ForServing(w.node("m"), nil, []string{"10.0.0.5"}))
+	for range 5 {
+		w.wantQuiet(name)
+	}
+	if n := w.cloud.calls(); n > 2 { // The controller and this test may have asked at the same time.
+		t.Errorf("the provider was asked %d times", n)
+	}
+	w.cloud.answer(nil, "10.0.0.5")
+	w.clock.SetTime(w.clock.Now().Add(askAgain))
+	if _, err := w.approver.Reconcile(t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSigned(name, ReasonNodeServes)
+}
+
+func TestADenialThatCameFirstStands(t *testing.T) {
+	w := newWorld(t)
+	m := w.bare("m")
+	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
+	read := &certificatesv1.CertificateSigningRequest{}
+	if err := w.Get(t.Context(), client.ObjectKey{Name: name}, read); err != nil {
+		t.Fatal(err)
+	}
+	denied := read.DeepCopy()
+	denied.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied,
+		Status: corev1.ConditionTrue, Reason: "Person"}}
+	if err := w.SubResource("approval").Update(t.Context(), denied); err != nil {
+		t.Fatal(err)
+	}
+	// An approver whose cache is late tries anyway.
+	result, err := w.approver.approve(t.Context(), read, approve(ReasonMachineJoins, "late"))
+	if err != nil || result.RequeueAfter == 0 {
+		t.Errorf("%+v %v", result, err)
+	}
+	env.Await(t, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, "the denial",
+		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
+			return len(l.Items) == 1 && len(l.Items[0].Status.Conditions) == 1 &&
+				!slices.ContainsFunc(l.Items[0].Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+					return c.Type != certificatesv1.CertificateDenied
+				}), "decided otherwise"
+		}, client.MatchingFields{"metadata.name": name})
+}
+
+// stale is a cache that still has a Machine as it was.
+type stale struct {
+	client.Reader
+	machine v1beta1.Machine
+	others  []v1beta1.Machine
+}
+
+func (s stale) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	s.machine.DeepCopyInto(o.(*v1beta1.Machine))
+	return nil
+}
+
+func (s stale) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
+	l.(*v1beta1.MachineList).Items = append([]v1beta1.Machine{s.machine}, s.others...)
+	return nil
+}
+
+// Rule: approval-reads-live.
+func TestNothingIsApprovedForANameThatIsTakenMeanwhile(t *testing.T) {
+	for what, take := range map[string]func(w *world, other *v1beta1.Machine){
+		"by a node": func(w *world, _ *v1beta1.Machine) {
+			w.make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
+				Spec: corev1.NodeSpec{ProviderID: "acme:///another"}})
+		},
+		"by another machine": func(w *world, other *v1beta1.Machine) {
+			w.status(other, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: w.node("m"), UID: "1"} })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.machine("m")
+			other := w.bare("other", func(o *v1beta1.Machine) {
+				o.Labels[v1beta1.LabelProvider], o.Spec.Provider = "another",
+					"another"
+			})
+			w.status(other, func(s *v1beta1.MachineStatus) {
+				s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: "another", NodeName: w.node("m")}
+			})
+			as, late := w.asToken(w.token(m)), *w.approver
+			younger := *other.DeepCopy()
+			younger.CreationTimestamp = metav1.NewTime(m.CreationTimestamp.Add(time.Hour))
+			late.Machines, late.Cache = stale{machine: *m.DeepCopy(),
+				others: []v1beta1.Machine{younger}}, withoutNodes{w.WithWatch}
+			take(w, other)
+			name := w.post(as, csrtest.ForClient(w.node("m")))
+			if _, err := late.Reconcile(t.Context(),
+				reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+				t.Fatal(err)
+			}
+			w.wantPending(name)
+		})
+	}
+}
+
+func TestNothingIsApprovedByAMachineThatOnlyTheCacheHas(t *testing.T) {
+	for what, change := range map[string]func(*world, *v1beta1.Machine){
+		"joined":  func(w *world, m *v1beta1.Machine) { w.pair(m) },
+		"deleted": func(w *world, m *v1beta1.Machine) { w.remove(m) },
+		"launched anew": func(w *world, m *v1beta1.Machine) {
+			w.status(m, func(s *v1beta1.MachineStatus) { s.Launch = &v1beta1.LaunchStatus{Attempt: 2} })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.machine("m")
+			as, late := w.asToken(w.token(m)), *w.approver
+			late.Machines, late.Cache = stale{machine: *m.DeepCopy()}, withoutNodes{w.WithWatch}
+			change(w, m)
+			name := w.post(as, csrtest.ForClient(w.node("m")))
+			if _, err := late.Reconcile(t.Context(),
+				reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+				t.Fatal(err)
+			}
+			w.wantPending(name)
+		})
+	}
+}
+
+// withoutNodes is a cache that has no Node yet.
+type withoutNodes struct{ client.Reader }
+
+func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object,
+	options ...client.GetOption) error {
+	if _, ok := o.(*corev1.Node); ok {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
+	}
+	return r.Reader.Get(ctx, key, o, options...)
+}
+
+// Rule: node-paired-by-token.
+func TestJoinsAreTheCertificatesThatWereIssuedForTokens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	joins := kubeletcsr.NewJoins(w.WithWatch)
+	wantJoins := func(node string, want ...string) {
+		t.Helper()
+		got, err := joins.Of(t.Context(), node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, j := range got {
+			ids = append(ids, j.TokenID)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("node %s was joined with the tokens %q, want %q", node, ids, want)
+		}
+	}
+	m := w.machine("m")
+	wantJoins(w.node("m"))
+	token := w.token(m)
+	id, _, _ := strings.Cut(token.Value, ".")
+	w.post(w.asToken(token), csrtest.ForClient(w.node("stranger")))
+	w.wantSigned(w.post(w.asToken(token), csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
+	w.pair(m)
+	w.wantSigned(w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m"))), ReasonNodeRenews)
+	wantJoins(w.node("m"), id)
+	wantJoins(w.node("stranger"))
+}

@@ -1,0 +1,72 @@
+package approval
+
+import (
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr/csrtest"
+	"machinist.dev/machinist/test/env"
+)
+
+// wantCondition waits until the condition CertificateApproved of a Machine has a reason, or is missing.
+func (w *world) wantCondition(m *v1beta1.Machine, reason, message string) {
+	w.Helper()
+	env.Await(w, w.WithWatch, &v1beta1.MachineList{}, "the condition of "+m.Name,
+		func(l *v1beta1.MachineList) (bool, string) {
+			for i := range l.Items {
+				if l.Items[i].Name != m.Name {
+					continue
+				}
+				c := meta.FindStatusCondition(l.Items[i].Status.Conditions, v1beta1.ConditionCertificateApproved)
+				if c == nil {
+					return reason == "", "it is missing"
+				}
+				return c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, message),
+					c.Reason + ": " + c.Message
+			}
+			return false, "the machine is missing"
+		}, client.InNamespace(w.ns))
+}
+
+// Rule: refused-request-in-condition.
+func TestARefusedRequestIsInTheStatusOfTheMachineUntilItEnds(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	w.pair(m)
+	w.cloud.answer(nil, "10.0.0.5")
+	node, own := w.asNode(w.node("m")), []string{w.node("m")}
+	first := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.6"}))
+	second := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.6", "10.0.0.5"}))
+	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "10.0.0.6")
+	remove := func(name string) {
+		t.Helper()
+		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := w.Delete(t.Context(), csr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of two requests one is left.
+	remove(first)
+	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "10.0.0.6")
+	w.cloud.answer(nil, "10.0.0.5", "10.0.0.6")
+	w.clock.SetTime(w.clock.Now().Add(addressesFresh))
+	if _, err := w.approver.Reconcile(t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKey{Name: second}}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSigned(second, ReasonNodeServes)
+	w.wantCondition(m, "", "")
+
+	joins := w.machine("joins")
+	wrong := w.post(w.asToken(w.token(joins)), csrtest.ForClient(w.node("another")))
+	w.wantCondition(joins, v1beta1.ReasonClientCertificateNotApproved, string(ReasonWrongName))
+	remove(wrong)
+	w.wantCondition(joins, "", "")
+}

@@ -1,0 +1,337 @@
+package approval
+
+import (
+	"bytes"
+	"encoding/asn1"
+	"encoding/pem"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr/csrtest"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/bootstrap"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// launched is a machine whose instance exists and has not joined.
+func launched(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
+	m := &v1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m", UID: "uid-m",
+			Labels: map[string]string{v1beta1.LabelProvider: "acme"}, CreationTimestamp: metav1.NewTime(now)},
+		Spec:   v1beta1.MachineSpec{ProviderID: "acme:///1"},
+		Status: v1beta1.MachineStatus{Instance: &v1beta1.InstanceStatus{NodeName: "n1"}},
+	}
+	for _, c := range changes {
+		c(m)
+	}
+	return m
+}
+
+func joined(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{Name: "n1", UID: "uid-n1"} }
+
+func deleting(m *v1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: now} }
+
+func others(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" }
+
+func joining(changes ...func(*Facts)) Facts {
+	f := Facts{
+		Now: now, Provider: "acme", Machine: launched(),
+		Token: &bootstrap.Record{Owner: "uid-m-1", Expires: now.Add(time.Minute)},
+	}
+	for _, c := range changes {
+		c(&f)
+	}
+	return f
+}
+
+func running(changes ...func(*Facts)) Facts {
+	f := Facts{Now: now, Provider: "acme", Machine: launched(joined), Node: &Node{UID: "uid-n1", ProviderID: "acme:///1"}}
+	for _, c := range changes {
+		c(&f)
+	}
+	return f
+}
+
+func withMachine(changes ...func(*v1beta1.Machine)) func(*Facts) {
+	return func(f *Facts) { f.Machine = launched(changes...) }
+}
+
+func withAddresses(f *Facts) {
+	f.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: "10.0.0.5"},
+		{Type: corev1.NodeExternalIP, Address: "2001:db8::5"},
+		{Type: corev1.NodeInternalDNS, Address: "n1.internal.example"},
+	}
+}
+
+// Rule: client-certificate-for-token-bearer.
+func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
+	const encipherment = certificatesv1.UsageKeyEncipherment
+	for _, tc := range []struct {
+		name    string
+		request *certificatesv1.CertificateSigningRequest
+		facts   Facts
+		want    Reason
+	}{
+		{"as it should be", csrtest.ForClient("n1").ByToken(t), joining(), ReasonMachineJoins},
+		{"with the usage of an RSA key",
+			csrtest.ForClient("n1", csrtest.Usages(encipherment, certificatesv1.UsageDigitalSignature,
+				certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMachineJoins},
+		{"again, after it registered and before it was paired", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
+			f.Node = &Node{UID: "x", ProviderID: "acme:///1"}
+		}), ReasonMachineJoins},
+
+		{"no such token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token = nil }), ReasonTokenUnknown},
+		{"a token of no machine", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Owner, f.Machine = "", nil }),
+			ReasonTokenUnknown},
+		{"no such machine", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Machine = nil }), ReasonMachineGone},
+		{"a machine of the same name", csrtest.ForClient("n1").ByToken(t),
+			joining(withMachine(func(m *v1beta1.Machine) { m.UID = "uid-other" })), ReasonMachineGone},
+		{"a deleted machine", csrtest.ForClient("n1").ByToken(t), joining(withMachine(deleting)), ReasonMachineGone},
+		{"another provider's machine", csrtest.ForClient("n1").ByToken(t), joining(withMachine(others)), ReasonNotOurs},
+		{"a machine that nobody has claimed", csrtest.ForClient("n1").ByToken(t),
+			joining(withMachine(func(m *v1beta1.Machine) { m.Labels = nil })), ReasonNotOurs},
+		{"a former attempt", csrtest.ForClient("n1").ByToken(t),
+			joining(withMachine(func(m *v1beta1.Machine) {
+				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 2}
+			})), ReasonTokenOutdated},
+		{"an expired token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = now }),
+			ReasonTokenExpired},
+		{"a token without an end", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = time.Time{} }),
+			ReasonTokenExpired},
+		{"a machine that has joined", csrtest.ForClient("n1").ByToken(t), joining(withMachine(joined)), ReasonAlreadyJoined},
+		{"before the status is written", csrtest.ForClient("n1").ByToken(t),
+			joining(withMachine(func(m *v1beta1.Machine) { m.Status.Instance = nil })), ReasonNameNotKnownYet},
+		{"a provider that does not tell the name", csrtest.ForClient("n1").ByToken(t),
+			joining(withMachine(func(m *v1beta1.Machine) { m.Status.Instance.NodeName = "" })), ReasonNameUnknown},
+		{"another node's name", csrtest.ForClient("n2").ByToken(t), joining(), ReasonWrongName},
+		{"a name that is another machine's", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
+			f.OtherMachine = launched(joined)
+		}), ReasonNameInUse},
+		{"a name that is another node's", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
+			f.Node = &Node{UID: "x", ProviderID: "acme:///2"}
+		}), ReasonNameInUse},
+		{"a name that is a node's of unknown origin", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
+			f.Node = &Node{UID: "x"}
+		}), ReasonNameInUse},
+
+		{"an administrator's group", csrtest.ForClient("n1", csrtest.Organizations("system:masters")).ByToken(t), joining(), ReasonMalformed},
+		{"one more group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByToken(t), joining(),
+			ReasonMalformed},
+		{"no group", csrtest.ForClient("n1", csrtest.Organizations()).ByToken(t), joining(), ReasonMalformed},
+		{"the group twice", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:nodes")).ByToken(t), joining(),
+			ReasonMalformed},
+		{"a second name", csrtest.ForClient("n1", csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 3}, "system:node:n2"),
+			csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 3}, "system:node:n1")).ByToken(t), joining(), ReasonMalformed},
+		{"an attribute more", csrtest.ForClient("n1", csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 11}, "unit")).ByToken(t), joining(),
+			ReasonMalformed},
+		{"a person's name", csrtest.ForClient("n1", csrtest.CommonName("admin")).ByToken(t), joining(), ReasonMalformed},
+		{"no name", csrtest.ForClient("n1", csrtest.CommonName("")).ByToken(t), joining(), ReasonMalformed},
+		{"a name that no node has", csrtest.ForClient("N1/../x").ByToken(t), joining(), ReasonMalformed},
+		{"alternative names", csrtest.ForClient("n1", csrtest.DNSNames("kubernetes.default")).ByToken(t), joining(), ReasonMalformed},
+		{"an alternative name of a hidden form", csrtest.ForClient("n1", csrtest.OtherName(t, "n1")).ByToken(t), joining(), ReasonMalformed},
+		{"a certificate authority", csrtest.ForClient("n1", csrtest.CertificateAuthority(t)).ByToken(t), joining(), ReasonMalformed},
+		{"server usages", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageDigitalSignature,
+			certificatesv1.UsageServerAuth)).ByToken(t), joining(), ReasonMalformed},
+		{"one usage more", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth,
+			certificatesv1.UsageServerAuth)).ByToken(t), joining(), ReasonMalformed},
+		{"one usage less", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMalformed},
+
+		{"not a token's group", csrtest.ForClient("n1").By(t, "system:bootstrap:abcdef"), joining(), ReasonNotOurs},
+		{"not a token's form", csrtest.ForClient("n1").By(t, "system:bootstrap:../abc", "system:bootstrappers"), joining(),
+			ReasonNotOurs},
+		{"a person", csrtest.ForClient("n1").By(t, "admin", "system:masters"), joining(), ReasonNotOurs},
+		{"a serving certificate", csrtest.ForServing("n1", []string{"n1"}, nil).ByToken(t), joining(), ReasonNotOurs},
+		{"another signer", csrtest.ForClient("n1", func(d *csrtest.Draft) {
+			d.Signer = certificatesv1.KubeAPIServerClientSignerName
+		}).ByToken(t), joining(), ReasonNotOurs},
+	} {
+		t.Run(tc.name, func(t *testing.T) { check(t, tc.request, tc.facts, tc.want) })
+	}
+}
+
+// Rule: client-certificate-for-token-bearer.
+func TestANodeIsApprovedForItselfOnly(t *testing.T) {
+	own, ips := []string{"n1"}, []string{"10.0.0.5"}
+	for _, tc := range []struct {
+		name    string
+		request *certificatesv1.CertificateSigningRequest
+		facts   Facts
+		want    Reason
+	}{
+		{"a renewal", csrtest.ForClient("n1").ByNode(t, "n1"), running(), ReasonNodeRenews},
+		{"a renewal while the machine drains", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, deleting)),
+			ReasonNodeRenews},
+		{"another node's identity", csrtest.ForClient("n2").ByNode(t, "n1"), running(), ReasonMalformed},
+		{"a renewal with one more group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByNode(t, "n1"),
+			running(), ReasonMalformed},
+		{"a renewal with alternative names", csrtest.ForClient("n1", csrtest.DNSNames("n1")).ByNode(t, "n1"), running(), ReasonMalformed},
+		{"a node of no machine", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Machine = nil }), ReasonNotOurs},
+		{"a node of another provider", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, others)), ReasonNotOurs},
+		{"before it is paired", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine()), ReasonNotPairedYet},
+		{"a node made anew", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node.UID = "other" }),
+			ReasonNotPairedYet},
+		{"a node that is gone", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node = nil }),
+			ReasonNotPairedYet},
+		{"without a node's group", csrtest.ForClient("n1").By(t, "system:node:n1"), running(), ReasonNotOurs},
+
+		{"serving under its name and address", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(withAddresses),
+			ReasonNodeServes},
+		{"serving under everything it has", csrtest.ForServing("n1", []string{"n1", "n1.internal.example"},
+			[]string{"10.0.0.5", "2001:db8::5"}).ByNode(t, "n1"), running(withAddresses), ReasonNodeServes},
+		{"serving under its name alone, the provider not asked", csrtest.ForServing("n1", own, nil).ByNode(t, "n1"), running(),
+			ReasonNodeServes},
+		{"serving, before the provider was asked", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(),
+			ReasonAddressesNotKnown},
+		{"serving, the provider knows no address", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(func(f *Facts) {
+			f.Addresses = []corev1.NodeAddress{}
+		}), ReasonUnknownAddress},
+		{"serving under another's address", csrtest.ForServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).ByNode(t, "n1"),
+			running(withAddresses), ReasonUnknownAddress},
+		{"serving under another's name", csrtest.ForServing("n1", []string{"n1", "kubernetes.default.svc"}, ips).ByNode(t, "n1"),
+			running(withAddresses), ReasonUnknownAddress},
+		{"serving under an address written as a name", csrtest.ForServing("n1", []string{"10.0.0.6"}, nil).ByNode(t, "n1"),
+			running(withAddresses), ReasonUnknownAddress},
+		{"serving under any name", csrtest.ForServing("n1", []string{"*"}, nil).ByNode(t, "n1"), running(withAddresses),
+			ReasonUnknownAddress},
+		{"serving under nothing", csrtest.ForServing("n1", nil, nil).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
+		{"serving with an e-mail address", csrtest.ForServing("n1", own, nil, csrtest.Email).ByNode(t, "n1"), running(withAddresses),
+			ReasonMalformed},
+		{"serving with a URI", csrtest.ForServing("n1", own, nil, csrtest.URI).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
+		{"serving with a name of a hidden form", csrtest.ForServing("n1", own, nil, csrtest.OtherName(t, "n1")).ByNode(t, "n1"),
+			running(withAddresses), ReasonMalformed},
+		{"serving as another node", csrtest.ForServing("n2", own, nil).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
+		{"serving with client usages",
+			csrtest.ForServing("n1", own, nil, csrtest.Usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth)).ByNode(t,
+				"n1"), running(withAddresses), ReasonMalformed},
+		{"serving as a certificate authority", csrtest.ForServing("n1", own, nil, csrtest.CertificateAuthority(t)).ByNode(t, "n1"),
+			running(withAddresses), ReasonMalformed},
+	} {
+		t.Run(tc.name, func(t *testing.T) { check(t, tc.request, tc.facts, tc.want) })
+	}
+}
+
+func check(t *testing.T, csr *certificatesv1.CertificateSigningRequest, f Facts, want Reason) {
+	t.Helper()
+	got := Decide(csr, f)
+	approved := []Reason{ReasonMachineJoins, ReasonNodeRenews, ReasonNodeServes}
+	quiet := []Reason{ReasonNotOurs, ReasonMachineGone, ReasonNameNotKnownYet, ReasonNotPairedYet, ReasonAddressesNotKnown}
+	if got.Reason != want {
+		t.Errorf("decided %s (%s), want %s", got.Reason, got.Message, want)
+	}
+	if got.Approve != slices.Contains(approved, got.Reason) || got.Message == "" {
+		t.Errorf("decided %+v", got)
+	}
+	if got.Report == (got.Approve || slices.Contains(quiet, got.Reason)) {
+		t.Errorf("tell is %v for %s", got.Report, got.Reason)
+	}
+}
+
+func TestWhatIsNotOneSignedRequestIsMalformed(t *testing.T) {
+	good := csrtest.ForClient("n1").PEM(t)
+	block, _ := pem.Decode(good)
+	broken := bytes.Clone(block.Bytes)
+	broken[len(broken)-1] ^= 1
+	for name, request := range map[string][]byte{
+		"nothing":            nil,
+		"no PEM":             []byte("not PEM"),
+		"padded to any size": append(bytes.Clone(good), bytes.Repeat([]byte("\n"), kubeletcsr.MaxRequest)...),
+		"a certificate":      pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}),
+		"two":                append(bytes.Clone(good), csrtest.ForClient("n2").PEM(t)...),
+		"garbage in it": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST",
+			Bytes: []byte{0x30, 0x03, 1, 2, 3}}),
+		"a broken signature": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: broken}),
+		"a name put in later": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST",
+			Bytes: bytes.Replace(block.Bytes, []byte("node:n1"), []byte("node:n2"), 1)}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			csr := csrtest.ForClient("n1").ByToken(t)
+			csr.Spec.Request = request
+			check(t, csr, joining(), ReasonMalformed)
+		})
+	}
+}
+
+func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
+	type condition = certificatesv1.CertificateSigningRequestCondition
+	with := func(conditions ...condition) *certificatesv1.CertificateSigningRequest {
+		csr := csrtest.ForClient("n1").ByToken(t)
+		csr.Status.Conditions = conditions
+		return csr
+	}
+	signed := with()
+	signed.Status.Certificate = []byte("x")
+	others := with()
+	others.Spec.SignerName = "example.com/signer"
+	for name, tc := range map[string]struct {
+		csr  *certificatesv1.CertificateSigningRequest
+		want bool
+	}{
+		"open": {with(), true},
+		"approved": {with(certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
+			Status: corev1.ConditionTrue}), false},
+		"denied": {with(certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied,
+			Status: corev1.ConditionTrue}), false},
+		"failed": {with(certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed,
+			Status: corev1.ConditionTrue}), false},
+		"signed":         {signed, false},
+		"another signer": {others, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := kubeletcsr.Pending(tc.csr); got != tc.want {
+				t.Errorf("Pending = %v", got)
+			}
+			transformed, err := Transform(tc.csr.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored := transformed.(*certificatesv1.CertificateSigningRequest)
+			if kubeletcsr.Pending(stored) != tc.want || (len(stored.Spec.Request) > 0) != tc.want {
+				t.Errorf("after the transform: pending %v, request of %d bytes", kubeletcsr.Pending(stored), len(stored.Spec.Request))
+			}
+		})
+	}
+}
+
+// FuzzDecide feeds hostile requests to a world in which a good one would be approved: nothing may panic, and whatever
+// is approved must be for the machine's node and its addresses.
+func FuzzDecide(f *testing.F) {
+	f.Add(csrtest.ForClient("n1").PEM(f), true)
+	f.Add(csrtest.ForClient("n2").PEM(f), true)
+	f.Add(csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).PEM(f), true)
+	f.Add(csrtest.ForClient("n1", csrtest.OtherName(f, "n1")).PEM(f), false)
+	f.Add(csrtest.ForServing("n1", []string{"n1"}, []string{"10.0.0.5"}).PEM(f), false)
+	f.Add(csrtest.ForServing("n1", []string{"n1"}, []string{"10.0.0.6"}, csrtest.Email, csrtest.URI).PEM(f), false)
+	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n"), true)
+	joins, serves := csrtest.ForClient("n1").ByToken(f), csrtest.ForServing("n1", nil, nil).ByNode(f, "n1")
+	f.Fuzz(func(t *testing.T, data []byte, join bool) {
+		csr, facts := serves.DeepCopy(), running(withAddresses)
+		if join {
+			csr, facts = joins.DeepCopy(), joining()
+		}
+		csr.Spec.Request = data
+		v := Decide(csr, facts)
+		if len(v.Message) > 1024 || strings.ContainsAny(v.Message, "\x00\n") {
+			t.Errorf("message %q", v.Message)
+		}
+		if !v.Approve {
+			return
+		}
+		r := readRequest(csr)
+		addresses := []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("2001:db8::5")}
+		others := slices.ContainsFunc(r.IPs, func(ip netip.Addr) bool { return !slices.Contains(addresses, ip) })
+		if r.Wanted != "n1" || r.Fault != "" || others || join && len(r.DNS)+len(r.IPs) > 0 {
+			t.Errorf("approved %+v", r)
+		}
+	})
+}

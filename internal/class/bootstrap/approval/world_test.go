@@ -1,0 +1,315 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr/csrtest"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/devel/controlplane"
+	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/env"
+)
+
+// Kubernetes' own controllers sign what is approved here, and approve nothing.
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, controlplane.Options{WithControllerManager: true}))
+}
+
+// world is the approver of one provider, whose name is the test's namespace, on a real control plane.
+type world struct {
+	*testing.T
+	client.WithWatch
+	ns       string
+	clock    *clocktesting.FakePassiveClock
+	cloud    *cloud
+	approver *Reconciler
+	events   chan string
+	tokens   bootstrap.Tokens
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	recorder := events.NewFakeRecorder(1000)
+	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), cloud: &cloud{}, events: recorder.Events}
+	w.tokens = bootstrap.Tokens{Client: w.WithWatch}
+	// As the chart does.
+	w.make(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.ns},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: bootstrap.Group}},
+	})
+	// Late enough for a request of now to be reported at once.
+	w.clock = clocktesting.NewFakePassiveClock(time.Now().Add(time.Minute))
+	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
+		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+		if err := RegisterIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+		w.approver = New(Options{
+			Provider: w.ns, ClusterID: "c", Machines: mgr.GetCache(), Live: w.WithWatch, Cache: mgr.GetCache(),
+			Target:  w.WithWatch,
+			Classes: w.cloud, Cloud: w.cloud, Recorder: recorder, Clock: w.clock,
+		})
+		for _, table := range w.approver.Wiring(func() bool { return true }) {
+			err := table.Add(mgr, func(object client.Object, keys handler.EventHandler,
+				changes ...predicate.Predicate) source.Source {
+				return source.Kind(mgr.GetCache(), object, keys, changes...)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return w
+}
+
+// cloud is a provider that knows the addresses of its only instance.
+type cloud struct {
+	mu        sync.Mutex
+	addresses []corev1.NodeAddress
+	err       error
+	asked     int
+}
+
+func (c *cloud) Get(context.Context, provider.GetRequest) (*provider.Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked++
+	return &provider.Instance{Addresses: c.addresses}, c.err
+}
+
+func (c *cloud) ResolveForDeletion(context.Context, *v1beta1.Machine) (resolve.Resolved, error) {
+	return resolve.Resolved{}, nil
+}
+
+func (c *cloud) answer(err error, ips ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err, c.addresses = err, nil
+	for _, ip := range ips {
+		c.addresses = append(c.addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+}
+
+func (c *cloud) calls() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// node is the name of a node that no other test uses.
+func (w *world) node(name string) string { return w.ns + "-" + name }
+
+// machine makes a Machine with an instance that will be the node of the same name.
+func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
+	w.Helper()
+	m := w.bare(name, changes...)
+	w.status(m, func(s *v1beta1.MachineStatus) {
+		s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.ns, NodeName: w.node(name)}
+	})
+	return m
+}
+
+// bare makes a Machine whose status nobody has written.
+func (w *world) bare(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
+	w.Helper()
+	m := &v1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{v1beta1.LabelProvider: w.ns},
+			Finalizers: []string{v1beta1.MachineFinalizer}},
+		Spec: v1beta1.MachineSpec{Provider: w.ns, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)},
+			ProviderID: "acme:///" + w.node(name)},
+	}
+	for _, c := range changes {
+		c(m)
+	}
+	w.make(m)
+	return m
+}
+
+func (w *world) make(o client.Object) {
+	w.Helper()
+	if err := w.Create(w.Context(), o); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) remove(m *v1beta1.Machine) {
+	w.Helper()
+	if err := w.Delete(w.Context(), m); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
+	w.Helper()
+	before := m.DeepCopy()
+	change(&m.Status)
+	if err := w.Status().Patch(w.Context(), m, client.MergeFrom(before)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// pair makes the Machine's Node and pairs them.
+func (w *world) pair(m *v1beta1.Machine) {
+	w.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name)},
+		Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID}}
+	w.make(node)
+	w.status(m, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID} })
+}
+
+// token makes the bootstrap token of the Machine's current attempt, good for an hour.
+func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
+	w.Helper()
+	a := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
+	token, err := w.tokens.Ensure(w.Context(), a, bootstrap.Terms{Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return token
+}
+
+// asToken returns the client of an instance that has only its token.
+func (w *world) asToken(token bootstrap.Token) client.Client {
+	w.Helper()
+	cp := env.ControlPlane()
+	return w.client(&rest.Config{Host: cp.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()},
+		BearerToken: token.Value})
+}
+
+// asNode returns the client of a node that has its certificate.
+func (w *world) asNode(name string) client.Client {
+	w.Helper()
+	config, err := env.ControlPlane().UserConfig("system:node:"+name, "system:nodes")
+	if err != nil {
+		w.Fatal(err)
+	}
+	return w.client(config)
+}
+
+func (w *world) client(config *rest.Config) client.Client {
+	w.Helper()
+	c, err := client.New(config, client.Options{Scheme: env.Scheme(), Mapper: w.RESTMapper()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+// post posts a request as somebody and returns its name. A token that was just made is known to the API server only a
+// moment later.
+func (w *world) post(as client.Client, d *csrtest.Draft) string {
+	w.Helper()
+	csr := d.Object(w)
+	csr.Name = fmt.Sprintf("%s-%d", w.ns, time.Now().UnixNano())
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, env.Patience, true,
+		func(ctx context.Context) (bool, error) {
+			err := as.Create(ctx, csr)
+			if apierrors.IsUnauthorized(err) {
+				return false, nil
+			}
+			return true, err
+		})
+	if err != nil {
+		w.Fatalf("post a request: %v", err)
+	}
+	return csr.Name
+}
+
+// wantSigned waits until a request was approved for the reason given, and signed.
+func (w *world) wantSigned(name string, want Reason) {
+	w.Helper()
+	env.Await(w, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, name+" to be signed",
+		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
+			if len(l.Items) == 0 {
+				return false, "it is gone"
+			}
+			csr := l.Items[0]
+			return len(csr.Status.Certificate) > 0 && csr.Status.Conditions[0].Reason == string(want),
+				fmt.Sprint(csr.Status.Conditions)
+		}, client.MatchingFields{"metadata.name": name})
+}
+
+// wantReported waits for the event that a request is left pending for a reason, and looks whether it is.
+func (w *world) wantReported(name string, want Reason) {
+	w.Helper()
+	deadline := time.After(env.Patience)
+	var seen []string
+	for {
+		select {
+		case e := <-w.events:
+			seen = append(seen, e)
+			if strings.Contains(e, EventReason) && strings.Contains(e, name) {
+				if !strings.Contains(e, "("+string(want)+")") {
+					w.Errorf("event %q, want the reason %s", e, want)
+				}
+				w.wantPending(name)
+				return
+			}
+		case <-deadline:
+			w.Fatalf("no event names %s; seen: %q", name, seen)
+		}
+	}
+}
+
+// wantQuiet has the approver check a request, in vain and without an event.
+func (w *world) wantQuiet(name string) {
+	w.Helper()
+	// The controllers look when the cache has it; this checks the API server itself, now.
+	now := *w.approver
+	now.Cache = w.WithWatch
+	if _, err := now.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+		w.Fatal(err)
+	}
+	w.wantPending(name)
+	select {
+	case e := <-w.events:
+		w.Errorf("event %q", e)
+	default:
+	}
+}
+
+func (w *world) wantPending(name string) {
+	w.Helper()
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := w.Get(w.Context(), client.ObjectKey{Name: name}, csr); err != nil {
+		w.Fatal(err)
+	}
+	if !kubeletcsr.Pending(csr) {
+		w.Errorf("%s was decided: %+v", name, csr.Status.Conditions)
+	}
+}
+
+var errUnreachable = errors.New("the cloud is unreachable")

@@ -1,0 +1,163 @@
+package kubeletcsr
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr/csrtest"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Rule: node-paired-by-token.
+func TestWhatIsNoJoin(t *testing.T) {
+	t.Parallel()
+	asked := time.Unix(1700000000, 0)
+	sign := func(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+		csr.CreationTimestamp = metav1.NewTime(asked)
+		csr.Status.Certificate = []byte("signed")
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+			Status: corev1.ConditionTrue}}
+		return csr
+	}
+	node, join, ok := joinOf(sign(csrtest.ForClient("n").ByToken(t)))
+	if !ok || node != "n" || join != (JoinRequest{Name: join.Name, Outcome: Issued, Joined: Joined{TokenID: "abcdef", At: asked}}) {
+		t.Fatalf("joinOf = %q, %+v, %t", node, join, ok)
+	}
+	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
+		"by no bootstrapper": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abcdef")),
+		"by a node":          sign(csrtest.ForClient("n").ByNode(t, "n")),
+		"by a person":        sign(csrtest.ForClient("n").By(t, "alice", "system:bootstrappers")),
+		"for no node":        sign(csrtest.ForClient("n", csrtest.CommonName("n")).ByToken(t)),
+		"for more than a node": sign(csrtest.ForClient("n",
+			csrtest.Organizations("system:nodes", "system:masters")).ByToken(t)),
+		"a serving certificate": sign(csrtest.ForServing("n", []string{"n"}, nil).ByToken(t)),
+		"with other usages": sign(csrtest.ForClient("n",
+			csrtest.Usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).ByToken(t)),
+		"of no token that is one": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abc", "system:bootstrappers")),
+	} {
+		if node, join, ok := joinOf(csr); ok {
+			t.Errorf("%s: joinOf = %q, %+v", name, node, join)
+		}
+	}
+	for name, tc := range map[string]struct {
+		csr  *certificatesv1.CertificateSigningRequest
+		want Outcome
+	}{
+		"not decided":          {csrtest.ForClient("n").ByToken(t), Undecided},
+		"approved in false":    {withdrawn(sign(csrtest.ForClient("n").ByToken(t))), Undecided},
+		"approved, not signed": {bare(sign(csrtest.ForClient("n").ByToken(t))), Unsigned},
+		"approved and failed":  {failed(sign(csrtest.ForClient("n").ByToken(t))), Refused},
+	} {
+		if node, join, ok := joinOf(tc.csr); !ok || node != "n" || join.Outcome != tc.want {
+			t.Errorf("%s: joinOf = %q, %+v, %t, want the outcome %d", name, node, join, ok, tc.want)
+		}
+	}
+}
+
+func failed(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+	csr.Status.Conditions = append(csr.Status.Conditions,
+		certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed,
+			Status: corev1.ConditionTrue})
+	return csr
+}
+
+func bare(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+	csr.Status.Certificate = nil
+	return csr
+}
+
+func withdrawn(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+	csr.Status.Conditions[0].Status = corev1.ConditionFalse
+	return csr
+}
+
+// pages is a server of certificate requests, in pages of one.
+type pages struct {
+	client.Reader
+	requests []certificatesv1.CertificateSigningRequest
+	// lists counts those that began. Each waits for hold, if that is set.
+	lists atomic.Int32
+	hold  chan struct{}
+	err   error
+}
+
+func (p *pages) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := client.ListOptions{}
+	o.ApplyOptions(opts)
+	n := len(o.Continue)
+	if n == 0 {
+		p.lists.Add(1)
+	}
+	if p.hold != nil {
+		<-p.hold
+	}
+	if p.err != nil {
+		return p.err
+	}
+	out := list.(*certificatesv1.CertificateSigningRequestList)
+	out.Items = p.requests[n : n+1]
+	if n+1 < len(p.requests) {
+		out.Continue = strings.Repeat("x", n+1)
+	}
+	return nil
+}
+
+// A thousand machines that join at once are not a thousand lists; but there is none answered from before it asked.
+func TestListsOfJoinsAreShared(t *testing.T) {
+	t.Parallel()
+	server := &pages{}
+	for _, name := range []string{"a", "b"} {
+		csr := csrtest.ForClient(name).ByToken(t)
+		csr.Status.Certificate = []byte("signed")
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+			Status: corev1.ConditionTrue}}
+		server.requests = append(server.requests, *csr)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		server.hold = make(chan struct{})
+		joins := NewJoins(server)
+		var all sync.WaitGroup
+		ask := func(node string) {
+			if found, err := joins.Of(t.Context(), node); err != nil || len(found) != 1 {
+				t.Errorf("joins of %s are %v, %v", node, found, err)
+			}
+		}
+		all.Go(func() { ask("a") })
+		synctest.Wait()
+		for range 20 {
+			all.Go(func() { ask("b") })
+		}
+		synctest.Wait()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := joins.Of(gone, "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("who does not wait any more got %v", err)
+		}
+		close(server.hold)
+		all.Wait()
+		if n := server.lists.Load(); n != 2 {
+			t.Errorf("%d lists for those who asked before and during the first", n)
+		}
+
+		server.err = errors.New("away")
+		if _, err := joins.Of(t.Context(), "a"); !errors.Is(err, server.err) {
+			t.Errorf("error %v", err)
+		}
+		server.err = nil
+		ask("a")
+		ask("a")
+		if n := server.lists.Load(); n != 5 {
+			t.Errorf("%d lists in all, want one for each who asked alone", n)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package profile
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+
+	"machinist.dev/machinist/internal/class/bootstrap"
+)
+
+// An option's value is refused, or it changes the content of files and nothing else: the config has the keys, files,
+// commands and units that it has with a harmless value.
+func FuzzAValueStaysAValue(f *testing.F) {
+	for i := range Names() {
+		for _, value := range []string{"", "https://a.example", "a\nruncmd: [reboot]", "\"]}", "<<MACHINE_NAME>>", "%3C%3CX%3E%3E",
+			testKey, "10.0.0.1", "a: b\n", "\t- x\r\n", "maxPods: 7", "\u2028", "\x00\xff", "'; reboot #", "$(reboot)"} {
+			f.Add(i, value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, which int, value string) {
+		name := Names()[uint(which)%uint(len(Names()))]
+		for flag, set := range map[string]struct {
+			value, harmless func(*Options)
+		}{
+			"proxy":   {func(o *Options) { o.HTTPProxy = value }, func(o *Options) { o.HTTPProxy = "http://a" }},
+			"noproxy": {func(o *Options) { o.HTTPProxy, o.NoProxy = "http://a", value }, func(o *Options) { o.HTTPProxy = "http://a" }},
+			"mirror": {func(o *Options) { o.Mirrors = []Mirror{{"docker.io", value}} },
+				func(o *Options) { o.Mirrors = []Mirror{{"docker.io", "http://a"}} }},
+			"key":     {func(o *Options) { o.SSHKeys = []string{value} }, func(o *Options) { o.SSHKeys = []string{testKey} }},
+			"kubelet": {func(o *Options) { o.KubeletConfig = []byte(value) }, func(*Options) {}},
+			"file": {func(o *Options) { o.Files = []File{{Path: "/a", Content: []byte(value)}} },
+				func(o *Options) { o.Files = []File{{Path: "/a"}} }},
+			"unit": {func(o *Options) { o.Units = []Unit{{"a.service", []byte(value + "\n[Install]\n")}} },
+				func(o *Options) { o.Units = []Unit{{"a.service", []byte("[Install]\n")}} }},
+			"repository": {func(o *Options) { o.PackageRepository = value }, func(*Options) {}},
+			"server":     {func(o *Options) { o.Server = value }, func(*Options) {}},
+			"url":        {func(o *Options) { o.KubeletURL = value }, func(*Options) {}},
+		} {
+			o, plain := least(name), least(name)
+			set.value(&o)
+			set.harmless(&plain)
+			got, err := Render(o)
+			if err != nil || o.HTTPProxy == "" && flag == "proxy" || flag == "url" && name != "flatcar" ||
+				flag == "repository" && plain.PackageRepository == "" {
+				continue // refused, not given, or not of this profile
+			}
+			want, err := Render(plain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if paths, wanted := paths(t, name, got), paths(t, name, want); !slices.Equal(paths, wanted) {
+				t.Errorf("%s %q of %s makes the files\n%v\nwant\n%v", flag, value, name, paths, wanted)
+			}
+		}
+	})
+}
+
+// paths are the files that a template puts on a machine, and its commands.
+func paths(t *testing.T, profile string, template []byte) []string {
+	data, err := bootstrap.Render(template, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if profile == "flatcar" {
+		// Not by Ignition's parser: it reads into units, which are the user's to get right.
+		var config ignitionConfig
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&config); err != nil {
+			t.Fatalf("%v in:\n%s", err, data)
+		}
+		var out []string
+		for _, f := range config.Storage.Files {
+			out = append(out, f.Path)
+		}
+		for _, u := range config.Systemd.Units {
+			out = append(out, u.Name)
+		}
+		return out
+	}
+	config, disk := readCloudConfig(t, data)
+	out := slices.Sorted(maps.Keys(disk))
+	for _, command := range config.RunCmd {
+		out = append(out, command...)
+	}
+	return out
+}

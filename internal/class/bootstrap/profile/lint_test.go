@@ -1,0 +1,231 @@
+package profile
+
+import (
+	"encoding/base64"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	ignitiontypes "github.com/coreos/ignition/v2/config/v3_3"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/vincent-petithory/dataurl"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/internal/class/bootstrap"
+)
+
+// cloudInit has the documented keys of the modules of cloud-init that profiles use, and nothing else.
+type cloudInit struct {
+	PreferFQDN        *bool             `json:"prefer_fqdn_over_hostname"`
+	Hostname          string            `json:"hostname"`
+	SSHAuthorizedKeys []string          `json:"ssh_authorized_keys"`
+	Apt               map[string]string `json:"apt"`
+	PackageUpdate     bool              `json:"package_update"`
+	Packages          []string          `json:"packages"`
+	WriteFiles        []cloudInitFile   `json:"write_files"`
+	RunCmd            [][]string        `json:"runcmd"`
+}
+
+type cloudInitFile struct {
+	Path        string `json:"path"`
+	Permissions string `json:"permissions"`
+	Encoding    string `json:"encoding"`
+	Append      bool   `json:"append"`
+	Content     string `json:"content"`
+}
+
+// onDisk is a file as the machine has it.
+type onDisk struct {
+	mode    int64
+	content string
+}
+
+// values are those of a machine whose every value would mean something else if it were not quoted, or not encoded.
+var values = bootstrap.Values{MachineName: "1e3", MachineNamespace: "null", KubeletVersion: "v1.36.3",
+	APIEndpoint: "https://api.example:6443", CABundle: []byte("\xfb\xff\xbf\n" + sampleCA),
+	BootstrapToken: "abcdef.0123456789abcdef"}
+
+// readCloudConfig reads a rendered cloud-config as strictly as can be.
+func readCloudConfig(t testing.TB, data []byte) (cloudInit, map[string]onDisk) {
+	t.Helper()
+	if !strings.HasPrefix(string(data), "#cloud-config\n") {
+		t.Fatalf("does not begin with #cloud-config: %.60q", data)
+	}
+	var config cloudInit
+	if err := yaml.UnmarshalStrict(data, &config); err != nil {
+		t.Fatalf("%v in:\n%s", err, data)
+	}
+	disk := map[string]onDisk{}
+	for _, f := range config.WriteFiles {
+		mode, err := strconv.ParseInt(f.Permissions, 8, 32)
+		if err != nil || disk[f.Path].mode != 0 {
+			t.Fatalf("%s is written twice, or its mode %q cannot be read", f.Path, f.Permissions)
+		}
+		content := f.Content
+		if f.Encoding == "b64" {
+			decoded, err := base64.StdEncoding.DecodeString(content)
+			if err != nil {
+				t.Fatalf("%s: %v", f.Path, err)
+			}
+			content = string(decoded)
+		}
+		disk[f.Path] = onDisk{mode, content}
+	}
+	return config, disk
+}
+
+// readIgnition reads a rendered Ignition config with the parser and the validation of Ignition.
+func readIgnition(t testing.TB, data []byte) (hostKeys []string, disk map[string]onDisk) {
+	t.Helper()
+	config, report, err := ignitiontypes.Parse(data)
+	if err != nil || len(report.Entries) > 0 {
+		t.Fatalf("%v\n%s\nin:\n%s", err, report.String(), data)
+	}
+	disk = map[string]onDisk{}
+	for _, f := range config.Storage.Files {
+		content, err := dataurl.DecodeString(*f.Contents.Source)
+		if err != nil {
+			t.Fatalf("%s: %v", f.Path, err)
+		}
+		disk[f.Path] = onDisk{int64(*f.Mode), string(content.Data)}
+	}
+	for _, u := range config.Systemd.Units {
+		if u.Contents != nil {
+			disk["/etc/systemd/system/"+u.Name] = onDisk{0o644, *u.Contents}
+		}
+		for _, d := range u.Dropins {
+			disk["/etc/systemd/system/"+u.Name+".d/"+d.Name] = onDisk{0o644, *d.Contents}
+		}
+	}
+	for _, user := range config.Passwd.Users {
+		for _, key := range user.SSHAuthorizedKeys {
+			hostKeys = append(hostKeys, string(key))
+		}
+	}
+	return hostKeys, disk
+}
+
+// onMachine renders a template for a machine and returns the files on its disk.
+func onMachine(t testing.TB, profile string, template []byte) map[string]onDisk {
+	t.Helper()
+	data, err := bootstrap.Render(template, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if profile == "flatcar" {
+		_, disk := readIgnition(t, data)
+		return disk
+	}
+	_, disk := readCloudConfig(t, data)
+	return disk
+}
+
+func TestEveryProfileGivesTheMachineTheSameFiles(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			o := most(name)
+			disk := onMachine(t, name, render(t, o))
+			want := map[string]onDisk{
+				"/etc/agent/config": {0o600, "name: 1e3\ntoken: abcdef.0123456789abcdef\n"},
+				"/opt/agent/run":    {0o755, string(o.Files[1].Content)},
+				proxyPath: {0o600, "HTTP_PROXY=http://user:pa%40ss@proxy.example:3128\nhttp_proxy=http://user:pa%40ss@proxy.example:3128\n" +
+					"HTTPS_PROXY=http://proxy.example:3128\nhttps_proxy=http://proxy.example:3128\n" +
+					"NO_PROXY=10.0.0.0/8,.svc,::1\nno_proxy=10.0.0.0/8,.svc,::1\n"},
+				"/etc/systemd/system/agent.service": {0o644, "[Service]\nExecStart=/opt/agent/run 1e3\n[Install]\nWantedBy=multi-user.target\n"},
+			}
+			if configuresKubelet(name) {
+				want[clientCAPath] = onDisk{0o644, sampleCA}
+				want[environmentPath] = onDisk{0o644, "KUBELET_VERSION=v1.36.3\n"}
+			}
+			if distributions[name].agent == nil { // An agent has mirrors in a file of another format.
+				want["/etc/containerd/certs.d/docker.io/hosts.toml"] = onDisk{0o644, "server = \"https://registry-1.docker.io\"\n\n" +
+					"[host.\"https://mirror.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n\n" +
+					"[host.\"https://second.example/v2\"]\ncapabilities = [\"pull\", \"resolve\"]\n"}
+			}
+			for _, f := range o.Files[2:] {
+				want[f.Path] = onDisk{0o644, string(f.Content)}
+			}
+			for path, file := range want {
+				if disk[path] != file {
+					t.Errorf("%s is %+v, want %+v", path, disk[path], file)
+				}
+			}
+			if !configuresKubelet(name) {
+				return // Its files are those of TestKubeadmJoins or TestAgentsJoin.
+			}
+			plain := onMachine(t, name, render(t, least(name)))
+			if got := plain[clientCAPath].content; got != string(values.CABundle) {
+				t.Errorf("without --client-ca %s is %q", clientCAPath, got)
+			}
+			if plain[kubeconfigPath].mode != 0o600 || !strings.Contains(plain[kubeconfigPath].content, values.BootstrapToken) {
+				t.Errorf("%s is %+v", kubeconfigPath, plain[kubeconfigPath])
+			}
+		})
+	}
+}
+
+func TestHostNameAndKeysReachTheMachine(t *testing.T) {
+	for _, name := range Names() {
+		data, err := bootstrap.Render(render(t, most(name)), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, keys := "", []string(nil)
+		if name == "flatcar" {
+			var disk map[string]onDisk
+			keys, disk = readIgnition(t, data)
+			host = strings.TrimSpace(disk["/etc/hostname"].content)
+		} else {
+			config, _ := readCloudConfig(t, data)
+			host, keys = config.Hostname, config.SSHAuthorizedKeys
+			if config.PreferFQDN == nil || *config.PreferFQDN {
+				t.Errorf("%s: cloud-init may name the host with its domain", name)
+			}
+		}
+		if host != "1e3" || !slices.Equal(keys, []string{testKey}) {
+			t.Errorf("%s: host %q, keys %q", name, host, keys)
+		}
+	}
+}
+
+// CLOUD_INIT_SCHEMA is cloud-init's own schema, which hack/cloudinit.sh fetches where there is apt.
+func TestCloudInitsOwnSchemaAdmitsEveryCloudConfig(t *testing.T) {
+	path := os.Getenv("CLOUD_INIT_SCHEMA")
+	if path == "" {
+		t.Skip("CLOUD_INIT_SCHEMA is not set: `make test` sets it where there is apt")
+	}
+	schema, err := jsonschema.NewCompiler().Compile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validate := func(data []byte) error {
+		var config any
+		if err := yaml.Unmarshal(data, &config); err != nil {
+			return err
+		}
+		return schema.Validate(config)
+	}
+	if validate([]byte("#cloud-config\nwrite_files: [{path: 7}]\n")) == nil {
+		t.Fatal("the schema admits a path that is no string, so it proves nothing")
+	}
+	for _, name := range slices.DeleteFunc(Names(), func(name string) bool { return name == "flatcar" }) {
+		for kind, o := range map[string]Options{"least": least(name), "most": most(name)} {
+			data, err := bootstrap.Render(render(t, o), values)
+			if err == nil {
+				err = validate(data)
+			}
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, kind, err)
+			}
+		}
+	}
+}
+
+func TestEveryProfileIsNamed(t *testing.T) {
+	if got, want := slices.Sorted(slices.Values(Names())), slices.Sorted(maps.Keys(distributions)); !slices.Equal(got, want) {
+		t.Errorf("Names are %v, and there are %v", got, want)
+	}
+}

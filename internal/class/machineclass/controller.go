@@ -1,0 +1,197 @@
+package machineclass
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/class/preflight"
+	"machinist.dev/machinist/internal/platform/queueing"
+	"machinist.dev/machinist/internal/platform/wiring"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Driver of the provider, behind its rate limit and metrics. Classes with another spec.provider than its name are
+	// left alone.
+	Driver provider.Driver
+	// Client reads MachineClasses and Machines from the cache, including this process's own writes, and writes classes.
+	// The cache has the indexes of package index for both kinds.
+	Client client.Client
+	// Live reads and writes the control cluster itself: Secrets, and the last check before something is let go.
+	Live client.Client
+	// Recorder records events on classes.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Concurrency is the number of classes worked on at once. Default 4.
+	Concurrency int
+	// Metrics counts classes; nil counts nothing.
+	Metrics *Metrics
+	// Joins knows what keeps machines from joining; nil where there is nothing to join. Its Changed is set by New.
+	Joins *preflight.Monitor
+}
+
+// Reconciler looks after the MachineClasses of one provider.
+type Reconciler struct {
+	Options
+	resolver resolve.Resolver
+	state    *state
+	echo     *wiring.OwnWrites
+	// trigger enqueues all classes when what keeps machines from joining has changed.
+	trigger queueing.Trigger
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Concurrency <= 0 {
+		o.Concurrency = 4
+	}
+	r := &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, state: newState(),
+		echo: &wiring.OwnWrites{}}
+	if o.Joins != nil {
+		o.Joins.Changed = r.joinsChanged
+	}
+	return r
+}
+
+// joinsChanged enqueues all classes of the provider.
+func (r *Reconciler) joinsChanged(ctx context.Context) {
+	classes := &v1beta1.MachineClassList{}
+	if err := r.Client.List(ctx, classes); err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot list the classes whose machines may not join")
+	}
+	for i := range classes.Items {
+		if classes.Items[i].Spec.Provider == r.Driver.Name() {
+			r.trigger.Enqueue(client.ObjectKeyFromObject(&classes.Items[i]))
+		}
+	}
+}
+
+// conflictDelay is after how long a write that met another's is tried again. Their write triggers us as well.
+const conflictDelay = time.Second
+
+// Reconcile makes one pass over a class.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.Metrics.lead()
+	class := &v1beta1.MachineClass{}
+	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.state.forget(req.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if class.Spec.Provider != r.Driver.Name() {
+		return reconcile.Result{}, nil
+	}
+	var enqueue time.Duration
+	var err error
+	if class.DeletionTimestamp.IsZero() {
+		enqueue, err = r.serve(ctx, class)
+	} else {
+		enqueue, err = r.release(ctx, class)
+	}
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return reconcile.Result{RequeueAfter: enqueue}, client.IgnoreNotFound(err)
+}
+
+// serve holds a class that is in use and says in its status what the provider makes of it. It returns when to check
+// again, zero for not without an event.
+func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
+	if err := r.hold(ctx, class); err != nil {
+		return 0, err
+	}
+	validation, enqueue, err := r.judge(ctx, class)
+	if err != nil {
+		return 0, err
+	}
+	validation.joins = r.Joins.Findings()
+	if validation.userData != nil {
+		machines, err := r.machines(ctx, class)
+		if err != nil {
+			return 0, err
+		}
+		for i := range machines {
+			validation.userData.count(&machines[i])
+			validation.account.count(&machines[i])
+		}
+	}
+	return soonest(enqueue, configMapsAfter(class)), r.report(ctx, class, validation)
+}
+
+// configMapsEvery is how often the ConfigMaps of a class are read again: the provider may read single ones, and so is
+// not told of changes.
+const configMapsEvery = 5 * time.Minute
+
+// configMapsAfter is when to read the ConfigMaps of a class again, zero if it has none.
+func configMapsAfter(class *v1beta1.MachineClass) time.Duration {
+	if slices.ContainsFunc(class.Spec.Values, func(v v1beta1.UserDataValue) bool {
+		return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil
+	}) {
+		return configMapsEvery
+	}
+	return 0
+}
+
+// soonest returns the shorter of two times, of which zero is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// report writes the decision into the status, if it is a change.
+func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v validation) error {
+	status, transition := statusOf(class, v, r.Clock.Now())
+	before := class.Status.DeepCopy()
+	if err := r.writeStatus(ctx, class, status); err != nil {
+		return err
+	}
+	for kind, severity := range map[string]string{v1beta1.ConditionUserDataWarning: corev1.EventTypeWarning,
+		v1beta1.ConditionUserDataChanged: corev1.EventTypeNormal,
+		v1beta1.ConditionAccountChanged:  corev1.EventTypeWarning,
+		v1beta1.ConditionJoinBlocked:     corev1.EventTypeWarning} {
+		now, was := meta.FindStatusCondition(status.Conditions, kind), meta.FindStatusCondition(before.Conditions, kind)
+		if now != nil && (was == nil || was.Reason != now.Reason) {
+			r.Recorder.Eventf(class, nil, severity, now.Reason, "Validate", "%s", now.Message)
+		}
+	}
+	switch transition {
+	case worse:
+		r.Recorder.Eventf(class, nil, corev1.EventTypeWarning, v.reason, "Validate", "%s", bounded(v.message))
+	case better:
+		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, v.reason, "Validate", "%s", bounded(v.message))
+	}
+	return nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, class *v1beta1.MachineClass,
+	status v1beta1.MachineClassStatus) error {
+	if equality.Semantic.DeepEqual(class.Status, status) {
+		return nil
+	}
+	before := class.DeepCopy()
+	class.Status = status
+	if err := r.Client.Status().Patch(ctx, class,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch the status of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
+	}
+	r.echo.Record(class)
+	return nil
+}

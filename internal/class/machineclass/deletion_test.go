@@ -1,0 +1,160 @@
+package machineclass
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+)
+
+// A deployment of three machines was deleted together with its class, and both were applied again: the old machines
+// go, and the new ones wait for a class.
+//
+// Rule: class-deletion-is-decided.
+func TestMachinesThatWaitDoNotHoldAClassThatIsBeingDeleted(t *testing.T) {
+	b := newBench(t, &scripted{name: "sim"}, classInDeletion(), testMachine("new"), withInstance("old"))
+	if result := b.reconcile(); result.RequeueAfter != resolve.DeletionDecision {
+		t.Errorf("the first decision is due in %s", result.RequeueAfter)
+	}
+	b.wantDeletion(v1beta1.ReasonDeletionStarted, "1 Machine with an instance and 1 Machine for which")
+
+	b.deleteMachine("old")
+	b.clock.SetTime(noon.Add(resolve.DeletionDecision))
+	b.reconcile()
+	b.wantDeletion(v1beta1.ReasonWithdrawn, "for which an instance may have been asked for (first: new)")
+
+	b.releaseClass("new")
+	b.reconcile()
+	if b.isThere() {
+		t.Errorf("the class is held: %+v", b.class().Status)
+	}
+}
+
+// The commit that pruned a class is reverted, or a person deleted the class of a fleet.
+//
+// Rule: class-deletion-is-decided.
+func TestAClassThatIsBeingDeletedServesMachinesThatStay(t *testing.T) {
+	b := newBench(t, &scripted{name: "sim"}, classInDeletion(), withInstance("m"), testMachine("replacement"))
+	b.clock.SetTime(noon.Add(resolve.DeletionDecision))
+	b.reconcile()
+	b.wantDeletion(v1beta1.ReasonInUse, "The class serves its Machines")
+	if !resolve.Serves(b.class()) {
+		t.Error("no instance would be created from it")
+	}
+	// The last machine with an instance goes before the other one has asked for its own: nothing stays.
+	b.deleteMachine("m")
+	b.reconcile()
+	b.wantDeletion(v1beta1.ReasonWithdrawn, "replacement")
+	if resolve.Serves(b.class()) || !b.isThere() {
+		t.Error("it still serves, or was let go")
+	}
+}
+
+// That a class serves no more is stored before the last look at its Machines, so that a launch that begins in between
+// finds one or the other.
+//
+// Rule: class-deletion-is-decided.
+func TestAClassIsWithdrawnBeforeTheLastLookAtItsMachines(t *testing.T) {
+	class := classInDeletion()
+	class.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue,
+		Reason: v1beta1.ReasonInUse}}
+	b := newBench(t, &scripted{name: "sim"}, class)
+	live := newBench(t, &scripted{name: "sim"}, testMachine("launching"))
+	b.Live = live.cached
+	b.clock.SetTime(noon.Add(time.Hour))
+	b.reconcile()
+	b.wantDeletion(v1beta1.ReasonWithdrawn, "")
+	if !b.isThere() || b.writes != 1 {
+		t.Errorf("let go, or %d writes", b.writes)
+	}
+}
+
+func TestMachinesOfAClassThatIsBeingDeleted(t *testing.T) {
+	now := metav1.NewTime(noon)
+	leaving := withInstance("leaving")
+	leaving.DeletionTimestamp = &now
+	replacing := testMachine("replacing")
+	replacing.Status.Launch = &v1beta1.LaunchStatus{Step: v1beta1.LaunchStepReplacing}
+	released := testMachine("released")
+	meta.SetStatusCondition(&released.Status.Conditions, releasesClass())
+	launchedAfterAll := withInstance("launched-after-all")
+	meta.SetStatusCondition(&launchedAfterAll.Status.Conditions, releasesClass())
+	for name, test := range map[string]struct {
+		machine *v1beta1.Machine
+		want    holders
+	}{
+		"an instance":                {withInstance("m"), holders{staying: 1, first: "m"}},
+		"being deleted":              {leaving, holders{leaving: 1, first: "leaving"}},
+		"its instance is replaced":   {replacing, holders{staying: 1, first: "replacing"}},
+		"nothing is recorded":        {testMachine("m"), holders{undecided: 1, first: "m"}},
+		"nothing was asked for":      {released, holders{released: 1}},
+		"an instance of a late Node": {launchedAfterAll, holders{staying: 1, first: "launched-after-all"}},
+	} {
+		var got holders
+		if got.count(test.machine); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+func classInDeletion() *v1beta1.MachineClass {
+	class, now := testClass(), metav1.NewTime(noon)
+	class.Finalizers, class.DeletionTimestamp = []string{v1beta1.InUseFinalizer}, &now
+	return class
+}
+
+func withInstance(name string) *v1beta1.Machine {
+	m := testMachine(name)
+	m.Spec.ProviderID = "sim:///" + name
+	return m
+}
+
+// releasesClass is what a launch writes when its class serves no more.
+func releasesClass() metav1.Condition {
+	return metav1.Condition{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse,
+		Reason: v1beta1.ReasonClassDeleting, Message: "m"}
+}
+
+func (b *bench) wantDeletion(reason, message string) {
+	b.Helper()
+	conditions := b.class().Status.Conditions
+	deleting := meta.FindStatusCondition(conditions, v1beta1.ConditionDeleting)
+	if deleting == nil || deleting.Reason != reason || !strings.Contains(deleting.Message, message) {
+		b.Errorf("Deleting is %+v, want %s with %q", deleting, reason, message)
+	}
+	ready := meta.FindStatusCondition(conditions, v1beta1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != v1beta1.ReasonClassDeleting {
+		b.Errorf("Ready is %+v, want False for %s", ready, v1beta1.ReasonClassDeleting)
+	}
+}
+
+func (b *bench) deleteMachine(name string) {
+	b.Helper()
+	if err := b.cached.Delete(b.Context(), testMachine(name)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) releaseClass(name string) {
+	b.Helper()
+	m := testMachine(name)
+	if err := b.cached.Get(b.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+		b.Fatal(err)
+	}
+	meta.SetStatusCondition(&m.Status.Conditions, releasesClass())
+	if err := b.cached.Update(b.Context(), m); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) isThere() bool {
+	b.Helper()
+	class := testClass()
+	return b.cached.Get(b.Context(), client.ObjectKeyFromObject(class), class) == nil
+}

@@ -1,0 +1,54 @@
+package machineclass
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/objectmetrics"
+)
+
+// Metrics of the classes of one provider. A nil *Metrics counts nothing.
+type Metrics struct{ classes *objectmetrics.Collector }
+
+// NewMetrics registers the metrics, which are read in the cache whenever they are asked for.
+func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
+	ready := prometheus.NewDesc("machinist_class_ready",
+		"1 while the condition Ready of a MachineClass (namespace/name) is True, else 0: without it no machine is made from the class.",
+		[]string{"class"}, nil)
+	m := &Metrics{classes: objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
+		list := &v1beta1.MachineClassList{}
+		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list classes: %w", err)
+		}
+		for i := range list.Items {
+			class := &list.Items[i]
+			condition := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady)
+			if class.Spec.Provider != provider || condition == nil || !class.DeletionTimestamp.IsZero() {
+				continue
+			}
+			value := 0.0
+			if condition.Status == metav1.ConditionTrue {
+				value = 1
+			}
+			export(ready, value, client.ObjectKeyFromObject(class).String())
+		}
+		return nil
+	}, ready)}
+	if err := registerer.Register(m.classes); err != nil {
+		return nil, fmt.Errorf("register the metrics of classes: %w", err)
+	}
+	return m, nil
+}
+
+// lead reports that this process works on classes.
+func (m *Metrics) lead() {
+	if m != nil {
+		m.classes.Lead()
+	}
+}

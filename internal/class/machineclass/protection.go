@@ -1,0 +1,57 @@
+package machineclass
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/index"
+)
+
+// hold puts the finalizer on a class that a Machine uses. There it stays until the class is deleted: taken off
+// earlier, it might be gone just when a Machine that came meanwhile relies on it.
+func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) error {
+	if controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
+		return nil
+	}
+	users, err := r.users(ctx, class, client.Limit(1))
+	if users == 0 || err != nil {
+		return err
+	}
+	return r.patchFinalizer(ctx, class, controllerutil.AddFinalizer)
+}
+
+// users counts the Machines that use the class, by the cache.
+func (r *Reconciler) users(ctx context.Context, class *v1beta1.MachineClass,
+	options ...client.ListOption) (int, error) {
+	machines, err := r.machines(ctx, class, options...)
+	return len(machines), err
+}
+
+// machines lists the Machines that use the class, by the cache. They must not be changed.
+func (r *Reconciler) machines(ctx context.Context, class *v1beta1.MachineClass,
+	options ...client.ListOption) ([]v1beta1.Machine, error) {
+	machines := &v1beta1.MachineList{}
+	options = append(options, client.InNamespace(class.Namespace), client.MatchingFields{index.MachineByClass: class.Name},
+		client.UnsafeDisableDeepCopy)
+	if err := r.Client.List(ctx, machines, options...); err != nil {
+		return nil, fmt.Errorf("list the Machines of MachineClass %s: %w", client.ObjectKeyFromObject(class), err)
+	}
+	return machines.Items, nil
+}
+
+// patchFinalizer changes the finalizers, and fails with a conflict if anybody changed the class meanwhile.
+func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineClass,
+	change func(client.Object, string) bool) error {
+	before := class.DeepCopy()
+	change(class, v1beta1.InUseFinalizer)
+	if err := r.Client.Patch(ctx, class,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch the finalizers of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
+	}
+	r.echo.Record(class)
+	return nil
+}

@@ -1,0 +1,373 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Resolver reads what Machines are made from.
+type Resolver struct {
+	// Classes reads MachineClasses; a cache will do.
+	Classes client.Reader
+	// Secrets reads Secrets at the API server itself.
+	Secrets client.Reader
+}
+
+// Provider returns the name of the provider that serves the Machine: its own in the inline form, else its class's,
+// and "" when the class does not exist.
+func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, error) {
+	if m.Spec.ClassRef == nil {
+		return m.Spec.Provider, nil
+	}
+	class, err := r.class(ctx, m)
+	if class == nil || err != nil {
+		return "", err
+	}
+	return class.Spec.Provider, nil
+}
+
+// Resolve returns everything that a launch needs. An *Error says what is missing; any other error is worth a retry.
+func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
+	out, from, err := r.describe(ctx, m)
+	if err != nil {
+		return Resolved{}, err
+	}
+	secret, err := r.credentials(ctx, m.Namespace, out.CredentialsRef, labelled)
+	if err != nil {
+		return Resolved{}, err
+	}
+	if secret != nil {
+		out.Credentials = provider.NewCredentials(secret.Data).In(secret.Namespace)
+		switch held := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); {
+		case held:
+		case !secret.DeletionTimestamp.IsZero():
+			// A finalizer is not added to what is being deleted, so this Secret is not held any more.
+			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound,
+				"Secret %q with the credentials is being deleted. Create it again when it is gone.", secret.Name)
+		case out.Awaited == "":
+			out.Awaited = fmt.Sprintf("Waiting until Secret %q has the finalizer %s.", secret.Name, v1beta1.InUseFinalizer)
+		}
+	}
+	if out.UserData, err = r.UserData(ctx, m.Namespace, from.ref, from.values); err != nil {
+		return Resolved{}, err
+	}
+	out.CompressUserData = from.ref != nil && from.ref.Compress == v1beta1.UserDataGzip
+	return out, nil
+}
+
+// ResolveForDeletion returns what is left of it, for finding and deleting an instance: a missing class or template is
+// no error, since status.instance says what is needed. An *Error with CredentialsNotFound or SecretNotLabelled is
+// returned when credentials were referred to and none of the Secrets can be used. The Secret in status.instance needs
+// no label: only Machinist writes the status, and the instance was made with that Secret.
+func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
+	out, _, err := r.describe(ctx, m)
+	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
+		return Resolved{}, err
+	}
+	// The reference of today may be newer than that of the launch, so it comes first; either will do, since what was
+	// rotated away may be all that is left.
+	type candidate struct {
+		ref   *v1beta1.LocalRef
+		check check
+	}
+	candidates := []candidate{{out.CredentialsRef, labelled}}
+	if recorded := m.Status.Instance; recorded != nil {
+		if out.Provider == "" {
+			out.Provider = recorded.Provider
+		}
+		candidates = append(candidates, candidate{recorded.CredentialsRef, unlabelledToo})
+	}
+	var missing *Error
+	for _, c := range candidates {
+		if c.ref == nil {
+			continue
+		}
+		secret, err := r.credentials(ctx, m.Namespace, c.ref, c.check)
+		if e, ok := errors.AsType[*Error](err); ok {
+			if missing == nil {
+				missing = e
+			}
+			continue
+		}
+		if err != nil {
+			return Resolved{}, err
+		}
+		out.CredentialsRef, out.Credentials = c.ref, provider.NewCredentials(secret.Data).In(secret.Namespace)
+		return out, nil
+	}
+	if missing != nil {
+		return Resolved{}, missing
+	}
+	return out, nil
+}
+
+// userData is where the user data is, and what its placeholders of one's own stand for.
+type userData struct {
+	ref    *v1beta1.UserDataRef
+	values []v1beta1.UserDataValue
+}
+
+// describe returns what the class or the inline form says, without the content of Secrets. With an *Error what is
+// returned is empty.
+func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, userData, error) {
+	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
+	switch {
+	case m.Spec.ClassRef != nil && inline:
+		return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
+			"spec has both classRef and the inline form (provider, providerSpec); exactly one is allowed")
+	case m.Spec.ClassRef != nil:
+		class, err := r.class(ctx, m)
+		if err != nil {
+			return Resolved{}, userData{}, err
+		}
+		if class == nil {
+			return Resolved{}, userData{}, errorf(v1beta1.ReasonClassNotFound, "MachineClass %q does not exist in namespace %q",
+				m.Spec.ClassRef.Name, m.Namespace)
+		}
+		out := OfClass(class)
+		if len(out.ProviderSpec) == 0 {
+			return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration, "spec.providerSpec of MachineClass %q is empty",
+				class.Name)
+		}
+		return out, userData{class.Spec.UserDataRef, class.Spec.Values}, nil
+	case m.Spec.Provider == "" || m.Spec.ProviderSpec == nil || len(m.Spec.ProviderSpec.Raw) == 0:
+		return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
+			"spec has neither classRef nor the complete inline form (provider, providerSpec)")
+	}
+	return Resolved{
+		Provider:       m.Spec.Provider,
+		ProviderSpec:   m.Spec.ProviderSpec.Raw,
+		Adoption:       v1beta1.AdoptionForbid,
+		CredentialsRef: m.Spec.CredentialsRef,
+	}, userData{ref: m.Spec.UserDataRef}, nil
+}
+
+// OfClass returns what the class itself says; Credentials and UserData are empty.
+func OfClass(class *v1beta1.MachineClass) Resolved {
+	out := Resolved{
+		ClassName:      class.Name,
+		ClassUID:       class.UID,
+		Provider:       class.Spec.Provider,
+		NodeProviderID: class.Spec.NodeProviderID,
+		Adoption:       class.Spec.Adoption,
+		AdoptFrom:      class.Annotations[v1beta1.AnnotationAdoptFromCluster],
+		AdoptFromUntil: class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil],
+		CredentialsRef: class.Spec.CredentialsRef,
+	}
+	if out.Adoption == "" {
+		out.Adoption = v1beta1.AdoptionForbid
+	}
+	switch {
+	case DeletionReason(class) == v1beta1.ReasonDeletionStarted:
+		out.Awaited = undecided(class)
+	case !Serves(class):
+		out.Leaving = classDeleting(class)
+	case !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
+		out.Awaited = fmt.Sprintf("Waiting until MachineClass %q has the finalizer %s.", class.Name, v1beta1.InUseFinalizer)
+	}
+	if class.Spec.ProviderSpec != nil {
+		out.ProviderSpec = class.Spec.ProviderSpec.Raw
+	}
+	return out
+}
+
+// class returns the Machine's class, or nil when it does not exist.
+func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineClass, error) {
+	class := &v1beta1.MachineClass{}
+	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClassRef.Name}
+	switch err := r.Classes.Get(ctx, key, class); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read MachineClass %s: %w", key, err)
+	}
+	return class, nil
+}
+
+// Credentials reads a Secret with credentials. Without a reference there are none, and no error.
+func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials,
+	error) {
+	secret, err := r.credentials(ctx, namespace, ref, labelled)
+	if secret == nil || err != nil {
+		return provider.Credentials{}, err
+	}
+	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
+}
+
+// check says whether a Secret must have the label for its use.
+type check bool
+
+const (
+	labelled      check = true
+	unlabelledToo check = false
+)
+
+// UsableFor reports whether the label of a Secret allows the use, SecretUseCredentials or SecretUseUserData.
+func UsableFor(secret client.Object, use string) bool {
+	value := secret.GetLabels()[v1beta1.LabelSecretUse]
+	return value == use || value == v1beta1.SecretUseBoth
+}
+
+// Usable reports whether the label of a Secret allows any use.
+func Usable(secret client.Object) bool {
+	return UsableFor(secret, v1beta1.SecretUseCredentials) || UsableFor(secret, v1beta1.SecretUseUserData)
+}
+
+// notLabelled says how to allow the use of a Secret, with the value that keeps the use that it is labelled for already.
+func notLabelled(secret *corev1.Secret, use string) *Error {
+	value, overwrite := use, ""
+	if _, found := secret.Labels[v1beta1.LabelSecretUse]; found {
+		overwrite = " --overwrite"
+		if Usable(secret) {
+			value = v1beta1.SecretUseBoth
+		}
+	}
+	return errorf(v1beta1.ReasonSecretNotLabelled,
+		"Secret %q in namespace %q is not labelled for use as %s. If Machinist may use it, run: kubectl label secret %s --namespace=%s %s=%s%s",
+		secret.Name, secret.Namespace, use, secret.Name, secret.Namespace, v1beta1.LabelSecretUse, value, overwrite)
+}
+
+// credentials returns a Secret with credentials, nil without a reference.
+func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef,
+	check check) (*corev1.Secret, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	secret, err := r.secret(ctx, namespace, ref.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case secret == nil:
+		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials does not exist in namespace %q",
+			ref.Name, namespace)
+	case check == labelled && !UsableFor(secret, v1beta1.SecretUseCredentials):
+		return nil, notLabelled(secret, v1beta1.SecretUseCredentials)
+	case len(secret.Data) == 0:
+		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q must hold credentials and is empty",
+			ref.Name, namespace)
+	}
+	return secret, nil
+}
+
+// UserData reads a bootstrap template and replaces the placeholders of values in it. Without a reference there is none,
+// and no error.
+func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.UserDataRef,
+	values []v1beta1.UserDataValue) (Template, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	secret, err := r.secret(ctx, namespace, ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	if secret == nil {
+		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q with the user data does not exist in namespace %q",
+			ref.Name, namespace)
+	}
+	if !UsableFor(secret, v1beta1.SecretUseUserData) {
+		return nil, notLabelled(secret, v1beta1.SecretUseUserData)
+	}
+	template, found := secret.Data[ref.KeyOrDefault()]
+	if !found || strings.TrimSpace(string(template)) == "" {
+		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q in namespace %q has no user data under the key %q",
+			ref.Name, namespace, ref.KeyOrDefault())
+	}
+	if bootstrap.Readable(template) != nil {
+		return template, nil // Who renders it says why it cannot be read.
+	}
+	texts, err := r.values(ctx, namespace, values)
+	if err != nil {
+		return nil, err
+	}
+	out, err := bootstrap.ReplaceValues(template, texts)
+	if err != nil {
+		return nil, errorf(v1beta1.ReasonInvalidConfiguration, "%s", err)
+	}
+	return out, nil
+}
+
+// values reads what the placeholders of values stand for, by name.
+func (r *Resolver) values(ctx context.Context, namespace string, values []v1beta1.UserDataValue) (map[string]string,
+	error) {
+	texts := map[string]string{}
+	for _, v := range values {
+		switch from := v.ValueFrom; {
+		case v.Value != nil:
+			texts[v.Name] = *v.Value
+		case from != nil && from.SecretKeyRef != nil:
+			secret, err := r.secret(ctx, namespace, from.SecretKeyRef.Name)
+			switch {
+			case err != nil:
+				return nil, err
+			case secret == nil:
+				return nil, noValue(v.Name, "Secret", from.SecretKeyRef)
+			case !UsableFor(secret, v1beta1.SecretUseUserData):
+				return nil, notLabelled(secret, v1beta1.SecretUseUserData)
+			}
+			text, found := secret.Data[from.SecretKeyRef.Key]
+			if !found {
+				return nil, noValue(v.Name, "Secret", from.SecretKeyRef)
+			}
+			texts[v.Name] = string(text)
+		case from != nil && from.ConfigMapKeyRef != nil:
+			text, err := r.inConfigMap(ctx, namespace, v.Name, from.ConfigMapKeyRef)
+			if err != nil {
+				return nil, err
+			}
+			texts[v.Name] = text
+		}
+	}
+	return texts, nil
+}
+
+func (r *Resolver) inConfigMap(ctx context.Context, namespace, name string, ref *v1beta1.KeyRef) (string, error) {
+	configMap := &corev1.ConfigMap{}
+	switch err := r.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, configMap); {
+	case apierrors.IsNotFound(err):
+		return "", noValue(name, "ConfigMap", ref)
+	case apierrors.IsForbidden(err):
+		return "", errorf(v1beta1.ReasonUserDataNotFound, "The provider may not read ConfigMap %q in namespace %q, which has the "+
+			"value of <<VALUES.%s>>. Name the namespace in the value userDataConfigMaps of the chart machinist-provider.", ref.Name,
+			namespace, name)
+	case err != nil:
+		return "", fmt.Errorf("read ConfigMap %s/%s: %w", namespace, ref.Name, err)
+	case !UsableFor(configMap, v1beta1.SecretUseUserData):
+		return "", errorf(v1beta1.ReasonSecretNotLabelled, "ConfigMap %q in namespace %q is not labelled for use as user-data. If "+
+			"Machinist may use it, run: kubectl label configmap %s --namespace=%s %s=%s", ref.Name, namespace, ref.Name, namespace,
+			v1beta1.LabelSecretUse, v1beta1.SecretUseUserData)
+	}
+	text, found := configMap.Data[ref.Key]
+	if !found {
+		return "", noValue(name, "ConfigMap", ref)
+	}
+	return text, nil
+}
+
+func noValue(name, kind string, ref *v1beta1.KeyRef) *Error {
+	return errorf(v1beta1.ReasonUserDataNotFound, "%s %q, which has the value of <<VALUES.%s>> under the key %q, does not exist or "+
+		"has no such key", kind, ref.Name, name, ref.Key)
+}
+
+// secret returns a Secret, or nil when it does not exist.
+func (r *Resolver) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	switch err := r.Secrets.Get(ctx, key, secret); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read Secret %s: %w", key, err)
+	}
+	return secret, nil
+}

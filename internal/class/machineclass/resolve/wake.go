@@ -1,0 +1,111 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/index"
+)
+
+// ClassBySecret is the index that finds MachineClasses by the names of the Secrets they refer to.
+const ClassBySecret = "machineclass.secretName"
+
+// RegisterIndexes adds the index of MachineClasses. It may be called once per cache.
+func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &v1beta1.MachineClass{}, ClassBySecret, func(o client.Object) []string {
+		return SecretNames(o.(*v1beta1.MachineClass))
+	})
+	if err != nil {
+		return fmt.Errorf("add the index %s: %w", ClassBySecret, err)
+	}
+	return nil
+}
+
+// SecretNames returns the names of the Secrets that the class refers to, without repetition.
+func SecretNames(class *v1beta1.MachineClass) []string {
+	var names []string
+	if ref := class.Spec.CredentialsRef; ref != nil {
+		names = append(names, ref.Name)
+	}
+	if ref := class.Spec.UserDataRef; ref != nil && !slices.Contains(names, ref.Name) {
+		names = append(names, ref.Name)
+	}
+	for _, v := range class.Spec.Values {
+		if from := v.ValueFrom; from != nil && from.SecretKeyRef != nil && !slices.Contains(names, from.SecretKeyRef.Name) {
+			names = append(names, from.SecretKeyRef.Name)
+		}
+	}
+	return names
+}
+
+// ClassesOfSecret lists the classes that refer to a Secret. The reader must have the index ClassBySecret. What is
+// returned must not be changed.
+func ClassesOfSecret(ctx context.Context, reader client.Reader, secret client.Object) ([]v1beta1.MachineClass, error) {
+	classes := &v1beta1.MachineClassList{}
+	err := reader.List(ctx, classes, client.InNamespace(secret.GetNamespace()),
+		client.MatchingFields{ClassBySecret: secret.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the MachineClasses that refer to Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+	}
+	return classes.Items, nil
+}
+
+// MachinesOfSecret maps a Secret to the Machines that may be waiting for it: those that refer to it, directly or by
+// their class, and must be launched, to adopt an instance, to be updated or to be deleted. The reader must have the
+// indexes of package index and ClassBySecret.
+func MachinesOfSecret(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, secret client.Object) []reconcile.Request {
+		waiting := waitingMachines(ctx, reader, secret.GetNamespace(), index.MachineBySecret, secret.GetName())
+		classes, err := ClassesOfSecret(ctx, reader, secret)
+		if err != nil {
+			logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
+		}
+		for i := range classes {
+			waiting = append(waiting, waitingMachines(ctx, reader, classes[i].Namespace, index.MachineByClass,
+				classes[i].Name)...)
+		}
+		return waiting
+	}
+}
+
+// MachinesOfClass maps a MachineClass to the Machines that may be waiting for it: those that refer to it and must be
+// launched, to adopt an instance, to be updated or to be deleted. The reader must have the indexes of package index.
+func MachinesOfClass(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, class client.Object) []reconcile.Request {
+		return waitingMachines(ctx, reader, class.GetNamespace(), index.MachineByClass, class.GetName())
+	}
+}
+
+func waitingMachines(ctx context.Context, reader client.Reader, namespace, by, value string) []reconcile.Request {
+	machines := &v1beta1.MachineList{}
+	err := reader.List(ctx, machines, client.InNamespace(namespace), client.MatchingFields{by: value},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot find the machines that wait", "namespace", namespace, by, value)
+	}
+	var requests []reconcile.Request
+	for i := range machines.Items {
+		if m := &machines.Items[i]; !settled(m) {
+			requests = append(requests,
+				reconcile.Request{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}})
+		}
+	}
+	return requests
+}
+
+// settled reports whether a Machine has an instance and that is what it must be, so that it needs neither class nor
+// Secret now. What was not acted upon yet may turn out to need them.
+func settled(m *v1beta1.Machine) bool {
+	return m.Spec.ProviderID != "" && m.Status.Instance != nil && m.DeletionTimestamp.IsZero() &&
+		m.Status.ObservedGeneration == m.Generation &&
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
+}

@@ -1,0 +1,114 @@
+package disruption
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/rollout/handover"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// Of returns for what reason the machine is disrupted: its Node is on the way out of service, or being changed. It is
+// false for a machine without a Node, since nothing runs there, for one whose instance is gone, and for one that
+// people or an autoscaler chose to be deleted.
+//
+// A machine that is being deleted does not tell who wanted that. So one that people deleted counts too until it is
+// gone: it is out of service as well.
+func Of(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
+	switch {
+	case !Serves(m):
+		return "", false
+	case !machinestate.Live(m):
+		if machinestate.MarkedForDeletion(m) {
+			return "", false
+		}
+		return reasonOfDeletion(m), true
+	case handover.Updating(m) && !(handover.UpdateRejected(m) && machinestate.Ready(m)):
+		return v1beta1.DisruptionInPlaceUpdate, true
+	}
+	return "", false
+}
+
+// Serves reports whether pods may run on the machine: it has a Node, and its instance is not known to be gone.
+func Serves(m *v1beta1.Machine) bool {
+	return m.Status.NodeRef != nil && !machinestate.Vanished(m)
+}
+
+func reasonOfDeletion(m *v1beta1.Machine) v1beta1.DisruptionReason {
+	switch {
+	case machinestate.ToBeReplaced(m) || machinestate.FailureOf(m) != "":
+		return v1beta1.DisruptionRemediation
+	case machinestate.Exchanged(m):
+		return ReasonOfExchange(m)
+	}
+	return v1beta1.DisruptionRollout
+}
+
+// Expired is the value of AnnotationReplace on a machine that is replaced because it is older than expireAfter.
+const Expired = "expired"
+
+// ReasonOfExchange returns why a machine with AnnotationReplace is replaced.
+func ReasonOfExchange(m *v1beta1.Machine) v1beta1.DisruptionReason {
+	if m.Annotations[v1beta1.AnnotationReplace] == Expired {
+		return v1beta1.DisruptionExpiry
+	}
+	return v1beta1.DisruptionReplace
+}
+
+// ExemptUntil returns until when the machine must not be disrupted, the zero time if that has no end. It is false for a
+// machine that may be.
+func ExemptUntil(m *v1beta1.Machine, now time.Time) (until time.Time, exempt bool) {
+	value, set := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
+	if !set {
+		return time.Time{}, false
+	}
+	until, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return time.Time{}, true // Whoever wrote it meant to exempt the machine.
+	}
+	return until, now.Before(until)
+}
+
+// exemption says why a machine is exempt.
+func exemption(m *v1beta1.Machine, until time.Time) string {
+	if until.IsZero() {
+		return fmt.Sprintf("machine %s has the annotation %s", m.Name, v1beta1.AnnotationDoNotDisrupt)
+	}
+	return fmt.Sprintf("machine %s has the annotation %s until %s", m.Name, v1beta1.AnnotationDoNotDisrupt,
+		until.UTC().Format(time.RFC3339))
+}
+
+// brokenSince returns since when a machine that must be replaced is broken, as far as its conditions tell.
+func brokenSince(m *v1beta1.Machine) time.Time {
+	for _, kind := range []string{v1beta1.ConditionRemediationRequested, v1beta1.ConditionReady} {
+		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return m.CreationTimestamp.Time
+}
+
+// CompareBroken orders machines that must be replaced: first those that are surely broken, because they failed, and
+// then the longest broken. One that broke a moment ago, with many others, may still recover by itself.
+func CompareBroken(a, b *v1beta1.Machine) int {
+	return cmp.Or(
+		-machinestate.FalseFirst(machinestate.Failed(a), machinestate.Failed(b)),
+		brokenSince(a).Compare(brokenSince(b)),
+		b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// ExchangeSurge returns how many machines beyond replicas a set's deployment ordered because others are exchanged.
+func ExchangeSurge(set *v1beta1.MachineSet) int32 {
+	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationExchangeSurge], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return max(0, int32(n))
+}

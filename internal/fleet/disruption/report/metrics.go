@@ -1,0 +1,77 @@
+package report
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/objectmetrics"
+)
+
+// Metrics of budgets. A nil *Metrics counts nothing.
+type Metrics struct {
+	budgets *objectmetrics.Collector
+}
+
+// NewMetrics registers the metrics of budgets. They are counted over the cache whenever they are asked for, and so
+// newer than a status, which is not written for each machine. ledger is that of the process, which knows who waits.
+func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger,
+	at clock.PassiveClock) (*Metrics, error) {
+	allowed := prometheus.NewDesc("machinist_disruptions_allowed",
+		"Machines that may be disrupted at a time by a MachineDisruptionBudget (namespace/name). Absent while the budget is not in force.",
+		[]string{"budget"}, nil)
+	current := prometheus.NewDesc("machinist_disruptions_current",
+		"Machines that a MachineDisruptionBudget (namespace/name) selects and that are disrupted, by reason.",
+		[]string{"budget", "reason"}, nil)
+	blocked := prometheus.NewDesc("machinist_disruptions_blocked",
+		"Machines that sets would disrupt, and that MachineDisruptionBudgets or the annotation do-not-disrupt do not let them, by reason.",
+		[]string{"reason"}, nil)
+	collector := objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
+		budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, cache, &v1beta1.MachineDisruptionBudgetList{})
+		if err != nil {
+			return fmt.Errorf("list disruption budgets: %w", err)
+		}
+		machines := map[string][]*v1beta1.Machine{}
+		for _, b := range budgets {
+			if b.DeletionTimestamp != nil {
+				continue
+			}
+			if _, listed := machines[b.Namespace]; !listed {
+				machines[b.Namespace], err = index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{},
+					client.InNamespace(b.Namespace))
+				if err != nil {
+					return fmt.Errorf("list the machines that budgets select: %w", err)
+				}
+			}
+			parsed, _ := disruption.Parse(b)
+			use := Count(parsed, machines[b.Namespace])
+			if parsed.InForce(at.Now()) {
+				export(allowed, float64(parsed.Allowed(use.Selected)), parsed.String())
+			}
+			for reason, n := range use.Disrupted {
+				export(current, float64(n), parsed.String(), string(reason))
+			}
+		}
+		for reason, n := range ledger.Blocked() {
+			export(blocked, float64(n), string(reason))
+		}
+		return nil
+	}, allowed, current, blocked)
+	if err := registerer.Register(collector); err != nil {
+		return nil, fmt.Errorf("register the metrics of disruption budgets: %w", err)
+	}
+	return &Metrics{budgets: collector}, nil
+}
+
+// lead reports that this process counts budgets.
+func (m *Metrics) lead() {
+	if m != nil {
+		m.budgets.Lead()
+	}
+}

@@ -1,0 +1,280 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/rollout/handover"
+	"machinist.dev/machinist/internal/platform/freshness"
+)
+
+// apply carries out the plan with at most one write for each set: first those that shrink, then those that grow.
+func (p *pass) apply(ctx context.Context, v *view) error {
+	wanted := make(map[int]int32, len(v.plan.Scales))
+	for _, scale := range v.plan.Scales {
+		wanted[scale.Set] = scale.To - scale.From
+	}
+	order := make([]int, len(v.sets))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(wanted[a], wanted[b]) })
+	for _, i := range order {
+		set, counted := v.sets[i], v.state.Sets[i]
+		if counted.Leaving {
+			continue
+		}
+		after := v.wantedSet(p.deployment, i, wanted[i])
+		if equality.Semantic.DeepEqual(set, after) {
+			continue
+		}
+		before := counted.Replicas
+		err := p.patchSet(ctx, set, after)
+		// If the deployment only counts machines that the set has received, the set deletes none of them.
+		counts := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
+		if wanted[i] != 0 && !counts && (err == nil || freshness.Ambiguous(err)) {
+			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
+		}
+		if unacceptable(err) {
+			v.noteRejection(v1beta1.ReasonInvalidConfiguration, fmt.Errorf("change set %s: %w", set.Name, err))
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("patch set %s: %w", set.Name, err)
+		}
+		if p.fromCache && after.Generation != set.Generation {
+			p.Decided.Note(set.UID, after.Generation)
+		}
+		if i == v.current && v.adopts() && revisionOf(set) != v.number {
+			v.began = v1beta1.ReasonFoundNewMachineSet
+			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, reasonRevisionFound, "Update",
+				"Revision %d is set %s again", v.number, set.Name)
+		}
+	}
+	return p.create(ctx, v, wanted[len(v.sets)])
+}
+
+// wantedSet returns the desired state of set i.
+func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1beta1.MachineSet {
+	set, counted := v.sets[i].DeepCopy(), v.state.Sets[i]
+	// Sets that exist only for a rollback do not change.
+	inUse := i == v.current || set.ReplicasOrDefault()+change > 0 || ceiling(counted)+counted.Deleting > 0
+	if inUse {
+		propagate(set, d)
+	}
+	if change != 0 {
+		replicas := counted.Replicas + change
+		set.Spec.Replicas = &replicas
+	}
+	if i == v.current && v.adopts() {
+		setRevision(set, v.number)
+		recordCause(set, d)
+	}
+	v.plan.Roles[i].annotate(set)
+	if i == v.current || !v.adopts() || !v.replacesItself() {
+		delete(set.Annotations, v1beta1.AnnotationNoCreate)
+	} else if inUse {
+		annotate(set, v1beta1.AnnotationNoCreate, "")
+	}
+	if surge := v.exchangeSurge(i); !equality.Semantic.DeepEqual(set, v.sets[i]) {
+		// The set acts upon it only when its replicas change, so it is not worth a write of its own.
+		if surge > 0 {
+			annotate(set, v1beta1.AnnotationExchangeSurge, strconv.Itoa(int(surge)))
+		} else {
+			delete(set.Annotations, v1beta1.AnnotationExchangeSurge)
+		}
+	}
+	if i == v.anchor() {
+		// This annotation alone is worth a write only while another set has replicas, because a rollout must know whether
+		// replicas changed. Without it the sets would be resized for the same change again and again.
+		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
+		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
+		othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })
+		if recorded && previous == sizedFor {
+			return set
+		}
+		if othersActive || !equality.Semantic.DeepEqual(set, v.sets[i]) {
+			annotate(set, v1beta1.AnnotationSizedFor, sizedFor)
+		}
+	}
+	return set
+}
+
+// exchangeSurge returns how many machines beyond replicas set i has because of an exchange.
+func (v *view) exchangeSurge(i int) int32 {
+	if i != v.current {
+		return 0
+	}
+	return v.plan.ExchangeSurge
+}
+
+// annotate writes a set's role in a hand-over into its annotations.
+func (r Role) annotate(set *v1beta1.MachineSet) {
+	handover.Annotate(set, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}, r.ReceiveFrom)
+}
+
+// replacesItself reports whether machines that old sets lose are created in the wanted revision.
+func (v *view) replacesItself() bool {
+	return v.state.Strategy == v1beta1.StrategyOnDelete || v.state.updatesInPlace() && !v.state.Failing
+}
+
+// anchor is the index of the set whose annotation records for how many replicas the sets were sized: the newest after
+// this pass; -1 if that is the successor.
+func (v *view) anchor() int {
+	switch {
+	case v.successor != nil:
+		return -1
+	case v.current >= 0 && v.adopts():
+		return v.current
+	}
+	return len(v.sets) - 1
+}
+
+// adopts reports whether the wanted template may become a revision now.
+func (v *view) adopts() bool { return !v.state.Paused && !v.state.Frozen && v.state.VersionSkew == "" }
+
+// activeSets returns the sets that have replicas after the plan is carried out.
+func (v *view) activeSets() (active []int) {
+	replicas := make([]int32, len(v.state.Sets))
+	for i, set := range v.state.Sets {
+		replicas[i] = set.Replicas
+	}
+	for _, scale := range v.plan.Scales {
+		replicas[scale.Set] = scale.To
+	}
+	for i, n := range replicas {
+		if n > 0 {
+			active = append(active, i)
+		}
+	}
+	return active
+}
+
+// create creates the set of a new revision.
+func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
+	set := v.successor
+	if set == nil {
+		return nil
+	}
+	if err := p.current(ctx); err != nil {
+		return err
+	}
+	set.Spec.Replicas = &replicas
+	v.plan.Roles[v.state.Current].annotate(set)
+	annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
+	err := p.Client.Create(ctx, set)
+	switch {
+	case err == nil:
+		v.began = v1beta1.ReasonNewMachineSetCreated
+		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, reasonRevisionCreated, "Create", "Revision %d is set %s",
+			v.number, set.Name)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return p.nameTaken(ctx, v)
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // the namespace is being deleted
+	}
+	p.noteAmbiguous(err)
+	err = fmt.Errorf("create set %s: %w", set.Name, err)
+	v.noteRejection(v1beta1.ReasonMachineSetCreateError, err)
+	if unacceptable(err) {
+		return nil
+	}
+	return err
+}
+
+// unacceptable reports whether the API server will reject the same write again.
+func unacceptable(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// noteRejection records why the API server did not accept a set; only the first one is reported.
+func (v *view) noteRejection(reason string, err error) {
+	if v.rejected == nil {
+		v.rejectedReason, v.rejected = reason, err
+	}
+}
+
+// nameTaken finds out which set has the name of the new set. If it is the deployment's and was missing in the cache,
+// the next pass finds it. Otherwise the name collides, and the next count of collisions makes another name.
+func (p *pass) nameTaken(ctx context.Context, v *view) error {
+	d := p.deployment
+	v.noSuccessorReason = fmt.Sprintf("the name %s is taken", v.successor.Name)
+	var taken v1beta1.MachineSet
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.successor), &taken); {
+	case apierrors.IsNotFound(err):
+		p.requeueIn(retryConflict) // It was deleted meanwhile.
+		return nil
+	case err != nil:
+		return fmt.Errorf("get the set that has the name %s: %w", v.successor.Name, err)
+	}
+	// A set of the deployment that lost its owner is adopted: another one in its place would exchange all machines.
+	if (metav1.IsControlledBy(&taken, d) || p.mayAdopt(&taken)) &&
+		sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
+		p.known.cache.Invalidate() // decide from live lists until the cache has it
+		p.requeueIn(retryConflict)
+		return nil
+	}
+	changed := d.DeepCopy()
+	count := int32(1)
+	if before := d.Status.CollisionCount; before != nil && *before < math.MaxInt32 {
+		count += max(*before, 0)
+	}
+	changed.Status.CollisionCount = &count
+	if err := p.Client.Status().Patch(ctx, changed,
+		client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); apierrors.IsNotFound(err) {
+		return nil // It was deleted meanwhile.
+	} else if err != nil {
+		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)
+	}
+	p.ownWrites.Record(changed)
+	p.deployment = changed
+	p.requeueIn(retryConflict)
+	return nil
+}
+
+// mayAdopt reports whether a live list would find the set as one that nobody owns and the deployment may have.
+func (p *pass) mayAdopt(set *v1beta1.MachineSet) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
+	return err == nil && unowned(set) && set.Labels[v1beta1.LabelMachineDeployment] == p.deployment.Name &&
+		selector.Matches(labels.Set(set.Labels))
+}
+
+// cleanUp deletes old sets beyond the limit of the history.
+func (p *pass) cleanUp(ctx context.Context, v *view) error {
+	for _, set := range v.expired(v.state.Sets, p.deployment.RevisionHistoryLimitOrDefault()) {
+		err := p.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			p.noteAmbiguous(err)
+			return fmt.Errorf("delete the expired set %s: %w", set.Name, err)
+		}
+	}
+	return nil
+}
+
+// patchSet writes the difference between before and after; it fails if the set was changed since it was read.
+func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) error {
+	err := p.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	p.noteAmbiguous(err)
+	return err
+}
+
+// noteAmbiguous invalidates the trust in the cache if the error leaves the outcome of a write open.
+func (p *pass) noteAmbiguous(err error) {
+	if freshness.Ambiguous(err) {
+		p.known.cache.Invalidate()
+	}
+}

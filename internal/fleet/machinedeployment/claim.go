@@ -1,0 +1,253 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/rollout/handover"
+	"machinist.dev/machinist/internal/machine/preservation"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/index"
+)
+
+// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases
+// sets that no longer match. The owner reference alone decides which deployment owns a set: so two deployments with
+// the same selector do not fight over it.
+func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
+	owned, err := p.ownedSets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var sets []*v1beta1.MachineSet
+	for _, set := range owned {
+		if selector.Matches(labels.Set(set.Labels)) {
+			sets = append(sets, set)
+			continue
+		}
+		if err := p.release(ctx, set); err != nil {
+			return nil, err
+		}
+	}
+	if seen := p.shared.takeOrphanSetSeen(p.known); seen || len(p.unowned) > 0 {
+		adopted, err := p.adopt(ctx, selector, owned)
+		if err != nil {
+			p.shared.keepOrphanSetSeen(p.known)
+			return nil, err
+		}
+		sets = append(sets, adopted...)
+	}
+	return sets, nil
+}
+
+// ownedSets returns the sets whose controller is the deployment. A live list also finds those that lost it, before the
+// cache shows that.
+func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
+	d := p.deployment
+	var cached v1beta1.MachineSetList
+	if err := p.Client.List(ctx, &cached, client.InNamespace(d.Namespace),
+		client.MatchingFields{index.MachineSetByOwner: string(d.UID)}); err != nil {
+		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
+	}
+	found := pointers(cached.Items)
+	if p.known.cache.Confirmed() {
+		return found, nil
+	}
+	var stored v1beta1.MachineSetList
+	if err := p.Live.List(ctx, &stored, client.InNamespace(d.Namespace),
+		client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
+		return nil, fmt.Errorf("list the sets of the deployment live: %w", err)
+	}
+	var sets []*v1beta1.MachineSet
+	for _, set := range pointers(stored.Items) {
+		switch {
+		case metav1.IsControlledBy(set, d):
+			sets = append(sets, set)
+		case unowned(set):
+			p.unowned = append(p.unowned, set)
+		}
+	}
+	// Only the cache finds a set by its owner, if the set lost the deployment's label.
+	for _, set := range found {
+		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
+			continue
+		}
+		var now v1beta1.MachineSet
+		switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(set), &now); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("get set %s live: %w", set.Name, err)
+		case metav1.IsControlledBy(&now, d) && now.Labels[v1beta1.LabelMachineDeployment] != d.Name:
+			sets = append(sets, &now)
+		}
+	}
+	p.cacheConfirmed = freshness.SameObjects(found, sets)
+	return sets, nil
+}
+
+// adopt takes over the sets that match and have no owner, after a live read shows that the deployment still exists.
+func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet,
+	error) {
+	d := p.deployment
+	var matching v1beta1.MachineSetList
+	if err := p.Client.List(ctx, &matching, client.InNamespace(d.Namespace),
+		client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list sets to adopt: %w", err)
+	}
+	var adopted []*v1beta1.MachineSet
+	checked := false
+	for _, set := range slices.Concat(p.unowned, pointers(matching.Items)) {
+		known := func(o *v1beta1.MachineSet) bool { return o.UID == set.UID }
+		if !unowned(set) || !selector.Matches(labels.Set(set.Labels)) || slices.ContainsFunc(owned, known) ||
+			slices.ContainsFunc(adopted, known) {
+			continue
+		}
+		if !checked {
+			var now v1beta1.MachineDeployment
+			if err := p.Live.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
+				return nil, fmt.Errorf("check whether the deployment may adopt set %s: %w", set.Name, err)
+			}
+			if now.UID != d.UID || !now.DeletionTimestamp.IsZero() {
+				return nil, fmt.Errorf("adopt set %s: the deployment was deleted meanwhile", set.Name)
+			}
+			checked = true
+		}
+		ours := set.DeepCopy()
+		ours.OwnerReferences = append(ours.OwnerReferences, *controllerRef(d))
+		if err := p.patchSet(ctx, set, ours); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return nil, fmt.Errorf("adopt set %s: %w", set.Name, err)
+		}
+		adopted = append(adopted, ours)
+	}
+	return adopted, nil
+}
+
+// unowned reports whether nobody owns the set, and it is to stay.
+func unowned(set *v1beta1.MachineSet) bool {
+	return metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp.IsZero()
+}
+
+// release gives up a set that no longer matches the selector.
+func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
+	free := set.DeepCopy()
+	free.OwnerReferences = slices.DeleteFunc(free.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.UID == p.deployment.UID
+	})
+	if err := p.patchSet(ctx, set, free); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("release set %s: %w", set.Name, err)
+	}
+	return nil
+}
+
+// machinesOf returns the machines of the sets by the UID of the set. The caller must not change them.
+func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[types.UID][]*v1beta1.Machine, error) {
+	namespace := p.deployment.Namespace
+	found := make(map[types.UID][]*v1beta1.Machine, len(sets))
+	if len(sets) == 0 {
+		return found, nil
+	}
+	// Read before the lists, which are then at least as new.
+	seen := p.cacheAsNewAsSpec()
+	var cached []*v1beta1.Machine
+	for _, set := range sets {
+		machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.InNamespace(namespace),
+			client.MatchingFields{index.MachineByOwner: string(set.UID)})
+		if err != nil {
+			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
+		}
+		found[set.UID] = counting(machines)
+		cached = append(cached, found[set.UID]...)
+	}
+	// The cache may still lack machines that a set handed over before it observed that its order was taken back.
+	takenBack := slices.ContainsFunc(sets, orderTakenBack)
+	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
+		p.fromCache = seen
+		return found, nil
+	}
+	clear(found)
+	names := make([]string, len(sets))
+	for i, set := range sets {
+		names[i] = set.Name
+	}
+	requirement, err := labels.NewRequirement(v1beta1.LabelMachineSet, selection.In, names)
+	if err != nil {
+		return nil, fmt.Errorf("select the machines of sets %v: %w", names, err)
+	}
+	options := &client.ListOptions{Namespace: namespace, LabelSelector: labels.NewSelector().Add(*requirement)}
+	if p.known.cache.Confirmed() && !takenBack {
+		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	}
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, &v1beta1.MachineList{}, options)
+	if err != nil {
+		return nil, fmt.Errorf("list the machines of sets %v live: %w", names, err)
+	}
+	var counted []*v1beta1.Machine
+	for _, m := range counting(machines) {
+		owner := metav1.GetControllerOfNoCopy(m)
+		if owner == nil {
+			continue
+		}
+		found[owner.UID] = append(found[owner.UID], m)
+		if slices.ContainsFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == owner.UID }) {
+			counted = append(counted, m)
+		}
+	}
+	p.cacheConfirmed = p.cacheConfirmed && freshness.SameObjects(cached, counted)
+	return found, nil
+}
+
+// orderTakenBack reports whether the set has observed that it must hand over no more machines.
+func orderTakenBack(set *v1beta1.MachineSet) bool {
+	order, ok := handover.OrderOf(set.Annotations)
+	return ok && order.Machines == 0 && set.Status.ObservedGeneration >= set.Generation
+}
+
+// cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An
+// autoscaler annotates machines for deletion before it lowers replicas: if the cache lacks the annotation, another
+// machine is deleted, and from another set.
+func (p *pass) cacheAsNewAsSpec() bool {
+	if p.MachineCacheVersion == nil {
+		return false
+	}
+	return freshness.AtLeastAsNew(p.MachineCacheVersion(), p.known.specVersion)
+}
+
+// mayShrink reports whether the deployment may have to choose which machines go: whether the sets have, or had when
+// they were sized, more replicas than the deployment. If all machines go there is no choice.
+func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
+	if p.deployment.ReplicasOrDefault() <= 0 {
+		return false
+	}
+	var replicas int32
+	for _, set := range sets {
+		replicas += max(0, set.ReplicasOrDefault())
+	}
+	newest := slices.MaxFunc(sets, func(a, b *v1beta1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
+	return max(replicas, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
+}
+
+// counting drops preserved machines: they belong to no set.
+func counting(machines []*v1beta1.Machine) []*v1beta1.Machine {
+	return slices.DeleteFunc(machines, preservation.Preserved)
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}

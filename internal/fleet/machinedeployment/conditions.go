@@ -1,0 +1,194 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+// conditions writes the conditions of one status.
+type conditions struct {
+	status     *v1beta1.MachineDeploymentStatus
+	generation int64
+	now        time.Time
+}
+
+func (c conditions) put(condition metav1.Condition) {
+	condition.Message = wording.Brief(condition.Message)
+	condition.ObservedGeneration = c.generation
+	condition.LastTransitionTime = metav1.NewTime(c.now)
+	meta.SetStatusCondition(&c.status.Conditions, condition)
+}
+
+func (c conditions) find(kind string) *metav1.Condition {
+	return meta.FindStatusCondition(c.status.Conditions, kind)
+}
+
+// set writes a condition that is True or False, with a reason for each.
+func (c conditions) set(kind string, isTrue bool, reason, otherwise, message string) {
+	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+	if !isTrue {
+		condition.Status, condition.Reason = metav1.ConditionFalse, otherwise
+	}
+	c.put(condition)
+}
+
+// setOnce writes a condition that is missing until it is first True.
+func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, over string) {
+	if !isTrue && c.find(kind) == nil {
+		return
+	}
+	if !isTrue {
+		message = over
+	}
+	c.set(kind, isTrue, reason, otherwise, message)
+}
+
+// rollingOut reports whether machines are being replaced, and what the rollout waits for.
+func (c conditions) rollingOut(v *view, r rollout) {
+	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
+	switch outdated := v.outdated(); {
+	case outdated == 0 && v.state.Current >= 0 && v.updating() == 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
+		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waiting)
+	case r.doing != "" && r.forPeople != v1beta1.ReasonVersionSkew:
+		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.doing, "")
+	case r.forPeople != "" && !r.paused && !r.frozen:
+		condition.Reason, condition.Message = r.forPeople, sentence(r.waiting, "")
+	default:
+		condition.Reason, condition.Message = v1beta1.ReasonRolloutBlocked, sentence(r.waiting, "")
+	}
+	if old := v.olderThanRolloutAfter(); old != "" {
+		condition.Message = strings.TrimPrefix(condition.Message+" "+sentence(old, ""), " ")
+	}
+	c.put(condition)
+}
+
+// frozen reports what stops growth and rollouts. The controller that set the label may have written the condition
+// already, with a better reason.
+func (c conditions) frozen(v *view) {
+	if v.freeze == v1beta1.ReasonFrozenByLabel &&
+		meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
+		return
+	}
+	c.setOnce(v1beta1.ConditionFrozen, v.state.Frozen, v.freeze, v1beta1.ReasonThawed, v.freezeMessage,
+		"Growth and rollouts may go on.")
+}
+
+// ofSets writes the conditions that sum up all sets of the deployment.
+func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
+	replicas := v.state.Replicas
+	var deleting int32
+	var failure *metav1.Condition
+	var notReady string
+	for i, set := range v.sets {
+		deleting += v.state.Sets[i].Deleting
+		if found := replicaFailure(set); found.Status == metav1.ConditionTrue && (failure == nil || i == v.current) {
+			failure = &found
+		}
+		for _, m := range v.machines[set.UID] {
+			if m.DeletionTimestamp.IsZero() && (notReady == "" || m.Name < notReady) && !machinestate.Ready(m) {
+				notReady = m.Name
+			}
+		}
+	}
+	have := fmt.Sprintf("%s, %d wanted, %d more being deleted.", wording.Count(status.Replicas, "machine"),
+		replicas, deleting)
+	c.set(v1beta1.ConditionScalingUp, status.Replicas < replicas, v1beta1.ReasonScalingUp,
+		v1beta1.ReasonAtDesiredReplicas, have)
+	c.set(v1beta1.ConditionScalingDown, status.Replicas > replicas || deleting > 0, v1beta1.ReasonScalingDown,
+		v1beta1.ReasonAtDesiredReplicas, have)
+	message := "All machines are Ready."
+	if notReady != "" {
+		message = fmt.Sprintf("%d of %s are Ready; %s is not.", status.ReadyReplicas,
+			wording.Count(status.Replicas, "machine"), notReady)
+	}
+	c.set(v1beta1.ConditionMachinesReady, notReady == "", v1beta1.ReasonAllMachinesReady,
+		v1beta1.ReasonMachinesNotReady, message)
+	if failure == nil {
+		failure = &metav1.Condition{}
+	}
+	c.setOnce(v1beta1.ConditionReplicaFailure, failure.Status == metav1.ConditionTrue, failure.Reason,
+		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
+}
+
+// ready sums the deployment up, or says what it waits for. A pause or a freeze that stops nothing changes nothing about
+// a deployment that is as specified.
+func (c conditions) ready(v *view, r rollout) {
+	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
+	isRolling := rolling.Status == metav1.ConditionTrue
+	carriedOut := c.status.ObservedGeneration == c.generation && r.rejected == nil
+	because := progress
+	switch {
+	case carriedOut && r.complete:
+		because = &metav1.Condition{Reason: v1beta1.ReasonRolloutComplete, Message: fmt.Sprintf(
+			"%s of revision %d, all available.", wording.Count(c.status.Replicas, "machine"), c.status.CurrentRevision)}
+	case progress.Status == metav1.ConditionFalse, r.frozen, isRolling && r.paused:
+	case isRolling:
+		because = rolling
+	case r.began != "":
+	case !carriedOut:
+		because = &metav1.Condition{Reason: v1beta1.ReasonRolloutBlocked,
+			Message: "The last change of the deployment was not carried out yet."}
+	case c.status.Replicas < v.state.Replicas:
+		because = c.find(v1beta1.ConditionScalingUp)
+	case c.status.Replicas > v.state.Replicas:
+		because = c.find(v1beta1.ConditionScalingDown)
+	default:
+		because = &metav1.Condition{Reason: v1beta1.ReasonMachinesNotAvailable, Message: fmt.Sprintf(
+			"%d of %s are available.", c.status.AvailableReplicas, wording.Count(c.status.Replicas, "machine"))}
+		if m := c.find(v1beta1.ConditionMachinesReady); m.Status == metav1.ConditionFalse {
+			because.Message += " " + m.Message
+		}
+	}
+	message := because.Message
+	if message == "" { // The sets carry out what was decided before.
+		message = fmt.Sprintf("%d of %s are of the newest revision.", c.status.UpdatedReplicas,
+			wording.Count(c.status.Replicas, "machine"))
+	}
+	c.sumUp(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
+}
+
+// sumUp writes the conditions that kstatus understands, so that GitOps tools see whether the deployment is done.
+// Exactly one of the three is True.
+func (c conditions) sumUp(ready, stuck bool, reason, message string) {
+	c.set(v1beta1.ConditionReady, ready, reason, reason, message)
+	c.setOnce(v1beta1.ConditionReconciling, !ready && !stuck, reason, reason, message, "")
+	c.setOnce(v1beta1.ConditionStalled, !ready && stuck, reason, reason, message, "")
+}
+
+// olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if
+// there are none. With the strategy InPlace the machines move to the new revision, but it asks the provider for no
+// change. A user who asked for new instances must know that there will be none.
+func (v *view) olderThanRolloutAfter() string {
+	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
+		return ""
+	}
+	var old int32
+	for _, of := range v.machines {
+		for _, m := range of {
+			if m.DeletionTimestamp.IsZero() && launchedBefore(m, v.rolloutAfter) {
+				old++
+			}
+		}
+	}
+	if old == 0 {
+		return ""
+	}
+	return fmt.Sprintf("nothing renews %s made before spec.rolloutAfter: with strategy InPlace it reaches only what is made later", wording.Count(old, "machine"))
+}
+
+// launchedBefore reports whether the machine's present instance was launched before t.
+func launchedBefore(m *v1beta1.Machine, t time.Time) bool {
+	if in := m.Status.Instance; in != nil && in.LaunchTime != nil && !in.LaunchTime.Time.Before(t) {
+		return false
+	}
+	return m.CreationTimestamp.Time.Before(t)
+}

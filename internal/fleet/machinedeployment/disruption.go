@@ -1,0 +1,114 @@
+package machinedeployment
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// readDisruption finds out which machines budgets hold back: those of old revisions, and those of the wanted one that
+// must be exchanged. The sets ask again before they touch a machine. The deployment asks so that it begins nothing
+// that could not go on, and can say what it waits for.
+func (p *pass) readDisruption(ctx context.Context, v *view) error {
+	candidates := v.candidates()
+	asker := p.asker()
+	if len(candidates) == 0 {
+		p.Ledger.Waits(asker, nil)
+		return nil
+	}
+	machines := make([]*v1beta1.Machine, len(candidates))
+	for i, c := range candidates {
+		machines[i] = c.Machine
+	}
+	concerned, err := p.Ledger.Concerns(ctx, p.deployment.Namespace, machines)
+	if err != nil || !concerned {
+		return err
+	}
+	may, denied, err := p.Ledger.Check(ctx, asker, candidates)
+	if err != nil {
+		return err
+	}
+	if v.state.updatesInPlace() {
+		p.Ledger.Waits(asker, denied[:min(len(denied), int(v.bounds.MaxUnavailable))])
+	}
+	if len(denied) == 0 {
+		return nil
+	}
+	v.denied = denied
+	p.requeueIn(disruption.DeniedPoll)
+	closed := len(may) == 0
+	setOf := v.setOf()
+	for _, d := range denied {
+		closed = closed && d.Closed
+		if in := d.Until.Sub(p.now); !d.Until.IsZero() && in > 0 {
+			p.requeueIn(in)
+		}
+		counted := &v.state.Sets[setOf[d.Machine.UID]]
+		counted.Denied++
+		if machinestate.Exchanged(d.Machine) {
+			counted.Exchanged--
+			if !machinestate.Available(d.Machine, p.deployment.Spec.MinReadySeconds, p.now) {
+				counted.ExchangedUnavailable--
+			}
+		}
+	}
+	if closed {
+		v.state.DisruptionDenied = denied[0].Brief()
+	}
+	return nil
+}
+
+func (p *pass) asker() disruption.Asker {
+	return disruption.Asker{Kind: "MachineDeployment", NamespacedName: client.ObjectKeyFromObject(p.deployment)}
+}
+
+// waitingDeployments returns the deployments of a machine's namespace that wait for room in a budget.
+func (r *Reconciler) waitingDeployments(_ context.Context, o client.Object) []reconcile.Request {
+	return r.Ledger.Requests("MachineDeployment", o.GetNamespace())
+}
+
+// candidates are the machines that the deployment may want to disrupt.
+func (v *view) candidates() (candidates []disruption.Candidate) {
+	if v.state.Strategy == v1beta1.StrategyOnDelete {
+		return nil // People delete the machines, and are not stopped.
+	}
+	for i, set := range v.sets {
+		for _, m := range v.machines[set.UID] {
+			switch {
+			case !machinestate.Live(m):
+			case i != v.current && v.state.updatesInPlace():
+				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionInPlaceUpdate})
+			case machinestate.Exchanged(m):
+				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: disruption.ReasonOfExchange(m)})
+			case i != v.current:
+				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRollout})
+			}
+		}
+	}
+	return candidates
+}
+
+// setOf returns the index of the set of each machine, by its UID.
+func (v *view) setOf() map[types.UID]int {
+	setOf := map[types.UID]int{}
+	for i, set := range v.sets {
+		for _, m := range v.machines[set.UID] {
+			setOf[m.UID] = i
+		}
+	}
+	return setOf
+}
+
+// waitingFor adds what budgets hold back to what a rollout waits for.
+func (v *view) waitingFor(waiting string) string {
+	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
+		return waiting
+	}
+	return waiting + "; " + v.denied[0].Brief()
+}

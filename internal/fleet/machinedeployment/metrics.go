@@ -1,0 +1,82 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/objectmetrics"
+)
+
+// Metrics of the controller. A nil *Metrics counts nothing.
+type Metrics struct {
+	stuck    *prometheus.GaugeVec
+	replicas *objectmetrics.Collector
+}
+
+// NewMetrics registers the metrics of the controller. The replicas of deployments are counted in the cache whenever
+// they are asked for.
+func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
+	m := &Metrics{stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "machinist_rollout_stuck",
+		Help: "1 while the rollout of a MachineDeployment (namespace/name) cannot go on, by the reason of its condition Progressing.",
+	}, []string{"deployment", "reason"}), replicas: replicasOf(cache)}
+	if err := errors.Join(registerer.Register(m.stuck), registerer.Register(m.replicas)); err != nil {
+		return nil, fmt.Errorf("register the metrics of deployments: %w", err)
+	}
+	return m, nil
+}
+
+// replicasOf returns the metric of the replicas of all deployments of the cache.
+func replicasOf(cache client.Reader) *objectmetrics.Collector {
+	replicas := prometheus.NewDesc("machinist_deployment_replicas",
+		"Replicas of a MachineDeployment (namespace/name): desired, and the machines that are current, ready, available and updated.",
+		[]string{"deployment", "state"}, nil)
+	return objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
+		list := &v1beta1.MachineDeploymentList{}
+		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list deployments: %w", err)
+		}
+		for i := range list.Items {
+			d := &list.Items[i]
+			for state, n := range map[string]int32{
+				"desired": d.ReplicasOrDefault(), "current": d.Status.Replicas, "ready": d.Status.ReadyReplicas,
+				"available": d.Status.AvailableReplicas, "updated": d.Status.UpdatedReplicas,
+			} {
+				export(replicas, float64(n), client.ObjectKeyFromObject(d).String(), state)
+			}
+		}
+		return nil
+	}, replicas)
+}
+
+// lead reports that this process works on deployments.
+func (m *Metrics) lead() {
+	if m != nil {
+		m.replicas.Lead()
+	}
+}
+
+// stuckFor replaces the reason why a deployment's rollout is stuck; an empty reason means that it is not.
+func (m *Metrics) stuckFor(deployment, before, now string) {
+	if m == nil || before == now {
+		return
+	}
+	if before != "" {
+		m.stuck.DeleteLabelValues(deployment, before)
+	}
+	if now != "" {
+		m.stuck.WithLabelValues(deployment, now).Set(1)
+	}
+}
+
+// forget drops the series of a deployment.
+func (m *Metrics) forget(deployment string) {
+	if m != nil {
+		m.stuck.DeletePartialMatch(prometheus.Labels{"deployment": deployment})
+	}
+}

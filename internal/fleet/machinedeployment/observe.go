@@ -1,0 +1,88 @@
+package machinedeployment
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/rollout/handover"
+	"machinist.dev/machinist/internal/fleet/rollout/victims"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// count sums up a set and its machines for a plan of a deployment, which updates machines in place if inPlace.
+// requeueAfter is the time until a machine becomes available because of minReadySeconds, 0 if there is none.
+func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, minReadySeconds int32,
+	now time.Time) (counted Set, requeueAfter time.Duration) {
+	replicas := max(0, set.ReplicasOrDefault())
+	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas,
+		Leaving: !set.DeletionTimestamp.IsZero()}
+	if order, ok := handover.OrderOf(set.Annotations); ok {
+		counted.MoveTo, counted.Moves, counted.BySelection = order.To, order.Machines, order.Selected
+	}
+	counted.Behind = set.Status.ObservedGeneration < set.Generation
+	counted.ExchangeSurge = disruption.ExchangeSurge(set)
+	counted.ReceiveFrom = set.Annotations[v1beta1.AnnotationReceiveFrom]
+	for _, m := range machines {
+		if !m.DeletionTimestamp.IsZero() {
+			counted.Deleting++
+			continue
+		}
+		counted.Live++
+		if machinestate.MarkedForDeletion(m) {
+			counted.Marked++
+		}
+		if m.Spec.ProviderID == "" {
+			counted.Unlaunched++
+		}
+		if unhealthy(m) {
+			counted.Unhealthy++
+		}
+		if machinestate.Exchanged(m) {
+			counted.Exchanged++
+			if !machinestate.Available(m, minReadySeconds, now) {
+				counted.ExchangedUnavailable++
+			}
+		}
+		if handover.Selected(m) {
+			counted.Selected++
+			if !handover.Settled(m) {
+				counted.SelectedIdle++
+			}
+		}
+		left, ready := machinestate.AvailableIn(m, minReadySeconds, now)
+		if ready {
+			counted.Ready++
+		}
+		switch {
+		case ready && left <= 0:
+			counted.Available++
+			if handover.Updating(m) {
+				counted.Updating++
+			}
+		case ready:
+			requeueAfter = sooner(requeueAfter, left)
+		}
+	}
+	counted.Forecast = victims.ForecastOf(machines, func(m *v1beta1.Machine) bool {
+		return machinestate.Available(m, minReadySeconds, now) && !(inPlace && handover.Updating(m))
+	})
+	return counted, requeueAfter
+}
+
+// sooner returns the shorter of two delays; 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// unhealthy reports whether the machine must be replaced, by its set or an external remediator, or is in the phase
+// Unhealthy.
+func unhealthy(m *v1beta1.Machine) bool {
+	return machinestate.ToBeReplaced(m) || m.Status.Phase == v1beta1.MachineUnhealthy ||
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+}

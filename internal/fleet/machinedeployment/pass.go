@@ -1,0 +1,250 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/rollout/bounds"
+	"machinist.dev/machinist/internal/platform/conditionlimit"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/validation"
+)
+
+// pass is one reconciliation of one MachineDeployment.
+type pass struct {
+	*Reconciler
+	// deployment is as it was read; it is not changed.
+	deployment *v1beta1.MachineDeployment
+	known      *deploymentState
+	now        time.Time
+	// requeueAfter is when to reconcile again without an event; zero is never.
+	requeueAfter time.Duration
+	// cacheMark is the point before the live lists of the pass, cacheConfirmed says that the cache was at least as new
+	// as these.
+	cacheMark      freshness.Mark
+	cacheConfirmed bool
+	// fromCache says that the machines are those of a cache that was at least as new as the deployment's specification.
+	fromCache bool
+	// unowned are the sets that a live list has found under the deployment's label and that nobody owns.
+	unowned []*v1beta1.MachineSet
+}
+
+// view is the state that a pass observed and its decisions.
+type view struct {
+	history
+	bounds   Bounds
+	machines map[types.UID][]*v1beta1.Machine
+	state    State
+	plan     Plan
+
+	// successor is the set to be created for the wanted revision, nil if there is one. It is the last of state.Sets.
+	successor *v1beta1.MachineSet
+	// freeze is the reason why no machine may be added or replaced, empty if that is allowed; freezeMessage is its
+	// message.
+	freeze, freezeMessage string
+	// replaced are the machines of the wanted revision that failed to launch, in a row, and are gone.
+	replaced []v1beta1.FailedMachine
+	// denied are the machines that budgets hold back.
+	denied []disruption.Denial
+	// recent are the last failures, newest first, also of machines that are gone.
+	recent []v1beta1.FailedMachine
+	// noSuccessorReason says why the set of the wanted revision cannot be created yet.
+	noSuccessorReason string
+	// began is the reason of Progressing if the pass began a new revision, or empty.
+	began string
+	// applied says that the whole plan was carried out.
+	applied bool
+	// rejected is why the API server did not accept a set, rejectedReason the reason of Progressing for it. The same write
+	// would fail again.
+	rejected       error
+	rejectedReason string
+}
+
+func (p *pass) run(ctx context.Context) error {
+	d := p.deployment
+	selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector)
+	if err != nil {
+		return p.reportInvalid(ctx, ReasonInvalidSelector, fmt.Sprintf("spec.selector: %v", err))
+	}
+	if selector.Empty() {
+		return p.reportInvalid(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every set")
+	}
+	if errs := validation.Selector(field.NewPath("spec", "selector"), &d.Spec.Selector); len(errs) > 0 {
+		return p.reportInvalid(ctx, ReasonInvalidSelector, errs[0].Error())
+	}
+	if message := tooManyLabels(d); message != "" {
+		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, message)
+	}
+	if errs := validation.Template(&d.Spec.Template); len(errs) > 0 {
+		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, errs[0].Error())
+	}
+	limits, err := bounds.Of(d)
+	if err != nil {
+		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
+	}
+	if !p.known.cache.Confirmed() {
+		if err := p.current(ctx); err != nil {
+			return err
+		}
+	}
+	sets, err := p.claim(ctx, selector)
+	if err != nil {
+		return err
+	}
+	if d.Spec.Replicas == nil {
+		return p.storeReplicas(ctx, sets)
+	}
+	machines, err := p.machinesOf(ctx, sets)
+	if err != nil {
+		return err
+	}
+	v := p.observe(ctx, sets, machines, limits)
+	if err := p.readDisruption(ctx, v); err != nil {
+		return err
+	}
+	v.plan = MakePlan(v.state)
+	v.plan.Waiting = v.waitingFor(v.plan.Waiting)
+	if v.noSuccessorReason != "" {
+		v.plan.Waiting = v.noSuccessorReason
+	}
+	err = p.apply(ctx, v)
+	v.applied = err == nil && v.rejected == nil && v.noSuccessorReason == ""
+	if cleanErr := p.cleanUp(ctx, v); err == nil {
+		err = cleanErr
+	}
+	// The status is written even when a write before failed.
+	if reportErr := p.report(ctx, v, selector.String()); err == nil {
+		err = reportErr
+	}
+	if err != nil {
+		return err
+	}
+	p.known.generation, p.known.decidedAt, p.known.batch = d.Generation, p.now, v.batch()
+	p.requeueIn(v.startsIn)
+	return nil
+}
+
+// observe turns objects into the state that a plan is made from.
+func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
+	limits Bounds) *view {
+	d := p.deployment
+	v := &view{history: findRevision(d, sets, p.now), bounds: limits, machines: machines}
+	v.state = State{
+		Strategy: d.Spec.Strategy.TypeOrDefault(),
+		Manual:   d.Spec.Strategy.OrchestrationOrDefault() == v1beta1.OrchestrationManual,
+		Replicas: max(0, d.ReplicasOrDefault()),
+		Bounds:   limits,
+		SizedFor: v.sizedFor(),
+		Paused:   d.Spec.Paused,
+		Current:  v.current,
+	}
+	uids := make([]types.UID, len(v.sets))
+	p.known.machines = 0
+	for i, set := range v.sets {
+		uids[i] = set.UID
+		p.known.machines += len(machines[set.UID])
+		counted, requeueAfter := count(set, machines[set.UID], v.state.Strategy == v1beta1.StrategyInPlace,
+			d.Spec.MinReadySeconds, p.now)
+		p.known.widen(set, &counted)
+		v.state.Sets = append(v.state.Sets, counted)
+		p.requeueIn(requeueAfter)
+	}
+	p.known.keepOnly(uids)
+	v.freeze, v.freezeMessage = p.frozenBy(v)
+	v.state.Frozen = v.freeze != ""
+	v.state.VersionSkew = p.versionSkew(ctx, v)
+	v.recent = p.shared.recentFailures(p.known, d.Status.RecentFailures, machines)
+	switch seen := p.shared.takeFailed(p.known); {
+	case v.current >= 0:
+		set := v.sets[v.current]
+		p.known.failures.restore(set, d.Status.FailedMachines)
+		inARow, ready := p.known.failures.observe(set.UID, machines[set.UID], seen)
+		if v.outdated() == 0 && v.state.Sets[v.current].Available >= v.state.Replicas {
+			clear(p.known.failures.machines) // machines of the revision launch
+		}
+		v.replaced = p.known.failures.replaced(machines[set.UID])
+		if v.state.updatesInPlace() {
+			inARow += updatesRefused(machines[set.UID])
+		}
+		v.state.Failing = failing(inARow, ready, p.known.failures.recovered, d, v.number)
+	case v.adopts():
+		successor := v.newSet(d)
+		if taken := v.named(successor.Name); taken != nil && !taken.DeletionTimestamp.IsZero() {
+			v.noSuccessorReason = fmt.Sprintf("the former set %s of the wanted revision is still being deleted", taken.Name)
+			break
+		}
+		v.successor = successor
+		v.state.Current = len(v.state.Sets)
+		v.state.Sets = append(v.state.Sets, Set{Name: successor.Name})
+	}
+	return v
+}
+
+// frozenBy returns what stops growth and rollouts. A stop of the whole process is reported only by deployments that
+// have something to do.
+func (p *pass) frozenBy(v *view) (reason, message string) {
+	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
+		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops growth and rollouts.", v1beta1.LabelFreeze)
+	}
+	reason, message = p.Stopped()
+	if reason == "" || v.current >= 0 && v.outdated() == 0 && v.state.Sets[v.current].Replicas >= v.state.Replicas {
+		return "", ""
+	}
+	p.requeueIn(frozenPoll)
+	return reason, message
+}
+
+// batch is for how many machines that come or go a rollout waits before its next step, 0 without a rollout: half of
+// those that it may replace at a time, so that some come while others go, but never for more than are under way.
+func (v *view) batch() int32 {
+	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.rolls() || v.outdated() == 0 {
+		return 0
+	}
+	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.underWay())
+}
+
+// underWay is how many machines have yet to become Ready or to be gone once the plan is carried out.
+func (v *view) underWay() (n int32) {
+	replicas := make([]int32, len(v.state.Sets))
+	for i, set := range v.state.Sets {
+		replicas[i] = set.Replicas
+	}
+	for _, scale := range v.plan.Scales {
+		replicas[scale.Set] = scale.To
+	}
+	for i, set := range v.state.Sets {
+		n += set.Deleting + max(0, set.Live-replicas[i])
+		if i == v.state.Current {
+			n += max(0, replicas[i]-set.Ready)
+		}
+	}
+	return n
+}
+
+// requeueIn asks for another pass after d at the latest; 0 is never.
+func (p *pass) requeueIn(d time.Duration) { p.requeueAfter = sooner(p.requeueAfter, d) }
+
+// reportInvalid reports an invalid deployment. The pass does nothing else about it.
+func (p *pass) reportInvalid(ctx context.Context, reason, message string) error {
+	status := p.deployment.Status.DeepCopy()
+	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
+	status.ObservedGeneration = p.deployment.Generation
+	c := conditions{status: status, generation: p.deployment.Generation, now: p.now}
+	c.put(metav1.Condition{Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason,
+		Message: message})
+	c.sumUp(false, true, reason, message)
+	return p.writeStatus(ctx, status)
+}
+
+// Reasons of Progressing on a MachineDeployment, beside those of package v1beta1.
+const (
+	// ReasonInvalidSelector surfaces on Progressing when the selector is invalid. The controller does nothing then.
+	ReasonInvalidSelector = "InvalidSelector"
+)

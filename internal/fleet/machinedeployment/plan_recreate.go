@@ -1,0 +1,32 @@
+package machinedeployment
+
+import (
+	"fmt"
+
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+// recreate plans a rollout that never has machines of two revisions: the old ones are deleted at once, the new ones are
+// created when the last of them is gone.
+func (d *draft) recreate() string {
+	var remaining int32
+	for i, set := range d.Sets {
+		if !d.old(i) {
+			continue
+		}
+		d.shrink(i, 0, "old revision")
+		remaining += ceiling(d.Sets[i]) + set.Deleting
+	}
+	current := d.Sets[d.Current]
+	if current.Replicas > d.Replicas {
+		d.shrink(d.Current, d.Replicas, "more than replicas")
+	}
+	if remaining > 0 {
+		return fmt.Sprintf("%s of an old revision must be gone first", wording.Count(remaining, "machine"))
+	}
+	d.grow(d.Current, d.Replicas, "new revision")
+	if current.Available < d.Replicas && current.Replicas == d.Replicas {
+		return waitingForAvailable(current, d.Replicas)
+	}
+	return ""
+}

@@ -1,0 +1,110 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+// mostRecentFailures is how many failures a status keeps of machines that may be gone.
+const mostRecentFailures = 5
+
+// recentFailure says why and since when a machine is broken: it failed, cannot be launched or was found unhealthy. ok
+// is false for any other machine. The time does not change while the failure lasts and is retried.
+func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) {
+	failure.Name = m.Name
+	of := func(c *metav1.Condition) {
+		failure.Reason, failure.Message, failure.Time = c.Reason, c.Message, c.LastTransitionTime.DeepCopy()
+	}
+	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+	launched := machinestate.Unlaunchable(m)
+	switch {
+	case machinestate.Failed(m):
+		at := metav1.NewTime(lastChangedAt(m))
+		failure.Reason, failure.Message, failure.Time = string(m.Status.FailureReason), m.Status.FailureMessage, &at
+	case launched != nil:
+		of(launched)
+	case requested != nil && requested.Status == metav1.ConditionTrue:
+		of(requested)
+	default:
+		return failure, false
+	}
+	failure.Message = wording.Brief(failure.Message)
+	return failure, true
+}
+
+// sinceBefore gives a failure the time of an earlier report of it. The status of a machine that is retried for hours
+// must not change with each attempt.
+func sinceBefore(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
+	if known && before.Reason == failure.Reason {
+		failure.Time = before.Time
+	}
+	return failure
+}
+
+// mergeFailures returns the last failures, newest first, out of a list and others that are later reports.
+func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachine {
+	byName := map[string]v1beta1.FailedMachine{}
+	for _, failure := range recent {
+		byName[failure.Name] = failure
+	}
+	for _, failure := range others {
+		before, known := byName[failure.Name]
+		byName[failure.Name] = sinceBefore(failure, before, known)
+	}
+	merged := slices.SortedFunc(maps.Values(byName), func(a, b v1beta1.FailedMachine) int {
+		return cmp.Or(timeOf(b).Compare(timeOf(a)), cmp.Compare(a.Name, b.Name))
+	})
+	return merged[:min(len(merged), mostRecentFailures)]
+}
+
+func timeOf(f v1beta1.FailedMachine) time.Time {
+	if f.Time == nil {
+		return time.Time{}
+	}
+	return f.Time.Time
+}
+
+// machineFailed records a failure that an event reported: the machine may be gone before the next pass.
+func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.FailedMachine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.deployments[key]; r != nil {
+		before, known := r.broken[failure.Name]
+		r.recent = mergeFailures(r.recent, []v1beta1.FailedMachine{sinceBefore(failure, before, known)})
+	}
+}
+
+// recentFailures returns the last failures: those of the status, of events and of the machines that there are. They are
+// kept until a status has them, which may be several passes later.
+func (m *sharedState) recentFailures(r *deploymentState, status []v1beta1.FailedMachine,
+	machines map[types.UID][]*v1beta1.Machine) []v1beta1.FailedMachine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var present []v1beta1.FailedMachine
+	broken := map[string]v1beta1.FailedMachine{}
+	for _, ofSet := range machines {
+		for _, machine := range ofSet {
+			failure, ok := recentFailure(machine)
+			if !ok {
+				continue
+			}
+			before, known := r.broken[machine.Name]
+			failure = sinceBefore(failure, before, known)
+			present = append(present, failure)
+			broken[machine.Name] = failure
+		}
+	}
+	r.broken = broken
+	r.recent = mergeFailures(mergeFailures(status, r.recent), present)
+	return r.recent
+}

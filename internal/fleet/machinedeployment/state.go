@@ -1,0 +1,211 @@
+package machinedeployment
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/queueing"
+)
+
+// sharedState is all that a Reconciler remembers between passes. Losing it costs reads and time, never correctness.
+type sharedState struct {
+	mu          sync.Mutex
+	deployments map[types.NamespacedName]*deploymentState
+}
+
+// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for
+// the fields that events write.
+type deploymentState struct {
+	uid types.UID
+	// cache says whether the cache may be trusted: a pass confirms it by a comparison with live lists.
+	cache freshness.Tracker
+	// orphanSet says that a set without an owner may be the deployment's, and failed are machines that failed to launch
+	// since the last pass. Events write both, guarded by sharedState.mu.
+	orphanSet bool
+	failed    []launchFailure
+	// recent are the last failures, newest first, and broken those of all machines that there are, by name. Events use
+	// both too, guarded by sharedState.mu.
+	recent []v1beta1.FailedMachine
+	broken map[string]v1beta1.FailedMachine
+	// machineEvents counts events of machines that are Ready or gone since the last pass, guarded by sharedState.mu.
+	machineEvents int32
+
+	// observedGeneration is the present generation, and specVersion a resource version at which the deployment had it.
+	observedGeneration int64
+	specVersion        string
+	// generation and decidedAt are of the last decision, and machines how many it counted.
+	generation int64
+	decidedAt  time.Time
+	machines   int
+	// batch is for how many of machineEvents a rollout waits before its next step, 0 without a rollout.
+	batch int32
+	// reportedAt is when the status was last written.
+	reportedAt time.Time
+	// stuck is the reason that the metric has for the rollout, empty if it is not stuck.
+	stuck string
+
+	// unobserved are earlier replicas that sets may still act upon, by UID.
+	unobserved map[types.UID]unobservedReplicas
+	// failures are the last launch failures of the set that is being rolled out.
+	failures failures
+}
+
+// unobservedReplicas are the replicas of a set before the given generation.
+type unobservedReplicas struct {
+	least, most int32
+	generation  int64
+}
+
+func newSharedState() *sharedState {
+	return &sharedState{deployments: map[types.NamespacedName]*deploymentState{}}
+}
+
+// get returns the state of the deployment. It is new for another UID under the same name.
+func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.deployments[key]
+	if r == nil || r.uid != uid {
+		r = &deploymentState{uid: uid, orphanSet: true, unobserved: map[types.UID]unobservedReplicas{},
+			broken: map[string]v1beta1.FailedMachine{}}
+		m.deployments[key] = r
+	}
+	return r
+}
+
+// observed records a version of the deployment.
+func (r *deploymentState) observed(d *v1beta1.MachineDeployment) {
+	if r.observedGeneration != d.Generation {
+		r.observedGeneration, r.specVersion = d.Generation, d.ResourceVersion
+	}
+}
+
+func (m *sharedState) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.deployments, key)
+}
+
+// orphanSetSeen records that a set without an owner may belong to the deployment.
+func (m *sharedState) orphanSetSeen(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.deployments[key]; r != nil {
+		r.orphanSet = true
+	}
+}
+
+// takeOrphanSetSeen reports whether to list sets without an owner, and resets the record.
+func (m *sharedState) takeOrphanSetSeen(r *deploymentState) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := r.orphanSet
+	r.orphanSet = false
+	return seen
+}
+
+func (m *sharedState) keepOrphanSetSeen(r *deploymentState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.orphanSet = true
+}
+
+// launchFailed records a machine that failed to launch. It may be gone before the next pass.
+func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailure) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.deployments[key]; r != nil {
+		r.failed = slices.DeleteFunc(r.failed, func(f launchFailure) bool { return f.machine.Name == failure.machine.Name })
+		r.failed = append(r.failed, failure)
+	}
+}
+
+// takeFailed returns the machines that failed to launch since the last call.
+func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	failed := r.failed
+	r.failed = nil
+	return failed
+}
+
+// spacing bounds the share of the CPU that counting takes even if many machines report at once.
+var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
+
+// stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for
+// each set, replaces several machines if several may be replaced.
+const stepDebounce = time.Second
+
+// debounce returns how long to wait for further events before the next pass. A change of the deployment itself never
+// waits.
+func (r *deploymentState) debounce(generation int64, machineEvents int32, now time.Time) time.Duration {
+	if generation != r.generation {
+		return 0
+	}
+	interval := spacing.For(r.machines)
+	if machineEvents < r.batch {
+		interval = max(interval, stepDebounce)
+	}
+	return max(0, interval-now.Sub(r.decidedAt))
+}
+
+// recordMachineEvent records that a machine of the deployment is Ready or gone.
+func (m *sharedState) recordMachineEvent(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.deployments[key]; r != nil {
+		r.machineEvents++
+	}
+}
+
+// machineEventsOf returns how many events were recorded since the last reset, and resets them if take is true.
+func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := r.machineEvents
+	if take {
+		r.machineEvents = 0
+	}
+	return n
+}
+
+// widen extends the replicas that the set may act upon by earlier ones, until its controller has observed a later
+// generation.
+func (r *deploymentState) widen(set *v1beta1.MachineSet, counted *Set) {
+	before, ok := r.unobserved[set.UID]
+	switch {
+	case !ok:
+	case set.Status.ObservedGeneration >= before.generation:
+		delete(r.unobserved, set.UID)
+	default:
+		counted.Least, counted.Most = min(counted.Least, before.least), max(counted.Most, before.most)
+	}
+}
+
+// recordWrite records that the replicas of the set, which has live machines, were changed with the given generation.
+// Replicas that the set had reached already cause no more actions.
+func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
+	if now < before && live >= before || now > before && live <= before {
+		return
+	}
+	t, ok := r.unobserved[set]
+	if !ok {
+		t = unobservedReplicas{least: before, most: before}
+	}
+	r.unobserved[set] = unobservedReplicas{least: min(t.least, before), most: max(t.most, before),
+		generation: max(generation, t.generation)}
+}
+
+// keepOnly drops the state of sets that are gone.
+func (r *deploymentState) keepOnly(sets []types.UID) {
+	for uid := range r.unobserved {
+		if !slices.Contains(sets, uid) {
+			delete(r.unobserved, uid)
+		}
+	}
+}

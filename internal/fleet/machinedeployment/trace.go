@@ -1,0 +1,24 @@
+package machinedeployment
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/tracing"
+)
+
+// traceRollout reports a rollout once the status says that it is over. When it began is in the status before.
+func (p *pass) traceRollout(before, after *v1beta1.MachineDeploymentStatus) {
+	if !p.Tracer.On() {
+		return
+	}
+	was, is := meta.FindStatusCondition(before.Conditions, v1beta1.ConditionRollingOut),
+		meta.FindStatusCondition(after.Conditions, v1beta1.ConditionRollingOut)
+	if was == nil || is == nil || was.Status != metav1.ConditionTrue || is.Status != metav1.ConditionFalse {
+		return
+	}
+	revision := after.CurrentRevision
+	p.Tracer.Finish(tracing.Rollout(p.deployment.UID, revision), tracing.DeploymentAttributes(p.deployment, revision),
+		tracing.Span{Start: was.LastTransitionTime.Time, End: p.Clock.Now(), Reason: is.Reason})
+}

@@ -1,0 +1,46 @@
+package machinedeployment
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/versionskew"
+)
+
+// versionSkew returns why the wanted revision must not be rolled out to the target cluster, empty if it may be or if
+// the version of the cluster is unknown. The cluster is asked only if machines would change their version.
+func (p *pass) versionSkew(ctx context.Context, v *view) string {
+	version := p.deployment.Spec.Template.Spec.Version
+	if p.ServerVersion == nil || version == "" || !v.adopts() || allowsVersionSkew(p.deployment) ||
+		!v.changesVersion(version) {
+		return ""
+	}
+	violation := versionskew.Violation(version, p.ServerVersion(ctx))
+	if violation != "" {
+		p.requeueIn(versionskew.Poll) // A new version of the API server has no event.
+	}
+	return violation
+}
+
+func allowsVersionSkew(d metav1.Object) bool {
+	_, allowed := d.GetAnnotations()[v1beta1.AnnotationAllowVersionSkew]
+	return allowed
+}
+
+// changesVersion reports whether a rollout would create the first machines of the deployment, or would replace machines
+// of another version. A rollout that changes something else makes no skew worse, and must stay possible.
+func (v *view) changesVersion(version string) bool {
+	others := 0
+	for i, set := range v.state.Sets {
+		if i == v.current || ceiling(set) == 0 {
+			continue
+		}
+		others++
+		if v.sets[i].Spec.Template.Spec.Version != version {
+			return true
+		}
+	}
+	return others == 0 && v.current < 0
+}

@@ -1,0 +1,333 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+// conflictDelay is when to retry after a conflict. The other writer's event triggers a pass as well.
+const conflictDelay = time.Second
+
+// actions are the machines that a pass changed, for its events.
+type actions struct {
+	created, adopted, released, handedOver, deleted, remediated tally
+}
+
+// apply carries out at most one batch of the plan. again is false if the next round would have to wait.
+func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
+	if plan.DependsOnCount() {
+		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
+			p.requeueIn(conflictDelay)
+			return false, err
+		}
+	}
+	err = errors.Join(
+		p.release(ctx, plan.Release),
+		p.update(ctx, plan.Update),
+		p.adopt(ctx, plan.Adopt),
+		p.handOver(ctx, plan),
+		p.scaleDown(ctx, plan),
+		p.remediate(ctx, plan),
+	)
+	switch {
+	case err != nil && onlyConflicts(err):
+		p.requeueIn(conflictDelay)
+		return false, nil
+	case err != nil, p.deletionBlocked:
+		return false, err
+	}
+	again = p.create(ctx, plan.Create)
+	return again && !p.late, err
+}
+
+// confirm reads the set live and reports whether it still is the one that the plan was made for.
+func (p *pass) confirm(ctx context.Context) (bool, error) {
+	set, decided := &v1beta1.MachineSet{}, p.state.Set
+	if err := p.Live.Get(ctx, p.key, set); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return set.UID == decided.UID && set.Generation == decided.Generation && set.DeletionTimestamp.IsZero() &&
+		has(set.Labels, v1beta1.LabelFreeze) == has(decided.Labels, v1beta1.LabelFreeze) &&
+		has(set.Annotations, v1beta1.AnnotationNoCreate) == has(decided.Annotations, v1beta1.AnnotationNoCreate) &&
+		set.Annotations[v1beta1.AnnotationMoveTo] == decided.Annotations[v1beta1.AnnotationMoveTo] &&
+		set.Annotations[v1beta1.AnnotationReceiveFrom] == decided.Annotations[v1beta1.AnnotationReceiveFrom], nil
+}
+
+// release removes the owner reference from machines that no longer match.
+func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
+	released, err := p.each("release", machines, func(m *v1beta1.Machine) (bool, error) {
+		changed := m.DeepCopy()
+		changed.OwnerReferences = p.withoutOwner(m)
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationReleasedFrom, origin(p.state.Set))
+		if m.Labels[v1beta1.LabelMachineSet] == p.state.Set.Name {
+			delete(changed.Labels, v1beta1.LabelMachineSet)
+		}
+		return true, p.Client.Patch(ctx, changed, locked(m))
+	})
+	p.done.released.add(released...)
+	return err
+}
+
+// update patches machines in place.
+func (p *pass) update(ctx context.Context, updates []Update) error {
+	machines := make([]*v1beta1.Machine, 0, len(updates))
+	become := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
+	for _, u := range updates {
+		machines = append(machines, u.From)
+		become[u.From] = u.To
+	}
+	updated, err := p.each("update", machines, func(m *v1beta1.Machine) (bool, error) {
+		changed := become[m]
+		patch := client.MergeFrom(m)
+		// A merge patch replaces lists as a whole, and an autoscaler may just have renewed its annotation.
+		if !sameLists(m, changed) ||
+			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
+			patch = locked(m)
+		}
+		return true, p.Client.Patch(ctx, changed, patch)
+	})
+	p.known.sent(updated, p.state.Now)
+	return err
+}
+
+// adopt takes orphans over, each after a live read: one that is being deleted, or has another controller by now, is
+// of no use.
+func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
+	if len(orphans) == 0 {
+		return nil
+	}
+	t := templateOf(p.state.Set)
+	selector, _ := selectorOf(p.state.Set)
+	provider := p.provider(ctx)
+	adopted, err := p.each("adopt", orphans, func(cached *v1beta1.Machine) (bool, error) {
+		m := &v1beta1.Machine{}
+		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
+			return false, err
+		}
+		if m.UID != cached.UID || !adoptable(m, selector) {
+			return false, nil
+		}
+		changed := t.propagate(m)
+		if changed == nil {
+			changed = m.DeepCopy()
+		}
+		changed.OwnerReferences = append(p.withoutOwner(m), t.owner)
+		delete(changed.Annotations, v1beta1.AnnotationReleasedFrom)
+		if !slices.Contains(changed.Finalizers, v1beta1.MachineFinalizer) {
+			changed.Finalizers = append(changed.Finalizers, v1beta1.MachineFinalizer)
+		}
+		if provider != "" && changed.Labels[v1beta1.LabelProvider] == "" {
+			changed.Labels[v1beta1.LabelProvider] = provider
+		}
+		return true, p.Client.Patch(ctx, changed, locked(m))
+	})
+	p.done.adopted.add(adopted...)
+	for _, m := range orphans {
+		if !slices.Contains(adopted, m) {
+			p.notAdoptable[m.UID] = true
+		}
+	}
+	return err
+}
+
+// scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is
+// deleted only if it has not changed since; otherwise the next round decides again.
+func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
+	victims := plan.Delete[:min(len(plan.Delete), maxBatch)]
+	if len(victims) > 0 && p.deployment != nil {
+		if p.state.Availability.Elsewhere > 0 { // other sets may be about to delete because of the same count
+			defer p.shared.shrinking.Lock(origin(p.state.Set))()
+		}
+		if victims, err = p.deletable(ctx, victims); err != nil {
+			return err
+		}
+	}
+	if victims, err = p.grant(ctx, plan, victims); err != nil {
+		return err
+	}
+	availability := p.state.Availability
+	deleted, err := p.each("delete", victims, func(m *v1beta1.Machine) (bool, error) {
+		preconditions := client.Preconditions{UID: &m.UID}
+		if plan.Chosen ||
+			availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
+			preconditions.ResourceVersion = &m.ResourceVersion
+		}
+		began := p.traceBegins()
+		err := p.Client.Delete(ctx, reference(m), preconditions)
+		p.Ledger.Settle(m, err)
+		p.traceDeleted(m, began, reasonScaleDown, err)
+		return true, err
+	})
+	if err == nil && len(deleted) < len(victims) {
+		p.cacheIsLate()
+	}
+	p.done.deleted.add(deleted...)
+	p.deletionFailed(err)
+	return err
+}
+
+// remediate deletes machines in order to replace them, each after a live read that confirms the reason.
+func (p *pass) remediate(ctx context.Context, plan Plan) error {
+	candidates := plan.Remediate
+	if len(candidates) == 0 {
+		return nil
+	}
+	defer p.shared.remediating.Lock(origin(p.state.Set))()
+	if err := p.countInFlight(ctx); err != nil {
+		return err
+	}
+	lost, broken := splitLost(candidates)
+	free := max(0, p.state.MaxInFlight-p.state.InFlight)
+	tried, err := p.grant(ctx, plan, slices.Concat(lost[:min(len(lost), maxBatch)], broken[:min(len(broken), free)]))
+	if err != nil {
+		return err
+	}
+	deleted, err := p.each("replace", tried, func(cached *v1beta1.Machine) (done bool, err error) {
+		var wrote error
+		defer func() { p.Ledger.Settle(cached, wrote) }()
+		m := &v1beta1.Machine{}
+		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
+			return false, err
+		}
+		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.graceLeft(m, p.state.Now) > 0 ||
+			!metav1.IsControlledBy(m, p.state.Set) ||
+			instanceLost(m) != instanceLost(cached) {
+			return false, nil
+		}
+		began := p.traceBegins()
+		wrote = p.Client.Delete(ctx, reference(m),
+			client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
+		p.traceDeleted(m, began, remediationReason(m), wrote)
+		return true, wrote
+	})
+	if p.Remediated != nil {
+		for _, m := range deleted {
+			p.Remediated(remediationReason(m))
+		}
+	}
+	p.noteRemediated(deleted)
+	if err == nil && len(deleted) < len(tried) {
+		p.cacheIsLate()
+	}
+	p.done.remediated.add(deleted...)
+	p.deletionFailed(err)
+	return err
+}
+
+// noteRemediated records machines that were deleted in order to replace them.
+func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
+	lost, broken := splitLost(deleted)
+	in, _ := p.shared.replacementsOf(p.state.Set.UID)
+	again := false
+	for _, m := range lost {
+		// A machine that was itself a replacement, of either kind, counts as one of this kind from now on.
+		again = again || slices.Contains(p.known.lostReplacements, m.Name)
+		p.known.lostReplacements = p.known.lostReplacements.Begin(m.Name)
+		in = in.without(m.Name)
+	}
+	if again {
+		p.known.lost.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+	}
+	for _, m := range broken {
+		in = in.Begin(m.Name)
+		p.known.lostReplacements = p.known.lostReplacements.without(m.Name)
+	}
+	p.known.failing.add(broken, p.state.Now)
+	if len(broken) > 0 {
+		p.known.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+	}
+	p.shared.keepReplacements(p.state.Set.UID, in)
+}
+
+// each calls f for every machine and returns those for which it succeeded. A machine that is gone is not an error.
+func (p *pass) each(verb string, machines []*v1beta1.Machine,
+	f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
+	done := make([]bool, len(machines))
+	errs := make([]error, len(machines))
+	p.Run(len(machines), func(i int) {
+		ok, err := f(machines[i])
+		done[i] = ok && err == nil
+		if client.IgnoreNotFound(err) != nil {
+			errs[i] = fmt.Errorf("%s machine %s: %w", verb, machines[i].Name, err)
+		}
+	})
+	var did []*v1beta1.Machine
+	for i, m := range machines {
+		if done[i] {
+			did = append(did, m)
+		}
+		if freshness.Ambiguous(errs[i]) {
+			p.known.cache.Invalidate()
+			p.shared.invalidateCache()
+		}
+	}
+	return did, errors.Join(errs...)
+}
+
+// cacheIsLate ends the pass after the present round: from the same cache it would decide the same again.
+func (p *pass) cacheIsLate() {
+	p.late = true
+	p.requeueIn(conflictDelay)
+}
+
+// deletionFailed records an error for the condition ReplicaFailure.
+func (p *pass) deletionFailed(err error) {
+	if err != nil && !onlyConflicts(err) {
+		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, wording.Brief(err.Error())}
+	}
+}
+
+// withoutOwner returns the machine's owners without the set.
+func (p *pass) withoutOwner(m *v1beta1.Machine) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(o metav1.OwnerReference) bool {
+		return o.UID == p.state.Set.UID
+	})
+}
+
+// reference returns a machine that has only its name and UID, for calls that need no more.
+func reference(m *v1beta1.Machine) *v1beta1.Machine {
+	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID}}
+}
+
+// locked returns a patch that fails if the machine was changed since it was read.
+func locked(m *v1beta1.Machine) client.Patch {
+	return client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
+}
+
+// remediationReason is why a machine is replaced.
+func remediationReason(m *v1beta1.Machine) string {
+	if machinestate.Failed(m) {
+		return string(m.Status.FailureReason)
+	}
+	if notice := meta.FindStatusCondition(m.Status.Conditions,
+		v1beta1.ConditionInterruptionNotice); machinestate.Interrupted(m) {
+		return notice.Reason
+	}
+	return machinestate.RemediationReason(m)
+}
+
+// onlyConflicts reports whether all errors are conflicts.
+func onlyConflicts(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			if !onlyConflicts(e) {
+				return false
+			}
+		}
+		return true
+	}
+	return apierrors.IsConflict(err)
+}

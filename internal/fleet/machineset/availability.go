@@ -1,0 +1,167 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/rollout/bounds"
+	"machinist.dev/machinist/internal/fleet/rollout/handover"
+	"machinist.dev/machinist/internal/fleet/rollout/victims"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/machine/preservation"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+// availabilityPoll is how often a set checks whether the deployment can spare the available machines that it would
+// delete: it gets no events of other sets' machines.
+const availabilityPoll = time.Second
+
+// Availability is how many available machines a deployment needs.
+//
+// When a deployment lowers the replicas of a set, it counts on machines that are not available. One of them may
+// become available before the set acts: then the set would delete an available machine that the deployment did not
+// mean to lose. So the set counts the available machines of all sets right before it deletes (package victims). The
+// deployment counts machines whose deletion is blocked as existing ones (draft.blockedDeletions).
+type Availability struct {
+	// MinAvailable is how many machines must stay available over all sets of the deployment. For a set without one it is
+	// the set's replicas, so that a surplus consists of machines that are not available as far as possible.
+	MinAvailable int
+	// Elsewhere is how many machines are available in its other sets.
+	Elsewhere int
+	// UpToDate says that only machines count whose instance is up to date.
+	UpToDate bool
+}
+
+// counts reports whether a machine of the set counts as available.
+func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
+	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
+}
+
+// choose returns which machines of a set with a surplus may be deleted now, in the order of deletion, and which are
+// blocked.
+func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
+	if k.MinAvailable <= 0 {
+		return order[:surplus], nil
+	}
+	available := func(m *v1beta1.Machine) bool { return k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
+	plain, others := s.sorted()
+	spare := k.Elsewhere - k.MinAvailable + len(plain)
+	for _, m := range others {
+		if available(m) {
+			spare++
+		}
+	}
+	return victims.Choose(order, surplus, spare, available)
+}
+
+// message says why deletions are blocked.
+func (k Availability) message(blocked []*v1beta1.Machine) string {
+	return fmt.Sprintf("Machine %s is available and stays: at least %s must be available.",
+		first(blocked, 1)[0].Name, wording.Count(k.MinAvailable, "machine"))
+}
+
+// readAvailability finds out how many available machines must stay, for a set that has too many machines.
+func (p *pass) readAvailability(ctx context.Context) error {
+	s, d := &p.state, p.deployment
+	s.Availability = Availability{}
+	if s.Alone {
+		s.Availability.MinAvailable = int(s.Set.ReplicasOrDefault())
+	}
+	// A deployment that is being deleted, or whose strategy is invalid, blocks nothing.
+	if d == nil || !d.DeletionTimestamp.IsZero() || p.live <= int(s.Set.ReplicasOrDefault()) {
+		return nil
+	}
+	replicas := max(0, d.ReplicasOrDefault())
+	limits, err := bounds.Of(d)
+	if err != nil {
+		return nil
+	}
+	k := Availability{MinAvailable: int(limits.MinAvailable(replicas)),
+		UpToDate: d.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace}
+	if k.MinAvailable > 0 {
+		if k.Elsewhere, err = p.availableElsewhere(ctx, k); err != nil {
+			return err
+		}
+	}
+	s.Availability = k
+	return nil
+}
+
+// availableElsewhere counts the available machines of the deployment's other sets: in the cache if that may be
+// trusted, or else in a live LIST.
+func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, err error) {
+	siblings, err := p.siblings(ctx)
+	if err != nil || len(siblings) == 0 {
+		return 0, err
+	}
+	add := func(sibling *v1beta1.MachineSet, machines ...*v1beta1.Machine) {
+		for _, m := range machines {
+			if k.counts(m, sibling.Spec.MinReadySeconds, p.state.Now) {
+				n++
+			}
+		}
+	}
+	if p.shared.trustsCache(p.cacheVersion()) {
+		for _, sibling := range siblings {
+			machines, err := p.cachedMachines(ctx, sibling, nil)
+			if err != nil {
+				return 0, err
+			}
+			add(sibling, machines...)
+		}
+		return n, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
+	if err != nil {
+		return 0, nil // They cannot be listed.
+	}
+	began := p.shared.cacheMark()
+	list := &v1beta1.MachineList{}
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, &client.ListOptions{Namespace: p.key.Namespace,
+		LabelSelector: selector})
+	if err != nil {
+		return 0, fmt.Errorf("list the machines of the deployment live: %w", err)
+	}
+	p.shared.listed(began, list.ResourceVersion)
+	byUID := make(map[types.UID]*v1beta1.MachineSet, len(siblings))
+	for _, sibling := range siblings {
+		byUID[sibling.UID] = sibling
+	}
+	for _, m := range machines {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && byUID[owner.UID] != nil && !preservation.Preserved(m) {
+			add(byUID[owner.UID], m)
+		}
+	}
+	return n, nil
+}
+
+// deletable returns which of the chosen machines may be deleted according to the deployment as it is now: it may have
+// changed since it lowered the set's replicas. Other sets of the deployment count the same machines. So if they have
+// any, the caller locks sharedState.shrinking until the victims are deleted.
+func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
+	d := &v1beta1.MachineDeployment{}
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {
+	case apierrors.IsNotFound(err), err == nil && d.UID != p.deployment.UID:
+		p.deployment = nil
+	case err != nil:
+		return nil, fmt.Errorf("get the set's deployment: %w", err)
+	default:
+		p.deployment = d
+	}
+	if err := p.readAvailability(ctx); err != nil {
+		return nil, err
+	}
+	may, blocked := p.state.Availability.choose(p.state, chosen, len(chosen))
+	if p.deletionBlocked = len(blocked) > 0; p.deletionBlocked {
+		p.requeueIn(availabilityPoll)
+	}
+	return may, nil
+}

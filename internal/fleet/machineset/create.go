@@ -1,0 +1,131 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+const (
+	minCreationBackoff = time.Second
+	maxCreationBackoff = 5 * time.Minute
+
+	// nameAttempts bounds the search for an unused name.
+	nameAttempts = 5
+)
+
+// create makes at most n machines, no more than the batch allows. The batch doubles with every round that succeeds,
+// so a set whose machines a quota or a webhook rejects makes a few requests and not thousands.
+func (p *pass) create(ctx context.Context, n int) (again bool) {
+	if p.batch == 0 {
+		p.batch = max(1, p.known.batch)
+	}
+	n = min(n, p.batch)
+	if n == 0 {
+		return true
+	}
+	prototype := templateOf(p.state.Set).machine(p.provider(ctx))
+	results := make([]createResult, n)
+	p.Run(n, func(i int) { results[i] = p.createOne(ctx, prototype) })
+
+	var names []string
+	var failure error
+	for _, b := range results {
+		if b.machine != nil {
+			names = append(names, b.machine.Name)
+		}
+		if b.machine != nil && !b.existed {
+			p.done.created.add(b.machine)
+		}
+		// The cache may not have a machine that existed already.
+		if b.existed || freshness.Ambiguous(b.err) {
+			p.known.cache.Invalidate()
+		}
+		failure = firstOf(failure, b.err)
+	}
+	in, _ := p.shared.replacementsOf(p.state.Set.UID)
+	// Replacements that use up budget come first: so the budget is never exceeded.
+	blank := in.blank()
+	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
+	p.known.lostReplacements = p.known.lostReplacements.Assign(names[min(blank, len(names)):])
+
+	if failure == nil {
+		p.batch = min(2*p.batch, maxBatch)
+		p.known.batch = min(p.batch, confirmedBatch)
+		p.known.creation, p.known.creationFailure = backoff{}, Reason{}
+		return true
+	}
+	p.known.batch = 0
+	if apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
+		return false // Nothing can be created or recorded here any more.
+	}
+	logf.FromContext(ctx).Info("Creating machines failed", "asked", n, "created", len(names), "cause", failure.Error())
+	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
+	p.known.creationFailure = p.failure
+	// Counted from the answer, which may take longer than the wait. The pass may reconcile once more at a later time.
+	now := p.Clock.Now()
+	p.known.creation.fail(now, minCreationBackoff, maxCreationBackoff)
+	p.requeueIn(p.known.creation.until.Sub(now))
+	return false
+}
+
+// createResult is the outcome of creating one machine.
+type createResult struct {
+	machine *v1beta1.Machine
+	existed bool
+	err     error
+}
+
+// createOne makes one machine. It chooses the name before the call, so that it recognises a call that took effect
+// although it seemed to fail.
+func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
+	var err error
+	for range nameAttempts {
+		m, began := prototype.DeepCopy(), p.traceBegins()
+		m.Name = p.NewName(p.state.Set.Name)
+		err = p.Client.Create(ctx, m)
+		if err == nil {
+			p.traceCreated(m, began)
+			return createResult{machine: m}
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			break
+		}
+		existing := &v1beta1.Machine{}
+		switch getErr := p.Live.Get(ctx, client.ObjectKeyFromObject(m), existing); {
+		case client.IgnoreNotFound(getErr) != nil:
+			return createResult{err: fmt.Errorf("get machine %s, which exists already: %w", m.Name, getErr)}
+		case getErr == nil && metav1.IsControlledBy(existing, p.state.Set):
+			return createResult{machine: existing, existed: true}
+		}
+	}
+	return createResult{err: fmt.Errorf("create machine: %w", err)}
+}
+
+// provider returns the provider of the set's machines, "" if it is not known yet: their provider then finds them
+// itself.
+func (p *pass) provider(ctx context.Context) string {
+	spec := &p.state.Set.Spec.Template.Spec
+	if spec.ClassRef == nil {
+		return spec.Provider
+	}
+	class := &v1beta1.MachineClass{}
+	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: spec.ClassRef.Name},
+		class); err != nil {
+		logf.FromContext(ctx).V(1).Info("The provider of the class is not known yet", "class", spec.ClassRef.Name, "cause",
+			err.Error())
+		return ""
+	}
+	return class.Spec.Provider
+}

@@ -1,0 +1,261 @@
+package machineset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/rollout/bounds"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// Disruption is what a plan has to know about budgets.
+type Disruption struct {
+	// Ask returns which of the candidates may be disrupted now, and which not. Nil stands for all of them: there is no
+	// budget, and no machine is exempt.
+	Ask func(candidates []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial)
+	// Outdated says that the set is of an old revision of its deployment.
+	Outdated bool
+	// ScaleDown is how many machines of a deployment's set go because people want fewer, and not because of a rollout or
+	// an exchange.
+	ScaleDown int
+}
+
+// ask asks the budgets about machines, all for one reason, and returns those that may be disrupted, in the same order.
+func (p *Plan) ask(s State, machines []*v1beta1.Machine,
+	reason func(*v1beta1.Machine) v1beta1.DisruptionReason) (may []*v1beta1.Machine, denied []disruption.Denial) {
+	if s.Ask == nil || len(machines) == 0 {
+		return machines, nil
+	}
+	candidates := make([]disruption.Candidate, len(machines))
+	for i, m := range machines {
+		candidates[i] = disruption.Candidate{Machine: m, Reason: reason(m)}
+	}
+	granted, denied := s.Ask(candidates)
+	if p.asked == nil {
+		p.asked = make(map[types.UID]disruption.Candidate, len(granted))
+	}
+	for _, c := range granted {
+		p.asked[c.Machine.UID] = c
+	}
+	for _, m := range machines {
+		if _, granted := p.asked[m.UID]; granted {
+			may = append(may, m)
+		}
+	}
+	return may, denied
+}
+
+// hold takes the machines out of Delete that budgets hold back. A scale-down asks none.
+func (p *Plan) hold(s State) {
+	if s.Ask == nil {
+		return
+	}
+	var asking []*v1beta1.Machine
+	for _, m := range p.Delete {
+		if s.Outdated || machinestate.Exchanged(m) {
+			asking = append(asking, m)
+		}
+	}
+	_, denied := p.ask(s, asking, func(m *v1beta1.Machine) v1beta1.DisruptionReason {
+		if machinestate.Exchanged(m) {
+			return disruption.ReasonOfExchange(m)
+		}
+		return v1beta1.DisruptionRollout
+	})
+	denied = denied[min(s.ScaleDown, len(denied)):]
+	p.deny(denied)
+	stays := make(map[types.UID]bool, len(denied))
+	for _, d := range denied {
+		stays[d.Machine.UID] = true
+	}
+	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
+}
+
+// deny records machines that budgets hold back, and when to ask again.
+func (p *Plan) deny(denied []disruption.Denial) {
+	p.Denied = append(p.Denied, denied...)
+	if len(denied) > 0 {
+		p.waitFor(disruption.DeniedPoll)
+	}
+}
+
+// takeTurns records what the plan disrupts of what it asked for. Something may come before it is carried out, and
+// nobody who goes after these machines may take their room meanwhile.
+func (p *Plan) takeTurns() {
+	if len(p.asked) == 0 {
+		return
+	}
+	machines := slices.Concat(p.Delete, p.Remediate)
+	for _, u := range p.HandOver {
+		machines = append(machines, u.From)
+	}
+	for _, m := range machines {
+		if c, asked := p.asked[m.UID]; asked {
+			p.planned = append(p.planned, c)
+		}
+	}
+}
+
+// waitForWindows asks for another plan when a budget that holds machines back may change by itself.
+func (p *Plan) waitForWindows(now time.Time) {
+	for _, d := range p.Denied {
+		if in := d.Until.Sub(now); !d.Until.IsZero() && in > 0 {
+			p.waitFor(in)
+		}
+	}
+}
+
+// exemptLast puts machines last that must not be disrupted, so that others are deleted if any may. They are among some.
+func exemptLast(machines, some []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
+	if !slices.ContainsFunc(some, func(m *v1beta1.Machine) bool {
+		_, exempt := disruption.ExemptUntil(m, now)
+		return exempt
+	}) {
+		return machines
+	}
+	slices.SortStableFunc(machines, func(a, b *v1beta1.Machine) int {
+		_, first := disruption.ExemptUntil(a, now)
+		_, second := disruption.ExemptUntil(b, now)
+		return -machinestate.FalseFirst(!first, !second)
+	})
+	return machines
+}
+
+// readDisruption finds out whether machines of the set may be denied.
+func (p *pass) readDisruption(ctx context.Context) error {
+	s := &p.state
+	s.Disruption = Disruption{}
+	if !s.mayDisrupt(p.live) {
+		return nil
+	}
+	_, others := s.sorted()
+	concerned, err := p.Ledger.Concerns(ctx, p.key.Namespace, others)
+	if err != nil || !concerned {
+		return err
+	}
+	s.Ask = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
+		may, denied, err := p.Ledger.Check(ctx, asker(p.key), candidates)
+		if err != nil {
+			for _, c := range candidates {
+				denied = append(denied, disruption.Denial{Candidate: c, Why: err.Error()})
+			}
+			return nil, denied
+		}
+		return may, denied
+	}
+	if p.deployment == nil || p.live <= int(s.Set.ReplicasOrDefault()) {
+		return nil
+	}
+	return p.readRollout(ctx)
+}
+
+// mayDisrupt reports whether a plan may ask budgets about a machine at all: a set that is settled reads none. live is
+// how many machines are not being deleted.
+func (s *State) mayDisrupt(live int) bool {
+	_, others := s.sorted()
+	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
+		slices.ContainsFunc(others, func(m *v1beta1.Machine) bool {
+			return machinestate.Live(m) && (machinestate.ToBeReplaced(m) || machinestate.Exchanged(m))
+		})
+}
+
+// readRollout finds out whether the set is outdated, and how many of the deployment's machines are more than a rollout
+// may have: those go because people want fewer.
+func (p *pass) readRollout(ctx context.Context) error {
+	s, d := &p.state, p.deployment
+	siblings, err := p.siblings(ctx)
+	if err != nil {
+		return err
+	}
+	live, newer := p.live, 0
+	for _, sibling := range siblings {
+		machines, err := p.cachedMachines(ctx, sibling, nil)
+		if err != nil {
+			return err
+		}
+		live += countLive(machines)
+		if sibling.DeletionTimestamp.IsZero() && revisionOf(sibling) > revisionOf(s.Set) {
+			s.Outdated = true
+			newer += countLive(machines)
+		}
+	}
+	replicas := max(0, d.ReplicasOrDefault())
+	limits, err := bounds.Of(d)
+	if err != nil || !d.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	surge := int(limits.MaxSurge)
+	if s.Outdated {
+		surge = min(surge, newer) // What a rollout makes first is of a newer revision.
+	} else {
+		surge = min(surge, int(disruption.ExchangeSurge(s.Set)))
+	}
+	if replicas == 0 {
+		surge = 0
+	}
+	s.ScaleDown = max(0, live-int(replicas)-surge)
+	return nil
+}
+
+func revisionOf(set *v1beta1.MachineSet) int64 {
+	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationRevision], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// grant returns those of the machines that may be disrupted after all: others may have taken the room since the plan
+// was made. The caller must settle each that asked.
+func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
+	var candidates []disruption.Candidate
+	for _, m := range machines {
+		if c, asked := plan.asked[m.UID]; asked {
+			c.Machine = m
+			candidates = append(candidates, c)
+		}
+	}
+	granted, err := p.Ledger.Grant(ctx, asker(p.key), candidates)
+	if err != nil {
+		return nil, err
+	}
+	if len(granted) < len(candidates) {
+		p.cacheIsLate()
+	}
+	return slices.DeleteFunc(slices.Clone(machines), func(m *v1beta1.Machine) bool {
+		_, asked := plan.asked[m.UID]
+		return asked && !slices.ContainsFunc(granted, func(c disruption.Candidate) bool { return c.Machine.UID == m.UID })
+	}), nil
+}
+
+// deniedMessage says what holds machines back. It names one machine only: a message with a count would change with
+// every machine.
+func deniedMessage(denied []disruption.Denial) string {
+	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
+		return cmp.Compare(a.Machine.Name, b.Machine.Name)
+	})
+	return fmt.Sprintf("Machine %s waits: %s.", first.Machine.Name, first.Brief())
+}
+
+// waitingSpacing is for passes over sets that wait for room: several machines may become free of disruption at once.
+const waitingSpacing = 200 * time.Millisecond
+
+// asker is the set of that name where it asks budgets.
+func asker(key types.NamespacedName) disruption.Asker {
+	return disruption.Asker{Kind: "MachineSet", NamespacedName: key}
+}
+
+// waitingSets returns the sets of the object's namespace that wait for room in a budget.
+func (r *Reconciler) waitingSets(_ context.Context, o client.Object) []reconcile.Request {
+	return r.Ledger.Requests("MachineSet", o.GetNamespace())
+}

@@ -1,0 +1,152 @@
+package machineset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/rollout/handover"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+// handOverPoll is how often a set checks again for the set that receives its machines.
+const handOverPoll = time.Second
+
+// handOver plans to hand over n machines, or only the selected ones of them if the order asks for that.
+func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
+	if onlySelected {
+		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
+		n = min(n, len(active))
+	}
+	if n <= 0 {
+		return
+	}
+	if s.Receiver == nil {
+		p.waitFor(handOverPoll)
+		return
+	}
+	t := templateOf(s.Receiver)
+	may, denied := p.ask(s, handOverOrder(active), func(*v1beta1.Machine) v1beta1.DisruptionReason {
+		return v1beta1.DisruptionInPlaceUpdate
+	})
+	may = may[:min(n, len(may))]
+	p.deny(denied[:min(len(denied), n-len(may))])
+	for _, m := range may {
+		p.HandOver = append(p.HandOver, Update{From: m, To: t.receive(m, s.Set)})
+	}
+}
+
+// handOverOrder puts first the machines that cost least: those that are not Ready or being updated, then those that
+// can be updated, then those that no controller may change, then those annotated for deletion.
+func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
+	ordered := slices.Clone(machines)
+	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
+		return cmp.Or(
+			machinestate.FalseFirst(handover.Settled(a), handover.Settled(b)),
+			machinestate.FalseFirst(machinestate.MarkedForDeletion(a), machinestate.MarkedForDeletion(b)),
+			machinestate.FalseFirst(machinestate.Unchangeable(a), machinestate.Unchangeable(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return ordered
+}
+
+// receive returns the machine as one of the template's set: with its owner, its labels and the specification of its
+// instance. The selection label is removed, because it was for this update only.
+func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
+	changed := t.propagate(m)
+	if changed == nil {
+		changed = m.DeepCopy()
+	}
+	changed.OwnerReferences = append(slices.DeleteFunc(slices.Clone(m.OwnerReferences),
+		func(o metav1.OwnerReference) bool { return o.UID == from.UID }), t.owner)
+	delete(changed.Labels, v1beta1.LabelSelectedForUpdate)
+	want := t.spec.DeepCopy()
+	spec := &changed.Spec
+	spec.ClassRef, spec.Provider, spec.ProviderSpec = want.ClassRef, want.Provider, want.ProviderSpec
+	spec.CredentialsRef, spec.UserDataRef, spec.Version = want.CredentialsRef, want.UserDataRef, want.Version
+	return changed
+}
+
+// readPartner reads the set that receives this set's machines, or the one that hands machines over to it.
+func (p *pass) readPartner(ctx context.Context) error {
+	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; handover.Receives(p.state.Set) &&
+		len(validation.IsDNS1123Label(from)) == 0 {
+		set := &v1beta1.MachineSet{}
+		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: from},
+			set); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get set %s, which may hand machines over: %w", from, err)
+		}
+		order, ok := handover.Ordered(set)
+		p.state.Expecting = ok && order.To == p.key.Name && handover.ReceivesFrom(p.state.Set, set) &&
+			set.DeletionTimestamp.IsZero()
+	}
+	order, ok := handover.Ordered(p.state.Set)
+	if !ok || len(validation.IsDNS1123Label(order.To)) > 0 {
+		return nil
+	}
+	to := &v1beta1.MachineSet{}
+	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: order.To}, to)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // The deployment will change the order.
+	case err != nil:
+		return fmt.Errorf("get set %s, which is to receive machines: %w", order.To, err)
+	}
+	if _, unusable := selectorOf(to); unusable.Reason == "" && handover.ReceivesFrom(to, p.state.Set) {
+		p.state.Receiver = to
+	}
+	return nil
+}
+
+// handOver hands machines over, each by one patch that fails on a conflict. It first reads the receiving set live,
+// because the garbage collector would delete a machine whose set is gone.
+func (p *pass) handOver(ctx context.Context, plan Plan) error {
+	updates := plan.HandOver
+	if len(updates) == 0 {
+		return nil
+	}
+	to := &v1beta1.MachineSet{}
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.state.Receiver), to); {
+	case apierrors.IsNotFound(err):
+		p.requeueIn(conflictDelay)
+		return nil
+	case err != nil:
+		return fmt.Errorf("get set %s, which is to receive machines: %w", p.state.Receiver.Name, err)
+	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation ||
+		!handover.ReceivesFrom(to, p.state.Set):
+		p.requeueIn(conflictDelay)
+		return nil
+	}
+	machines := make([]*v1beta1.Machine, 0, len(updates))
+	become := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
+	for _, u := range updates[:min(len(updates), maxBatch)] {
+		machines = append(machines, u.From)
+		become[u.From] = u.To
+	}
+	machines, err := p.grant(ctx, plan, machines)
+	if err != nil {
+		return err
+	}
+	handed, err := p.each("hand over", machines, func(m *v1beta1.Machine) (bool, error) {
+		err := p.Client.Patch(ctx, become[m], locked(m))
+		p.Ledger.Settle(m, err)
+		return true, err
+	})
+	p.done.handedOver.add(handed...)
+	if err != nil && !onlyConflicts(err) {
+		p.failure = Reason{reasonHandOverFailed, wording.Brief(err.Error())}
+	}
+	return err
+}

@@ -1,0 +1,320 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/rollout/bounds"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/machine/preservation"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/index"
+)
+
+// errGone says that the set does not exist any more.
+var errGone = errors.New("the set is gone")
+
+// observe reads the state from the cache.
+func (p *pass) observe(ctx context.Context) error {
+	set := &v1beta1.MachineSet{}
+	switch err := p.Client.Get(ctx, p.key, set); {
+	case apierrors.IsNotFound(err):
+		return errGone
+	case err != nil:
+		return fmt.Errorf("get the set: %w", err)
+	}
+	if set.Spec.Replicas == nil && set.DeletionTimestamp.IsZero() {
+		return p.storeReplicas(ctx, set)
+	}
+	p.known = p.shared.get(set)
+	p.known.observed(set)
+	p.state = State{Set: set, MaxInFlight: remediationLimit(set.Spec.Remediation, set.ReplicasOrDefault()),
+		Now: p.Clock.Now()}
+	if p.Stopped != nil {
+		p.state.Stopped = p.Stopped()
+	}
+	if err := p.readMachines(ctx); err != nil {
+		return err
+	}
+	var err error
+	if p.state.Orphans, err = p.orphans(ctx); err != nil {
+		return err
+	}
+	if err := p.readPartner(ctx); err != nil {
+		return err
+	}
+	return p.readOwner(ctx)
+}
+
+// readMachines reads the set's machines from the cache, and whether the cache may be trusted with them.
+func (p *pass) readMachines(ctx context.Context) (err error) {
+	set := p.state.Set
+	trustedAt := func(version string) (trusted, asNewAsSpec bool) {
+		return p.known.cache.Trusts(version),
+			freshness.AtLeastAsNew(version, p.known.specVersion) || p.Decided.Made(set.UID, set.Generation)
+	}
+	for range 2 {
+		// Read before the list, which is then at least as new.
+		p.trusted, p.asNewAsSpec = trustedAt(p.cacheVersion())
+		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.plain); err != nil {
+			return err
+		}
+		// A list that waited for the set's own writes often waited long enough for the next one to be trusted.
+		if trusted, asNew := trustedAt(p.cacheVersion()); trusted == p.trusted && asNew == p.asNewAsSpec {
+			break
+		}
+	}
+	p.shared.keepSize(p.key, len(p.state.Machines))
+	return nil
+}
+
+// cacheVersion returns the resource version up to which the cache of Machines is complete, "" if that is not known.
+func (r *Reconciler) cacheVersion() string {
+	if r.MachineCacheVersion == nil {
+		return ""
+	}
+	return r.MachineCacheVersion()
+}
+
+// cachedMachines returns the machines of a set from the cache, not to be changed. Those known to be plain are not
+// checked again.
+func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
+	known *plainMachines) ([]*v1beta1.Machine, error) {
+	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
+		client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
+	if err != nil {
+		return nil, fmt.Errorf("list the machines of the set: %w", err)
+	}
+	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool {
+		return !known.has(m) && preservation.Preserved(m)
+	}), nil
+}
+
+// orphans returns the machines that the set may adopt, from the cache.
+func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
+	selector, unusable := selectorOf(p.state.Set)
+	if unusable.Reason != "" {
+		return nil, nil
+	}
+	list := &v1beta1.MachineList{}
+	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace),
+		client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list machines without a controller: %w", err)
+	}
+	p.state.Preserved = countPreserved(p.state.Set, list.Items)
+	p.state.Released = countReleased(p.state.Set, list.Items)
+	var orphans []*v1beta1.Machine
+	for i := range list.Items {
+		if m := &list.Items[i]; adoptable(m, selector) && !p.notAdoptable[m.UID] {
+			orphans = append(orphans, m)
+		}
+	}
+	return orphans, nil
+}
+
+// adoptable reports whether a set with the selector may take the machine over.
+func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
+	return metav1.GetControllerOf(m) == nil && machinestate.Live(m) && !preservation.Preserved(m) &&
+		!machinestate.Unchangeable(m) &&
+		selector.Matches(labels.Set(m.Labels))
+}
+
+// observeLive replaces the machines by those of a live LIST. With atLeast it may come from the API server's own cache,
+// if that is as new as this resource version.
+func (p *pass) observeLive(ctx context.Context, atLeast string) error {
+	selector, unusable := selectorOf(p.state.Set)
+	if unusable.Reason != "" {
+		return nil
+	}
+	began, beganShared := p.known.cache.Mark(), p.shared.cacheMark()
+	all, version, err := p.listLive(ctx, selector, atLeast)
+	if err != nil {
+		return err
+	}
+	var machines, orphans []*v1beta1.Machine
+	listed := make(map[types.UID]bool, len(all))
+	for _, m := range all {
+		listed[m.UID] = true
+		switch {
+		case metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m):
+			machines = append(machines, m)
+		case adoptable(m, selector) && !p.notAdoptable[m.UID]:
+			orphans = append(orphans, m)
+		}
+	}
+	// What the set has made may not match any more, and counts until it is released. Where machines are missing, those
+	// that a former leader made may be such ones, of which the cache knows nothing yet.
+	if countLive(machines) < int(p.state.Set.ReplicasOrDefault()) {
+		made, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
+		if err != nil {
+			return err
+		}
+		for _, m := range made {
+			if !listed[m.UID] && metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
+				listed[m.UID] = true
+				machines = append(machines, m)
+			}
+		}
+	}
+	// A machine of the cache that is in no LIST is gone, or has lost that label as well.
+	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
+	found, err := p.getLive(ctx, unlisted)
+	if err != nil {
+		return err
+	}
+	p.state.Machines = slices.Concat(machines, found)
+	// One that the cache still shows as owned is missing: it must be adopted, and not replaced by another one.
+	p.state.Orphans = orphans
+	p.asNewAsSpec = true
+	if atLeast == "" {
+		p.trusted = true
+		p.known.cache.Relisted(began, version)
+		p.shared.listed(beganShared, version)
+	}
+	return nil
+}
+
+// listLive returns the machines with some labels as they are at the API server, not to be changed, and the resource
+// version of the list. With atLeast that may be of the API server's own cache.
+func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast string) (all []*v1beta1.Machine,
+	version string, err error) {
+	options := &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}
+	if atLeast != "" {
+		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	}
+	list := &v1beta1.MachineList{}
+	if all, err = index.Shared[v1beta1.Machine](ctx, p.Live, list, options); err != nil {
+		return nil, "", fmt.Errorf("list machines live: %w", err)
+	}
+	return all, list.ResourceVersion, nil
+}
+
+// getLive returns those of the machines that the set still controls, as they are at the API server.
+func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
+	found := make([]*v1beta1.Machine, len(machines))
+	errs := make([]error, len(machines))
+	p.Run(len(machines), func(i int) {
+		m := &v1beta1.Machine{}
+		errs[i] = p.Live.Get(ctx, client.ObjectKeyFromObject(machines[i]), m)
+		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
+			found[i] = m
+		}
+	})
+	for _, err := range errs {
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get machine live: %w", err)
+		}
+	}
+	return slices.DeleteFunc(found, func(m *v1beta1.Machine) bool { return m == nil }), nil
+}
+
+// readOwner reads the limits of the set from its deployment, if it has one.
+func (p *pass) readOwner(ctx context.Context) error {
+	p.deployment = nil
+	owner := metav1.GetControllerOf(p.state.Set)
+	if owner == nil || owner.Kind != "MachineDeployment" {
+		p.state.Alone, p.state.Exchanges = owner == nil, 1
+		return nil
+	}
+	d := &v1beta1.MachineDeployment{}
+	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: owner.Name}, d)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && d.UID != owner.UID:
+		return nil // It is being deleted, and the set with it.
+	case err != nil:
+		return fmt.Errorf("get the set's deployment: %w", err)
+	}
+	p.deployment = d
+	p.state.MaxInFlight = remediationLimit(d.Spec.Remediation, d.ReplicasOrDefault())
+	p.state.Surge = surgeOf(d)
+	if limits, err := bounds.Of(d); err == nil && !d.Spec.Paused {
+		p.state.Exchanges = int(limits.MaxSurge + limits.MaxUnavailable)
+	}
+	return nil
+}
+
+// surgeOf resolves a deployment's maxSurge. An invalid one counts as 0.
+func surgeOf(d *v1beta1.MachineDeployment) int {
+	limits, err := bounds.Of(d)
+	if err != nil {
+		return 0
+	}
+	return int(limits.MaxSurge)
+}
+
+// countInFlight updates which remediations are in flight, in this set and in the others of its deployment.
+func (p *pass) countInFlight(ctx context.Context) error {
+	s := &p.state
+	s.NextCreation, s.CreationFailure = p.known.creation.until, p.known.creationFailure
+	in, recovered := p.settle(s.Set, s.Machines)
+	if recovered {
+		p.known.remediation = backoff{}
+	}
+	s.NextRemediation = p.known.remediation.until
+	p.known.failing.observe(s.Set, s.Machines)
+	s.Failing = p.known.failing
+	_, others := s.sorted()
+	p.known.recoveries = p.known.recoveries.follow(others, s.Now)
+	s.Recoveries = p.known.recoveries
+	s.InFlight = in
+	lost, recovered := p.known.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()),
+		s.Set.Spec.MinReadySeconds, s.Now)
+	if p.known.lostReplacements = lost; recovered {
+		p.known.lost = backoff{}
+	}
+	s.LostReplacements, s.NextLost = lost, p.known.lost.until
+	if p.deployment == nil || !slices.ContainsFunc(others, remediable) {
+		return nil
+	}
+	siblings, err := p.siblings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, sibling := range siblings {
+		machines, err := p.cachedMachines(ctx, sibling, nil)
+		if err != nil {
+			return err
+		}
+		in, _ := p.settle(sibling, machines)
+		s.InFlight += in
+		if in > 0 {
+			p.requeueIn(minRemediationBackoff) // The set gets no events of other sets' machines.
+		}
+	}
+	return nil
+}
+
+// siblings returns the other sets of the deployment, from the cache, not to be changed.
+func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
+	sets, err := index.Shared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{},
+		client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)})
+	if err != nil {
+		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
+	}
+	return slices.DeleteFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == p.state.Set.UID }), nil
+}
+
+// settle returns how many remediations are in flight in a set, and whether a replacement is Running.
+func (p *pass) settle(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (inFlight int, recovered bool) {
+	replicas := int(set.ReplicasOrDefault())
+	in, known := p.shared.replacementsOf(set.UID)
+	if known {
+		in, recovered = in.Settle(machines, replicas, set.Spec.MinReadySeconds, p.state.Now)
+	} else {
+		in = Resume(machines, replicas, set.Spec.MinReadySeconds, p.state.Now)
+	}
+	if set.UID == p.state.Set.UID {
+		p.shared.keepReplacements(set.UID, in)
+	}
+	return in.InFlight(machines), recovered
+}

@@ -1,0 +1,375 @@
+package machineset
+
+import (
+	"fmt"
+	"math/rand"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// FuzzPlans changes the world arbitrarily between plans, carries each plan out wholly or in part, and checks every plan
+// against the state that it was made for.
+func FuzzPlans(f *testing.F) {
+	for seed := range int64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed int64) {
+		w := newWorld(t, seed)
+		for range 40 {
+			w.happen()
+			w.carryOut(w.plan(), w.rand.Intn(4) > 0)
+		}
+		w.settle()
+	})
+}
+
+type world struct {
+	*testing.T
+	rand     *rand.Rand
+	state    State
+	in       Replacements
+	wait     backoff
+	machines []*v1beta1.Machine
+	plain    plainMachines
+	names    int
+	versions int
+}
+
+func newWorld(t *testing.T, seed int64) *world {
+	r := rand.New(rand.NewSource(seed))
+	w := &world{T: t, rand: r, state: stateOf(aSet(int32(r.Intn(8))))}
+	w.state.MaxInFlight = 1 + r.Intn(3)
+	w.state.Set.Spec.MinReadySeconds = int32(r.Intn(2) * 30)
+	w.state.Set.Spec.DeletePolicy = []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest,
+		v1beta1.DeleteOldest}[r.Intn(3)]
+	w.state.Ask = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
+		if !w.state.mayDisrupt(countLive(w.state.Machines)) {
+			t.Errorf("budgets would not be read, and are asked about %s", candidates[0].Machine.Name)
+		}
+		return candidates, nil
+	}
+	for range r.Intn(10) {
+		w.add()
+	}
+	return w
+}
+
+func (w *world) add(options ...machineOption) *v1beta1.Machine {
+	w.names++
+	m := newMachine(fmt.Sprintf("m%03d", w.names), append([]machineOption{created(epoch.Sub(w.state.Now))}, options...)...)
+	w.machines = append(w.machines, m)
+	return m
+}
+
+func (w *world) newVersion() string {
+	w.versions++
+	return strconv.Itoa(1000 + w.versions)
+}
+
+// happen changes the world a little.
+func (w *world) happen() {
+	w.state.Now = w.state.Now.Add(time.Duration(w.rand.Intn(60)) * time.Second)
+	for range w.rand.Intn(4) {
+		if w.rand.Intn(8) == 0 {
+			w.state.Set.Spec.Replicas = ptr.To(int32(w.rand.Intn(9)))
+			w.state.Set.Generation++
+		}
+		if w.rand.Intn(10) == 0 {
+			w.add(abandoned)
+		}
+		if w.rand.Intn(8) == 0 {
+			w.state.Availability = Availability{MinAvailable: w.rand.Intn(9), Elsewhere: w.rand.Intn(5),
+				UpToDate: w.rand.Intn(3) == 0}
+		}
+		if len(w.machines) == 0 {
+			continue
+		}
+		at := w.rand.Intn(len(w.machines))
+		m := w.machines[at].DeepCopy()
+		m.ResourceVersion = w.newVersion()
+		since := epoch.Sub(w.state.Now)
+		switch w.rand.Intn(16) {
+		case 0, 1, 2, 3, 4:
+			up(m)
+			setCondition(m, v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, since)
+			if w.rand.Intn(8) == 0 {
+				m.Annotations[v1beta1.AnnotationDoNotDisrupt] = w.state.Now.Add(time.Minute).Format(time.RFC3339)
+			}
+		case 5:
+			if broken(m); w.rand.Intn(2) == 0 {
+				lost(m)
+			}
+		case 6:
+			unhealthy(m)
+		case 7:
+			setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonBuiltInPolicy, since)
+		case 8:
+			misconfigured(m)
+		case 9:
+			m.Annotations[v1beta1.AnnotationDeleteMachine] = w.state.Now.String() + " m=+1.000000001"
+		case 10:
+			m.Annotations[v1beta1.AnnotationDeletePriority] = fmt.Sprint(w.rand.Intn(5))
+		case 11:
+			m.Annotations[v1beta1.AnnotationPaused] = ""
+		case 12:
+			otherLabels(m)
+		case 13:
+			m.OwnerReferences = nil
+		case 14:
+			leaving(m)
+		case 15: // It is gone.
+			w.machines = append(w.machines[:at], w.machines[at+1:]...)
+			continue
+		}
+		w.machines[at] = m
+	}
+}
+
+// observe does what a pass does before it decides.
+func (w *world) observe() {
+	s := &w.state
+	s.Machines, s.Orphans = nil, nil
+	selector, _ := selectorOf(s.Set)
+	for _, m := range w.machines {
+		if metav1.IsControlledBy(m, s.Set) {
+			s.Machines = append(s.Machines, m)
+		} else if adoptable(m, selector) {
+			s.Orphans = append(s.Orphans, m)
+		}
+	}
+	var recovered bool
+	if w.in, recovered = w.in.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds,
+		s.Now); recovered {
+		w.wait = backoff{}
+	}
+	s.InFlight, s.NextRemediation = w.in.InFlight(s.Machines), w.wait.until
+}
+
+func (w *world) plan() Plan {
+	w.observe()
+	p := Decide(w.state)
+	w.check(p)
+	return p
+}
+
+// check checks a plan against the invariants.
+func (w *world) check(p Plan) {
+	w.Helper()
+	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
+	lives, active := 0, 0
+	for _, m := range s.Machines {
+		if machinestate.Live(m) {
+			lives++
+			if m.Labels["pool"] == "workers" {
+				active++
+			}
+		}
+	}
+	if added := p.Create + len(p.Adopt); added > 0 && lives+added > replicas {
+		w.Fatalf("%d live and %d more exceed %d replicas: %s", lives, added, replicas, p)
+	}
+	if all := len(s.Machines) + p.Create; p.Create > 0 && all > 2*max(replicas, int(s.Set.Status.Replicas))+s.Surge+10 {
+		w.Fatalf("%d machines exceed the ceiling: %s", all, p)
+	}
+	if going := len(p.Delete) + len(p.Blocked); going > 0 && active-going != replicas {
+		w.Fatalf("of %d machines %d remain for %d replicas: %s", active, active-going, replicas, p)
+	}
+	w.checkAvailability(p)
+	if len(p.Delete) > 0 && (p.Create > 0 || len(p.Adopt) > 0 || len(p.Remediate) > 0) {
+		w.Fatalf("it deletes a surplus and does something else about the number: %s", p)
+	}
+	victim := map[types.UID]bool{}
+	for _, m := range p.Delete {
+		victim[m.UID] = true
+	}
+	for _, gone := range p.Delete {
+		if !machinestate.Live(gone) {
+			w.Fatalf("%s is being deleted already: %s", gone.Name, p)
+		}
+		chosen := has(gone.Annotations, v1beta1.AnnotationDeleteMachine) ||
+			has(gone.Annotations, v1beta1.AnnotationDeletePriority) || machinestate.ToBeReplaced(gone)
+		if chosen || !machinestate.Available(gone, s.Set.Spec.MinReadySeconds, s.Now) {
+			continue
+		}
+		for _, stays := range s.Machines {
+			if machinestate.Live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" &&
+				!has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !machinestate.Ready(stays) {
+				w.Fatalf("available %s goes and %s, which is not Ready, stays: %s", gone.Name, stays.Name, p)
+			}
+		}
+	}
+	if _, budgeted := splitLost(p.Remediate); len(budgeted) > 0 && s.InFlight+len(budgeted) > s.MaxInFlight {
+		w.Fatalf("%d replacements in flight and %d more exceed %d: %s", s.InFlight, len(budgeted), s.MaxInFlight, p)
+	}
+	for _, m := range p.Remediate {
+		if !machinestate.ToBeReplaced(m) || machinestate.Paused(m) || !machinestate.Live(m) {
+			w.Fatalf("%s must not be replaced: %s", m.Name, p)
+		}
+	}
+
+	// The order in which machines were read must make no difference.
+	shuffled := s
+	shuffled.Machines = append([]*v1beta1.Machine(nil), s.Machines...)
+	w.rand.Shuffle(len(shuffled.Machines), func(i, j int) {
+		shuffled.Machines[i], shuffled.Machines[j] = shuffled.Machines[j], shuffled.Machines[i]
+	})
+	w.same("another order of reading", p, shuffled)
+
+	// And so must it make none that plain machines are only counted.
+	sorted := s
+	sorted.Plain, sorted.Others = w.plain.sort(s.Set, s.Machines, s.Now)
+	w.same("plain machines are known", p, sorted)
+	all, some := Status(s, p, Reason{}), Status(sorted, p, Reason{})
+	if diff := cmp.Diff(all, some); diff != "" {
+		w.Fatalf("plain machines are known, and the status is another one: %s", diff)
+	}
+	_, others := sorted.sorted()
+	if a, b := recoveries(nil).follow(s.Machines, s.Now), recoveries(nil).follow(others, s.Now); len(a) != len(b) {
+		w.Fatalf("%d recoveries, and %d where plain machines are known", len(a), len(b))
+	}
+	if a, b := s.mayDisrupt(lives), sorted.mayDisrupt(lives); a != b {
+		w.Fatalf("whether budgets are read is %t, and %t where plain machines are known", a, b)
+	}
+}
+
+// same fails if another plan is made of the same state.
+func (w *world) same(why string, p Plan, as State) {
+	w.Helper()
+	again := Decide(as)
+	if a, b := len(p.Update), len(again.Update); a != b {
+		w.Fatalf("%s: %d and %d updates", why, a, b)
+	}
+	p.Update, again.Update = nil, nil
+	p.Release, again.Release = first(p.Release, len(p.Release)), first(again.Release, len(again.Release))
+	if p.String() != again.String() {
+		w.Fatalf("%s, another plan:\n%s\n%s", why, p, again)
+	}
+}
+
+// checkAvailability fails if available machines go although they are needed, or stay although they are not. (rule
+// set-keeps-deployment-available)
+func (w *world) checkAvailability(p Plan) {
+	w.Helper()
+	s := w.state
+	counts := func(m *v1beta1.Machine) bool { return s.Availability.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
+	after, gone := s.Availability.Elsewhere, 0
+	for _, m := range s.Machines {
+		if counts(m) {
+			after++
+		}
+	}
+	for _, m := range p.Delete {
+		if counts(m) {
+			after--
+			gone++
+		}
+	}
+	if gone > 0 && after < s.Availability.MinAvailable {
+		w.Fatalf("%d are available after it, and %d are needed: %s", after, s.Availability.MinAvailable, p)
+	}
+	if len(p.Blocked) > 0 && after > s.Availability.MinAvailable {
+		w.Fatalf("%d are available after it, and only %d are needed: %s", after, s.Availability.MinAvailable, p)
+	}
+	for _, m := range p.Blocked {
+		if !counts(m) {
+			w.Fatalf("%s is not available and stays: %s", m.Name, p)
+		}
+	}
+}
+
+// carryOut carries out a plan; unless wholly, some of it fails.
+func (w *world) carryOut(p Plan, wholly bool) {
+	fails := func() bool { return !wholly && w.rand.Intn(2) == 0 }
+	replace := func(m *v1beta1.Machine, with *v1beta1.Machine) {
+		with.ResourceVersion = w.newVersion()
+		for i := range w.machines {
+			if w.machines[i] == m {
+				w.machines[i] = with
+			}
+		}
+	}
+	for _, m := range p.Release {
+		if !fails() {
+			changed := m.DeepCopy()
+			changed.OwnerReferences = nil
+			replace(m, changed)
+		}
+	}
+	for _, u := range p.Update {
+		if !fails() {
+			replace(u.From, u.To)
+		}
+	}
+	for _, m := range p.Adopt {
+		if !fails() {
+			changed := m.DeepCopy()
+			changed.OwnerReferences = []metav1.OwnerReference{templateOf(w.state.Set).owner}
+			replace(m, changed)
+		}
+	}
+	for _, m := range p.Delete {
+		if !fails() {
+			changed := m.DeepCopy()
+			leaving(changed)
+			replace(m, changed)
+		}
+	}
+	for _, m := range p.Remediate {
+		if !fails() {
+			changed := m.DeepCopy()
+			leaving(changed)
+			replace(m, changed)
+			if instanceLost(m) {
+				continue
+			}
+			w.in = w.in.Begin(m.Name)
+			w.wait.fail(w.state.Now, minRemediationBackoff, maxRemediationBackoff)
+		}
+	}
+	var made []string
+	for range p.Create {
+		if !fails() {
+			made = append(made, w.add().Name)
+		}
+	}
+	w.in = w.in.Assign(made)
+}
+
+// settle changes the world no more: plans carried out must settle, with as many machines as are wanted.
+func (w *world) settle() {
+	w.state.Availability = Availability{}
+	var p Plan
+	for range 100 {
+		if p = w.plan(); p.Settled() {
+			break
+		}
+		w.carryOut(p, true)
+	}
+	if !p.Settled() {
+		w.Fatalf("it does not settle: %s", p)
+	}
+	if diff := cmp.Diff(p.String(), Decide(w.state).String()); diff != "" {
+		w.Fatalf("settled, but another plan for the same state: %s", diff)
+	}
+	selector, _ := selectorOf(w.state.Set)
+	lives := 0
+	for _, m := range w.state.Machines {
+		if machinestate.Live(m) && selector.Matches(labels.Set(m.Labels)) {
+			lives++
+		}
+	}
+	if replicas := int(w.state.Set.ReplicasOrDefault()); lives != replicas && p.CreationBlocked.Reason == "" {
+		w.Fatalf("settled with %d machines for %d replicas: %s", lives, replicas, p)
+	}
+}

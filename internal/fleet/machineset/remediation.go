@@ -1,0 +1,356 @@
+package machineset
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/machine/preservation"
+)
+
+const (
+	minRemediationBackoff = 10 * time.Second
+	maxRemediationBackoff = 30 * time.Minute
+)
+
+// recoveryGrace is how long a health check has to withdraw RemediationRequested when the machine becomes Ready.
+// Health checks use other caches than the set, and after an outage all of these are updated at once.
+const recoveryGrace = time.Minute
+
+// remediable reports whether the set may delete the machine in order to replace it.
+func remediable(m *v1beta1.Machine) bool {
+	return machinestate.Live(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) &&
+		!machinestate.Unchangeable(m) &&
+		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
+}
+
+// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, the most surely
+// and the longest broken first. Machines that recovered since are candidates only after wait, which is zero if
+// there are none.
+func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine,
+	wait time.Duration) {
+	for _, m := range machines {
+		if !remediable(m) {
+			continue
+		}
+		if left := seen.graceLeft(m, now); left > 0 {
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		candidates = append(candidates, m)
+	}
+	slices.SortFunc(candidates, disruption.CompareBroken)
+	return candidates, wait
+}
+
+// remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within
+// maxInFlight and the budgets. While the API rejects new machines they stay: they may recover, and people can inspect
+// them. Unlaunchable machines only stop creation: they must not keep other failed machines from being replaced.
+func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
+	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
+	if wait > 0 {
+		p.waitFor(wait)
+	}
+	if len(candidates) == 0 {
+		return
+	}
+	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+		p.requeueFrozen(s)
+		return
+	}
+	// A set that may not create leaves the replacement to its deployment.
+	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
+		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
+			return
+		}
+		if wait := s.NextCreation.Sub(s.Now); wait > 0 {
+			p.waitFor(wait)
+			return
+		}
+	}
+	lost, others := splitLost(candidates)
+	if s.Failing.stopped() {
+		var wait time.Duration
+		if others, wait = s.Failing.trySome(others, s.Now); wait > 0 {
+			p.waitFor(wait)
+		}
+	}
+	for _, m := range lost {
+		wait := s.NextLost.Sub(s.Now)
+		switch {
+		case machinestate.Vanished(m) && s.MaxInFlight <= 0:
+		case machinestate.Vanished(m) && wait > 0 && slices.Contains(s.LostReplacements, m.Name):
+			p.BackingOff = true
+			p.waitFor(wait)
+		default:
+			p.Remediate = append(p.Remediate, m)
+		}
+	}
+	if len(others) == 0 || s.MaxInFlight <= s.InFlight {
+		return
+	}
+	if wait := s.NextRemediation.Sub(s.Now); wait > 0 {
+		p.BackingOff = true
+		p.waitFor(wait)
+		return
+	}
+	may, denied := p.ask(s, others, func(*v1beta1.Machine) v1beta1.DisruptionReason {
+		return v1beta1.DisruptionRemediation
+	})
+	free := s.MaxInFlight - s.InFlight
+	may = may[:min(len(may), free)]
+	p.deny(denied[:min(len(denied), free-len(may))])
+	p.Remediate = append(p.Remediate, may...)
+}
+
+// instanceLost reports whether the machine's instance is gone, or the cloud is about to remove it: then replacing it
+// later saves nothing.
+func instanceLost(m *v1beta1.Machine) bool {
+	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
+}
+
+// splitLost returns the candidates whose instance is lost, and the others. Only the others use up budget.
+func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
+	for _, m := range candidates {
+		if instanceLost(m) {
+			lost = append(lost, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	return lost, others
+}
+
+// recovery identifies that a machine is Ready although a check requested its remediation, by the times of both
+// conditions. These are of the clocks of two hosts.
+type recovery struct {
+	uid        types.UID
+	marked, up int64
+}
+
+// recoveries are the times at which this process first saw each recovery of a set's machines, by its own clock.
+type recoveries map[recovery]time.Time
+
+// recoveryOf returns the recovery of a machine, and the later of the times of its two conditions; false if there is
+// none. A request of a person is not a matter of health.
+func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
+	if machinestate.Failed(m) || machinestate.Interrupted(m) ||
+		machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
+		return recovery{}, time.Time{}, false
+	}
+	mark := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+	up := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	if mark == nil || up == nil || up.Status != metav1.ConditionTrue {
+		return recovery{}, time.Time{}, false
+	}
+	began = up.LastTransitionTime.Time
+	if began.Before(mark.LastTransitionTime.Time) {
+		began = mark.LastTransitionTime.Time
+	}
+	return recovery{m.UID, mark.LastTransitionTime.Unix(), up.LastTransitionTime.Unix()}, began, true
+}
+
+// follow returns the recoveries that last, and those that are new now. After a clock was set back all are new.
+func (seen recoveries) follow(machines []*v1beta1.Machine, now time.Time) recoveries {
+	var left recoveries
+	for _, m := range machines {
+		r, _, recovered := recoveryOf(m)
+		if !recovered {
+			continue
+		}
+		at, known := seen[r]
+		if !known || at.After(now) {
+			at = now
+		}
+		if left == nil {
+			left = recoveries{}
+		}
+		left[r] = at
+	}
+	return left
+}
+
+// graceLeft returns for how much longer a machine is not replaced because it recovered; zero or less if it may be.
+// The time counts from when this process saw the recovery, because the times of the conditions are of two other
+// hosts. If these are so old that no difference of clocks matters, they count as well: a process may not run for long
+// enough.
+func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
+	r, began, recovered := recoveryOf(m)
+	if !recovered {
+		return 0
+	}
+	at, known := seen[r]
+	if !known {
+		at = now
+	}
+	return min(at.Add(recoveryGrace).Sub(now), began.Add(recoveryGrace+clockDifference).Sub(now))
+}
+
+// clockDifference is by how much the clocks of two hosts may differ.
+const clockDifference = 15 * time.Minute
+
+// remediationLimit resolves the maxInFlight of a deployment, or of a set without one: a percentage of replicas is
+// rounded up, and it is at least 1 unless written 0. An invalid value counts as the default.
+func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
+	value := r.MaxInFlightOrDefault()
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(replicas), true)
+	if err != nil || n < 0 {
+		return v1beta1.DefaultMaxInFlight
+	}
+	if n == 0 && value.String() != "0" && value.String() != "0%" {
+		return 1
+	}
+	return n
+}
+
+// Replacements are the remediations of a set that are in flight, each by the name of the machine that replaces the one
+// deleted, or "" until there is one.
+//
+// Replacements of machines whose instance vanished are in a list of their own: they use up no budget.
+//
+// They are in memory only. After a restart every machine that is coming up counts as one (see Resume), so the budget
+// is never exceeded.
+type Replacements []string
+
+// Resume returns the replacements of a set that this process has not observed before.
+func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) Replacements {
+	var in Replacements
+	lives := 0
+	for _, m := range machines {
+		if !machinestate.Live(m) {
+			continue
+		}
+		lives++
+		starting := machinestate.Starting(m) || machinestate.Running(m) && machinestate.Ready(m) &&
+			!machinestate.Available(m, minReadySeconds, now)
+		if starting && !machinestate.ToBeReplaced(m) && machinestate.Unlaunchable(m) == nil {
+			in = append(in, m.Name)
+		}
+	}
+	if len(machines) > 0 {
+		for range replicas - lives {
+			in = append(in, "")
+		}
+	}
+	return in
+}
+
+// Settle returns the replacements that are still in flight. recovered is true if one of them is Running.
+func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReadySeconds int32,
+	now time.Time) (left Replacements, recovered bool) {
+	if len(r) == 0 {
+		return nil, false // The common case.
+	}
+	byName := make(map[string]*v1beta1.Machine, len(r))
+	for _, name := range r {
+		byName[name] = nil
+	}
+	lives := 0
+	for _, m := range machines {
+		if !machinestate.Live(m) {
+			continue
+		}
+		lives++
+		if _, wanted := byName[m.Name]; wanted {
+			byName[m.Name] = m
+		}
+	}
+	missing := replicas - lives
+	for _, name := range r {
+		m := byName[name]
+		switch {
+		case m == nil && missing > 0:
+			// Not created yet, or gone again: the next new machine is the replacement.
+			left = append(left, "")
+			missing--
+		case m == nil: // Nothing is missing any more, because replicas were lowered.
+		case machinestate.Available(m, minReadySeconds, now):
+			recovered = true
+		default:
+			recovered = recovered || machinestate.Running(m)
+			left = append(left, name)
+		}
+	}
+	return left, recovered
+}
+
+// InFlight counts the replacements that use up budget. One that must be replaced itself does not, so that it can be.
+func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
+	n := len(r)
+	if n == 0 {
+		return 0
+	}
+	for _, m := range machines {
+		if remediable(m) && slices.Contains(r, m.Name) {
+			n--
+		}
+	}
+	return n
+}
+
+// Begin records that a machine was deleted to be replaced.
+func (r Replacements) Begin(victim string) Replacements {
+	return append(r.without(victim), "")
+}
+
+// without returns the replacements without the one of that name.
+func (r Replacements) without(name string) Replacements {
+	if at := slices.Index(r, name); at >= 0 {
+		return slices.Delete(slices.Clone(r), at, at+1)
+	}
+	return r
+}
+
+// blank counts the replacements that are not created yet.
+func (r Replacements) blank() (n int) {
+	for _, name := range r {
+		if name == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Assign records machines that were created.
+func (r Replacements) Assign(created []string) Replacements {
+	r = slices.Clone(r)
+	for _, name := range created {
+		at := slices.Index(r, "")
+		if at < 0 {
+			break
+		}
+		r[at] = name
+	}
+	return r
+}
+
+// backoff is how long a set waits between two attempts while they fail.
+type backoff struct {
+	failures int
+	until    time.Time
+}
+
+func (b *backoff) fail(now time.Time, least, most time.Duration) {
+	b.failures++
+	b.until = now.Add(delay(b.failures, least, most))
+}
+
+// delay doubles with every failure, from least to most.
+func delay(failures int, least, most time.Duration) time.Duration {
+	d := least
+	for range failures - 1 {
+		if d *= 2; d >= most {
+			return most
+		}
+	}
+	return d
+}

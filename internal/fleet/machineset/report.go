@@ -1,0 +1,159 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+// statusInterval is the least time between two writes of a status in which only numbers changed. No controller
+// depends on them: a deployment counts machines itself.
+const statusInterval = 2 * time.Second
+
+// report writes the status if it changed. A change of numbers only may wait for statusInterval.
+func (p *pass) report(ctx context.Context, plan Plan) error {
+	set := p.state.Set
+	status := Status(p.state, plan, p.failure)
+	if equality.Semantic.DeepEqual(set.Status, status) {
+		return nil
+	}
+	if wait := p.known.statusWritten.Add(statusInterval).Sub(p.Clock.Now()); wait > 0 &&
+		!urgent(set.Status.Conditions, status.Conditions) {
+		p.requeueIn(wait)
+		return nil
+	}
+	changed := set.DeepCopy()
+	changed.Status = status
+	err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		p.requeueIn(conflictDelay)
+		return nil
+	case err != nil:
+		return fmt.Errorf("patch the set's status: %w", err)
+	}
+	p.ownWrites.Record(changed)
+	p.known.statusWritten = p.Clock.Now()
+	p.recordTransitions(set.Status.Conditions, status.Conditions)
+	return nil
+}
+
+// reportAfter writes the status after a round that could not be finished.
+func (p *pass) reportAfter(ctx context.Context) error {
+	if err := p.observe(ctx); err != nil {
+		return err
+	}
+	if err := p.count(ctx); err != nil {
+		return err
+	}
+	plan := Decide(p.state)
+	p.requeueIn(plan.Wait)
+	return p.report(ctx, plan)
+}
+
+// urgent reports whether a condition has become true or false, or true for another reason. That a set has reached its
+// replicas may wait: in a rollout they are changed again at once.
+func urgent(before, after []metav1.Condition) bool {
+	for _, c := range after {
+		was := meta.FindStatusCondition(before, c.Type)
+		if was != nil && c.Status == metav1.ConditionFalse &&
+			(c.Type == v1beta1.ConditionScalingUp || c.Type == v1beta1.ConditionScalingDown) {
+			continue
+		}
+		if was == nil || was.Status != c.Status || c.Status == metav1.ConditionTrue && was.Reason != c.Reason {
+			return true
+		}
+	}
+	return false
+}
+
+// recordTransitions records an event for each problem that began, and for a freeze that ended.
+func (p *pass) recordTransitions(before, after []metav1.Condition) {
+	for _, c := range after {
+		was := meta.FindStatusCondition(before, c.Type)
+		began := c.Status == metav1.ConditionTrue && (was == nil || was.Status != c.Status || was.Reason != c.Reason)
+		ended := c.Status == metav1.ConditionFalse && was != nil && was.Status == metav1.ConditionTrue
+		switch c.Type {
+		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionAdoptionSkipped:
+			if began {
+				p.event(corev1.EventTypeWarning, c.Reason, "Reconcile", c.Message)
+			}
+		case v1beta1.ConditionFrozen:
+			if began {
+				p.event(corev1.EventTypeWarning, c.Reason, "Freeze", c.Message)
+			} else if ended {
+				p.event(corev1.EventTypeNormal, c.Reason, "Thaw", "Machines are created again.")
+			}
+		}
+	}
+}
+
+// recordActions records one event for each kind of action of the pass.
+func (p *pass) recordActions() {
+	for _, action := range []struct {
+		machines             tally
+		reason, action, verb string
+	}{
+		{p.done.released, reasonMachinesReleased, "Release", "Released"},
+		{p.done.adopted, reasonMachinesAdopted, "Adopt", "Adopted"},
+		{p.done.handedOver, reasonMachinesHandedOver, "HandOver", "Handed over"},
+		{p.done.deleted, reasonMachinesDeleted, "Delete", "Deleted"},
+		{p.done.remediated, reasonMachinesRemediated, "Replace", "Deleted, to be replaced,"},
+		{p.done.created, reasonMachinesCreated, "Create", "Created"},
+	} {
+		switch n := action.machines.n; {
+		case n == 1:
+			p.event(corev1.EventTypeNormal, action.reason, action.action, fmt.Sprintf("%s machine %s.", action.verb,
+				action.machines))
+		case n > 1:
+			p.event(corev1.EventTypeNormal, action.reason, action.action,
+				fmt.Sprintf("%s %s: %s.", action.verb, wording.Count(n, "machine"), action.machines))
+		}
+	}
+}
+
+// event records an event on the set, without the set's resource version: so a repeated event increments the count of
+// the same Event.
+func (p *pass) event(kind, reason, action, message string) {
+	if p.Recorder != nil {
+		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name,
+			UID: p.state.Set.UID}}
+		p.Recorder.Eventf(set, nil, kind, reason, action, "%s", message)
+	}
+}
+
+// Reasons of events on a MachineSet, beside those of its conditions. HandOverFailed is a reason of ReplicaFailure too.
+const (
+	// reasonMachinesCreated surfaces once for all machines that a pass created.
+	reasonMachinesCreated = "MachinesCreated"
+
+	// reasonMachinesDeleted surfaces once for all machines that a pass deleted to scale down.
+	reasonMachinesDeleted = "MachinesDeleted"
+
+	// reasonMachinesRemediated surfaces once for all failed or unhealthy machines that a pass deleted to replace them.
+	reasonMachinesRemediated = "MachinesRemediated"
+
+	// reasonMachinesAdopted surfaces once for all machines that a pass adopted.
+	reasonMachinesAdopted = "MachinesAdopted"
+
+	// reasonMachinesReleased surfaces once for all machines that a pass released.
+	reasonMachinesReleased = "MachinesReleased"
+
+	// reasonMachinesHandedOver surfaces once for all machines that a pass handed over to another set.
+	reasonMachinesHandedOver = "MachinesHandedOver"
+
+	// reasonHandOverFailed surfaces on ReplicaFailure when a machine could not be handed over to another set.
+	reasonHandOverFailed = "HandOverFailed"
+)

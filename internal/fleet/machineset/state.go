@@ -1,0 +1,197 @@
+package machineset
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/keylock"
+)
+
+// sharedState is all that a Reconciler remembers. Losing it costs reads and time, never exact numbers.
+type sharedState struct {
+	// remediating is locked, for a deployment or a set without one, from the count of remediations in flight to the
+	// deletes that add to it, because several sets may share a budget.
+	remediating keylock.Locks
+	// shrinking is locked, for a deployment, from the count of available machines to the deletes that depend on it, if
+	// several of its sets have such machines.
+	shrinking keylock.Locks
+
+	mu sync.Mutex
+	// cache says whether the cache may be trusted with machines of other sets.
+	cache freshness.Tracker
+	sets  map[types.NamespacedName]*setState
+	// replacements are shared because the sets of a deployment count each other's.
+	replacements map[types.UID]Replacements
+	// sizes are how many machines each set had when it was last observed.
+	sizes map[types.NamespacedName]int
+}
+
+// setState is the state of one set. Only the worker that reconciles the set uses it.
+type setState struct {
+	uid types.UID
+	// cache says whether the cache may be trusted with a count of the set's machines.
+	cache freshness.Tracker
+	// specVersion is a resource version of the set at which it had its present generation.
+	generation  int64
+	specVersion string
+	// statusWritten is when the status was last written.
+	statusWritten time.Time
+	// batch is how many machines may be created at once to begin with, 0 if the last creation did not succeed.
+	batch int
+	// awaited is the version of the set for which a pass waited until the cache of machines is as new.
+	awaited string
+	// remediation and creation are the backoffs after failures, creationFailure is what failed.
+	remediation, creation backoff
+	creationFailure       Reason
+	// failing is the row of machines that failed in the same way.
+	failing failingRow
+	// lostReplacements replace machines whose instance vanished, and are not available yet. lost is the backoff after
+	// some of them vanished as well.
+	lostReplacements Replacements
+	lost             backoff
+	// recoveries are those of the set's machines as they were last observed.
+	recoveries recoveries
+	// plain are the machines that the set only counts.
+	plain plainMachines
+	// updated is when each machine was last patched in place, for those not seen in sync since.
+	updated map[types.UID]updateSent
+}
+
+// updateSent is a patch of a machine in place, for one generation of its set.
+type updateSent struct {
+	generation int64
+	at         time.Time
+}
+
+func newSharedState() *sharedState {
+	return &sharedState{
+		sets:         map[types.NamespacedName]*setState{},
+		replacements: map[types.UID]Replacements{},
+		sizes:        map[types.NamespacedName]int{},
+	}
+}
+
+// get returns the state of the set.
+func (m *sharedState) get(set *v1beta1.MachineSet) *setState {
+	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.sets[key]
+	if r == nil || r.uid != set.UID {
+		if r != nil {
+			delete(m.replacements, r.uid)
+		}
+		r = &setState{uid: set.UID, updated: map[types.UID]updateSent{}}
+		m.sets[key] = r
+	}
+	return r
+}
+
+// forget drops what is known of a set, and returns the UID that it had, "" if it was not known.
+func (m *sharedState) forget(key types.NamespacedName) (uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.sets[key]; r != nil {
+		uid = r.uid
+		delete(m.replacements, uid)
+		delete(m.sets, key)
+	}
+	delete(m.sizes, key)
+	return uid
+}
+
+func (m *sharedState) sizeOf(key types.NamespacedName) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sizes[key]
+}
+
+func (m *sharedState) keepSize(key types.NamespacedName, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sizes[key] = n
+}
+
+// trustsCache reports whether a cache of that resource version may be trusted with machines of any set.
+func (m *sharedState) trustsCache(version string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cache.Trusts(version)
+}
+
+// cacheMark returns the mark for a live LIST that is about to begin.
+func (m *sharedState) cacheMark() freshness.Mark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cache.Mark()
+}
+
+// listed records the resource version of a live LIST that began at the mark.
+func (m *sharedState) listed(began freshness.Mark, version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cache.Listed(began, version)
+}
+
+// invalidateCache records an ambiguous write.
+func (m *sharedState) invalidateCache() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cache.Invalidate()
+}
+
+// replacementsOf returns the replacements in flight in a set; false if the set was not observed since the process
+// began.
+func (m *sharedState) replacementsOf(set types.UID) (Replacements, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.replacements[set]
+	return r, ok
+}
+
+func (m *sharedState) keepReplacements(set types.UID, r Replacements) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replacements[set] = r
+}
+
+// observed records a version of the set.
+func (r *setState) observed(set *v1beta1.MachineSet) {
+	if r.generation != set.Generation {
+		r.generation, r.specVersion = set.Generation, set.ResourceVersion
+		r.creation, r.creationFailure = backoff{}, Reason{}
+	}
+}
+
+// updatePatience is how long a set waits until it patches a machine again that differs from the template again. If
+// another writer keeps undoing the patch, this prevents a hot loop.
+const updatePatience = time.Minute
+
+// dueUpdates returns the updates that were not tried recently, and how long the others have to wait.
+func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
+	outOfSync := make(map[types.UID]updateSent, len(updates))
+	for _, u := range updates {
+		sent, ok := r.updated[u.From.UID]
+		if left := sent.at.Add(updatePatience).Sub(now); ok && sent.generation == r.generation && left > 0 {
+			outOfSync[u.From.UID] = sent
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		due = append(due, u)
+	}
+	r.updated = outOfSync
+	return due, wait
+}
+
+// sent records machines that were patched.
+func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {
+	for _, m := range machines {
+		r.updated[m.UID] = updateSent{generation: r.generation, at: now}
+	}
+}

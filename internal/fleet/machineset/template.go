@@ -1,0 +1,294 @@
+package machineset
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// template is a set's template, prepared once for all machines.
+type template struct {
+	spec        *v1beta1.MachineSpec
+	labels      map[string]string
+	annotations map[string]string // with the record
+	owner       metav1.OwnerReference
+	namespace   string
+
+	// The same maps as lists, to compare with those of each machine.
+	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
+}
+
+// pairs are the entries of a map that is compared with many others: iterating over a list is faster.
+type pairs []pair
+
+type pair struct{ key, value string }
+
+func pairsOf(m map[string]string) pairs {
+	p := make(pairs, 0, len(m))
+	for key, value := range m {
+		p = append(p, pair{key, value})
+	}
+	return p
+}
+
+// in reports whether the map has all of the pairs.
+func (p pairs) in(m map[string]string) bool {
+	for i := range p {
+		if got, ok := m[p[i].key]; !ok || got != p[i].value {
+			return false
+		}
+	}
+	return true
+}
+
+// applied lists the keys that a template put on a machine.
+type applied struct {
+	Labels          []string `json:"labels,omitempty"`
+	Annotations     []string `json:"annotations,omitempty"`
+	NodeLabels      []string `json:"nodeLabels,omitempty"`
+	NodeAnnotations []string `json:"nodeAnnotations,omitempty"`
+	Taints          []string `json:"taints,omitempty"`
+	StartupTaints   []string `json:"startupTaints,omitempty"`
+	PreDrain        []string `json:"preDrain,omitempty"`
+	PreTerminate    []string `json:"preTerminate,omitempty"`
+}
+
+func templateOf(set *v1beta1.MachineSet) template {
+	source := &set.Spec.Template
+	t := template{
+		spec:      &source.Spec,
+		labels:    maps.Clone(source.ObjectMeta.Labels),
+		owner:     *metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet")),
+		namespace: set.Namespace,
+	}
+	if t.labels == nil {
+		t.labels = map[string]string{}
+	}
+	t.labels[v1beta1.LabelMachineSet] = set.Name
+	if !has(t.labels, v1beta1.LabelTypeVersion) {
+		t.labels[v1beta1.LabelTypeVersion] = v1beta1.TypeVersion
+	}
+	record := encode(applied{
+		Labels:          slices.Sorted(maps.Keys(t.labels)),
+		Annotations:     slices.Sorted(maps.Keys(source.ObjectMeta.Annotations)),
+		NodeLabels:      slices.Sorted(maps.Keys(t.spec.Node.Labels)),
+		NodeAnnotations: slices.Sorted(maps.Keys(t.spec.Node.Annotations)),
+		Taints:          keysOf(t.spec.Node.Taints, taintKey),
+		StartupTaints:   keysOf(t.spec.Node.StartupTaints, taintKey),
+		PreDrain:        keysOf(t.spec.LifecycleHooks.PreDrain, hookKey),
+		PreTerminate:    keysOf(t.spec.LifecycleHooks.PreTerminate, hookKey),
+	})
+	t.annotations = maps.Clone(source.ObjectMeta.Annotations)
+	if t.annotations == nil {
+		t.annotations = map[string]string{}
+	}
+	t.annotations[v1beta1.AnnotationLastAppliedTemplate] = record
+	t.labelPairs, t.annotationPairs = pairsOf(t.labels), pairsOf(t.annotations)
+	t.nodeLabelPairs, t.nodeAnnotationPairs = pairsOf(t.spec.Node.Labels), pairsOf(t.spec.Node.Annotations)
+	return t
+}
+
+// machine returns a new Machine, complete but for its name. The provider may be unknown ("").
+func (t template) machine(provider string) *v1beta1.Machine {
+	m := &v1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       t.namespace,
+			Labels:          maps.Clone(t.labels),
+			Annotations:     maps.Clone(t.annotations),
+			Finalizers:      []string{v1beta1.MachineFinalizer},
+			OwnerReferences: []metav1.OwnerReference{t.owner},
+		},
+		Spec: *t.spec.DeepCopy(),
+	}
+	m.Spec.ProviderID = ""
+	if provider != "" {
+		m.Labels[v1beta1.LabelProvider] = provider
+	}
+	return m
+}
+
+// NewMachine returns the Machine that the set makes, complete but for its name. The provider may be unknown ("").
+func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
+	return templateOf(set).machine(provider)
+}
+
+// InSync reports whether the set has nothing to propagate to a machine of its own.
+func InSync(set *v1beta1.MachineSet, m *v1beta1.Machine) bool { return templateOf(set).inSync(m) }
+
+// propagate returns the machine with the template's fields that are propagated in place: all that do not need a new
+// instance. It returns nil if there is nothing to change. Keys that others put on the machine stay.
+func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
+	if t.inSync(m) {
+		return nil
+	}
+	var before applied
+	// An invalid record counts as empty: nothing is removed then.
+	if err := json.Unmarshal([]byte(m.Annotations[v1beta1.AnnotationLastAppliedTemplate]), &before); err != nil {
+		before = applied{}
+	}
+	changed := m.DeepCopy()
+	changed.Labels = mergeMap(m.Labels, t.labels, before.Labels)
+	changed.Annotations = mergeMap(m.Annotations, t.annotations, before.Annotations)
+	node, want := &changed.Spec.Node, t.spec.Node
+	node.Labels = mergeMap(node.Labels, want.Labels, before.NodeLabels)
+	node.Annotations = mergeMap(node.Annotations, want.Annotations, before.NodeAnnotations)
+	node.Taints = mergeTaints(node.Taints, want.Taints, before.Taints)
+	node.StartupTaints = mergeTaints(node.StartupTaints, want.StartupTaints, before.StartupTaints)
+	hooks := &changed.Spec.LifecycleHooks
+	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, machinestate.Live(m))
+	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate,
+		machinestate.Live(m))
+	if !sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) {
+		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
+	}
+	changed.Spec.ExpireAfter = t.spec.ExpireAfter
+	return changed
+}
+
+// inSync is called for every machine in every round, so it allocates nothing.
+func (t template) inSync(m *v1beta1.Machine) bool {
+	return t.labelPairs.in(m.Labels) && t.annotationPairs.in(m.Annotations) &&
+		t.nodeLabelPairs.in(m.Spec.Node.Labels) && t.nodeAnnotationPairs.in(m.Spec.Node.Annotations) &&
+		containsTaints(m.Spec.Node.Taints, t.spec.Node.Taints) &&
+		containsTaints(m.Spec.Node.StartupTaints, t.spec.Node.StartupTaints) &&
+		sameHooks(m.Spec.LifecycleHooks.PreDrain, t.spec.LifecycleHooks.PreDrain) &&
+		sameHooks(m.Spec.LifecycleHooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate) &&
+		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) && ptr.Equal(m.Spec.ExpireAfter, t.spec.ExpireAfter)
+}
+
+// sameLists reports whether a merge patch from one machine to the other changes no list: it would replace a list as a
+// whole.
+func sameLists(a, b *v1beta1.Machine) bool {
+	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
+		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
+		equality.Semantic.DeepEqual(a.Spec.LifecycleHooks, b.Spec.LifecycleHooks) &&
+		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
+		equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers)
+}
+
+func mergeMap(current, wanted map[string]string, before []string) map[string]string {
+	merged := maps.Clone(current)
+	for _, key := range before {
+		if !has(wanted, key) {
+			delete(merged, key)
+		}
+	}
+	if merged == nil && len(wanted) > 0 {
+		merged = make(map[string]string, len(wanted))
+	}
+	maps.Copy(merged, wanted)
+	return merged
+}
+
+func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint {
+	var merged []corev1.Taint
+	for _, taint := range current {
+		if !slices.Contains(before, taintKey(taint)) && !slices.ContainsFunc(wanted, sameKey(taint)) {
+			merged = append(merged, taint)
+		}
+	}
+	return append(merged, wanted...)
+}
+
+// mergeHooks adds a hook only when the template gains it, because its owner removes it from a machine when it is done
+// there. A machine being deleted gets no new hooks.
+func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
+	var merged []v1beta1.LifecycleHook
+	for _, hook := range current {
+		if slices.Contains(before, hookKey(hook)) && !slices.ContainsFunc(wanted, named(hook)) {
+			continue
+		}
+		merged = append(merged, hook)
+	}
+	for _, hook := range wanted {
+		at := slices.IndexFunc(merged, named(hook))
+		switch {
+		case at >= 0:
+			merged[at] = hook
+		case add && !slices.Contains(before, hookKey(hook)):
+			merged = append(merged, hook)
+		}
+	}
+	return merged
+}
+
+func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
+	return a.CreationOrDefault() == b.CreationOrDefault() && a.UpdateOrDefault() == b.UpdateOrDefault() &&
+		a.DrainOrDefault() == b.DrainOrDefault() && a.VolumeDetachOrDefault() == b.VolumeDetachOrDefault()
+}
+
+// sameInPlace compares what a set propagates to machines in place.
+func sameInPlace(a, b *v1beta1.MachineSpec) bool {
+	return equality.Semantic.DeepEqual(a.Node, b.Node) &&
+		equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts) &&
+		ptr.Equal(a.ExpireAfter, b.ExpireAfter)
+}
+
+// sameInstanceSpec reports whether both would make the same instance.
+func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {
+	return a.Provider == b.Provider && a.Version == b.Version &&
+		equality.Semantic.DeepEqual(a.ClassRef, b.ClassRef) &&
+		equality.Semantic.DeepEqual(a.ProviderSpec, b.ProviderSpec) &&
+		equality.Semantic.DeepEqual(a.CredentialsRef, b.CredentialsRef) &&
+		equality.Semantic.DeepEqual(a.UserDataRef, b.UserDataRef)
+}
+
+func has(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+func containsTaints(taints, subset []corev1.Taint) bool {
+	for _, taint := range subset {
+		if !slices.ContainsFunc(taints, func(t corev1.Taint) bool {
+			return t.Key == taint.Key && t.Effect == taint.Effect && t.Value == taint.Value
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameHooks reports whether the hooks that are still on the machine are as the template has them.
+func sameHooks(hooks, wanted []v1beta1.LifecycleHook) bool {
+	for _, hook := range hooks {
+		if at := slices.IndexFunc(wanted, named(hook)); at >= 0 && wanted[at] != hook {
+			return false
+		}
+	}
+	return true
+}
+
+func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+
+func hookKey(h v1beta1.LifecycleHook) string { return h.Name }
+
+func sameKey(t corev1.Taint) func(corev1.Taint) bool {
+	return func(other corev1.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect }
+}
+
+func named(h v1beta1.LifecycleHook) func(v1beta1.LifecycleHook) bool {
+	return func(other v1beta1.LifecycleHook) bool { return other.Name == h.Name }
+}
+
+func keysOf[T any](list []T, key func(T) string) []string {
+	keys := make([]string, 0, len(list))
+	for _, item := range list {
+		keys = append(keys, key(item))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func encode(a applied) string {
+	data, _ := json.Marshal(a) // Lists of strings always marshal.
+	return string(data)
+}

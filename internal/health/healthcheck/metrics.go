@@ -1,0 +1,125 @@
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/objectmetrics"
+	"machinist.dev/machinist/internal/platform/reachability"
+)
+
+// Results of a remediation.
+const (
+	resultRequested = "requested"
+	resultWithdrawn = "withdrawn"
+	resultExhausted = "held"
+	resultReplaced  = "replaced"
+)
+
+// Metrics of the controller. A nil *Metrics counts nothing.
+type Metrics struct {
+	remediations *prometheus.CounterVec
+	frozen       *prometheus.GaugeVec
+	checks       *objectmetrics.Collector
+	// unselected has the machines that no check selects by namespace, as of the last pass. The pass matches every machine
+	// with every selector anyway.
+	unselected atomic.Pointer[map[string]int]
+}
+
+// NewMetrics registers the metrics of the controller. What checks report is read in the cache whenever it is asked for.
+func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
+	m := &Metrics{remediations: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "machinist_remediations_total",
+		Help: "Steps of the remediation of machines, by the policy that asks or the failure of the machine, and the result: requested (marked as unhealthy), withdrawn (the mark was taken back), held (not to be replaced, as too many in a row were), replaced (deleted by the set in order to be replaced).",
+	}, []string{"reason", "result"})}
+	m.checks = m.checksOf(cache)
+	if err := errors.Join(registerer.Register(m.remediations), registerer.Register(m.checks)); err != nil {
+		return nil, fmt.Errorf("register the metrics of health checks: %w", err)
+	}
+	// The first one counts as an increase only if there was a zero before it.
+	m.remediations.WithLabelValues(v1beta1.ReasonRetriesExhausted, resultExhausted)
+	var err error
+	m.frozen, err = reachability.FrozenMetric(registerer)
+	return m, err
+}
+
+// checksOf returns the metrics of all health checks of the cache.
+func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
+	machines := prometheus.NewDesc("machinist_health_check_machines",
+		"Machines that a MachineHealthCheck (namespace/name) reports in its status, by state: selected, healthy, unhealthy (at most 100 are reported).",
+		[]string{"check", "state"}, nil)
+	circuit := prometheus.NewDesc("machinist_health_check_short_circuited",
+		"1 while the condition RemediationAllowed of a MachineHealthCheck (namespace/name) is False, else 0.",
+		[]string{"check"}, nil)
+	unselected := prometheus.NewDesc("machinist_machines_without_health_check",
+		"Machines of a namespace that no MachineHealthCheck selects: the built-in policy is for them.",
+		[]string{"machine_namespace"}, nil)
+	return objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
+		if byNamespace := m.unselected.Load(); byNamespace != nil {
+			for namespace, n := range *byNamespace {
+				export(unselected, float64(n), namespace)
+			}
+		}
+		list := &v1beta1.MachineHealthCheckList{}
+		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list health checks: %w", err)
+		}
+		for i := range list.Items {
+			c := &list.Items[i]
+			check := client.ObjectKeyFromObject(c).String()
+			export(machines, float64(c.Status.ExpectedMachines), check, "selected")
+			export(machines, float64(c.Status.CurrentHealthy), check, "healthy")
+			export(machines, float64(len(c.Status.Targets)), check, "unhealthy")
+			stopped := 0.0
+			if meta.IsStatusConditionFalse(c.Status.Conditions, v1beta1.ConditionRemediationAllowed) {
+				stopped = 1
+			}
+			export(circuit, stopped, check)
+		}
+		return nil
+	}, machines, circuit, unselected)
+}
+
+// lead reports that this process judges machines.
+func (m *Metrics) lead() {
+	if m != nil {
+		m.checks.Lead()
+	}
+}
+
+// grouped records how many machines each group has.
+func (m *Metrics) grouped(groups []group) {
+	if m == nil {
+		return
+	}
+	unselected := map[string]int{}
+	for _, g := range groups {
+		if g.check == nil && len(g.subjects) > 0 {
+			unselected[g.namespace] = len(g.subjects)
+		}
+	}
+	m.unselected.Store(&unselected)
+}
+
+// Replaced counts a machine that its set deleted in order to replace it.
+func (m *Metrics) Replaced(reason string) { m.count(reason, resultReplaced) }
+
+func (m *Metrics) count(reason, result string) {
+	if m != nil {
+		m.remediations.WithLabelValues(reason, result).Inc()
+	}
+}
+
+// melts tells in how many failure domains remediation is stopped.
+func (m *Metrics) melts(d Meltdown) {
+	if m != nil {
+		m.frozen.WithLabelValues(v1beta1.ReasonMeltdown).Set(float64(len(d)))
+	}
+}

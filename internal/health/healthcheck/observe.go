@@ -1,0 +1,200 @@
+package healthcheck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/validation"
+)
+
+// Nothing here waits for this process's own writes, since with many machines some write of a set is always under way:
+// what is decided on is read live before it is done, and what was done already is not done again.
+
+func (p *pass) readChecks(ctx context.Context) error {
+	list := &v1beta1.MachineHealthCheckList{}
+	if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return fmt.Errorf("list health checks: %w", err)
+	}
+	p.checks = slices.DeleteFunc(list.Items, func(c v1beta1.MachineHealthCheck) bool {
+		return !c.DeletionTimestamp.IsZero()
+	})
+	slices.SortFunc(p.checks, func(a, b v1beta1.MachineHealthCheck) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	uids := make(map[types.UID]bool, len(p.checks))
+	for i := range p.checks {
+		uids[p.checks[i].UID] = true
+	}
+	p.state.forgetOld(p.now, uids)
+	return nil
+}
+
+// observe gathers all machines with their Nodes.
+func (p *pass) observe(ctx context.Context) error {
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+		client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return fmt.Errorf("list machines: %w", err)
+	}
+	p.state.keepSize(len(machines))
+	p.subjects = make([]Subject, 0, len(machines))
+	p.sets = map[types.UID][]*v1beta1.Machine{}
+	for _, m := range machines {
+		s := Subject{Machine: m}
+		if s.Node, err = p.cachedNode(ctx, m); err != nil {
+			return err
+		}
+		s.Domain = domainOf(m, s.Node)
+		if row, _, ok := rowOf(m); ok {
+			s.Row, s.RowEndsIn = row, confirmed(m, p.now)
+		}
+		p.subjects = append(p.subjects, s)
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+			p.sets[owner.UID] = append(p.sets[owner.UID], m)
+		}
+	}
+	return nil
+}
+
+// anyNode tells the kind of what is read.
+var anyNode = &corev1.Node{}
+
+// cachedNode returns the Node that a machine refers to, nil where that is gone or there is none. Others have it too,
+// and it must not be changed. Each is read by its name: the cluster may have any number of Nodes that are no
+// machine's.
+func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
+	if p.Nodes == nil || m.Status.NodeRef == nil {
+		return nil, nil
+	}
+	node, err := index.SharedOne(ctx, p.Nodes.Cached, anyNode, client.ObjectKey{Name: m.Status.NodeRef.Name})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s from the cache: %w", m.Status.NodeRef.Name, err)
+	}
+	return node, nil
+}
+
+// followMeltdown finds out where it melts, and tells.
+func (p *pass) followMeltdown(ctx context.Context) Meltdown {
+	d := Melt(p.subjects, p.MeltdownThreshold)
+	p.Metrics.melts(d)
+	began, ended := p.state.followMeltdown(p.now, d)
+	log := logf.FromContext(ctx)
+	if len(began) > 0 {
+		log.Info("Remediation stops", "cause", d.Describe(func(string) bool { return true }), "domains", began)
+	}
+	if len(ended) > 0 {
+		log.Info("Nodes are well again: their clocks start anew", "domains", ended)
+	}
+	return d
+}
+
+// group is the machines of one policy.
+type group struct {
+	policy   Policy
+	subjects []Subject
+	// check is nil for the built-in policy.
+	check     *v1beta1.MachineHealthCheck
+	namespace string
+	// unusable says why the check selects nothing.
+	unusable Reason
+}
+
+// groups returns the machines of every check, and of the built-in policy in every namespace that has any or had a
+// rejection.
+func (p *pass) groups() []group {
+	var checks []group
+	selectors := map[string][]int{} // by namespace: which of checks
+	var usable []labels.Selector
+	for i := range p.checks {
+		c := &p.checks[i]
+		g := group{policy: PolicyOf(c), check: c, namespace: c.Namespace}
+		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
+		if errs := validation.HealthCheck(c); len(errs) > 0 {
+			g.unusable, selector = Reason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}, labels.Nothing()
+		}
+		if err != nil {
+			g.unusable, selector = Reason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}, labels.Nothing()
+		}
+		checks, usable = append(checks, g), append(usable, selector)
+		selectors[c.Namespace] = append(selectors[c.Namespace], i)
+	}
+	builtIn := map[string]*group{}
+	for namespace := range p.state.restrictions {
+		builtIn[namespace] = &group{policy: p.BuiltIn, namespace: namespace}
+	}
+	for _, s := range p.subjects {
+		m := s.Machine
+		if !judged(m) {
+			continue
+		}
+		selected := false
+		for _, i := range selectors[m.Namespace] {
+			if usable[i].Matches(labels.Set(m.Labels)) {
+				selected = true
+				checks[i].subjects = append(checks[i].subjects, s)
+			}
+		}
+		if selected {
+			continue
+		}
+		g := builtIn[m.Namespace]
+		if g == nil {
+			g = &group{policy: p.BuiltIn, namespace: m.Namespace}
+			builtIn[m.Namespace] = g
+		}
+		g.subjects = append(g.subjects, s)
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(builtIn)) {
+		checks = append(checks, *builtIn[namespace])
+	}
+	return checks
+}
+
+// freeze finds out of unhealthy machines whether their owners are frozen.
+func (p *pass) freeze(ctx context.Context, g group, s Situation) {
+	for i := range g.subjects {
+		subject := &g.subjects[i]
+		if Evaluate(g.policy, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.domains()...)).Health == Unhealthy {
+			subject.OwnerFrozen = p.ownerFrozen(ctx, subject.Machine)
+		}
+	}
+}
+
+// ownerPoll is how soon the owner of an unhealthy machine is read again that could not be read.
+const ownerPoll = 10 * time.Second
+
+// ownerFrozen reports whether the set that owns the machine is frozen. A set that is not there does not hold anything
+// up.
+func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
+	owner := metav1.GetControllerOf(m)
+	if owner == nil || owner.Kind != "MachineSet" {
+		return false
+	}
+	key := types.NamespacedName{Namespace: m.Namespace, Name: owner.Name}
+	frozen, known := p.frozenSets[key]
+	if !known {
+		set := &v1beta1.MachineSet{}
+		err := p.Client.Get(ctx, key, set)
+		unknown := err != nil && !apierrors.IsNotFound(err)
+		if unknown {
+			p.requeueIn(ownerPoll) // It counts as frozen, and no event says when it can be read.
+		}
+		frozen = err == nil && has(set.Labels, v1beta1.LabelFreeze) || unknown
+		p.frozenSets[key] = frozen
+	}
+	return frozen
+}

@@ -1,0 +1,142 @@
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/conditionlimit"
+)
+
+// statusInterval is how often mere counts are written while they change.
+const statusInterval = time.Second
+
+// reportStopped tells every check that nothing is judged. What was counted before stays.
+func (p *pass) reportStopped(ctx context.Context, why Reason) error {
+	var errs []error
+	for i := range p.checks {
+		status := p.checks[i].Status.DeepCopy()
+		status.Conditions = conditionlimit.HealthCheck.Apply(status.Conditions)
+		status.RemediationsAllowed = 0
+		p.setCondition(&p.checks[i], status, why)
+		errs = append(errs, p.writeStatus(ctx, &p.checks[i], status))
+	}
+	return p.settle(errors.Join(errs...))
+}
+
+// report tells what was judged.
+func (p *pass) report(ctx context.Context, g group, j Judgement) error {
+	if g.check == nil {
+		p.reportBuiltIn(g, j)
+		return nil
+	}
+	status := g.check.Status.DeepCopy()
+	status.Conditions = conditionlimit.HealthCheck.Apply(status.Conditions)
+	status.ObservedGeneration = g.check.Generation
+	status.ExpectedMachines, status.CurrentHealthy, status.RemediationsAllowed = int32(j.Expected), int32(j.Healthy), int32(j.Allowed)
+	status.Targets = j.Targets[:min(len(j.Targets), maxTargets)]
+	why := j.Restriction
+	if g.unusable.Reason != "" {
+		why = g.unusable
+	}
+	p.setCondition(g.check, status, why)
+	return p.writeStatus(ctx, g.check, status)
+}
+
+// reportBuiltIn tells of a rejection of the built-in policy when it begins. There is no object of its own to inform
+// it of: the event is about the first of the machines that would have been remediated.
+func (p *pass) reportBuiltIn(g group, j Judgement) {
+	before := p.state.restrictions[g.namespace]
+	if j.Restriction.Reason == "" {
+		delete(p.state.restrictions, g.namespace)
+		return
+	}
+	p.state.restrictions[g.namespace] = j.Restriction.Reason
+	if before == j.Restriction.Reason {
+		return
+	}
+	about := slices.IndexFunc(g.subjects, func(s Subject) bool {
+		return len(j.Targets) > 0 && s.Machine.Name == j.Targets[0]
+	})
+	if about < 0 {
+		about = slices.IndexFunc(g.subjects, func(s Subject) bool {
+			return Evaluate(g.policy, s.Machine, s.Node, p.now, p.clocks.In(everywhere)).InTrouble
+		})
+	}
+	if about >= 0 {
+		p.event(g.subjects[about].Machine, corev1.EventTypeWarning, j.Restriction.Reason, j.Restriction.Message)
+	}
+}
+
+// setCondition sets RemediationAllowed, which is True without a reason against it.
+func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus, why Reason) {
+	condition := metav1.Condition{
+		Type: v1beta1.ConditionRemediationAllowed, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRemediationAllowed,
+		ObservedGeneration: c.Generation, LastTransitionTime: metav1.NewTime(p.now),
+	}
+	if why.Reason != "" {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, why.Reason, bounded(why.Message)
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+}
+
+// writeStatus writes the status of a check if it is another one. What is only a count may wait.
+func (p *pass) writeStatus(ctx context.Context, c *v1beta1.MachineHealthCheck,
+	status *v1beta1.MachineHealthCheckStatus) error {
+	if equality.Semantic.DeepEqual(c.Status, *status) {
+		return nil
+	}
+	was, is := allowed(c.Status.Conditions), allowed(status.Conditions)
+	turned := was == nil || was.Status != is.Status || was.Reason != is.Reason
+	if wait := p.state.statusWritten[c.UID].Add(statusInterval).Sub(p.now); wait > 0 && !turned {
+		p.requeueIn(wait)
+		return nil
+	}
+	changed := c.DeepCopy()
+	changed.Status = *status
+	err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("patch the status of health check %s: %w", client.ObjectKeyFromObject(c), err)
+	}
+	p.state.statusWritten[c.UID] = p.now
+	switch {
+	case !turned:
+	case is.Status == metav1.ConditionFalse:
+		p.event(changed, corev1.EventTypeWarning, is.Reason, is.Message)
+	case was != nil:
+		p.event(changed, corev1.EventTypeNormal, is.Reason, "Unhealthy machines are remediated again.")
+	}
+	return nil
+}
+
+func allowed(conditions []metav1.Condition) *metav1.Condition {
+	return meta.FindStatusCondition(conditions, v1beta1.ConditionRemediationAllowed)
+}
+
+// Reasons of events on a Machine about its remediation, beside those of RemediationAllowed.
+const (
+	// reasonRequested surfaces when a policy found the machine unhealthy. The message names the policy.
+	reasonRequested = v1beta1.ConditionRemediationRequested
+
+	// reasonWithdrawn surfaces when the machine must not be replaced any more.
+	reasonWithdrawn = "RemediationWithdrawn"
+)
+
+func (p *pass) event(about client.Object, kind, reason, message string) {
+	if p.Recorder != nil {
+		p.Recorder.Eventf(about, nil, kind, reason, "Remediate", "%s", message[:min(len(message), 512)])
+	}
+}

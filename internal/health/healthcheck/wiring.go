@@ -1,0 +1,135 @@
+package healthcheck
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/queueing"
+	"machinist.dev/machinist/internal/platform/wiring"
+)
+
+// everything is the one key: machines are judged together.
+func everything() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "machines"}}
+}
+
+// spacing is for passes that machines and nodes ask for. A pass costs a few microseconds for each machine.
+var spacing = queueing.Spacing{PerObject: time.Millisecond, Max: 5 * time.Second}
+
+// Wiring is the one table of what triggers the controller.
+func (r *Reconciler) Wiring() wiring.Controller {
+	return wiring.Controller{
+		Name: "machinehealthcheck", Reconciler: r, Concurrency: 1,
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.MachineHealthCheck{}, Keys: handler.EnqueueRequestsFromMapFunc(all),
+				Predicate: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.Machine{}, Keys: r.rememberingGone(r.spaced()), Predicate: machineChanged()},
+			{Object: &v1beta1.MachineSet{}, Keys: r.spaced(), Predicate: freezeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(r.spaced()), Predicate: nodeChanged()},
+		},
+	}
+}
+
+// spaced asks for a pass, not too soon after others.
+func (r *Reconciler) spaced() handler.EventHandler {
+	return queueing.After(all, func(reconcile.Request) time.Duration { return spacing.For(r.state.sizeOfFleet()) })
+}
+
+// all is affected by every event.
+func all(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{everything()}
+}
+
+// ofMachines lets through the events of Nodes that Machines refer to. A Machine that refers to one only later asks
+// for a pass itself. Where that cannot be found out, every event is let through.
+func (r *Reconciler) ofMachines(to handler.EventHandler) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	concerned := func(ctx context.Context, node client.Object) bool {
+		machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
+			client.MatchingFields{index.MachineByNodeName: node.GetName()}, client.DisableReadYourWritesConsistency)
+		return err != nil || len(machines) > 0
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if concerned(ctx, e.Object) {
+				to.Create(ctx, e, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if concerned(ctx, e.ObjectNew) {
+				to.Update(ctx, e, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			if concerned(ctx, e.Object) {
+				to.Delete(ctx, e, q)
+			}
+		},
+	}
+}
+
+// machineChanged drops what has nothing to do with health.
+func machineChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*v1beta1.Machine)
+		is, also := e.ObjectNew.(*v1beta1.Machine)
+		return !ok || !also || concerns(was, is)
+	}}
+}
+
+func concerns(was, is *v1beta1.Machine) bool {
+	if was.UID != is.UID || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
+		was.Status.Phase != is.Status.Phase || !equality.Semantic.DeepEqual(was.Spec.Timeouts, is.Spec.Timeouts) ||
+		!equality.Semantic.DeepEqual(was.Status.NodeRef, is.Status.NodeRef) || domainOf(was, nil) != domainOf(is, nil) ||
+		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
+		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
+		return true
+	}
+	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionReady,
+		v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice} {
+		a, b := meta.FindStatusCondition(was.Status.Conditions, kind), meta.FindStatusCondition(is.Status.Conditions, kind)
+		if (a == nil) != (b == nil) || a != nil && (a.Status != b.Status || a.Reason != b.Reason ||
+			!a.LastTransitionTime.Equal(&b.LastTransitionTime)) {
+			return true
+		}
+	}
+	return false
+}
+
+// freezeChanged lets through sets that are frozen or thawed.
+func freezeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return has(e.ObjectOld.GetLabels(), v1beta1.LabelFreeze) != has(e.ObjectNew.GetLabels(), v1beta1.LabelFreeze)
+		},
+	}
+}
+
+// nodeChanged drops what has nothing to do with health, heartbeats above all.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*corev1.Node)
+		is, also := e.ObjectNew.(*corev1.Node)
+		return !ok || !also || was.UID != is.UID || domainOf(&v1beta1.Machine{}, was) != domainOf(&v1beta1.Machine{}, is) ||
+			!slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, func(a, b corev1.NodeCondition) bool {
+				return a.Type == b.Type && a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+			})
+	}}
+}

@@ -1,0 +1,179 @@
+package orphans
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/permitted"
+	"machinist.dev/machinist/internal/platform/wording"
+)
+
+// blockedReasons are the reasons of OrphanRemovalBlocked by the decisions that wait for a person.
+var blockedReasons = map[Outcome]string{
+	MostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
+	NodeReady:    v1beta1.ReasonOrphanNodeReady,
+}
+
+// blockedReason returns the reason of OrphanRemovalBlocked of a class, "" if that is not True.
+func blockedReason(source client.Object) string {
+	class, ok := source.(*v1beta1.MachineClass)
+	if !ok {
+		return ""
+	}
+	if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked); c != nil &&
+		c.Status == metav1.ConditionTrue {
+		return c.Reason
+	}
+	return ""
+}
+
+// reportBlocked sets OrphanRemovalBlocked on the class with which orphans were found that wait for a person, and
+// removes it where none does. It stays while the next pass has yet to judge an orphan: after a restart each is new. A
+// list may lack some instances, or another class's may show them: MostInstancesOrphaned, which holds for all, goes
+// only when two passes saw nothing that waits, or when another class says the same.
+func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope,
+	scopes map[string]*scope) {
+	waiting, counts := map[*scope]int{}, map[Outcome]int{}
+	names := map[*scope]map[Outcome][]string{}
+	orphaned := map[string]bool{}
+	for _, d := range state.orphans() {
+		orphaned[d.ID] = true
+	}
+	for i := range plan.Decisions {
+		d := &plan.Decisions[i]
+		if !orphaned[d.ID] || state.Confirmed[d.ID] {
+			continue
+		}
+		s := scopes[d.ID]
+		waiting[s]++
+		if blockedReasons[d.Outcome] != "" {
+			counts[d.Outcome]++
+			if names[s] == nil {
+				names[s] = map[Outcome][]string{}
+			}
+			names[s][d.Outcome] = append(names[s][d.Outcome], d.name())
+		}
+	}
+	c.Metrics.setBlocked(counts)
+	if state.Live == nil && state.candidates() {
+		return // Nobody could say what has a Machine.
+	}
+	nothingWaits := len(waiting) == 0 && state.Before != nil
+	for _, seen := range state.Before {
+		nothingWaits = nothingWaits && seen.Duplicate
+	}
+	reporting := 0
+	for _, s := range listed {
+		for _, source := range s.sources {
+			if blockedReason(source) == v1beta1.ReasonMostInstancesOrphaned {
+				reporting++
+			}
+		}
+	}
+	for _, s := range listed {
+		for _, source := range s.sources {
+			class, ok := source.(*v1beta1.MachineClass)
+			if !ok || !c.Rules.Shard.Owns(class.Namespace) {
+				continue // Another shard reports on its own classes.
+			}
+			want := metav1.Condition{}
+			if source == s.source {
+				want = blockedCondition(class, names[s], state.Now)
+			}
+			switch reports := blockedReason(source); {
+			case want.Type != "":
+			case reports == "", waiting[s] > 0:
+				continue // What it says, if anything, may still be so.
+			case reports == v1beta1.ReasonMostInstancesOrphaned && !nothingWaits:
+				if reporting < 2 {
+					continue
+				}
+				reporting--
+			}
+			if err := c.writeBlocked(ctx, class, want); err != nil {
+				c.log(ctx).Error(err, "Cannot report on a class whether orphans wait for a person", "class", nameOf(class))
+			}
+		}
+	}
+}
+
+// blockedCondition returns what a class says of the orphans that wait for a person, by their decisions; its type is
+// empty where none does.
+func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
+	how := fmt.Sprintf(" To have them removed, annotate the class with %s=<time such as %s, at most %s ahead>.",
+		v1beta1.AnnotationRemoveOrphansUntil, permitted.ExampleTime, v1beta1.MaxOrphanRemoval)
+	if _, invalid := confirmation(class, now); invalid != "" {
+		how += " The annotation that is there does not do that: " + invalid + "."
+	}
+	condition := metav1.Condition{
+		Type: v1beta1.ConditionOrphanRemovalBlocked, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	switch most, ready := names[MostOrphaned], names[NodeReady]; {
+	case len(most) > 0:
+		condition.Reason = v1beta1.ReasonMostInstancesOrphaned
+		subject, lost := wording.Count(len(most), "instance")+" have no Machine", "their Machines were lost"
+		if len(most) == 1 {
+			subject, lost = "1 instance has no Machine", "its Machine was lost"
+		}
+		condition.Message = fmt.Sprintf("%s, most of those in this cluster or in one namespace: it is more likely that %s. They are not removed: %s.%s",
+			subject, lost, enumerate(most), how)
+	case len(ready) > 0:
+		condition.Reason = v1beta1.ReasonOrphanNodeReady
+		subject := wording.Count(len(ready), "instance") + " have no Machine, and their Nodes are Ready. They are not removed"
+		if len(ready) == 1 {
+			subject = "1 instance has no Machine, and its Node is Ready. It is not removed"
+		}
+		condition.Message = fmt.Sprintf("%s: %s.%s", subject, enumerate(ready), how)
+	default:
+		return metav1.Condition{}
+	}
+	return condition
+}
+
+// writeBlocked writes the condition of a class, or removes it where the wanted one has no type.
+func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineClass, want metav1.Condition) error {
+	same := func(class *v1beta1.MachineClass) bool {
+		is := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
+		if is == nil || want.Type == "" {
+			return is == nil && want.Type == ""
+		}
+		return is.Status == want.Status && is.Reason == want.Reason && is.Message == want.Message
+	}
+	if same(cached) {
+		return nil
+	}
+	class := &v1beta1.MachineClass{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(cached), class); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if class.UID != cached.UID || same(class) {
+		return nil
+	}
+	before := class.DeepCopy()
+	if want.Type == "" {
+		meta.RemoveStatusCondition(&class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
+	} else {
+		meta.SetStatusCondition(&class.Status.Conditions, want)
+	}
+	err := c.Live.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("patch the status of MachineClass %s: %w", nameOf(class), err)
+	}
+	return nil
+}
+
+// listedBy reports whether one of the scopes that were listed has the source.
+func listedBy(listed []*scope, source string) bool {
+	return slices.ContainsFunc(listed, func(s *scope) bool {
+		return slices.ContainsFunc(s.sources, func(o client.Object) bool { return nameOf(o) == source })
+	})
+}

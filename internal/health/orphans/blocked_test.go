@@ -1,0 +1,277 @@
+package orphans
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Rule: most-orphaned-needs-confirmation.
+func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
+	for _, tc := range []struct {
+		name              string
+		orphans, retained int
+		change            func(*State)
+		want              Outcome
+	}{
+		{"one of one", 1, 0, nil, Delete},
+		{"two of two", 2, 0, nil, Delete},
+		{"two of three", 2, 1, nil, Delete},
+		{"three of three", 3, 0, nil, MostOrphaned},
+		{"three of six", 3, 3, nil, MostOrphaned},
+		{"three of seven", 3, 4, nil, Delete},
+		{"ten, and ten replaced them", 10, 10, nil, MostOrphaned},
+		{"ten of ten a pass ago, and twenty were made since", 10, 20, func(s *State) {
+			s.InstancesBefore = map[string]int{"": 10, "ns": 10}
+		}, MostOrphaned},
+		{"ten of thirty a pass ago", 10, 20, func(s *State) { s.InstancesBefore = map[string]int{"": 30, "ns": 30} }, Delete},
+		{"three of three, on a clock that says they are young", 3, 0, func(s *State) { s.Now = ago(time.Hour) },
+			MostOrphaned},
+		{"three of three, right after an outage", 3, 0, func(s *State) { s.Stable = s.Now }, MostOrphaned},
+		{"few now, and most when they lost their Machines", 4, 20, func(s *State) {
+			for id, observation := range s.Before {
+				observation.Blocked = true
+				s.Before[id] = observation
+			}
+		}, MostOrphaned},
+		{"few now, and the class says that they were most", 4, 20, func(s *State) {
+			s.Blocked = true
+		}, MostOrphaned},
+		{"most of a namespace, and few of all", 4, 20, func(s *State) {
+			for i := range s.Instances {
+				if s.Live[s.Instances[i].MachineUID] {
+					s.Instances[i].MachineKey = fmt.Sprintf("elsewhere/m-%d", i)
+				}
+			}
+		}, MostOrphaned},
+		{"most of them are being terminated", 4, 0, func(s *State) {
+			s.Instances[0].State, s.Instances[1].State = provider.StateTerminating, provider.StateTerminating
+		}, Delete},
+		{"a person confirms", 10, 0, func(s *State) {
+			s.Confirmed = map[string]bool{}
+			for _, in := range s.Instances {
+				s.Confirmed[in.ProviderID] = true
+			}
+		}, Delete},
+		{"they are only reported", 10, 0, func(s *State) { s.ReportOnly = true }, Report},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
+				Live: map[types.UID]bool{}, Before: Observations{}}
+			s.MaxDeletes = 100
+			orphaned := map[string]bool{}
+			for n := range tc.orphans {
+				in := lost(n)
+				s.Instances = append(s.Instances, in)
+				s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(30 * time.Minute)}
+				orphaned[in.ProviderID] = true
+			}
+			for n := range tc.retained {
+				s.Instances = append(s.Instances, owned(&s, 100+n))
+			}
+			if tc.change != nil {
+				tc.change(&s)
+			}
+			plan := Decide(s)
+			for _, d := range plan.Decisions {
+				if orphaned[d.ID] && d.Outcome != tc.want {
+					t.Errorf("decided %s about %s, want %s", d.Outcome, d.ID, tc.want)
+				}
+				if orphaned[d.ID] && tc.want == MostOrphaned && !plan.Observations[d.ID].Blocked && !s.Blocked {
+					t.Errorf("forgets that %s was one of most", d.ID)
+				}
+			}
+			if plan.Instances[""] > tc.orphans+tc.retained {
+				t.Errorf("counted %v", plan.Instances)
+			}
+		})
+	}
+}
+
+// A list of the cloud may show for a while what Machines removed in order.
+//
+// Rule: most-orphaned-needs-confirmation.
+func TestOrphansThatOnePassSawDoNotMakeOthersMost(t *testing.T) {
+	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
+		Live: map[types.UID]bool{}, Before: seen(lost(0), lost(1))}
+	for n := range 10 {
+		s.Instances = append(s.Instances, lost(n))
+	}
+	for _, d := range Decide(s).Decisions {
+		if _, again := s.Before[d.ID]; again != (d.Outcome == Delete) {
+			t.Errorf("decided %s about %s", d.Outcome, d.ID)
+		}
+	}
+}
+
+// Rule: ready-orphan-needs-confirmation.
+func TestAnOrphanWhoseNodeIsReadyWaitsForAPerson(t *testing.T) {
+	in := lost(1)
+	s := State{
+		Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: seen(in),
+		Instances: []provider.Instance{in},
+		NodeReady: map[string]string{in.ProviderID: "node"},
+	}
+	if d := Decide(s).Decisions[0]; d.Outcome != NodeReady {
+		t.Errorf("decided %s", d.Outcome)
+	}
+	s.Confirmed = map[string]bool{in.ProviderID: true}
+	if d := Decide(s).Decisions[0]; d.Outcome != Delete {
+		t.Errorf("decided %s after a person confirmed", d.Outcome)
+	}
+}
+
+// Rule: person-confirms-removal.
+func TestAConfirmationHoldsForADayAtMost(t *testing.T) {
+	for value, want := range map[string]bool{
+		"": false, "true": false, "2026-03-01": false, "2026-03-01T13:00:00Z": true, "2026-03-01T14:00:00+01:00": true,
+		"2026-03-01T12:00:00Z": false, "2026-03-02T12:00:00Z": true, "2026-03-02T12:00:01Z": false,
+		"9999-01-01T00:00:00Z": false,
+	} {
+		class := &v1beta1.MachineClass{}
+		class.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: value}
+		if confirmed, invalid := confirmation(class, now); confirmed != want || (invalid == "") != want {
+			t.Errorf("%q: confirmed %t, invalid %q", value, confirmed, invalid)
+		}
+	}
+	if confirmed, invalid := confirmation(&v1beta1.MachineClass{}, now); confirmed || invalid != "" {
+		t.Errorf("without an annotation: confirmed %t, invalid %q", confirmed, invalid)
+	}
+}
+
+// Rules: most-orphaned-needs-confirmation, person-confirms-removal.
+func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
+	w := newWorld(t)
+	var lost []provider.Instance
+	for n := range 4 {
+		lost = append(lost, w.lost(n))
+	}
+	for n := range 4 {
+		m := w.machine(fmt.Sprintf("kept-%d", n), "small", fmt.Sprintf("sim:///kept-%d", n))
+		w.lost(10+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
+	}
+	all := w.instances()
+	w.listing()
+	w.wantBlocked("small", "", "")
+	w.pass()
+	w.want(all...)
+	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
+	w.wantEvents("Warning OrphanRemovalBlocked small: Instances without a Machine are not removed until a person confirms; " +
+		"the class's condition OrphanRemovalBlocked says why and how: " +
+		enumerate([]string{lost[0].ProviderID, lost[1].ProviderID, lost[2].ProviderID, lost[3].ProviderID}))
+	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 4 {
+		t.Errorf("the metric says %v", n)
+	}
+
+	// What replaces them makes them few, and another process knows only what is written down.
+	for n := range 12 {
+		m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
+		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
+	}
+	all = w.instances()
+	w.collector.state = state{}
+	w.listing()
+	w.pass()
+	w.pass()
+	w.want(all...)
+	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, lost[3].ProviderID)
+
+	w.confirm("small", "for ever")
+	w.pass()
+	w.want(all...)
+	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, `its value "for ever" is no time`)
+	w.confirm("small", w.clock.Now().Add(time.Hour).Format(time.RFC3339))
+	w.pass()
+	w.want(all[4:]...)
+	w.pass()
+	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "") // A list may have lacked some.
+	w.pass()
+	w.wantBlocked("small", "", "")
+	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.Deletes() != 4 {
+		t.Errorf("the metric says %v, %d deletions were sent", n, w.cloud.Deletes())
+	}
+}
+
+// One of the two memories of it may be lost.
+//
+// Rule: most-orphaned-needs-confirmation.
+func TestAProcessThatStartsRemembersThatMostInstancesWereOrphaned(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lose func(*world)
+	}{
+		{"somebody empties the status of the class", func(w *world) { w.unblock("small") }},
+		{"somebody deletes the report", func(w *world) {
+			report := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ledger.Name}}
+			if err := w.api.Delete(w.Context(), report); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"somebody empties the status of the class, while the cluster id was another one", func(w *world) {
+			w.mismatch = errors.New("another cluster id")
+			w.pass()
+			w.mismatch = nil
+			w.unblock("small")
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+			for n := range 4 {
+				w.lost(n)
+			}
+			w.listing()
+			w.pass()
+			w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
+			for n := range 12 {
+				m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
+				w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
+			}
+			test.lose(w)
+			w.collector.state = state{}
+			w.listing()
+			w.pass()
+			w.pass()
+			w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
+			w.confirm("small", w.clock.Now().Add(2*time.Hour).Format(time.RFC3339))
+			w.pass()
+			if left := w.instances(); len(left) != 12 {
+				t.Errorf("%d instances are left of %d", len(left), 4+12)
+			}
+			w.pass()
+			w.pass()
+			if page, _ := w.page(); page.MostOrphaned {
+				t.Error("the report says that most have no Machine, and there is none")
+			}
+		})
+	}
+}
+
+func TestAConditionAboutOneInstanceSaysOne(t *testing.T) {
+	class := &v1beta1.MachineClass{}
+	for _, test := range []struct {
+		outcome Outcome
+		names   []string
+		want    string
+	}{
+		{NodeReady, []string{"a"}, "1 instance has no Machine, and its Node is Ready. It is not removed: "},
+		{NodeReady, []string{"a", "b"}, "2 instances have no Machine, and their Nodes are Ready. They are not removed: "},
+		{MostOrphaned, []string{"a"}, "1 instance has no Machine, most "},
+		{MostOrphaned, []string{"a", "b"}, "2 instances have no Machine, most "},
+	} {
+		if got := blockedCondition(class, map[Outcome][]string{test.outcome: test.names},
+			time.Now()).Message; !strings.HasPrefix(got, test.want) {
+			t.Errorf("%v of %v: %q, want it to begin with %q", test.outcome, test.names, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,432 @@
+package orphans
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fakecloud"
+)
+
+// Rule: orphan-removed-after-two-passes.
+func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.listing()
+	w.want(orphan)
+
+	// Whatever triggers the collector: a pass is one per period.
+	w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
+	if again := w.listing(); again != 20*time.Minute {
+		t.Errorf("checks again after %s, want the rest of the period", again)
+	}
+	w.want(orphan)
+	if w.cloud.Lists() != 1 {
+		t.Errorf("listed %d times within a period", w.cloud.Lists())
+	}
+
+	w.clock.SetTime(w.clock.Now().Add(20 * time.Minute))
+	w.listing()
+	w.want()
+	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	if n := w.counted("deleted"); n != 1 {
+		t.Errorf("counted %v", n)
+	}
+}
+
+// What takes the provider long is asked for again, and counted once.
+//
+// Rule: orphan-removals-limited.
+func TestARemovalThatTakesLongIsFollowed(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.cloud.Shutdown = time.Hour
+	w.listing()
+	w.pass()
+	w.pass()
+	w.want(orphan)
+	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	if n := w.counted("deleted"); n != 1 || w.cloud.Deletes() != 2 {
+		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.Deletes())
+	}
+	w.cloud.Shutdown = 0
+	w.pass()
+	w.want()
+}
+
+// Rule: no-orphans-in-outage.
+func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
+	w := newWorld(t)
+	w.classOf("twin", "small")
+	w.lost(1)
+	w.listing()
+	if w.cloud.Lists() != 1 {
+		t.Errorf("listed %d times", w.cloud.Lists())
+	}
+	w.pass()
+	w.want()
+}
+
+// Rule: one-list-per-scope.
+func TestOneListServesAllClassesOfAScope(t *testing.T) {
+	w := newWorld(t)
+	w.cloud.Scope = func(class provider.Class) (string, error) { return "the account", nil }
+	w.class("other") // With other credentials, and the same name of the scope.
+	for n := range 20 {
+		w.sized(fmt.Sprintf("size-%d", n), fmt.Sprint(n))
+	}
+	w.lost(1)
+	there := w.sizedMachine("there", "size-3")
+	w.lost(2, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
+	w.sizedMachine("missing", "size-7")
+	w.listing()
+	if w.cloud.Lists() != 2 {
+		t.Errorf("listed %d times, want once for each of two sets of credentials", w.cloud.Lists())
+	}
+	// What one list serves is also looked for in it.
+	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
+		t.Errorf("reported %v, want %v", w.suspected, want)
+	}
+	w.pass()
+	if left := w.instances(); len(left) != 1 || left[0].MachineUID != there.UID {
+		t.Errorf("left %v", left)
+	}
+}
+
+// Rule: one-list-per-scope.
+func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
+	w := newWorld(t)
+	w.cloud.Scope = func(class provider.Class) (string, error) {
+		switch {
+		case strings.Contains(string(class.Spec), "broken"):
+			return "the account", provider.Errorf(provider.Internal, "the driver panicked in ListScope")
+		case strings.Contains(string(class.Spec), "nameless"):
+			return "", nil
+		}
+		return "the account", nil
+	}
+	for _, name := range []string{"broken-1", "broken-2", "nameless-1", "nameless-2"} {
+		w.sized(name, name)
+	}
+	orphan := w.lost(1)
+	w.sizedMachine("missing", "broken-1")
+	w.listing()
+	if w.cloud.Lists() != 5 {
+		t.Errorf("listed %d times, want once for each of four classes and once for the account", w.cloud.Lists())
+	}
+	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
+		t.Errorf("reported %v, want %v", w.suspected, want)
+	}
+	w.want(orphan)
+	w.pass()
+	w.want()
+}
+
+// A list that fails says nothing of any class that it serves.
+//
+// Rules: no-orphans-in-outage, one-list-per-scope.
+func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+	w.cloud.Scope = func(provider.Class) (string, error) { return "the account", nil }
+	w.sized("large", "large")
+	w.sizedMachine("m", "large")
+	w.cloud.OnList = func(string, int) error { return provider.Errorf(provider.Throttled, "too many calls") }
+	w.listing()
+	if len(w.suspected) != 0 {
+		t.Errorf("reported %v of an instance that nobody has looked for", w.suspected)
+	}
+	page, _ := w.page()
+	want := []ledger.Unlisted{{Source: w.namespace + "/large", Why: "Throttled"},
+		{Source: w.namespace + "/small", Why: "Throttled"}}
+	if !slices.Equal(page.Unlisted, want) {
+		t.Errorf("kept %+v, want %+v", page.Unlisted, want)
+	}
+}
+
+// Rule: orphan-removed-after-two-passes.
+func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.listing()
+	w.cloud.OnList = func(string, int) error { return provider.Errorf(provider.Unavailable, "no answer") }
+	w.pass()
+	w.cloud.OnList = nil
+	w.pass()
+	w.want(orphan)
+	w.pass()
+	w.want()
+}
+
+// Rule: orphan-removed-after-two-passes.
+func TestAYoungInstanceIsLeftAlone(t *testing.T) {
+	w := newWorld(t, func(r *Rules) { r.MinAge = 2 * time.Hour })
+	orphan := w.lost(1)
+	w.listing() // It is an hour old.
+	w.pass()
+	w.pass() // It is two hours old by the provider's clock, which may be wrong by minutes.
+	w.want(orphan)
+	w.pass()
+	w.want()
+}
+
+// Rule: orphan-removed-after-two-passes.
+func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.listing()
+	w.cloud.OnGet = func(string) error {
+		w.cloud.Change(orphan.ProviderID, func(in *provider.Instance) { in.MachineUID = "adopted by another" })
+		return nil
+	}
+	w.pass()
+	w.want(orphan)
+	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.Unavailable, "no answer") }
+	w.cloud.Change(orphan.ProviderID, func(in *provider.Instance) { in.MachineUID = orphan.MachineUID })
+	w.pass()
+	w.pass()
+	w.want(orphan)
+	if w.cloud.Deletes() != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.Deletes())
+	}
+	// One that went by itself is no change.
+	w.events = nil
+	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
+	w.pass()
+	w.wantEvents()
+	w.cloud.OnGet = nil
+	w.pass()
+	w.want()
+}
+
+// A cloud whose reads are behind does not find what it lists, and its driver calls gone what it does not find. The
+// orphan goes anyway, and one that is still listed when it is gone is asked for in vain.
+//
+// Rule: orphan-gone-when-unlisted.
+func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.listing()
+	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "a replica that is behind") }
+	w.pass()
+	w.want(orphan)
+	w.wantEvents()
+	w.cloud.OnGet = nil
+	w.cloud.Will("Delete", fakecloud.Step{Unseen: true})
+	w.pass()
+	w.want(orphan)
+	w.pass()
+	w.want()
+	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	if n := w.counted("deleted"); n != 1 || w.cloud.Deletes() != 2 {
+		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.Deletes())
+	}
+
+	w.cloud.Put("small", orphan) // As a list shows it that is behind.
+	unseen := fakecloud.Step{Unseen: true}
+	w.cloud.Will("Delete", unseen, unseen)
+	w.pass()
+	w.pass()
+	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+}
+
+// Rule: orphan-removals-limited.
+func TestOnePassRemovesOnlySoMany(t *testing.T) {
+	w := newWorld(t, func(r *Rules) { r.MaxDeletes = 2 })
+	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
+	for n := range 5 {
+		w.lost(n)
+	}
+	w.cloud.OnDelete = func(id string) error {
+		if strings.HasSuffix(id, "i-0") {
+			return provider.Errorf(provider.FailedPrecondition, "it is locked")
+		}
+		return nil
+	}
+	for i, want := range []int{5, 4, 2, 1} {
+		if i == 0 {
+			w.listing()
+		} else {
+			w.pass()
+		}
+		if n := len(w.instances()); n != want {
+			t.Fatalf("%d left after %d passes, want %d", n, i+1, want)
+		}
+	}
+	if n := w.cloud.Deletes(); n != 6 {
+		t.Errorf("%d deletions were sent, want 2 in each of three passes", n)
+	}
+	if deleted, failed := w.counted("deleted"), w.counted("failed"); deleted != 4 || failed != 2 {
+		t.Errorf("counted %v deleted and %v failed", deleted, failed)
+	}
+	if !slices.ContainsFunc(w.events, func(e string) bool {
+		return strings.HasPrefix(e, "Warning OrphanDeletionFailed small") && strings.HasSuffix(e, "i-0: FailedPrecondition")
+	}) {
+		t.Errorf("events %q", w.events)
+	}
+}
+
+// Rule: orphan-removals-limited.
+func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
+	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
+	var all []provider.Instance
+	var names []string
+	for n := range 7 {
+		in := w.lost(n)
+		all = append(all, in)
+		names = append(names, in.ProviderID)
+	}
+	w.listing()
+	w.wantEvents()
+	w.pass()
+	w.pass()
+	w.want(all...)
+	w.wantEvents("Warning OrphanFound small: Instances have no Machine; --orphan-action=report leaves them where they are: " +
+		strings.Join(names[:5], ", ") + " and 2 more")
+	if n := w.counted("reported"); n != 7 {
+		t.Errorf("counted %v", n)
+	}
+	if w.cloud.Deletes() != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.Deletes())
+	}
+}
+
+// Rule: orphan-without-machine.
+func TestAFleetInOrderCostsNoListOfMachines(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m", "small", "sim:///m")
+	w.lost(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, "sim:///m" })
+	w.listing()
+	w.pass()
+	if w.listed != 0 {
+		t.Errorf("%d lists were asked for", w.listed)
+	}
+}
+
+// Rule: no-orphans-in-outage.
+func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.class("other")
+	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
+	w.confirm("other", now.Add(12*time.Hour).Format(time.RFC3339))
+	var retained []provider.Instance
+	for n := range 3 {
+		in := lost(20 + n)
+		in.MachineKey = w.namespace + "/m"
+		w.cloud.Put("other", in)
+		retained = append(retained, in)
+		w.lost(n)
+	}
+	fails := false
+	w.cloud.OnList = func(account string, page int) error {
+		if fails && account == "other" && page == 1 {
+			return provider.Errorf(provider.Throttled, "too many calls")
+		}
+		return nil
+	}
+	w.listing()
+	fails = true
+	w.pass()
+	w.want(retained...)
+	// So is one whose credentials are gone.
+	fails = false
+	if err := w.api.Delete(t.Context(), w.secret("other")); err != nil {
+		t.Fatal(err)
+	}
+	w.pass()
+	w.pass()
+	w.want(retained...)
+}
+
+func (w *world) secret(name string) client.Object {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: w.meta(name)}
+	m.APIVersion, m.Kind = "v1", "Secret"
+	return m
+}
+
+// A list that never ends must not end the process, or the pass.
+//
+// Rule: no-orphans-in-outage.
+func TestADriverWhoseListDoesNotGetOnHarmsNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	w.lost(1)
+	s := &scope{class: provider.Class{Credentials: provider.NewCredentials(map[string][]byte{"account": []byte("small")})}}
+	w.cloud.PageSize = 0 // The same page for ever.
+	if _, err := w.collector.listInstances(t.Context(), s); err == nil {
+		t.Error("a list without an end was taken for complete")
+	}
+}
+
+// Rule: missing-instance-asks-machine.
+func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
+	w := newWorld(t)
+	w.class("other")
+	there := w.machine("there", "small", "sim:///there")
+	w.lost(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
+	w.machine("missing", "small", "sim:///missing")
+	w.machine("unknown", "other", "sim:///unknown") // Its scope cannot be listed.
+	healthy := w.machine("healthy", "small", "sim:///healthy")
+	w.status(healthy, func(s *v1beta1.MachineStatus) {
+		s.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNodeHealthy, Status: metav1.ConditionTrue,
+			Reason: "NodeReady", LastTransitionTime: metav1.Now()}}
+	})
+	moved := w.machine("moved", "small", "sim:///moved")
+	w.status(moved, func(s *v1beta1.MachineStatus) { s.Instance.CredentialsRef = &v1beta1.LocalRef{Name: "another"} })
+	failed := w.machine("failed", "small", "sim:///failed")
+	w.status(failed, func(s *v1beta1.MachineStatus) { s.FailureReason = v1beta1.FailureInstanceVanished })
+	pending := w.machine("pending", "small", "sim:///pending")
+	w.status(pending, func(s *v1beta1.MachineStatus) { s.Instance.State = v1beta1.InstancePending })
+
+	w.cloud.OnList = func(account string, _ int) error {
+		if account == "other" {
+			return provider.Errorf(provider.Unavailable, "no answer")
+		}
+		return nil
+	}
+	w.listing()
+	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
+		t.Errorf("reported %v, want %v", w.suspected, want)
+	}
+	w.pass()
+	if n := len(w.suspected); n != 2 {
+		t.Errorf("reported %v in two passes", w.suspected)
+	}
+}
+
+// Rule: missing-instance-asks-machine.
+func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b"} {
+		m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{
+			Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"inline": true}`)},
+			CredentialsRef: &v1beta1.LocalRef{Name: "small"}, ProviderID: "sim:///" + name,
+		}}
+		w.create(m)
+		w.status(m, func(s *v1beta1.MachineStatus) {
+			s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.namespace,
+				CredentialsRef: &v1beta1.LocalRef{Name: "small"}}
+		})
+	}
+	// The class has the same credentials and another specification; the account is the same, and so are its instances.
+	w.lost(1)
+	w.listing()
+	slices.Sort(w.suspected)
+	if want := []string{"a", "b"}; !slices.Equal(w.suspected, want) || w.cloud.Lists() != 2 {
+		t.Errorf("reported %v with %d lists, want %v with one for the class and one for both machines", w.suspected,
+			w.cloud.Lists(), want)
+	}
+	w.pass()
+	w.want()
+	if w.cloud.Deletes() != 1 {
+		t.Errorf("%d deletions were sent", w.cloud.Deletes())
+	}
+}

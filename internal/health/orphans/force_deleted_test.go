@@ -1,0 +1,131 @@
+package orphans
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// forced records the Machine of an instance as deleted by force.
+func (w *world) forced(in provider.Instance) {
+	w.Helper()
+	book := ledger.Book{Client: w.api, Namespace: w.namespace}
+	w.collector.Ledger = book
+	key := machineOf(&in)
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: key.UID},
+		Spec: v1beta1.MachineSpec{ProviderID: in.ProviderID, ClassRef: &v1beta1.LocalRef{Name: "small"}}}
+	left := ForceDeletedBook{Book: book, Rules: w.collector.Rules, Provider: w.namespace}
+	if err := left.AddForceDeleted(w.Context(), m, w.clock.Now()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Its user has asked for the removal, so no person has to confirm it: neither for many at once, nor where the Node is
+// Ready, which is drained.
+//
+// Rule: left-instance-removed.
+func TestWhatMachinesDeletedByForceLeftIsRemoved(t *testing.T) {
+	w := newWorld(t)
+	live, cached, drainer, _ := w.target()
+	drainer.empty, drainer.detached = true, true
+	orphans := []provider.Instance{w.lost(1), w.lost(2), w.lost(3)}
+	for _, c := range []client.Client{live, cached} {
+		w.node(c, "ready", orphans[0].ProviderID, corev1.ConditionTrue)
+	}
+	for _, in := range orphans {
+		w.forced(in)
+	}
+	w.pass()
+	w.want(orphans...)
+	w.pass()
+	w.wantBlocked("small", "", "")
+	w.want()
+	if len(drainer.asked) == 0 {
+		t.Error("the Ready Node was not drained")
+	}
+	if page, _ := w.page(); len(page.ForceDeleted) != 3 {
+		t.Errorf("kept %+v", page.ForceDeleted)
+	}
+	w.pass() // The first that does not find them.
+	w.pass()
+	if page, _ := w.page(); len(page.ForceDeleted) != 0 {
+		t.Errorf("kept what is gone: %+v", page.ForceDeleted)
+	}
+}
+
+// An entry stays as long as something of the machine may be there.
+//
+// Rule: left-instance-removed.
+func TestWhatMayRemainIsNamedUntilTheCloudShowsThatItDoesNot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prevent func(*world)
+		allow   func(*world)
+	}{
+		"the cloud cannot be asked": {
+			func(w *world) { w.cloud.OnList = func(string, int) error { return errors.New("401") } },
+			func(w *world) { w.cloud.OnList = nil },
+		},
+		"a part is left": {
+			func(w *world) {
+				p := part(1)
+				p.MachineKey = w.namespace + "/m-1"
+				w.collector.Rules.MaxDeletes = 0
+				w.cloud.Leftovers["small"] = []provider.Leftover{p}
+			},
+			func(w *world) { delete(w.cloud.Leftovers, "small") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			in := lost(1)
+			in.MachineKey = w.namespace + "/m-1"
+			w.forced(in)
+			tc.prevent(w)
+			for range 4 {
+				w.pass()
+			}
+			if page, _ := w.page(); len(page.ForceDeleted) != 1 || page.ForceDeleted[0].ProviderID != in.ProviderID {
+				t.Fatalf("kept %+v", page.ForceDeleted)
+			}
+			tc.allow(w)
+			w.pass()
+			if page, _ := w.page(); len(page.ForceDeleted) != 1 {
+				t.Error("one list was believed")
+			}
+			w.pass()
+			if page, _ := w.page(); len(page.ForceDeleted) != 0 {
+				t.Errorf("kept %+v", page.ForceDeleted)
+			}
+		})
+	}
+}
+
+// A creation may show later than the Machine goes.
+//
+// Rule: left-instance-removed.
+func TestWhatMayShowLaterIsNamedUntilThen(t *testing.T) {
+	s := State{Rules: rules(), Now: now, ForceDeleted: forceDeleted{"uid-1": {UID: "uid-1", Source: "ns/small", FirstSeen: ago(time.Minute)}}}
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "small"}}
+	listed := []*scope{{source: class}}
+	listed[0].sources = append(listed[0].sources, class)
+	before := map[types.UID]bool{"uid-1": true}
+	if settled, _ := s.settle(listed, before); len(settled) != 0 {
+		t.Error("it was believed at once")
+	}
+	s.Now = now.Add(s.MinAge)
+	if settled, _ := s.settle(listed, before); !settled["uid-1"] {
+		t.Error("it stays for ever")
+	}
+	if settled, _ := s.settle(nil, before); len(settled) != 0 {
+		t.Error("nothing was listed")
+	}
+}

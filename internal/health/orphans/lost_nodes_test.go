@@ -1,0 +1,169 @@
+package orphans
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// nodeLost makes a dead Node in both views of the target cluster, as the machine m-1 of class small left it.
+func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *machinestate.InstanceMark)) {
+	w.Helper()
+	for _, c := range []client.Client{live, cached} {
+		w.node(c, "m-1", "sim:///gone", corev1.ConditionUnknown)
+		node := w.nodeOf(c, "m-1")
+		mark := machinestate.InstanceMark{ClusterID: "ours", Provider: w.namespace, Class: "small", ProviderID: "sim:///gone"}
+		node.Annotations = map[string]string{v1beta1.NodeAnnotationClusterNamespace: w.namespace,
+			v1beta1.NodeAnnotationMachine: "m-1"}
+		if change != nil {
+			change(node, &mark)
+		}
+		if mark.Provider != "" {
+			node.Annotations[v1beta1.NodeAnnotationInstance] = mark.String()
+		}
+		status := node.Status
+		if err := c.Update(w.Context(), node); err != nil {
+			w.Fatal(err)
+		}
+		node.Status = status
+		if err := c.Status().Update(w.Context(), node); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// Rule: node-of-lost-machine-deleted.
+func TestTheNodeOfALostMachineIsDeletedWhenItsInstanceIsGone(t *testing.T) {
+	w := newWorld(t)
+	live, cached, _, _ := w.target()
+	w.nodeLost(live, cached, nil)
+	w.listing()
+	if w.nodeOf(live, "m-1").Name == "" {
+		t.Fatal("it went after one pass")
+	}
+	w.pass()
+	if w.nodeOf(live, "m-1").Name != "" {
+		t.Error("it stays")
+	}
+}
+
+// Rule: node-of-lost-machine-deleted.
+func TestANodeThatMayHaveAMachineOrAnInstanceIsLeftAlone(t *testing.T) {
+	mark := func(change func(*machinestate.InstanceMark)) func(*corev1.Node, *machinestate.InstanceMark) {
+		return func(_ *corev1.Node, m *machinestate.InstanceMark) { change(m) }
+	}
+	for name, tc := range map[string]struct {
+		node    func(*corev1.Node, *machinestate.InstanceMark)
+		arrange func(*world)
+		rules   func(*Rules)
+	}{
+		"of another installation": {node: mark(func(m *machinestate.InstanceMark) { m.ClusterID = "theirs" })},
+		"of another provider":     {node: mark(func(m *machinestate.InstanceMark) { m.Provider = "other" })},
+		"of another class":        {node: mark(func(m *machinestate.InstanceMark) { m.Class = "large" })},
+		"without a class":         {node: mark(func(m *machinestate.InstanceMark) { m.Class = "" })},
+		"without a mark":          {node: mark(func(m *machinestate.InstanceMark) { *m = machinestate.InstanceMark{} })},
+		"of another namespace": {node: func(n *corev1.Node, _ *machinestate.InstanceMark) {
+			n.Annotations[v1beta1.NodeAnnotationClusterNamespace] = "other"
+		}},
+		"Ready": {node: func(n *corev1.Node, _ *machinestate.InstanceMark) {
+			n.Status.Conditions[0].Status = corev1.ConditionTrue
+		}},
+		"its machine exists":           {arrange: func(w *world) { w.machine("m-1", "small", "") }},
+		"another machine has its ID":   {arrange: func(w *world) { w.machine("m-2", "small", "sim:///gone") }},
+		"its instance is listed":       {arrange: func(w *world) { w.lost(1, func(in *provider.Instance) { in.ProviderID = "sim:///gone" }) }},
+		"an instance of it is listed":  {arrange: func(w *world) { w.lost(1) }},
+		"the instances are not listed": {arrange: func(w *world) { w.cloud.OnList = func(string, int) error { return errors.New("401") } }},
+		"the cloud shows the instance": {arrange: func(w *world) { w.cloud.OnGet = func(string) error { return fmt.Errorf("no answer") } }},
+		"the cloud denies one that runs": {arrange: func(w *world) {
+			m := w.machine("m-2", "small", "sim:///there")
+			w.status(m, func(s *v1beta1.MachineStatus) {
+				s.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNodeHealthy,
+					Status: metav1.ConditionTrue, Reason: "NodeReady", LastTransitionTime: metav1.NewTime(now)}}
+			})
+		}},
+		"orphans are only reported": {rules: func(r *Rules) { r.ReportOnly = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(r *Rules) {
+				r.MaxDeletes = 10
+				if tc.rules != nil {
+					tc.rules(r)
+				}
+			})
+			live, cached, _, _ := w.target()
+			w.nodeLost(live, cached, tc.node)
+			if tc.arrange != nil {
+				tc.arrange(w)
+			}
+			w.cloud.Shutdown = time.Hour
+			w.listing()
+			w.pass()
+			w.pass()
+			if w.nodeOf(live, "m-1").Name == "" {
+				t.Error("it was deleted")
+			}
+		})
+	}
+}
+
+// A Machine that the cache does not show, and a Node that is another's by now.
+//
+// Rule: node-of-lost-machine-deleted.
+func TestTheNodeOfALostMachineIsConfirmedLive(t *testing.T) {
+	w := newWorld(t)
+	live, cached, _, _ := w.target()
+	w.nodeLost(live, cached, nil)
+	w.nodeLost(live, live, func(_ *corev1.Node, m *machinestate.InstanceMark) { m.ProviderID = "sim:///new" })
+	w.listing()
+	w.pass()
+	w.pass()
+	if w.nodeOf(live, "m-1").Name == "" {
+		t.Error("a Node with another mark was deleted")
+	}
+}
+
+// A Node whose provider ID is of a distribution's form is the Node of the orphan that it says: it holds the removal up
+// while it is Ready, and goes when the instance is gone.
+//
+// Rules: ready-orphan-needs-confirmation, node-of-removed-instance-deleted.
+func TestANodeWithAnotherProviderIDIsTheNodeOfItsOrphan(t *testing.T) {
+	w := newWorld(t)
+	live, cached, _, _ := w.target()
+	orphan := w.lost(1, func(in *provider.Instance) { in.NodeName = "m-1" })
+	ready := corev1.ConditionTrue
+	paint := func() {
+		w.nodeLost(live, cached, func(n *corev1.Node, m *machinestate.InstanceMark) {
+			n.Spec.ProviderID, m.ProviderID = "k3s://m-1", orphan.ProviderID
+			n.Status.Conditions[0].Status = ready
+		})
+	}
+	paint()
+	w.listing()
+	w.pass()
+	w.wantBlocked("small", v1beta1.ReasonOrphanNodeReady, "")
+	w.want(orphan)
+	ready = corev1.ConditionUnknown
+	paint()
+	w.cloud.Shutdown = time.Hour
+	w.pass()
+	w.remember(live, cached, "m-1")
+	w.pass()
+	if w.nodeOf(live, "m-1").Name == "" {
+		t.Fatal("the Node went before its instance")
+	}
+	w.cloud.Vanish(orphan.ProviderID)
+	w.pass()
+	w.pass()
+	if w.nodeOf(live, "m-1").Name != "" {
+		t.Error("the Node stays")
+	}
+}

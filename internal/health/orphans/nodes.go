@@ -1,0 +1,287 @@
+package orphans
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Target is the target cluster.
+type Target struct {
+	// Nodes reads Nodes from the cache, which has the index NodeByProviderID.
+	Nodes client.Reader
+	// Live reads and writes the cluster itself.
+	Live client.Client
+	// Drainer empties Nodes.
+	Drainer Drainer
+	// Epoch tells the times between outages of the cluster apart.
+	Epoch func() uint64
+}
+
+// Drainer empties Nodes with workers of its own.
+type Drainer interface {
+	Drain(context.Context, drain.Request) drain.Outcome
+	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
+	Forget(machine types.NamespacedName)
+}
+
+// nodesOf returns the Nodes of an instance that the cache has: those with its provider ID, and one of its name that has
+// none or says that it is the instance.
+func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
+	if c.Target == nil {
+		return nil, nil
+	}
+	nodes, err := index.Shared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{},
+		client.MatchingFields{index.NodeByProviderID: in.ProviderID})
+	if err != nil {
+		return nil, fmt.Errorf("find the Node with the provider ID %s: %w", in.ProviderID, err)
+	}
+	if in.NodeName == "" || slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Name == in.NodeName }) {
+		return nodes, nil
+	}
+	named := &corev1.Node{}
+	switch err := c.Target.Nodes.Get(ctx, client.ObjectKey{Name: in.NodeName}, named); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("read Node %s: %w", in.NodeName, err)
+	case named.Spec.ProviderID == "" || says(named, in):
+		nodes = append(slices.Clone(nodes), named)
+	}
+	return nodes, nil
+}
+
+// liveNodesOf is nodesOf by what the cluster itself says of the Nodes that the cache has, and of the instance's name.
+func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
+	cached, err := c.nodesOf(ctx, in)
+	if err != nil || c.Target == nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, node := range cached {
+		names[node.Name] = true
+	}
+	if in.NodeName != "" {
+		names[in.NodeName] = true
+	}
+	var nodes []*corev1.Node
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		node := &corev1.Node{}
+		switch err := c.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("read Node %s: %w", name, err)
+		case node.Spec.ProviderID == in.ProviderID, name == in.NodeName && (node.Spec.ProviderID == "" || says(node, in)):
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes, nil
+}
+
+// says reports whether a Node says that it is the instance, whatever form of provider ID it has.
+func says(node *corev1.Node, in *provider.Instance) bool {
+	mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance])
+	return marked && mark.ClusterID == in.ClusterID && mark.ProviderID == in.ProviderID
+}
+
+// instanceOf returns the provider ID of a Node's instance: the one that it says, else its own.
+func instanceOf(node *corev1.Node) string {
+	if mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance]); marked {
+		return mark.ProviderID
+	}
+	return node.Spec.ProviderID
+}
+
+func isReady(node *corev1.Node) bool { return readiness(node).Status == corev1.ConditionTrue }
+
+func readiness(node *corev1.Node) corev1.NodeCondition {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+// nodeMayGo reports whether nothing on the Node of an orphan keeps the instance. A Node that is Ready goes only if a
+// person confirmed that, and empty, as that of a Machine does.
+func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observation *Observation,
+	confirmed bool) (bool, error) {
+	nodes, err := c.liveNodesOf(ctx, in)
+	if err != nil {
+		return false, err
+	}
+	for _, node := range nodes {
+		ready, draining := isReady(node), observation.Drain.UID == node.UID
+		switch {
+		case !ready && !draining:
+		case !confirmed:
+			c.log(ctx).Info("An instance without a Machine is left alone: its Node is Ready", "providerID", in.ProviderID,
+				"node", node.Name)
+			return false, nil
+		default:
+			if empty, err := c.drain(ctx, in, node, observation); err != nil || !empty {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// drain cordons a Node, empties it and waits for its volumes, and reports whether that is done. The times are those
+// of a Machine that says nothing of its own, and count anew after an outage.
+func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
+	observation *Observation) (bool, error) {
+	node, err := drain.Cordon(ctx, c.Target.Live, node)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if epoch := c.Target.Epoch(); observation.Drain.UID != node.UID || observation.Drain.Epoch != epoch {
+		observation.Drain = Drain{Node: node.Name, UID: node.UID, Began: c.Clock.Now(), Epoch: epoch}
+	}
+	var timeouts v1beta1.MachineTimeouts
+	ready := readiness(node)
+	request := drain.Request{
+		Machine: drainKey(in), UID: in.MachineUID, Node: node.Name, NodeUID: node.UID,
+		Start: observation.Drain.Began, Deadline: observation.Drain.Began.Add(timeouts.DrainOrDefault()),
+		Epoch:         observation.Drain.Epoch,
+		NodeReachable: ready.Status != corev1.ConditionUnknown && ready.Status != "",
+	}
+	if ready.Status == corev1.ConditionFalse {
+		request.NotReadySince = ready.LastTransitionTime.Time
+	}
+	outcome := c.Target.Drainer.Drain(ctx, request)
+	if outcome.Done && ready.Status == corev1.ConditionTrue {
+		outcome = c.Target.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
+			Machine: request.Machine, UID: request.UID, Node: node.Name, NodeUID: node.UID,
+			Reported: node.Status.VolumesAttached,
+			Drained:  outcome.LastPodGone, Timeout: timeouts.VolumeDetachOrDefault(), Epoch: request.Epoch,
+		})
+	}
+	if !outcome.Done {
+		c.log(ctx).Info("The Node of an instance without a Machine is drained before the instance is removed", "node",
+			node.Name, "progress", outcome.Message)
+	}
+	return outcome.Done, nil
+}
+
+// drainKey names the drain of an orphan's Node. No Machine can have that name.
+func drainKey(in *provider.Instance) types.NamespacedName {
+	namespace, _, _ := strings.Cut(in.MachineKey, "/")
+	return types.NamespacedName{Namespace: namespace, Name: "orphan " + in.ProviderID}
+}
+
+func (c *Collector) forgetDrain(in *provider.Instance) {
+	if c.Target != nil {
+		c.Target.Drainer.Forget(drainKey(in))
+	}
+}
+
+// endDrain puts the Node of an orphan back into service whose removal nobody confirms any longer.
+func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observation *Observation) error {
+	if c.Target == nil || observation.Drain.UID == "" {
+		return nil
+	}
+	c.forgetDrain(in)
+	node := &corev1.Node{}
+	err := c.Target.Live.Get(ctx, client.ObjectKey{Name: observation.Drain.Node}, node)
+	if err == nil && node.UID == observation.Drain.UID {
+		_, err = drain.Uncordon(ctx, c.Target.Live, node)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	observation.Drain = Drain{}
+	return nil
+}
+
+// markNodes marks the Nodes with the provider ID of an instance that is about to be removed, so that whoever leads
+// when it is gone deletes them: no Machine does.
+func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source string) error {
+	nodes, err := c.liveNodesOf(ctx, in)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if node.Spec.ProviderID == "" || node.Annotations[v1beta1.NodeAnnotationInstanceRemoved] == source {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": node.UID, "annotations": map[string]string{v1beta1.NodeAnnotationInstanceRemoved: source},
+		}})
+		if err != nil {
+			return fmt.Errorf("encode the patch of Node %s: %w", node.Name, err)
+		}
+		if err := c.Target.Live.Patch(ctx, node,
+			client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("mark Node %s: %w", node.Name, err)
+		}
+	}
+	return nil
+}
+
+// deleteNodes deletes the marked Nodes of instances that are in no list any more. One that is Ready is left: its
+// instance may live, whatever the list says. One that a Machine has is the Machine's to delete.
+func (c *Collector) deleteNodes(ctx context.Context, known *fleet, listed []*scope, found map[string]*scope) error {
+	if c.Target == nil || !c.stable() {
+		return nil
+	}
+	nodes, err := index.Shared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{})
+	if err != nil {
+		return fmt.Errorf("list Nodes: %w", err)
+	}
+	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool {
+		source, marked := n.Annotations[v1beta1.NodeAnnotationInstanceRemoved]
+		return !marked || n.Spec.ProviderID == "" || found[instanceOf(n)] != nil || isReady(n) || !listedBy(listed, source)
+	})
+	if len(nodes) == 0 {
+		return nil
+	}
+	recorded := map[string]bool{}
+	for _, id := range known.recorded {
+		recorded[id] = true
+	}
+	var errs []error
+	for _, node := range nodes {
+		if !recorded[instanceOf(node)] {
+			errs = append(errs, c.deleteNode(ctx, node))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteNode deletes a Node that the cluster itself does not call Ready either.
+func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
+	node := &corev1.Node{}
+	if err := c.Target.Live.Get(ctx, client.ObjectKeyFromObject(cached), node); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if node.UID != cached.UID || node.Spec.ProviderID != cached.Spec.ProviderID || isReady(node) ||
+		node.Annotations[v1beta1.NodeAnnotationInstance] != cached.Annotations[v1beta1.NodeAnnotationInstance] {
+		return nil
+	}
+	uid := node.UID
+	err := c.Target.Live.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}},
+		client.Preconditions{UID: &uid})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete Node %s: %w", node.Name, err)
+	}
+	c.log(ctx).Info("Deleted the Node of an instance that is gone: it had no Machine", "node", node.Name, "providerID",
+		node.Spec.ProviderID)
+	return nil
+}

@@ -1,0 +1,99 @@
+package orphans
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/health/orphans/ledger"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// page reads what is kept, and the version of the object that it is kept in.
+func (w *world) page() (ledger.Page, string) {
+	w.Helper()
+	retained := &corev1.ConfigMap{}
+	if err := w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: ledger.Name}, retained); err != nil {
+		w.Fatal(err)
+	}
+	page, err := ledger.Decode(retained.Data[ledger.Key(w.namespace, w.namespace)])
+	if err != nil {
+		w.Fatal(err)
+	}
+	return page, retained.ResourceVersion
+}
+
+// Rule: orphan-report-kept.
+func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
+	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
+	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+	w.listing()
+	page, empty := w.page()
+	if page.Total != 0 || page.Period != int64((30*time.Minute)/time.Second) || page.Stopped != "" {
+		t.Errorf("kept %+v of nothing", page)
+	}
+	// The same again costs no write.
+	w.pass()
+	if _, version := w.page(); version != empty {
+		t.Error("a pass that found nothing new wrote")
+	}
+
+	orphan := w.lost(1)
+	w.pass()
+	seen := w.clock.Now()
+	page, _ = w.page()
+	if page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != orphan.ProviderID ||
+		page.Entries[0].Outcome != string(Unconfirmed) ||
+		page.Entries[0].Source != w.namespace+"/small" || !page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
+		t.Errorf("kept %+v", page)
+	}
+	w.pass()
+	page, reported := w.page()
+	if page.Entries[0].Outcome != string(Report) {
+		t.Errorf("kept %+v", page)
+	}
+	w.pass()
+	if _, version := w.page(); version != reported {
+		t.Error("a pass that found nothing new wrote")
+	}
+
+	// A process that starts has seen nothing yet; when it was first seen is known anyway.
+	w.collector = New(w.collector.Options)
+	w.listing()
+	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) ||
+		!page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
+		t.Errorf("kept %+v after a restart", page)
+	}
+}
+
+// Rule: orphan-report-kept.
+func TestWhatCouldNotBeListedIsRetainedToo(t *testing.T) {
+	w := newWorld(t)
+	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+	w.classOf("dark", "dark")
+	if err := w.api.Delete(t.Context(), w.secret("dark")); err != nil {
+		t.Fatal(err)
+	}
+	w.cloud.OnList = func(account string, _ int) error {
+		if account == "small" {
+			return provider.Errorf(provider.Unavailable, "no answer with a %s", "secret")
+		}
+		return nil
+	}
+	w.listing()
+	page, _ := w.page()
+	want := []ledger.Unlisted{{Source: w.namespace + "/dark", Why: "CredentialsNotFound"},
+		{Source: w.namespace + "/small", Why: "Unavailable"}}
+	if len(page.Unlisted) != 2 || page.Unlisted[0] != want[0] || page.Unlisted[1] != want[1] {
+		t.Errorf("kept %+v, want %+v", page.Unlisted, want)
+	}
+	w.mismatch = errTest
+	w.pass()
+	if page, _ = w.page(); page.Stopped != errTest.Error() || page.Unlisted != nil {
+		t.Errorf("kept %+v of a mismatch", page)
+	}
+}
+
+var errTest = provider.Errorf(provider.Internal, "the cluster id is another one")

@@ -1,0 +1,132 @@
+package orphans
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/sharding"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Rule: shard-collects-its-own-orphans.
+func TestAnInstanceIsJudgedByTheShardOfItsNamespace(t *testing.T) {
+	in := lost(1)
+	own := sharding.Of("ns", 2)
+	for name, tc := range map[string]struct {
+		shard     sharding.Shard
+		elsewhere map[string]bool
+		want      Outcome
+	}{
+		"ours":            {sharding.Shard{Index: own, Count: 2}, nil, Delete},
+		"another shard's": {sharding.Shard{Index: 1 - own, Count: 2}, nil, OtherInstallation},
+		"recorded by a Machine of another shard": {sharding.Shard{Index: own, Count: 2},
+			map[string]bool{in.ProviderID: true}, Owned},
+	} {
+		s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Before: seen(in), Live: map[types.UID]bool{},
+			Elsewhere: tc.elsewhere, Instances: []provider.Instance{in}}
+		s.Shard = tc.shard
+		if got := Decide(s).Decisions[0].Outcome; got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// inShard makes the collector that of the shard that has the test's namespace, and returns a namespace of another.
+func (w *world) inShard() (other string) {
+	w.Helper()
+	w.collector.Rules.Namespace = ""
+	w.collector.Rules.Shard = sharding.Shard{Index: sharding.Of(w.namespace, 2), Count: 2}
+	for range 100 {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}
+		w.create(ns)
+		if !w.collector.Rules.Shard.Owns(ns.Name) {
+			return ns.Name
+		}
+	}
+	w.Fatal("none of a hundred namespaces is in the other shard")
+	return ""
+}
+
+// moveClass takes the class small from the test's namespace to another one.
+func (w *world) moveClass(to string) *v1beta1.MachineClass {
+	w.Helper()
+	class, secret := &v1beta1.MachineClass{}, &corev1.Secret{}
+	for _, o := range []client.Object{class, secret} {
+		if err := w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "small"}, o); err != nil {
+			w.Fatal(err)
+		}
+		if err := w.api.Delete(w.Context(), o); err != nil {
+			w.Fatal(err)
+		}
+		o.SetNamespace(to)
+		o.SetResourceVersion("")
+		o.SetUID("")
+		w.create(o)
+	}
+	return class
+}
+
+// An instance may be the last trace of a namespace. The class of another shard leads to it, and nothing is reported on
+// that.
+//
+// Rule: shard-collects-its-own-orphans.
+func TestTheClassOfAnotherShardLeadsToAnOrphan(t *testing.T) {
+	w := newWorld(t)
+	class := w.moveClass(w.inShard())
+	orphan := w.lost(1)
+	theirs := w.lost(2, func(in *provider.Instance) { in.MachineKey = class.Namespace + "/m" })
+	w.listing()
+	w.want(orphan, theirs)
+	w.pass()
+	w.want(theirs)
+}
+
+// Rule: shard-collects-its-own-orphans.
+func TestAClassOfAnotherShardIsNotReportedOn(t *testing.T) {
+	w := newWorld(t)
+	class := w.moveClass(w.inShard())
+	all := []provider.Instance{w.lost(1), w.lost(2), w.lost(3)}
+	w.listing()
+	w.pass()
+	w.want(all...)
+	if n := w.metric("machinist_orphans_blocked", string(v1beta1.ReasonMostInstancesOrphaned)); n != 3 {
+		t.Errorf("%v wait for a person, want 3", n)
+	}
+	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
+		t.Fatal(err)
+	}
+	if reason := blockedReason(class); reason != "" {
+		t.Errorf("the class of another shard reports %s", reason)
+	}
+}
+
+// Rule: shard-collects-its-own-orphans.
+func TestAMachineOfAnotherShardMayHaveRecordedAnInstance(t *testing.T) {
+	w := newWorld(t)
+	other := w.inShard()
+	orphan := w.lost(1)
+	w.create(&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "rescue"},
+		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}, ProviderID: orphan.ProviderID}})
+	w.collector.Client = onlyIn{w.api, w.namespace}
+	w.listing()
+	w.pass()
+	w.want(orphan)
+}
+
+// onlyIn is a cache with one namespace.
+type onlyIn struct {
+	client.Reader
+	namespace string
+}
+
+// List implements client.Reader.
+func (r onlyIn) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	return r.Reader.List(ctx, list, append(o, client.InNamespace(r.namespace))...)
+}

@@ -1,0 +1,225 @@
+package overshoot
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/rollout/bounds"
+	"machinist.dev/machinist/internal/machine/preservation"
+	"machinist.dev/machinist/internal/platform/index"
+)
+
+// family is what is counted together.
+type family struct {
+	// deployment is nil for a set that nobody owns, which is then the only one.
+	deployment *v1beta1.MachineDeployment
+	sets       []*v1beta1.MachineSet
+	// live are the machines of each set that count.
+	live map[types.UID]int
+	// looked is how many machines were gone through for that.
+	looked int
+}
+
+// root is who says how many machines there must be.
+func (f *family) root() client.Object {
+	if f.deployment != nil {
+		return f.deployment
+	}
+	return f.sets[0]
+}
+
+// members are the root and its sets, the root first.
+func (f *family) members() []client.Object {
+	var all []client.Object
+	if f.deployment != nil {
+		all = append(all, f.deployment)
+	}
+	for _, set := range f.sets {
+		all = append(all, set)
+	}
+	return all
+}
+
+// frozen reports whether this package froze the family. The root tells or, where somebody else froze that, its sets.
+func (f *family) frozen() bool {
+	if root := f.root(); ours(root) || !frozen(root) {
+		return ours(root)
+	}
+	for _, set := range f.sets {
+		if ours(set) {
+			return true
+		}
+	}
+	return false
+}
+
+// marked reports whether any of it has our label.
+func (f *family) marked() bool {
+	for _, o := range f.members() {
+		if ours(o) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *family) unfreeze() bool {
+	for _, o := range f.members() {
+		if _, asked := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]; asked {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted returns how many machines there may be, and false if that cannot be said: then its owners make none either.
+func (f *family) wanted() (int, bool) {
+	if f.deployment == nil {
+		return int(f.sets[0].ReplicasOrDefault()), f.sets[0].Spec.Replicas != nil
+	}
+	if f.deployment.Spec.Replicas == nil {
+		return 0, false
+	}
+	replicas := max(0, f.deployment.ReplicasOrDefault())
+	limits, err := bounds.Resolve(f.deployment.Spec.Strategy, replicas)
+	return int(replicas) + int(limits.MaxSurge), err == nil
+}
+
+// recorded returns how many machines the status of the owners counts.
+func (f *family) recorded() int {
+	n := 0
+	for _, set := range f.sets {
+		n += int(set.Status.Replicas)
+	}
+	if f.deployment != nil {
+		n = max(n, int(f.deployment.Status.Replicas))
+	}
+	return n
+}
+
+func (f *family) count() int {
+	n := 0
+	for _, machines := range f.live {
+		n += machines
+	}
+	return n
+}
+
+// ours reports whether the label is this package's. Any other value of it is a person's.
+func ours(o client.Object) bool {
+	return o.GetLabels()[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot
+}
+
+func frozen(o client.Object) bool {
+	_, ok := o.GetLabels()[v1beta1.LabelFreeze]
+	return ok
+}
+
+// counts reports whether a machine counts: nobody deletes it, and it is not preserved.
+func counts(m metav1.Object) bool {
+	return m.GetDeletionTimestamp() == nil && !preservation.Preserved(m)
+}
+
+// find returns the family of a key without its machines, nil if there is none (any more): the root is gone or on its
+// way, or it is a set that has an owner.
+func find(ctx context.Context, reader client.Reader, key types.NamespacedName, indexed bool) (*family, error) {
+	kind, name := split(key)
+	if kind == kindSet {
+		set := &v1beta1.MachineSet{}
+		if err := reader.Get(ctx, name, set); err != nil {
+			return nil, absent(err, kind, name)
+		}
+		if set.DeletionTimestamp != nil || deploymentOf(set) != "" {
+			return nil, nil
+		}
+		return &family{sets: []*v1beta1.MachineSet{set}}, nil
+	}
+	d := &v1beta1.MachineDeployment{}
+	if err := reader.Get(ctx, name, d); err != nil {
+		return nil, absent(err, kind, name)
+	}
+	if d.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	f := &family{deployment: d}
+	options := []client.ListOption{client.InNamespace(d.Namespace)}
+	if indexed {
+		options = append(options, client.MatchingFields{index.MachineSetByOwner: string(d.UID)})
+	}
+	var sets v1beta1.MachineSetList
+	if err := reader.List(ctx, &sets, options...); err != nil {
+		return nil, fmt.Errorf("list the sets of deployment %s: %w", name, err)
+	}
+	for i := range sets.Items {
+		if set := &sets.Items[i]; set.DeletionTimestamp == nil && metav1.IsControlledBy(set, d) {
+			f.sets = append(f.sets, set)
+		}
+	}
+	return f, nil
+}
+
+// deploymentOf returns the name of the deployment that owns a set, empty if none does.
+func deploymentOf(set client.Object) string {
+	if owner := metav1.GetControllerOfNoCopy(set); owner != nil && owner.Kind == kindDeployment {
+		return owner.Name
+	}
+	return ""
+}
+
+func absent(err error, kind string, name types.NamespacedName) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("get %s %s: %w", kind, name, err)
+}
+
+// countCached counts the machines in the cache, each once: one that is handed over may show up twice.
+func (f *family) countCached(ctx context.Context, reader client.Reader) error {
+	f.live = map[types.UID]int{}
+	seen := map[types.UID]bool{}
+	for _, set := range f.sets {
+		machines, err := index.Shared[v1beta1.Machine](ctx, reader, &v1beta1.MachineList{}, client.InNamespace(set.Namespace),
+			client.MatchingFields{index.MachineByOwner: string(set.UID)})
+		if err != nil {
+			return fmt.Errorf("list the machines of set %s/%s: %w", set.Namespace, set.Name, err)
+		}
+		for _, m := range machines {
+			if counts(m) && !seen[m.UID] {
+				seen[m.UID] = true
+				f.live[set.UID]++
+			}
+		}
+		f.looked += len(machines)
+	}
+	return nil
+}
+
+// countLive counts the machines that the API server has, by their owners: their labels may be anything.
+func (f *family) countLive(ctx context.Context, live client.Reader) error {
+	f.live = map[types.UID]int{}
+	machines := &metav1.PartialObjectMetadataList{}
+	machines.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
+	if err := live.List(ctx, machines, client.InNamespace(f.root().GetNamespace())); err != nil {
+		return fmt.Errorf("list the machines of %s live: %w", f.root().GetNamespace(), err)
+	}
+	for _, set := range f.sets {
+		f.live[set.UID] = 0
+	}
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		owner := metav1.GetControllerOfNoCopy(m)
+		if owner == nil || !counts(m) {
+			continue
+		}
+		if _, member := f.live[owner.UID]; member {
+			f.live[owner.UID]++
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package overshoot
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wiring"
+)
+
+// The kinds of roots.
+const (
+	kindSet        = "MachineSet"
+	kindDeployment = "MachineDeployment"
+)
+
+// keyOf returns the key of a family: a deployment and a set may have the same name.
+func keyOf(kind, namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: kind + "/" + name}
+}
+
+func split(key types.NamespacedName) (kind string, name types.NamespacedName) {
+	kind, base, _ := strings.Cut(key.Name, "/")
+	return kind, types.NamespacedName{Namespace: key.Namespace, Name: base}
+}
+
+// Wiring is the one table of what triggers the controller.
+func (r *Reconciler) Wiring() wiring.Controller {
+	return wiring.Controller{
+		// One at a time: families are many and looks are short.
+		Name: "overshoot", Reconciler: r, Concurrency: 1,
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfDeployment),
+				Predicate: ownerChanged()},
+			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfSet), Predicate: ownerChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.familyOfMachine),
+				Predicate: numberChanged()},
+		},
+	}
+}
+
+func familyOfDeployment(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: keyOf(kindDeployment, o.GetNamespace(), o.GetName())}}
+}
+
+func familyOfSet(_ context.Context, o client.Object) []reconcile.Request {
+	requests := []reconcile.Request{{NamespacedName: keyOf(kindSet, o.GetNamespace(), o.GetName())}}
+	if deployment := deploymentOf(o); deployment != "" {
+		// It may have been a family of its own before.
+		requests = append(requests, reconcile.Request{NamespacedName: keyOf(kindDeployment, o.GetNamespace(), deployment)})
+	}
+	return requests
+}
+
+// familyOfMachine asks the set: the labels of a machine that somebody else made may say anything.
+func (r *Reconciler) familyOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner == nil || owner.Kind != kindSet {
+		return nil
+	}
+	set := &v1beta1.MachineSet{}
+	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
+	if err := r.Client.Get(ctx, key, set, client.UnsafeDisableDeepCopy,
+		client.DisableReadYourWritesConsistency); err != nil {
+		return nil // The set's own event comes when it does.
+	}
+	requests := familyOfSet(ctx, set)
+	return requests[len(requests)-1:]
+}
+
+// ownerChanged drops what says nothing about how many machines there may be, nor about a freeze.
+func ownerChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld, e.ObjectNew
+		_, asks := is.GetAnnotations()[v1beta1.AnnotationUnfreeze]
+		return was.GetUID() != is.GetUID() || was.GetGeneration() != is.GetGeneration() || asks ||
+			!maps.Equal(was.GetLabels(), is.GetLabels()) || controllerUID(was) != controllerUID(is)
+	}}
+}
+
+// numberChanged lets through what changes how many machines count.
+func numberChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || counts(e.ObjectOld) != counts(e.ObjectNew) ||
+			controllerUID(e.ObjectOld) != controllerUID(e.ObjectNew)
+	}}
+}
+
+func controllerUID(o client.Object) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		return owner.UID
+	}
+	return ""
+}

@@ -1,0 +1,239 @@
+package manifests
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/charts"
+	"machinist.dev/machinist/internal/class/bootstrap"
+)
+
+// The chart installs the definitions in config/crd, and adds labels only.
+func TestTheChartInstallsTheGeneratedCRDs(t *testing.T) {
+	files, err := filepath.Glob("../../../config/crd/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	crds := CRDs()
+	if len(crds) != len(files) {
+		t.Fatalf("%d CRDs, want the %d of config/crd", len(crds), len(files))
+	}
+	for i, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(text, want); err != nil {
+			t.Fatal(err)
+		}
+		want.Labels = crds[i].Labels
+		if diff := cmp.Diff(want, crds[i]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// The rules that the charts give are those of config/rbac, with names filled in.
+func TestTheChartsGiveTheGeneratedRoles(t *testing.T) {
+	for _, role := range []Role{ManagerControl, ManagerTarget, ProviderControl, ProviderTarget, MetricsReader,
+		ClusterAutoscaler} {
+		text, err := os.ReadFile("../../../config/rbac/" + string(role) + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []client.Object
+		for document := range strings.SplitSeq(strings.ReplaceAll(string(text), "PROVIDER", "azure"), "---\n") {
+			if strings.TrimSpace(document) == "" {
+				continue
+			}
+			r := &rbacv1.Role{}
+			if err := yaml.UnmarshalStrict([]byte(document), r); err != nil {
+				t.Fatal(err)
+			}
+			var object client.Object = r
+			if r.Kind == "ClusterRole" {
+				object = &rbacv1.ClusterRole{TypeMeta: r.TypeMeta, ObjectMeta: r.ObjectMeta, Rules: r.Rules}
+			}
+			want = append(want, object)
+		}
+		got := role.For("azure", "")
+		for _, object := range got {
+			object.SetLabels(nil)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(got) == 0 {
+			t.Errorf("%s (-want +got):\n%s", role, diff)
+		}
+	}
+}
+
+// Providers side by side, or one provider for several namespaces, share no object but those of the chart machinist.
+func TestNoTwoReleasesOfAProviderOverwriteEachOther(t *testing.T) {
+	owner := map[string]string{}
+	for name, values := range map[string]string{
+		"sim": "provider: {name: sim}", "azure": "provider: {name: azure}",
+		"openstack": "provider: {name: openstack}", "libvirt": "provider: {name: libvirt}",
+	} {
+		for _, o := range must(RenderProvider(Release{Name: name, Namespace: Namespace, Values: parse(values)})) {
+			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+			if other := owner[key]; other != "" {
+				t.Errorf("%s and %s both have %s", name, other, key)
+			}
+			owner[key] = name
+		}
+	}
+	for _, namespace := range []string{"a", "b"} {
+		values := parse("{provider: {name: sim}, webhook: {enabled: false}, watchNamespace: " + namespace + ", clusterID: x}")
+		release := Release{Name: "sim", Namespace: "system-" + namespace, Values: values}
+		for _, o := range must(RenderProvider(release)) {
+			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+			if other := owner[key]; other != "" {
+				t.Errorf("the one for namespace %s and %s both have %s", namespace, other, key)
+			}
+			owner[key] = namespace
+		}
+	}
+}
+
+// A policy without a binding that denies does nothing.
+func TestEveryPolicyIsBound(t *testing.T) {
+	bound := map[string]bool{}
+	var all []string
+	for _, object := range slices.Concat(Policies(), OptionalPolicies()) {
+		switch o := object.(type) {
+		case *admissionv1.ValidatingAdmissionPolicy:
+			all = append(all, o.Name)
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionv1.Deny)
+		}
+	}
+	if len(all) != 7 {
+		t.Errorf("policies are %q, want 7", all)
+	}
+	for _, name := range all {
+		if !bound[name] {
+			t.Errorf("policy %s has no binding that denies", name)
+		}
+	}
+}
+
+// A FlowSchema of a priority level that is not there gets its requests treated as unassigned.
+func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
+	// One that every API server has by itself.
+	levels := map[string]bool{"leader-election": true}
+	schemas := 0
+	for _, object := range FlowControl() {
+		switch o := object.(type) {
+		case *flowcontrolv1.PriorityLevelConfiguration:
+			levels[o.Name] = true
+		case *flowcontrolv1.FlowSchema:
+			schemas++
+			if level := o.Spec.PriorityLevelConfiguration.Name; !levels[level] {
+				t.Errorf("flow schema %s is of the priority level %s, which is not made before it", o.Name, level)
+			}
+		}
+	}
+	if schemas != 2 {
+		t.Errorf("%d flow schemas, want one for leases and one for the rest", schemas)
+	}
+}
+
+// Each webhook goes to its own Service, whose pods serve it, and there is none in the way of kube-system.
+//
+// Rule: works-without-webhooks.
+func TestWebhooksHaveServices(t *testing.T) {
+	services := map[string]*corev1.Service{}
+	everything := slices.Concat(
+		must(typed(RenderMachinist(Release{Name: "m", Namespace: Namespace}))),
+		must(typed(RenderProvider(Release{Name: "p", Namespace: Namespace, Values: parse("provider: {name: sim}")}))))
+	for _, service := range only[*corev1.Service](everything) {
+		services[service.Name] = service
+	}
+	for name, configuration := range map[string]*admissionv1.ValidatingWebhookConfiguration{
+		"machinist-manager": ManagerWebhook(""), "machinist-provider-sim": ProviderWebhook("sim", ""),
+	} {
+		if configuration.Name != name || len(configuration.Webhooks) == 0 {
+			t.Errorf("%s has %d webhooks, want those of %s", configuration.Name, len(configuration.Webhooks), name)
+		}
+		service := services[name]
+		if service == nil || service.Spec.Ports[0].Port != 443 || service.Spec.Selector["app.kubernetes.io/name"] != name {
+			t.Errorf("the Service of %s is %+v", name, service)
+		}
+		for _, webhook := range configuration.Webhooks {
+			to := webhook.ClientConfig.Service
+			if to == nil || to.Name != name || to.Namespace != Namespace {
+				t.Errorf("webhook %s goes to %+v", webhook.Name, to)
+			}
+			if s := webhook.NamespaceSelector; s == nil || len(s.MatchExpressions) != 1 ||
+				!slices.Contains(s.MatchExpressions[0].Values, "kube-system") {
+				t.Errorf("webhook %s is for the namespaces %+v", webhook.Name, s)
+			}
+			if webhook.ClientConfig.CABundle != nil {
+				t.Errorf("webhook %s declares a bundle, which its process writes", webhook.Name)
+			}
+		}
+	}
+	mutating := ManagerMutatingWebhook("")
+	if to := mutating.Webhooks[0].ClientConfig.Service; mutating.Name != "machinist-manager" || to == nil ||
+		to.Name != "machinist-manager" || to.Path == nil || *to.Path != "/mutate" {
+		t.Errorf("the mutating webhook of %s goes to %+v", mutating.Name, to)
+	}
+	if url := ManagerMutatingWebhook("https://localhost:9443/").Webhooks[0].ClientConfig.URL; url == nil ||
+		*url != "https://localhost:9443/mutate" {
+		t.Errorf("at a URL the mutating webhook goes to %v", url)
+	}
+	at := ProviderWebhook("sim", "https://localhost:9443/").Webhooks[0].ClientConfig
+	if at.Service != nil || at.URL == nil || *at.URL != "https://localhost:9443/validate" {
+		t.Errorf("at a URL it goes to %+v", at)
+	}
+}
+
+// A policy cannot encode: it has the only group of bootstrap tokens as a Secret's data has it.
+func TestThePolicyOfTheProcessesKnowsTheGroupOfTheirTokens(t *testing.T) {
+	text, err := charts.Files.ReadFile("machinist/templates/policies/processes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := base64.StdEncoding.EncodeToString([]byte(bootstrap.Group)); !strings.Contains(string(text), want) {
+		t.Errorf("the policy does not have %s, which is %s", want, bootstrap.Group)
+	}
+}
+
+// Helm reads no file outside of a chart, so what several charts' schemas define is in each of them.
+func TestTheSchemasOfTheChartsAgree(t *testing.T) {
+	definitions := func(path string) map[string]any {
+		text, err := os.ReadFile("../../../charts/" + path + "/values.schema.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var schema struct {
+			Definitions map[string]any `json:"$defs"`
+		}
+		if err := json.Unmarshal(text, &schema); err != nil {
+			t.Fatal(err)
+		}
+		return schema.Definitions
+	}
+	first := definitions("machinist")
+	for _, other := range []string{"machinist-provider", "simcloud"} {
+		for name, definition := range definitions(other) {
+			if diff := cmp.Diff(first[name], definition); diff != "" {
+				t.Errorf("%s: $defs.%s differs from that of machinist (-machinist +%s):\n%s", other, name, other, diff)
+			}
+		}
+	}
+}

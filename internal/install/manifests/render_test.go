@@ -1,0 +1,190 @@
+package manifests
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden are releases that users make, by the names of their golden files.
+func golden() map[string]func() ([]*unstructured.Unstructured, error) {
+	machinist := func(values string) func() ([]*unstructured.Unstructured, error) {
+		return func() ([]*unstructured.Unstructured, error) {
+			return RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: parse(values)})
+		}
+	}
+	provider := func(values string) func() ([]*unstructured.Unstructured, error) {
+		return func() ([]*unstructured.Unstructured, error) {
+			return RenderProvider(Release{Name: "provider", Namespace: Namespace, Values: parse(values)})
+		}
+	}
+	return map[string]func() ([]*unstructured.Unstructured, error){
+		"machinist": machinist("{}"),
+		"machinist-separate-target": machinist(`
+target: {kubeconfigSecret: {name: target-kubeconfig, key: config}}
+`),
+		"machinist-in-the-target": machinist(`
+install: {processes: false, control: false}
+rbac: {targetSubjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: machinist}]}
+`),
+		"machinist-one-namespace": machinist(`
+watchNamespace: team-a
+clusterID: example/team-a
+webhook: {certSecret: machinist-manager-certificate}
+policies: {enabled: false}
+flowControl: {enabled: false}
+`),
+		"machinist-everything": machinist(`
+image: {registry: registry.example, digest: "sha256:` + strings.Repeat("0", 64) + `"}
+imagePullSecrets: [{name: pull}]
+policies: {restrictNodeLabels: true}
+metrics:
+  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  readers: [{kind: ServiceAccount, name: p, namespace: monitoring}]
+clusterAutoscaler:
+  subjects: [{kind: ServiceAccount, name: cluster-autoscaler, namespace: kube-system}]
+networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {}}], egress: [{}]}
+manager:
+  image: {registry: other.example, repository: manager, tag: v1, digest: ""}
+  replicas: 1
+  extraArgs: [--health-timeout=5m]
+  env: [{name: HTTPS_PROXY, value: "http://proxy"}]
+  nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+  tolerations: [{operator: Exists}]
+  affinity: {nodeAffinity: {}}
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
+  podLabels: {team: platform}
+  podAnnotations: {example.com/a: b}
+  serviceAccount: {annotations: {example.com/identity: x}}
+  volumes: [{name: ca, configMap: {name: ca}}]
+  volumeMounts: [{name: ca, mountPath: /ca}]
+`),
+		"provider-sim": provider(`
+provider: {name: sim, flags: {cloud-endpoint: ["http://one", "http://two?a=b&c=d"], create-settle: 5s, concurrent-machines: 1000000}}
+`),
+		"machinist-shards": machinist(`
+manager: {shards: 2}
+policies: {enabled: false}
+flowControl: {enabled: false}
+`),
+		"provider-shards": provider(`
+provider: {name: sim}
+shards: 3
+migrator: {enabled: true}
+`),
+		"provider-migrator": provider(`
+provider: {name: sim, flags: {cloud-endpoint: "http://one"}}
+extraArgs: [--concurrent-machines=4]
+migrator: {enabled: true, only: true, extraArgs: [--cloud-qps=10], resources: {limits: {memory: 1Gi}}}
+`),
+		"provider-azure": provider(`
+provider: {name: azure}
+control: {kubeconfigSecret: {name: control-kubeconfig}}
+target: {none: true}
+webhook: {enabled: false}
+metrics: {secure: false}
+`),
+	}
+}
+
+func parse(values string) map[string]any {
+	v := map[string]any{}
+	if err := yaml.UnmarshalStrict([]byte(values), &v); err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// What users get is seen in a review. The CRDs are left out: they have golden files of their own, in config/crd.
+func TestReleasesRenderToTheGoldenFiles(t *testing.T) {
+	for name, render := range golden() {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := typed(objects, nil); err != nil && !strings.Contains(err.Error(), "ServiceMonitor") {
+				t.Errorf("a field that no type has: %v", err)
+			}
+			var got bytes.Buffer
+			for _, object := range objects {
+				if object.GetKind() == "CustomResourceDefinition" {
+					continue
+				}
+				text, err := yaml.Marshal(object.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got.WriteString("---\n")
+				got.Write(text)
+			}
+			path := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("%s differs (go test ./internal/install/manifests -update writes it) (-want +got):\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// A value that the chart does not have, or that is of no use, is refused with its path.
+//
+// Rule: bad-input-names-field.
+func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
+	for values, want := range map[string]string{
+		"replica: 1":            "replica",
+		"manager: {replica: 1}": "manager",
+		"manager: {shards: 65}": "manager/shards",
+		"watchNamespace: a\nclusterID: a\nwebhook: {enabled: false}\nmanager: {shards: 2}": "one namespace cannot be divided",
+		"manager: {replicas: two}":                                   "manager/replicas",
+		"target: {kubeconfigSecret: a}":                              "target/kubeconfigSecret",
+		"install: {control: maybe}":                                  "install/control",
+		"image: {pullPolicy: Sometimes}":                             "image/pullPolicy",
+		"image: {digest: latest}":                                    "image/digest",
+		"clusterID: has space":                                       "clusterID",
+		"watchNamespace: A_B":                                        "watchNamespace",
+		"log: {level: loud}":                                         "log/level",
+		"webhook: {url: 'http://plain'}":                             "webhook/url",
+		"manager: {extraArgs: [no-dashes]}":                          "manager/extraArgs/0",
+		"watchNamespace: team-a":                                     "clusterID is not set",
+		"{watchNamespace: a, clusterID: a}":                          "webhook.certSecret is not set",
+		"metrics: {serviceMonitor: {enabled: 1}}":                    "metrics/serviceMonitor/enabled",
+		"metrics: {enabled: false, serviceMonitor: {enabled: true}}": "metrics.serviceMonitor.enabled",
+		"metrics: {enabled: false, prometheusRule: {enabled: true}}": "metrics.prometheusRule.enabled",
+		"metrics: {prometheusRule: {runbookURL: x}}":                 "metrics/prometheusRule/runbookURL",
+		"metrics: {dashboards: {labels: [a]}}":                       "metrics/dashboards/labels",
+	} {
+		_, err := RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: parse(values)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want an error that names %s", values, err, want)
+		}
+	}
+	for values, want := range map[string]string{
+		"{}":                      "provider",
+		"provider: {name: Azure}": "provider/name",
+		"provider: {name: sim, flags: {cloud-endpoint: {a: b}}}": "provider/flags/cloud-endpoint",
+		"provider: {name: sim, flags: {--cloud-endpoint: b}}":    "--cloud-endpoint",
+	} {
+		_, err := RenderProvider(Release{Name: "p", Namespace: Namespace, Values: parse(values)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want an error that names %s", values, err, want)
+		}
+	}
+}

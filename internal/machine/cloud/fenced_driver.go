@@ -1,0 +1,319 @@
+package cloud
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/internal/platform/tracing"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Options configure a Cloud.
+type Options struct {
+	Driver provider.Driver
+	// Fence returns an error when this process must not change anything any more. It is asked immediately before each
+	// Create, Update, Delete, Adopt, Release and Disown.
+	Fence func() error
+	// Limiter delays calls to keep within the rate that the user allows; nil means no limit.
+	Limiter Limiter
+	// Metrics counts calls; nil means no metrics.
+	Metrics *Metrics
+	// Tracer reports calls that are part of an operation; nil where traces are off.
+	Tracer *tracing.Tracer
+	Clock  clock.PassiveClock
+}
+
+// Limiter is the part of a rate limiter that is used; golang.org/x/time/rate has it.
+type Limiter interface {
+	Wait(ctx context.Context) error
+}
+
+// Cloud is a provider.Driver that guards another one.
+type Cloud struct {
+	Options
+	timeout time.Duration
+}
+
+var (
+	_ provider.Driver   = (*Cloud)(nil)
+	_ provider.Importer = (*Cloud)(nil)
+)
+
+// New returns the guarded driver.
+func New(o Options) *Cloud {
+	return &Cloud{Options: o, timeout: provider.CallTimeout(o.Driver)}
+}
+
+// Name implements provider.Driver.
+func (c *Cloud) Name() string { return c.Driver.Name() }
+
+// CreateSettle implements provider.Settler with the driver's value or its default.
+func (c *Cloud) CreateSettle() time.Duration { return provider.CreateSettle(c.Driver) }
+
+// CallTimeout implements provider.Timeouter.
+func (c *Cloud) CallTimeout() time.Duration { return c.timeout }
+
+// Validate implements provider.Driver. It makes no call to the cloud and is not limited.
+func (c *Cloud) Validate(ctx context.Context, req provider.ValidateRequest) error {
+	return c.Driver.Validate(ctx, req)
+}
+
+// Capacity implements provider.Driver.
+func (c *Cloud) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
+	return call(ctx, c, "Capacity", reads, func(ctx context.Context) (provider.Capacity, error) {
+		return boundedCapacity(c.Driver.Capacity(ctx, req))
+	})
+}
+
+// Create implements provider.Driver.
+func (c *Cloud) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+	return call(ctx, c, "Create", changes, func(ctx context.Context) (*provider.Instance, error) {
+		return boundedInstance(c.Driver.Create(ctx, req))
+	})
+}
+
+// Get implements provider.Driver.
+func (c *Cloud) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+	return call(ctx, c, "Get", reads, func(ctx context.Context) (*provider.Instance, error) {
+		return boundedInstance(c.Driver.Get(ctx, req))
+	})
+}
+
+// Update implements provider.Driver.
+func (c *Cloud) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
+	return call(ctx, c, "Update", changes, func(ctx context.Context) (provider.UpdateResult, error) {
+		return c.Driver.Update(ctx, req)
+	})
+}
+
+// Delete implements provider.Driver.
+func (c *Cloud) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+	return call(ctx, c, "Delete", changes, func(ctx context.Context) (provider.DeleteResult, error) {
+		return c.Driver.Delete(ctx, req)
+	})
+}
+
+// List implements provider.Driver.
+func (c *Cloud) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+	return call(ctx, c, "List", reads, func(ctx context.Context) (provider.ListPage, error) {
+		return c.Driver.List(ctx, req)
+	})
+}
+
+// Adopt tags an existing instance; it fails with Unimplemented when the driver cannot.
+func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
+	adopter, ok := c.Driver.(provider.Adopter)
+	if !ok {
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot adopt existing instances", c.Name())
+	}
+	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) {
+		return boundedInstance(adopter.Adopt(ctx, req))
+	})
+}
+
+// Interruptions implements provider.Interrupter; it fails with Unimplemented when the driver cannot.
+func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+	interrupter, ok := c.Driver.(provider.Interrupter)
+	if !ok {
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s does not announce interruptions", c.Name())
+	}
+	return call(ctx, c, "Interruptions", reads, func(ctx context.Context) ([]provider.Interruption, error) {
+		return interrupter.Interruptions(ctx, req)
+	})
+}
+
+// importer returns the driver as one that takes over the instances of other systems.
+func (c *Cloud) importer() (provider.Importer, error) {
+	importer, ok := c.Driver.(provider.Importer)
+	if !ok {
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot take over instances of other systems", c.Name())
+	}
+	return importer, nil
+}
+
+// Locate implements provider.Importer; like the others it fails with Unimplemented when the driver does not.
+func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+	importer, err := c.importer()
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c, "Locate", reads, func(ctx context.Context) ([]provider.Located, error) {
+		return importer.Locate(ctx, req)
+	})
+}
+
+// Import implements provider.Importer. It makes no call to the cloud and is not limited.
+func (c *Cloud) Import(ctx context.Context, req provider.ImportRequest) (imported provider.Imported, err error) {
+	importer, err := c.importer()
+	if err != nil {
+		return provider.Imported{}, err
+	}
+	defer func() {
+		if recover() != nil {
+			err = provider.Errorf(provider.Internal, "the driver panicked in Import")
+		}
+	}()
+	return importer.Import(ctx, req)
+}
+
+// Release implements provider.Importer.
+func (c *Cloud) Release(ctx context.Context, req provider.ReleaseRequest) error {
+	importer, err := c.importer()
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, c, "Release", changes, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, importer.Release(ctx, req)
+	})
+	return err
+}
+
+// Disown implements provider.Importer.
+func (c *Cloud) Disown(ctx context.Context, req provider.DisownRequest) error {
+	importer, err := c.importer()
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, c, "Disown", changes, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, importer.Disown(ctx, req)
+	})
+	return err
+}
+
+// ListScope implements provider.Scoper with the driver's name of the scope; it is empty when the driver names none.
+// It makes no call to the cloud and is not limited.
+func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
+	scoper, ok := c.Driver.(provider.Scoper)
+	if !ok {
+		return "", nil
+	}
+	defer func() {
+		if recover() != nil {
+			name, err = "", provider.Errorf(provider.Internal, "the driver panicked in ListScope")
+		}
+	}()
+	return scoper.ListScope(class)
+}
+
+// Account implements provider.Accounter with the driver's name of the account. It makes no call to the cloud and is not
+// limited.
+func (c *Cloud) Account(class provider.Class) (name string, err error) {
+	defer func() {
+		if recover() != nil {
+			name, err = "", provider.Errorf(provider.Internal, "the driver panicked in Account")
+		}
+	}()
+	return provider.AccountOf(c.Driver, class), nil
+}
+
+type effect bool
+
+const (
+	reads   effect = false
+	changes effect = true
+)
+
+// call runs one call of the driver. The fence is asked after the limiter, which may have waited: what passes the check
+// is sent at once.
+func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
+	f func(context.Context) (T, error)) (result T, err error) {
+	ctx, traced := c.Tracer.Begin(ctx, operation)
+	defer func() { traced.End(tracedCode(err)) }()
+	if c.Limiter != nil {
+		began := c.Clock.Now()
+		if err := c.Limiter.Wait(ctx); err != nil {
+			return result, fmt.Errorf("wait for the cloud rate limit before %s: %w", operation, err)
+		}
+		traced.Limited(c.Clock.Since(began))
+	}
+	if e == changes {
+		if err := c.Fence(); err != nil {
+			return result, fmt.Errorf("%s was not sent: %w", operation, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	start := c.Clock.Now()
+	// A driver that panics on somebody's providerSpec must not take the fleet's controller with it.
+	defer func() {
+		if p := recover(); p != nil {
+			err = provider.Errorf(provider.Internal, "the driver panicked in %s", operation)
+			// Not the panic's value: it may hold what the driver was given.
+			logr.FromContextOrDiscard(ctx).Error(err, "Recovered from a panic", "stack", string(debug.Stack()))
+		}
+		c.Metrics.observe(c.Name(), operation, err, c.Clock.Since(start))
+	}()
+	result, err = f(ctx)
+	return result, boundedError(err)
+}
+
+// tracedCode is the code of an error in a trace, empty for none. A code that is none of ours may hold anything.
+func tracedCode(err error) string {
+	if err == nil {
+		return ""
+	}
+	switch code := provider.CodeOf(err); code {
+	case provider.NotFound, provider.AlreadyExists, provider.ResourceExhausted, provider.Unauthenticated,
+		provider.PermissionDenied, provider.Throttled:
+		return string(code)
+	default:
+		if code.Terminal() || code.Ambiguous() {
+			return string(code)
+		}
+		return string(provider.Unknown)
+	}
+}
+
+// Metrics counts a provider's calls.
+type Metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+// NewMetrics makes and registers the metrics of the calls of a provider's driver.
+func NewMetrics(registry prometheus.Registerer, driver string) (*Metrics, error) {
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "machinist_provider_requests_total",
+			Help: "Driver calls by provider, operation and resulting code.",
+		}, []string{"provider", "operation", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "machinist_provider_request_duration_seconds",
+			Help:    "Time a driver call took, by provider and operation.",
+			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"provider", "operation"}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.duration} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register provider metrics: %w", err)
+		}
+	}
+	m.zero(driver)
+	return m, nil
+}
+
+// zero makes the counters of what every driver can do: the first error of a kind counts as an increase only if there
+// was a zero before it.
+func (m *Metrics) zero(name string) {
+	for _, operation := range []string{"Create", "Get", "Update", "Delete", "List"} {
+		for _, code := range []provider.Code{provider.OK, provider.InvalidArgument, provider.FailedPrecondition,
+			provider.ResourceExhausted, provider.Unauthenticated, provider.PermissionDenied, provider.Throttled,
+			provider.Unavailable, provider.DeadlineExceeded, provider.Internal, provider.Unknown} {
+			m.requests.WithLabelValues(name, operation, string(code))
+		}
+	}
+}
+
+func (m *Metrics) observe(name, operation string, err error, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.requests.WithLabelValues(name, operation, string(provider.CodeOf(err))).Inc()
+	m.duration.WithLabelValues(name, operation).Observe(took.Seconds())
+}

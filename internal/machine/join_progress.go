@@ -1,0 +1,59 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/platform/index"
+)
+
+// requestGrace is how long a launched Machine may be without a Node until its condition says how far its kubelet came:
+// longer than most instances boot, so that it costs them no write.
+const requestGrace = 3 * time.Minute
+
+// joinProgress says how far the kubelet of a launched Machine without a Node came: whether it requested a certificate, and
+// what became of that. It is empty for the first minutes, and if the requests cannot be read.
+func (s *registrationStep) joinProgress(ctx context.Context) string {
+	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	name := index.NodeName(s.machine)
+	if launched == nil || launched.Status != metav1.ConditionTrue || name == "" {
+		return ""
+	}
+	if left := launched.LastTransitionTime.Add(requestGrace).Sub(s.now); left > 0 {
+		if s.machine.Status.FailureReason == "" {
+			s.requeueIn(left)
+		}
+		return ""
+	}
+	requests, err := s.joins.Requests(ctx, name)
+	if err != nil {
+		return ""
+	}
+	var last kubeletcsr.JoinRequest
+	for _, r := range requests {
+		if r.At.Before(s.machine.CreationTimestamp.Time) {
+			continue // Another instance had the name.
+		}
+		if last.Name == "" || r.At.After(last.At) {
+			last = r
+		}
+	}
+	if last.Name == "" {
+		return fmt.Sprintf("No kubelet has requested a certificate for a node named %s: look at the instance's console.", name)
+	}
+	switch last.Outcome {
+	case kubeletcsr.Issued:
+		return fmt.Sprintf("Its kubelet received its certificate (%s), but has not registered: look at the kubelet's log.", last.Name)
+	case kubeletcsr.Unsigned:
+		return fmt.Sprintf("The certificate request %s of its kubelet is approved, but no signer has signed it.", last.Name)
+	case kubeletcsr.Refused:
+		return fmt.Sprintf("The certificate request %s of its kubelet was refused.", last.Name)
+	}
+	return fmt.Sprintf("The certificate request %s of its kubelet is not approved.", last.Name)
+}

@@ -1,0 +1,105 @@
+// Package preservation says which Machines are preserved for inspection, and which are about to be. The provider
+// process preserves them, and the set that owns one waits for that. Both must agree: a machine for which only one of
+// them waits would be deleted too early, or never.
+package preservation
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// Preserved reports whether the Machine is preserved. Then it belongs to no set, whatever its owner references are.
+func Preserved[M metav1.Object](m M) bool {
+	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
+	return preserved
+}
+
+// Until returns when the preservation of a Machine ends.
+func Until(m *v1beta1.Machine) (time.Time, error) {
+	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
+	until, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("metadata.annotations[%s] is %.64q, which is no time such as 2030-01-31T12:00:00Z",
+			v1beta1.AnnotationPreservedUntil, value)
+	}
+	return until, nil
+}
+
+// NeverBegan reports whether the annotation says a time that is past, and the Machine was not preserved before. Where
+// it was, the condition says so or, if that could not be written any more, that it was taken from its set.
+func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
+	until, err := Until(m)
+	_, taken := m.Annotations[v1beta1.AnnotationPreservedFrom]
+	return err == nil && !until.After(now) && !taken &&
+		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPreserved)
+}
+
+// Invalid says what is wrong with the annotation machinist.dev/preserve, "" if nothing is.
+func Invalid(m *v1beta1.Machine) string {
+	switch value, asked := m.Annotations[v1beta1.AnnotationPreserve]; {
+	case !asked, value == v1beta1.PreserveNow, value == v1beta1.PreserveWhenFailed:
+		return ""
+	default:
+		return fmt.Sprintf("metadata.annotations[%s] is %.64q; it must be %s or %s", v1beta1.AnnotationPreserve, value,
+			v1beta1.PreserveNow, v1beta1.PreserveWhenFailed)
+	}
+}
+
+// OverLimit reports whether the Machine is not preserved because too many others are, and is replaced like any other.
+// It stays so until the Machine is replaced or recovers, even if others are no longer preserved.
+func OverLimit(m *v1beta1.Machine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
+	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
+		c.Reason == v1beta1.ReasonTooManyPreserved && replacedForFailure(m)
+}
+
+// SameOrigin reports whether two Machines, preserved or not, are or were of one MachineDeployment, or of one MachineSet
+// alone.
+func SameOrigin(a, b *v1beta1.Machine) bool {
+	from := Origin(a)
+	return a.Namespace == b.Namespace && from != "" && from == Origin(b)
+}
+
+// Origin names the owner that the Machine has or had, "" if it had none.
+func Origin(m *v1beta1.Machine) string {
+	if name := m.Labels[v1beta1.LabelMachineDeployment]; name != "" {
+		return "MachineDeployment " + name
+	}
+	name := m.Labels[v1beta1.LabelMachineSet]
+	if name == "" {
+		name = m.Annotations[v1beta1.AnnotationPreservedFrom]
+	}
+	if name == "" {
+		return ""
+	}
+	return "MachineSet " + name
+}
+
+// Due reports whether the Machine will be preserved as soon as possible. One without an instance has nothing to
+// inspect.
+func Due(m *v1beta1.Machine) bool {
+	switch m.Annotations[v1beta1.AnnotationPreserve] {
+	case v1beta1.PreserveNow:
+	case v1beta1.PreserveWhenFailed:
+		if !replacedForFailure(m) || OverLimit(m) {
+			return false
+		}
+	default:
+		return false
+	}
+	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !m.Retrying() &&
+		!machinestate.Unchangeable(m)
+}
+
+// replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found
+// unhealthy. If it would not, preserving the Machine would cause a replacement. An interrupted Machine cannot be
+// preserved: the cloud removes its instance.
+func replacedForFailure(m *v1beta1.Machine) bool {
+	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
+}

@@ -1,0 +1,182 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// child is an operator in a process of its own.
+type child struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	lines  chan string // of its stdout; closed at its end
+	stderr lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func startChild(t *testing.T, role, namespace string) *child {
+	t.Helper()
+	c := &child{t: t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100_000)}
+	c.cmd.Env = append(os.Environ(), childRole+"="+role, childKubeconfig+"="+planes.control.Kubeconfig(), childNamespace+
+		"="+namespace)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c.cmd.Stderr = &c.stderr
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(c.lines)
+		for scanner := bufio.NewScanner(stdout); scanner.Scan(); {
+			c.lines <- scanner.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		for range c.lines {
+		}
+		_ = c.cmd.Wait()
+		if t.Failed() {
+			t.Logf("logs of the child:\n%s", &c.stderr)
+		}
+	})
+	return c
+}
+
+// reports waits for a line that begins like this.
+func (c *child) reports(prefix string) {
+	c.t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case line, ok := <-c.lines:
+			if strings.HasPrefix(line, prefix) {
+				return
+			}
+			if !ok {
+				c.t.Fatalf("the child ended before it said %q", prefix)
+			}
+		case <-deadline:
+			c.t.Fatalf("the child did not say %q", prefix)
+		}
+	}
+}
+
+func (c *child) signal(s os.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// rest returns what the child said until its end, and its exit code.
+func (c *child) rest() ([]string, int) {
+	c.t.Helper()
+	var said []string
+	deadline := time.After(patience)
+	for {
+		select {
+		case line, ok := <-c.lines:
+			if ok {
+				said = append(said, line)
+				continue
+			}
+			err := c.cmd.Wait()
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+				return said, exit.ExitCode()
+			}
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			return said, 0
+		case <-deadline:
+			c.t.Fatalf("the child did not end; logs:\n%s", &c.stderr)
+		}
+	}
+}
+
+func TestAProcessThatWasStoppedDoesNothingMoreWhenItGoesOn(t *testing.T) {
+	namespace := newNamespace(t)
+	first := startChild(t, "leader", namespace)
+	first.reports("acting")
+	first.signal(syscall.SIGSTOP)
+	second := start(t, childConfig(planes.control.Kubeconfig(), namespace), testOptions(), nil)
+	second.elected()
+	for len(first.lines) > 0 { // Said before it was stopped.
+		<-first.lines
+	}
+	first.signal(syscall.SIGCONT)
+	said, code := first.rest()
+	if code != ExitFenced {
+		t.Errorf("exit code %d, want %d", code, ExitFenced)
+	}
+	// It may have been stopped between its check and its act.
+	acts := 0
+	for _, line := range said {
+		if line == "acting" {
+			acts++
+		}
+	}
+	if acts > 1 {
+		t.Errorf("acted %d times after another process took over", acts)
+	}
+	if err := second.Fence().Check(); err != nil {
+		t.Errorf("the new leader: %v", err)
+	}
+}
+
+// Rule: sigterm-releases-lease.
+func TestASignalEndsTheProcessAndReleasesTheLease(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(s.String(), func(t *testing.T) {
+			namespace := newNamespace(t)
+			c := startChild(t, "leader", namespace)
+			c.reports("acting")
+			c.signal(s)
+			if said, code := c.rest(); code != 0 || len(said) == 0 || said[len(said)-1] != "ended: <nil>" {
+				t.Errorf("exit code %d after %q", code, said)
+			}
+			if got := holder(readLease(t, childConfig("", namespace))); got != "" {
+				t.Errorf("holder %q", got)
+			}
+		})
+	}
+}
+
+func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
+	c := startChild(t, "deaf", newNamespace(t))
+	c.reports("acting")
+	c.signal(syscall.SIGTERM)
+	c.reports("ended:")
+	c.signal(syscall.SIGTERM)
+	if _, code := c.rest(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+}

@@ -1,0 +1,201 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var (
+	// ErrNotSynced is wrapped by the error of using a cached kind before the cache was filled for the first time: the
+	// cluster was not reachable since this process started.
+	ErrNotSynced = errors.New("the cache was never filled")
+	// ErrBehind is wrapped by the error of a cached read that did not see this process's own writes within the read
+	// timeout.
+	ErrBehind = errors.New("the cache does not have this process's own writes yet")
+)
+
+// cachedClient sends what concerns cached kinds to a client that reads its own writes, and other writes to the live
+// client.
+type cachedClient struct {
+	// Client is the live one.
+	client.Client
+	consistent client.Client
+	cache      *declaredCache
+	kinds      kinds
+	synced     func() bool
+	timeout    time.Duration
+}
+
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object,
+	o ...client.GetOption) error {
+	f, err := c.readable(object)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", key, err)
+	}
+	return c.bounded(ctx, f, func(ctx context.Context) error { return c.consistent.Get(ctx, key, object, o...) })
+}
+
+func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	f, err := c.readable(list)
+	if err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	return c.bounded(ctx, f, func(ctx context.Context) error { return c.consistent.List(ctx, list, o...) })
+}
+
+// readable refuses to read what is not cached: a live read in its place would go unnoticed and cost one request each
+// time.
+func (c *cachedClient) readable(object runtime.Object) (form, error) {
+	f, err := c.kinds.check(object)
+	if err == nil && !c.synced() {
+		err = fmt.Errorf("%w: %s", ErrNotSynced, f)
+	}
+	return f, err
+}
+
+// bounded ends a read that waits for the cache, which has no end of its own.
+func (c *cachedClient) bounded(ctx context.Context, f form, read func(context.Context) error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, c.timeout, ErrBehind)
+	defer cancel()
+	err := read(limited)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), ErrBehind) {
+		return fmt.Errorf("%w: %s, after %s: %w", ErrBehind, f, c.timeout, err)
+	}
+	return err
+}
+
+// writer returns the client that writes an object. The same client must do all writes of a cached kind, in the form in
+// which it is read, or reads would not wait for them.
+func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
+	f, err := formOf(object, c.kinds.scheme)
+	if err != nil {
+		return nil, err
+	}
+	return c.writerOf(f)
+}
+
+func (c *cachedClient) writerOf(f form) (client.Client, error) {
+	switch cached := c.kinds.declared[f.GroupVersionKind]; {
+	case cached == "" || cached == asMetadata && f.of == asTyped:
+		// What is cached as metadata is for watching; nobody expects to read own writes from it.
+		return c.Client, nil
+	case cached != f.of:
+		return nil, fmt.Errorf("%s is cached %s: a write of %s would be missed by the next read", f.Kind, cached, f)
+	case !c.synced():
+		return nil, fmt.Errorf("%w: %s", ErrNotSynced, f)
+	default:
+		return c.consistent, nil
+	}
+}
+
+func (c *cachedClient) Create(ctx context.Context, object client.Object, o ...client.CreateOption) error {
+	w, err := c.writer(object)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", client.ObjectKeyFromObject(object), err)
+	}
+	return w.Create(ctx, object, o...)
+}
+
+func (c *cachedClient) Update(ctx context.Context, object client.Object, o ...client.UpdateOption) error {
+	w, err := c.writer(object)
+	if err != nil {
+		return fmt.Errorf("update %s: %w", client.ObjectKeyFromObject(object), err)
+	}
+	return w.Update(ctx, object, o...)
+}
+
+func (c *cachedClient) Patch(ctx context.Context, object client.Object, patch client.Patch,
+	o ...client.PatchOption) error {
+	w, err := c.writer(object)
+	if err != nil {
+		return fmt.Errorf("patch %s: %w", client.ObjectKeyFromObject(object), err)
+	}
+	return w.Patch(ctx, object, patch, o...)
+}
+
+func (c *cachedClient) Delete(ctx context.Context, object client.Object, o ...client.DeleteOption) error {
+	w, err := c.writer(object)
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", client.ObjectKeyFromObject(object), err)
+	}
+	return w.Delete(ctx, object, o...)
+}
+
+func (c *cachedClient) DeleteAllOf(ctx context.Context, object client.Object, o ...client.DeleteAllOfOption) error {
+	w, err := c.writer(object)
+	if err != nil {
+		return fmt.Errorf("delete all: %w", err)
+	}
+	return w.DeleteAllOf(ctx, object, o...)
+}
+
+func (c *cachedClient) Apply(ctx context.Context, configuration runtime.ApplyConfiguration,
+	o ...client.ApplyOption) error {
+	w, err := c.applier(configuration)
+	if err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
+	return w.Apply(ctx, configuration, o...)
+}
+
+// applier returns the client that applies a configuration: a generated one is typed, one made from an unstructured
+// object is a runtime.Object itself.
+func (c *cachedClient) applier(configuration runtime.ApplyConfiguration) (client.Client, error) {
+	if object, ok := configuration.(runtime.Object); ok {
+		return c.writerOf(form{object.GetObjectKind().GroupVersionKind(), asUnstructured})
+	}
+	named, ok := configuration.(interface {
+		GetKind() *string
+		GetAPIVersion() *string
+	})
+	if !ok || named.GetKind() == nil || named.GetAPIVersion() == nil {
+		return nil, fmt.Errorf("%T has no kind", configuration)
+	}
+	return c.writerOf(form{schema.FromAPIVersionAndKind(*named.GetAPIVersion(), *named.GetKind()), asTyped})
+}
+
+func (c *cachedClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+func (c *cachedClient) SubResource(name string) client.SubResourceClient {
+	return &cachedSubResource{SubResourceClient: c.Client.SubResource(name), name: name, parent: c}
+}
+
+// cachedSubResource writes subresources as cachedClient does objects. Reading and creating them is always live.
+type cachedSubResource struct {
+	client.SubResourceClient
+	name   string
+	parent *cachedClient
+}
+
+func (s *cachedSubResource) Update(ctx context.Context, object client.Object,
+	o ...client.SubResourceUpdateOption) error {
+	w, err := s.parent.writer(object)
+	if err != nil {
+		return fmt.Errorf("update %s of %s: %w", s.name, client.ObjectKeyFromObject(object), err)
+	}
+	return w.SubResource(s.name).Update(ctx, object, o...)
+}
+
+func (s *cachedSubResource) Patch(ctx context.Context, object client.Object, patch client.Patch,
+	o ...client.SubResourcePatchOption) error {
+	w, err := s.parent.writer(object)
+	if err != nil {
+		return fmt.Errorf("patch %s of %s: %w", s.name, client.ObjectKeyFromObject(object), err)
+	}
+	return w.SubResource(s.name).Patch(ctx, object, patch, o...)
+}
+
+func (s *cachedSubResource) Apply(ctx context.Context, configuration runtime.ApplyConfiguration,
+	o ...client.SubResourceApplyOption) error {
+	w, err := s.parent.applier(configuration)
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", s.name, err)
+	}
+	return w.SubResource(s.name).Apply(ctx, configuration, o...)
+}

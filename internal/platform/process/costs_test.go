@@ -1,0 +1,163 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/process/fence"
+)
+
+// answerSizes counts the bytes that an API server answered with.
+type answerSizes struct {
+	next  http.RoundTripper
+	bytes *int
+}
+
+func (a answerSizes) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := a.next.RoundTrip(r)
+	if err != nil || r.URL.Query().Has("watch") {
+		return response, err
+	}
+	body, err := io.ReadAll(response.Body)
+	*a.bytes += len(body)
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, err
+}
+
+// allocated returns how many bytes f allocates.
+func allocated(f func()) int {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc)
+}
+
+// Where this package departs from what client-go and controller-runtime offer, it must be cheaper than they are. The
+// comments at the departures have the figures that this test logs; its bounds leave room for other versions.
+func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
+	const fleet = 200
+	var answered int
+	config := rest.CopyConfig(planes.control.Config())
+	config.QPS = -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return answerSizes{next, &answered} })
+	c, err := newCluster(config, clusterOptions{
+		scheme: testScheme(), fence: fence.AlwaysOpen(), kinds: []Kind{{Object: &v1beta1.Machine{}}}, readTimeout: patience,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := newNamespace(t)
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: testScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var machines []*v1beta1.Machine
+	for i := range fleet {
+		m := wideMachine(fmt.Sprintf("m-%d", i))
+		m.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: m.Name, Labels: map[string]string{"pool": "web"},
+			Finalizers: []string{"example.com/in-use"}}
+		m.Spec.ClassRef, m.Spec.ProviderSpec.Raw = nil, []byte(`{"apiVersion":"x/v1","kind":"X"}`)
+		if err := direct.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		machines = append(machines, m)
+	}
+	t.Cleanup(func() {
+		for _, m := range machines {
+			err := direct.Patch(context.Background(), m, client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"finalizers":null}}`)))
+			if client.IgnoreNotFound(err) != nil {
+				t.Error(err)
+			}
+		}
+	})
+	fillCache(t, c)
+	here := client.InNamespace(namespace)
+
+	t.Run("a list of the cache that shares its objects", func(t *testing.T) {
+		list := func() {
+			if err := c.Client.List(t.Context(), &v1beta1.MachineList{}, here); err != nil {
+				t.Fatal(err)
+			}
+		}
+		share := func() {
+			shared, err := index.Shared[v1beta1.Machine](t.Context(), c.Client, &v1beta1.MachineList{}, here)
+			if err != nil || len(shared) != fleet {
+				t.Fatal(len(shared), err)
+			}
+		}
+		list()
+		share()
+		copies, shared := allocated(list)/fleet, allocated(share)/fleet
+		t.Logf("allocated for each object: %d bytes for List, %d for Shared", copies, shared)
+		if shared*4 > copies {
+			t.Errorf("sharing allocates %d bytes for each object, a list %d", shared, copies)
+		}
+	})
+
+	t.Run("an object of the cache that is shared", func(t *testing.T) {
+		kind, key := &v1beta1.Machine{}, client.ObjectKeyFromObject(machines[0])
+		get := func() {
+			if err := c.Client.Get(t.Context(), key, &v1beta1.Machine{}, client.UnsafeDisableDeepCopy,
+				client.DisableReadYourWritesConsistency); err != nil {
+				t.Fatal(err)
+			}
+		}
+		share := func() {
+			if m, err := index.SharedOne(t.Context(), c.Client, kind, key); err != nil || m.Name != key.Name {
+				t.Fatal(m, err)
+			}
+		}
+		get()
+		share()
+		copied, shared := allocated(get), allocated(share)
+		t.Logf("allocated: %d bytes for Get without a deep copy, %d for SharedOne", copied, shared)
+		if shared*4 > copied {
+			t.Errorf("sharing an object allocates %d bytes, a read of it %d", shared, copied)
+		}
+		key.Name = "missing"
+		if m, err := index.SharedOne(t.Context(), c.Client, kind, key); m != nil || err != nil {
+			t.Errorf("a machine that is not there: %v, %v", m, err)
+		}
+	})
+
+	t.Run("a live list in pages", func(t *testing.T) {
+		var largest int
+		counting := interceptor.NewClient(direct, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+				answered = 0
+				err := c.List(ctx, list, o...)
+				largest = max(largest, answered)
+				return err
+			},
+		})
+		answerOf := func(page int64) int {
+			largest = 0
+			var list v1beta1.MachineList
+			if err := (pagedClient{counting, page, nil}).List(t.Context(), &list, here); err != nil || len(list.Items) != fleet {
+				t.Fatal(len(list.Items), err)
+			}
+			return largest
+		}
+		whole, page := answerOf(2*fleet), answerOf(fleet/10)
+		t.Logf("the largest answer: %d bytes for each of %d objects in one piece, %d in ten pages", whole/fleet, fleet,
+			page/fleet)
+		if page*5 > whole {
+			t.Errorf("the largest of ten answers has %d bytes, the whole %d", page, whole)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"machinist.dev/machinist/internal/platform/expiry"
+)
+
+// explainUnauthorized adds to a rejection with 401 that the credentials of the kubeconfig file have expired, if they
+// have: an API server does not say why it does not know who asks.
+func (k *kubeconfig) explainUnauthorized(err error) error {
+	if k == nil {
+		return err
+	}
+	config, _, missing := k.current()
+	if missing != nil {
+		return err
+	}
+	what, lifetime := lifetimeOf(config)
+	if what == "" || time.Now().Before(lifetime.End) {
+		return fmt.Errorf("%w: the credentials in --%s=%s", err, k.flag, k.path)
+	}
+	return fmt.Errorf("%w: the %s in --%s=%s expired at %s: renew it", err, what, k.flag, k.path,
+		lifetime.End.UTC().Format(time.RFC3339))
+}
+
+// lifetimeOf returns what authenticates the requests of a configuration, and how long it is valid; nothing where that
+// is not known.
+func lifetimeOf(config *rest.Config) (what string, l expiry.Lifetime) {
+	certificate := config.CertData
+	if len(certificate) == 0 && config.CertFile != "" {
+		certificate, _ = os.ReadFile(config.CertFile)
+	}
+	if l = expiry.OfCertificate(certificate); !l.End.IsZero() {
+		return "client certificate", l
+	}
+	token := config.BearerToken
+	if config.BearerTokenFile != "" {
+		if content, err := os.ReadFile(config.BearerTokenFile); err == nil {
+			token = strings.TrimSpace(string(content))
+		}
+	}
+	if l = expiry.OfToken(token); !l.End.IsZero() {
+		return "token", l
+	}
+	return "", expiry.Lifetime{}
+}
+
+// watchExpiry exports when the credentials of the kubeconfig files, and the certificate of the metrics, end. What a pod
+// has by itself is renewed by its kubelet.
+func (o *Process) watchExpiry() error {
+	metrics, err := expiry.NewMetrics(o.options.Registerer)
+	if err != nil {
+		return err
+	}
+	for name, cluster := range map[string]*Cluster{"control-kubeconfig": o.control, "target-kubeconfig": o.target} {
+		if cluster == nil || cluster.kubeconfig == nil {
+			continue
+		}
+		metrics.Watch(name, func() expiry.Lifetime {
+			config, _, err := cluster.kubeconfig.current()
+			if err != nil {
+				return expiry.Lifetime{}
+			}
+			_, l := lifetimeOf(config)
+			return l
+		})
+	}
+	if dir := o.config.MetricsCertDir; dir != "" && o.config.MetricsSecure {
+		metrics.Watch("metrics-certificate", func() expiry.Lifetime {
+			return expiry.OfCertificateFile(filepath.Join(dir, "tls.crt"))
+		})
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package process
+
+import (
+	"slices"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
+)
+
+// lazyCore writes as the Core that it embeds does, but encodes what lines have in common when a line is written.
+// Every pass of every controller gives its logger the name of an object, and hardly any writes a line: encoded at
+// once, that takes a kibibyte each.
+type lazyCore struct {
+	zapcore.Core
+	fields []zapcore.Field
+}
+
+func newLazyCore(core zapcore.Core) zapcore.Core { return lazyCore{Core: core} }
+
+// With implements zapcore.Core.
+func (c lazyCore) With(fields []zapcore.Field) zapcore.Core {
+	return lazyCore{Core: c.Core, fields: slices.Concat(c.fields, fields)}
+}
+
+// Check implements zapcore.Core.
+func (c lazyCore) Check(line zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !c.Enabled(line.Level) {
+		return checked
+	}
+	return c.Core.With(c.fields).Check(line, checked)
+}
+
+// Write implements zapcore.Core.
+func (c lazyCore) Write(line zapcore.Entry, fields []zapcore.Field) error {
+	return c.Core.With(c.fields).Write(line, fields)
+}
+
+// endingSink leaves out that "leader election lost" came after the end began, which the manager reports as an error
+// whenever an elected process ends in order. Of a lease that was really lost, exitWhenLost tells.
+type endingSink struct{ logr.LogSink }
+
+// Error implements logr.LogSink.
+func (s endingSink) Error(err error, message string, keysAndValues ...any) {
+	if message == "error received after stop sequence was engaged" && err != nil && err.Error() == "leader election lost" {
+		return
+	}
+	s.LogSink.Error(err, message, keysAndValues...)
+}
+
+// WithValues implements logr.LogSink.
+func (s endingSink) WithValues(keysAndValues ...any) logr.LogSink {
+	return endingSink{s.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName implements logr.LogSink.
+func (s endingSink) WithName(name string) logr.LogSink {
+	return endingSink{s.LogSink.WithName(name)}
+}

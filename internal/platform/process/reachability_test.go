@@ -1,0 +1,95 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/reachability"
+)
+
+// watchful looks often.
+func watchful(c *Config) *Config {
+	c.TargetKubeconfig = planes.target.Kubeconfig()
+	c.StatusCheckPeriod, c.StatusCheckTimeout = 100*time.Millisecond, 3*time.Second
+	return c
+}
+
+// Rules: reachability-by-two-probes, outage-stops-owners, freeze-is-reported.
+func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
+	o := testOptions()
+	p := start(t, watchful(testConfig(t)), o, nil)
+	p.elected()
+	p.probeReports("/readyz", http.StatusOK, "frozen: no")
+	watch := p.Reachability()
+	eventually(t, func() error {
+		if _, stable := watch.StableSince(); !stable {
+			return errors.New("the leader of clusters that answer is not stable")
+		}
+		return nil
+	})
+	stopAPIServer(t, planes.target)
+	p.probeReports("/readyz", http.StatusOK, "frozen: The target cluster cannot be reached since ")
+	frozen, err := reachability.FrozenMetric(o.Registerer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metric := func(want float64) {
+		t.Helper()
+		eventually(t, func() error {
+			if got := testutil.ToFloat64(frozen.WithLabelValues(v1beta1.ReasonControlPlaneUnreachable)); got != want {
+				return fmt.Errorf("machinist_frozen is %v, want %v", got, want)
+			}
+			return nil
+		})
+	}
+	metric(1)
+	if reason, _ := watch.Stopped(); reason != v1beta1.ReasonControlPlaneUnreachable {
+		t.Errorf("stopped for %q", reason)
+	}
+	if _, stable := watch.StableSince(); stable {
+		t.Error("stable in an outage")
+	}
+	startAPIServer(t, planes.target)
+	p.probeReports("/readyz", http.StatusOK, "frozen: no")
+	metric(0)
+	past, _ := watch.TargetOutages()
+	if len(past) == 0 {
+		t.Error("the outage is forgotten")
+	}
+	since, stable := watch.StableSince()
+	if !stable || since.Before(past[len(past)-1].To) {
+		t.Errorf("stable %t since %s, want since the end of %v", stable, since, past)
+	}
+	if err := p.stopped(); err != nil {
+		t.Errorf("Run() = %v", err)
+	}
+	noGoroutinesLeft(t)
+}
+
+// What answers does not count as unreachable when the controllers begin, else they would report a freeze at every
+// start.
+//
+// Rule: reachability-by-two-probes.
+func TestAProcessIsNotFrozenWhenItBegins(t *testing.T) {
+	for range 3 {
+		c := testConfig(t)
+		c.TargetKubeconfig = planes.target.Kubeconfig()
+		o := testOptions()
+		o.Registerer = prometheus.NewRegistry()
+		p := start(t, c, o, nil)
+		p.elected()
+		if reason, message := p.Reachability().Stopped(); reason != "" {
+			t.Errorf("stopped: %s %s", reason, message)
+		}
+		if err := p.stopped(); err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/index"
+)
+
+// Rule: reads-see-own-writes.
+func TestSharedIsAListWithoutCopies(t *testing.T) {
+	const byProvider = "class.provider"
+	c := testConfig(t)
+	p := start(t, c, testOptions(), func(o *Process) error {
+		return o.Control().Cache.IndexField(t.Context(), &v1beta1.MachineClass{}, byProvider, func(o client.Object) []string {
+			return []string{o.(*v1beta1.MachineClass).Spec.Provider}
+		})
+	})
+	p.elected()
+	api, first, second := p.Control().Client, c.LeaderElectionNamespace, newNamespace(t)
+	names := func(o ...client.ListOption) []string {
+		t.Helper()
+		classes, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, o...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, class := range classes {
+			found = append(found, class.Namespace+"/"+class.Name)
+		}
+		slices.Sort(found)
+		return found
+	}
+	for i := range 20 {
+		for _, namespace := range []string{first, second} {
+			class := newClass(namespace, fmt.Sprintf("shared-%d", i))
+			class.Spec.Provider = []string{"even", "odd"}[i%2]
+			if err := api.Create(t.Context(), class); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Own writes are there at once.
+		if got := names(client.InNamespace(first)); len(got) != i+1 {
+			t.Fatalf("%d classes after %d were created: %v", len(got), i+1, got)
+		}
+	}
+	for what, o := range map[string][]client.ListOption{
+		"everything":                        nil,
+		"a namespace":                       {client.InNamespace(first)},
+		"a field":                           {client.MatchingFields{byProvider: "odd"}},
+		"a field in a namespace":            {client.MatchingFields{byProvider: "odd"}, client.InNamespace(second)},
+		"a value that nothing has":          {client.MatchingFields{byProvider: "none"}},
+		"a namespace, without waiting":      {client.InNamespace(first), client.DisableReadYourWritesConsistency},
+		"a namespace that does not exist":   {client.InNamespace("nowhere-at-all")},
+		"a namespace that nothing could be": {client.InNamespace(nowhere)},
+	} {
+		var list v1beta1.MachineClassList
+		if err := api.List(t.Context(), &list, o...); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for i := range list.Items {
+			want = append(want, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		}
+		slices.Sort(want)
+		if got := names(o...); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	one := func() *v1beta1.MachineClass {
+		classes, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
+			client.InNamespace(second))
+		if err != nil || len(classes) != 20 {
+			t.Fatalf("%d classes, %v", len(classes), err)
+		}
+		return slices.MinFunc(classes, func(a, b *v1beta1.MachineClass) int { return strings.Compare(a.Name, b.Name) })
+	}
+	if one() != one() {
+		t.Error("the same object is two: it was copied")
+	}
+
+	for what, o := range map[string]client.ListOption{
+		"labels": client.MatchingLabels{"a": "b"}, "a limit": client.Limit(1),
+		"two fields":               client.MatchingFields{byProvider: "odd", "other": "x"},
+		"a field without an index": client.MatchingFields{"other": "x"},
+	} {
+		if got, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, o); err == nil {
+			t.Errorf("selected by %s: %d classes, want an error", what, len(got))
+		}
+	}
+	if _, err := index.Shared[corev1.Pod](t.Context(), api, &corev1.PodList{}); !errors.Is(err, ErrNotCached) {
+		t.Errorf("pods: %v, want ErrNotCached", err)
+	}
+	if _, err := index.Shared[corev1.Pod](t.Context(), api, &v1beta1.MachineClassList{}); err == nil {
+		t.Error("classes are returned as pods")
+	}
+	// Without a cache it is a list like any other.
+	live, err := index.Shared[v1beta1.MachineClass](t.Context(), p.Control().Live, &v1beta1.MachineClassList{},
+		client.InNamespace(first))
+	if err != nil || len(live) != 20 {
+		t.Errorf("live: %d classes, %v, want 20", len(live), err)
+	}
+}
+
+func TestAnIndexOverAllNamespacesOnly(t *testing.T) {
+	const byProvider = "class.provider"
+	c := testConfig(t)
+	p := start(t, c, testOptions(), func(o *Process) error {
+		return o.Control().Cache.(*declaredCache).IndexFieldEverywhere(t.Context(), &v1beta1.MachineClass{}, byProvider,
+			func(o client.Object) []string {
+				return []string{o.(*v1beta1.MachineClass).Spec.Provider}
+			})
+	})
+	p.elected()
+	api, first, second := p.Control().Client, c.LeaderElectionNamespace, newNamespace(t)
+	for _, namespace := range []string{first, second} {
+		class := newClass(namespace, "class")
+		class.Spec.Provider = "everywhere"
+		if err := api.Create(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	everywhere := client.MatchingFields{byProvider: "everywhere"}
+	var list v1beta1.MachineClassList
+	if err := api.List(t.Context(), &list, everywhere); err != nil || len(list.Items) != 2 {
+		t.Errorf("%d classes, %v", len(list.Items), err)
+	}
+	if shared, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
+		everywhere); err != nil || len(shared) != 2 {
+		t.Errorf("%d classes are shared, %v", len(shared), err)
+	}
+	if err := api.List(t.Context(), &list, everywhere, client.InNamespace(first)); err == nil {
+		t.Error("a list of one namespace has no error, and finds nothing")
+	}
+	if _, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, everywhere,
+		client.InNamespace(first)); err == nil {
+		t.Error("what is shared of one namespace has no error, and nothing is found")
+	}
+}

@@ -1,0 +1,144 @@
+package process
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func testNode(heartbeat time.Time) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "node", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &metav1.Time{Time: heartbeat}}},
+		},
+		Spec: corev1.NodeSpec{ProviderID: "sim://1", Taints: []corev1.Taint{{Key: "t"}}, Unschedulable: true,
+			PodCIDR: "10.0.0.0/24"},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+				LastHeartbeatTime: metav1.Time{Time: heartbeat}, LastTransitionTime: metav1.Unix(1, 0),
+			}},
+			Images:          []corev1.ContainerImage{{Names: []string{"image"}}},
+			VolumesInUse:    []corev1.UniqueVolumeName{"v"},
+			VolumesAttached: []corev1.AttachedVolume{{Name: "v"}},
+			NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1", OSImage: "os"},
+			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+			Capacity:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+		},
+	}
+}
+
+// Rule: heartbeats-not-cached.
+func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
+	first, err := TransformNode(testNode(time.Unix(100, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := TransformNode(testNode(time.Unix(200, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(first, second); d != "" {
+		t.Errorf("a heartbeat changed the cached Node:\n%s", d)
+	}
+	want := testNode(time.Time{})
+	want.ManagedFields, want.Status.Images, want.Status.VolumesInUse = nil, nil, nil
+	want.Spec.PodCIDR, want.Status.NodeInfo.OSImage, want.Status.Addresses, want.Status.Capacity = "", "", nil, nil
+	want.Status.Conditions[0].LastHeartbeatTime = metav1.Time{}
+	if d := cmp.Diff(want, first); d != "" {
+		t.Errorf("cached Node (-want +got):\n%s", d)
+	}
+}
+
+func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
+	decoded := func() *v1beta1.Machine {
+		const text = `{"metadata":{"namespace":"ns","name":"m","managedFields":[{"manager":"x"}],"labels":{"pool":"a"},"annotations":{"note":"own","machinist.dev/last-applied-template":"{}"},
+			"finalizers":["f"],"ownerReferences":[
+				{"apiVersion":"v","kind":"MachineSet","name":"set","uid":"u","controller":true}]},
+			"spec":{"provider":"sim","version":"v1","classRef":{"name":"small"},"node":{"labels":{"zone":"b"}}},
+			"status":{"conditions":[{"type":"Ready","status":"True","reason":"MachineReady","message":"its own"}]}}`
+		m := &v1beta1.Machine{}
+		if err := json.Unmarshal([]byte(text), m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	one, another, odd, loose, want := decoded(), decoded(), decoded(), decoded(), decoded()
+	odd.Labels["pool"], odd.Spec.Node.Labels["zone"], odd.OwnerReferences[0].Name = "c", "d", "renamed"
+	loose.OwnerReferences = nil
+	for _, m := range []*v1beta1.Machine{one, another, odd, loose} {
+		if got, err := Transform(m); err != nil || got != m {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}
+	want.ManagedFields = nil
+	if d := cmp.Diff(want, one); d != "" {
+		t.Errorf("cached Machine (-want +got):\n%s", d)
+	}
+	same := func(what, a, b string) {
+		if unsafe.StringData(a) != unsafe.StringData(b) {
+			t.Errorf("each machine has its own %s", what)
+		}
+	}
+	same("label", one.Labels["pool"], loose.Labels["pool"])
+	same("record", one.Annotations[v1beta1.AnnotationLastAppliedTemplate],
+		loose.Annotations[v1beta1.AnnotationLastAppliedTemplate])
+	shared := func(a, b *v1beta1.Machine) []bool {
+		address := func(o any) uintptr { return reflect.ValueOf(o).Pointer() }
+		return []bool{
+			address(a.Labels) == address(b.Labels), address(a.Spec.Node.Labels) == address(b.Spec.Node.Labels),
+			address(a.OwnerReferences) == address(b.OwnerReferences),
+		}
+	}
+	if got := shared(one, another); slices.Contains(got, false) {
+		t.Errorf("two machines of a set share labels, labels for the node, owners: %t", got)
+	}
+	if got := []string{odd.Labels["pool"], odd.Spec.Node.Labels["zone"], odd.OwnerReferences[0].Name}; !slices.Equal(got,
+		[]string{"c", "d", "renamed"}) {
+		t.Errorf("a machine that is not like the others of its set has %q", got)
+	}
+	if got := shared(one, loose); slices.Contains(got, true) {
+		t.Errorf("a machine of no set shares labels, labels for the node, owners: %t", got)
+	}
+	same("reason", one.Status.Conditions[0].Reason, another.Status.Conditions[0].Reason)
+	same("class", one.Spec.ClassRef.Name, another.Spec.ClassRef.Name)
+}
+
+// Rule: secrets-cached-as-metadata.
+func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: "s", Labels: map[string]string{"a": "b"},
+		Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: "data"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{}},
+	}}
+	got, err := TransformMetadata(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "s", Labels: map[string]string{"a": "b"}}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("cached (-want +got):\n%s", d)
+	}
+}
+
+func TestTransformsLeaveTombstonesAlone(t *testing.T) {
+	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/name"}
+	for name, transform := range map[string]cache.TransformFunc{"default": Transform, "node": TransformNode,
+		"metadata": TransformMetadata} {
+		if got, err := transform(tombstone); err != nil || got != tombstone {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// Package version tells which version a program is, for its flag --version.
+package version
+
+import (
+	"runtime/debug"
+	"strings"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// core is the module of Machinist itself. A provider of somebody else has it among its dependencies.
+const core = "machinist.dev/machinist"
+
+// release and commit are set by who builds a release: go build -ldflags "-X
+// machinist.dev/machinist/internal/platform/version.release=v1.2.3". Images set both. The Go command itself writes the commit
+// into a program only where it builds in a clone, and not in a working tree of one. A commit with the suffix "-dirty"
+// had changes that were not committed.
+var release, commit string
+
+// API is the version of the API that the programs of this version serve and use.
+const API = v1beta1.GroupName + "/" + v1beta1.Version
+
+// Release returns the release that the running program is of, such as "v1.2.3", or "development".
+func Release() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return name(release, info)
+}
+
+// String returns the version of the running program, such as "v1.2.3 (commit 0123456789ab, API machinist.dev/v1beta1,
+// go1.26.1)".
+func String() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return describe(release, commit, info)
+}
+
+// describe says what a program's build information tells. The Go command writes no commit into it where it builds
+// outside of a repository.
+func describe(release, commit string, info *debug.BuildInfo) string {
+	var details []string
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	commit, modified := strings.CutSuffix(commit, "-dirty")
+	if commit == "" {
+		commit, modified = settings["vcs.revision"], settings["vcs.modified"] == "true"
+	}
+	if commit != "" {
+		details = append(details, "commit "+commit[:min(12, len(commit))])
+		if modified {
+			details = append(details, "with local changes")
+		}
+	}
+	if info.Main.Path != core {
+		for _, dependency := range info.Deps {
+			if dependency.Path == core && dependency.Version != "" && dependency.Replace == nil {
+				details = append(details, "machinist "+dependency.Version)
+			}
+		}
+	}
+	details = append(details, "API "+API)
+	if info.GoVersion != "" {
+		details = append(details, info.GoVersion)
+	}
+	return name(release, info) + " (" + strings.Join(details, ", ") + ")"
+}
+
+func name(release string, info *debug.BuildInfo) string {
+	switch {
+	case release != "":
+		return release
+	case info.Main.Version == "" || info.Main.Version == "(devel)":
+		return "development"
+	default:
+		return info.Main.Version
+	}
+}

@@ -1,0 +1,337 @@
+package migration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// class is a description of instances that old objects share, and what becomes of it.
+type class struct {
+	name string
+	old  *source.Class
+	// from is the first object that uses it, for findings.
+	from string
+
+	// searched is whether the cloud was asked for its instances and has answered.
+	searched bool
+	legacy   provider.Legacy
+
+	object *v1beta1.MachineClass
+	// secrets are those that the class refers to and that the migration makes.
+	secrets []*corev1.Secret
+}
+
+// dnsLabel is what a class may be named after.
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
+
+// className returns the name of the class for a description.
+func className(old *source.Class) string {
+	if old.Name != "" {
+		return old.Name
+	}
+	prefix := strings.ToLower(old.Provider)
+	if !dnsLabel.MatchString(prefix) {
+		prefix = "class"
+	}
+	return old.ContentName(prefix)
+}
+
+// describe reads what the description refers to, so that the driver can read it, and returns the instances that the old
+// system has made with it.
+func (p *planner) describe(ctx context.Context, c *class) ([]provider.Located, error) {
+	spec := runtime.DeepCopyJSON(c.old.Spec)
+	ok := true
+	for _, value := range c.old.Values {
+		data, problem, err := p.secrets.entry(ctx, value.From)
+		if err != nil {
+			return nil, err
+		}
+		if problem != "" {
+			p.blockf(CodeSecretUnreadable, c.from, c.old.Path+"."+strings.Join(value.Path, "."), "%s", problem)
+			ok = false
+			continue
+		}
+		setPath(spec, value.Path, string(data))
+	}
+	credentials := map[string][]byte{}
+	for _, name := range c.old.Credentials {
+		data, problem, err := p.secrets.all(ctx, "Secret", name)
+		if err != nil {
+			return nil, err
+		}
+		if problem != "" {
+			p.blockf(CodeSecretUnreadable, c.from, c.old.Path, "%s", problem)
+			ok = false
+			continue
+		}
+		maps.Copy(credentials, data)
+	}
+	if ref := p.migration.Spec.CredentialsRef; ref != nil {
+		data, problem, err := p.secrets.all(ctx, "Secret", types.NamespacedName{Namespace: p.migration.Namespace, Name: ref.Name})
+		if err != nil {
+			return nil, err
+		}
+		if problem != "" {
+			p.blockf(CodeSecretUnreadable, "Migration/"+p.migration.Name, "spec.credentialsRef", "%s", problem)
+			ok = false
+		}
+		maps.Copy(credentials, data)
+	}
+	if !ok {
+		return nil, nil
+	}
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode the description of class %s: %w", c.name, err)
+	}
+	c.legacy = provider.Legacy{Source: p.system.Group(), Provider: c.old.Provider, Spec: provider.NewSecret(raw),
+		Credentials: provider.NewCredentials(credentials)}
+	all, err := p.cloud.Locate(ctx, provider.LocateRequest{Legacy: c.legacy})
+	switch code := provider.CodeOf(err); {
+	case err == nil:
+		c.searched = true
+	case code == provider.Unimplemented:
+		p.blockf(CodeCannotImport, c.from, "", "%s", message(err))
+	case code == provider.InvalidArgument || code == provider.FailedPrecondition || code == provider.Unauthenticated ||
+		code == provider.PermissionDenied:
+		p.blockf(CodeCannotImport, c.from, c.old.Path, "The instances cannot be found: %s", message(err))
+	default:
+		return nil, fmt.Errorf("find the instances of class %s: %w", c.name, err)
+	}
+	return all, nil
+}
+
+// convert makes the class of ours. facts are those of one of its instances, if there is one.
+func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
+	if c.legacy.Source == "" {
+		return nil // It could not be read, which was reported.
+	}
+	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: c.legacy, Facts: facts})
+	switch code := provider.CodeOf(err); {
+	case err == nil:
+	case code == provider.Unimplemented:
+		return nil // Reported when the instances were looked for.
+	case code == provider.InvalidArgument || code == provider.Internal:
+		p.blockf(CodeClassInvalid, c.from, c.old.Path, "The description cannot be read: %s", message(err))
+		return nil
+	default:
+		return fmt.Errorf("convert class %s: %w", c.name, err)
+	}
+	c.object = &v1beta1.MachineClass{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.migration.Namespace, Name: c.name},
+		Spec: v1beta1.MachineClassSpec{
+			Provider: p.migration.Spec.Provider, ProviderSpec: &runtime.RawExtension{Raw: imported.Spec},
+			Adoption: v1beta1.AdoptionAllow, Capacity: c.old.Capacity.DeepCopy(),
+		},
+	}
+	p.mark(c.object, c.from)
+	if len(imported.Credentials) > 0 {
+		c.object.Spec.CredentialsRef = &v1beta1.LocalRef{Name: c.name + "-credentials"}
+		c.secrets = append(c.secrets, p.secret(c, c.name+"-credentials", v1beta1.SecretUseCredentials, imported.Credentials))
+	}
+	if err := p.userData(ctx, c); err != nil {
+		return err
+	}
+	overridden := p.override(c)
+	problem := p.validate(ctx, c, imported.Credentials)
+	for _, finding := range imported.Findings {
+		settled := finding.Code == provider.FindingRequiredField || finding.Code == provider.FindingInvalidField
+		if finding.Level == provider.FindingBlocker && settled && overridden && problem == "" {
+			continue // The override gave what was missing.
+		}
+		finding.Path = strings.Trim(c.old.Path+"."+finding.Path, ".")
+		p.plan.findings.add(c.from, finding)
+	}
+	if problem != "" {
+		p.blockf(CodeClassInvalid, c.from, c.old.Path, "Provider %s refuses the class %s: %s Correct it by spec.overrides.",
+			p.cloud.Name(), c.name, problem)
+	}
+	return nil
+}
+
+// userData gives the class the bootstrap data of the old one, or that which the Migration names.
+func (p *planner) userData(ctx context.Context, c *class) error {
+	ref := c.old.UserData
+	if ref == nil {
+		if given := p.migration.Spec.UserDataRef; given != nil {
+			c.object.Spec.UserDataRef = given.DeepCopy()
+			return nil
+		}
+		p.plan.findings.addf(provider.FindingLoss, CodeNoUserData, c.from, "",
+			"The old system made the bootstrap data itself. New machines of class %s get none unless spec.userDataRef names a "+
+				"Secret with a template.", c.name)
+		return nil
+	}
+	data, problem, err := p.secrets.entry(ctx, *ref)
+	if err != nil {
+		return err
+	}
+	if problem != "" {
+		p.blockf(CodeSecretUnreadable, c.from, "", "%s", problem)
+		return nil
+	}
+	name := c.name + "-user-data"
+	c.object.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name, Key: v1beta1.DefaultUserDataKey}
+	c.secrets = append(c.secrets, p.secret(c, name, v1beta1.SecretUseUserData,
+		map[string][]byte{v1beta1.DefaultUserDataKey: data}))
+	return nil
+}
+
+func (p *planner) secret(c *class, name, use string, data map[string][]byte) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.migration.Namespace, Name: name,
+		Labels: map[string]string{v1beta1.LabelSecretUse: use}}, Type: corev1.SecretTypeOpaque, Data: data}
+	p.mark(secret, c.from)
+	return secret
+}
+
+// override applies what the Migration changes of the class, and reports whether there is something.
+func (p *planner) override(c *class) bool {
+	i := slices.IndexFunc(p.migration.Spec.Overrides, func(o v1beta1.MigrationOverride) bool { return o.Class == c.name })
+	if i < 0 {
+		return false
+	}
+	path := fmt.Sprintf("spec.overrides[%d].patch", i)
+	from := "Migration/" + p.migration.Name
+	before, _ := json.Marshal(c.object.Spec) // What was decoded from JSON can be encoded.
+	after, err := jsonpatch.MergePatch(before, p.migration.Spec.Overrides[i].Patch.Raw)
+	if err != nil {
+		p.blockf(CodeClassInvalid, from, path, "It is no JSON merge patch of the spec of class %s: %v", c.name, err)
+		return true
+	}
+	var spec v1beta1.MachineClassSpec
+	decoder := json.NewDecoder(bytes.NewReader(after))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&spec); err != nil {
+		p.blockf(CodeClassInvalid, from, path, "The spec of class %s is not one of a MachineClass any more: %v", c.name, err)
+		return true
+	}
+	if spec.Provider != p.migration.Spec.Provider || spec.ProviderSpec == nil || spec.Adoption != v1beta1.AdoptionAllow {
+		p.blockf(CodeClassInvalid, from, path, "provider and adoption of class %s must stay, and providerSpec must be there",
+			c.name)
+		return true
+	}
+	c.object.Spec = spec
+	return true
+}
+
+// validate asks the driver whether it can serve the class; the answer is what is wrong, if something is.
+func (p *planner) validate(ctx context.Context, c *class, credentials map[string][]byte) (problem string) {
+	err := p.cloud.Validate(ctx, provider.ValidateRequest{Class: provider.Class{Spec: c.object.Spec.ProviderSpec.Raw,
+		Credentials: provider.NewCredentials(credentials).In(p.migration.Namespace)}})
+	if err == nil {
+		return ""
+	}
+	return strings.TrimSuffix(message(err), ".") + "."
+}
+
+// message is what an error of a driver says to people.
+func message(err error) string { return strings.TrimSpace(err.Error()) }
+
+// setPath writes a value in a JSON object. The source package makes the path from that object.
+func setPath(object map[string]any, path []string, value string) {
+	var at any = object
+	for i, key := range path {
+		last := i == len(path)-1
+		switch holder := at.(type) {
+		case map[string]any:
+			if last {
+				holder[key] = value
+				return
+			}
+			at = holder[key]
+		case []any:
+			index, err := strconv.Atoi(key)
+			if err != nil || index < 0 || index >= len(holder) {
+				return
+			}
+			if last {
+				holder[index] = value
+				return
+			}
+			at = holder[index]
+		default:
+			return
+		}
+	}
+}
+
+// secretReader reads Secrets and ConfigMaps, each once.
+type secretReader struct {
+	live client.Reader
+	seen map[string]content
+}
+
+type content struct {
+	data    map[string][]byte
+	problem string
+}
+
+// all returns the entries of a Secret or ConfigMap, or what keeps it from being read.
+func (r *secretReader) all(ctx context.Context, kind string,
+	name types.NamespacedName) (map[string][]byte, string, error) {
+	key := kind + "/" + name.String()
+	if c, found := r.seen[key]; found {
+		return c.data, c.problem, nil
+	}
+	var c content
+	var err error
+	switch kind {
+	case "Secret":
+		secret := &corev1.Secret{}
+		err = r.live.Get(ctx, name, secret)
+		c.data = secret.Data
+	case "ConfigMap":
+		configMap := &corev1.ConfigMap{}
+		err = r.live.Get(ctx, name, configMap)
+		c.data = maps.Clone(configMap.BinaryData)
+		for key, value := range configMap.Data {
+			if c.data == nil {
+				c.data = map[string][]byte{}
+			}
+			c.data[key] = []byte(value)
+		}
+	default:
+		c.problem = fmt.Sprintf("%s is no kind that is read for values", kind)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		c.problem = fmt.Sprintf("%s %s does not exist.", kind, name)
+	case err != nil:
+		return nil, "", fmt.Errorf("read %s %s: %w", kind, name, err)
+	}
+	r.seen[key] = c
+	return c.data, c.problem, nil
+}
+
+// entry returns one entry.
+func (r *secretReader) entry(ctx context.Context, ref source.KeyRef) ([]byte, string, error) {
+	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	data, problem, err := r.all(ctx, ref.Kind, name)
+	if err != nil || problem != "" {
+		return nil, problem, err
+	}
+	value, found := data[ref.Key]
+	if !found {
+		return nil, fmt.Sprintf("%s %s has no entry %s.", ref.Kind, name, ref.Key), nil
+	}
+	return value, "", nil
+}

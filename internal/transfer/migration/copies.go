@@ -1,0 +1,132 @@
+package migration
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/machineset"
+)
+
+// oldUID returns the UID of the old object that an object of ours was made from, empty if a migration did not make it.
+func oldUID(object client.Object) types.UID {
+	from := object.GetAnnotations()[v1beta1.AnnotationMigratedFrom]
+	return types.UID(from[strings.LastIndex(from, "/")+1:])
+}
+
+// nameBeside returns another name for a machine whose own is taken.
+func nameBeside(name string, uid types.UID) string {
+	suffix := "-" + strings.ReplaceAll(string(uid), "-", "")
+	suffix = suffix[:min(len(suffix), 11)]
+	return strings.TrimRight(name[:min(len(name), v1beta1.MaxMachineNameLength-len(suffix))], "-") + suffix
+}
+
+// revisionSet is the set that Machinist's own controller makes for what the old set makes.
+func revisionSet(d *v1beta1.MachineDeployment, old *v1beta1.MachineSet) *v1beta1.MachineSet {
+	number, err := strconv.ParseInt(old.Annotations[v1beta1.AnnotationRevision], 10, 64)
+	if err != nil || number < 1 {
+		number = 1
+	}
+	return machinedeployment.RevisionSet(d, &old.Spec.Template.Spec, number)
+}
+
+func revisionOf(set *v1beta1.MachineSet) int64 {
+	number, _ := strconv.ParseInt(set.Annotations[v1beta1.AnnotationRevision], 10, 64)
+	return number
+}
+
+// sameRevision reports whether the set has the deployment's template.
+func sameRevision(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) bool {
+	return machinedeployment.RevisionSet(d, &d.Spec.Template.Spec, 1).Name == set.Name
+}
+
+func sameNode(a, b *v1beta1.NodeTemplate) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// copy is the Machine to create, paused. set is the one of ours that owns it, with its UID; nil where none does.
+func (m *machine) copy(migration *v1beta1.Migration, set *v1beta1.MachineSet, origin string) *v1beta1.Machine {
+	made := m.object.DeepCopy()
+	if set != nil {
+		// What its set gives it is as the set would have made it, so that nothing has to be propagated to it.
+		made = machineset.NewMachine(set, migration.Spec.Provider)
+		made.Name = m.object.Name
+		made.Labels = beside(made.Labels, m.object.Labels)
+		made.Annotations = beside(made.Annotations, m.object.Annotations)
+		made.Spec.Version = m.object.Spec.Version
+		node, old := &made.Spec.Node, &m.object.Spec.Node
+		node.Labels, node.Annotations = beside(node.Labels, old.Labels), beside(node.Annotations, old.Annotations)
+		node.Taints = taintsBeside(node.Taints, old.Taints)
+		hooks, oldHooks := &made.Spec.LifecycleHooks, &m.object.Spec.LifecycleHooks
+		hooks.PreDrain = hooksBeside(hooks.PreDrain, oldHooks.PreDrain)
+		hooks.PreTerminate = hooksBeside(hooks.PreTerminate, oldHooks.PreTerminate)
+	} else {
+		made.Finalizers = []string{v1beta1.MachineFinalizer}
+		setLabel(made, v1beta1.LabelProvider, migration.Spec.Provider)
+		setLabel(made, v1beta1.LabelTypeVersion, v1beta1.TypeVersion)
+	}
+	made.Namespace = migration.Namespace
+	made.Spec.ClassRef = &v1beta1.LocalRef{Name: m.class.name}
+	made.Spec.ProviderID = m.instance.ProviderID
+	setLabel(made, v1beta1.LabelMigration, migration.Name)
+	annotate(made, v1beta1.AnnotationMigratedFrom, origin)
+	annotate(made, v1beta1.AnnotationPaused, "")
+	data, _ := json.Marshal(after{Annotations: m.Later, Delete: m.Machine.Deleting})
+	annotate(made, v1beta1.AnnotationAfterMigration, string(data))
+	return made
+}
+
+func setLabel(object client.Object, key, value string) {
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[key] = value
+	object.SetLabels(labels)
+}
+
+// beside returns the entries of both; those of first win.
+func beside(first, second map[string]string) map[string]string {
+	if len(second) == 0 {
+		return first
+	}
+	merged := maps.Clone(second)
+	maps.Copy(merged, first)
+	return merged
+}
+
+func taintsBeside(first, second []corev1.Taint) []corev1.Taint {
+	for _, taint := range second {
+		if !slices.ContainsFunc(first, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+			first = append(first, taint)
+		}
+	}
+	return first
+}
+
+// hooksBeside keeps those hooks of the template that the machine still has, and those that only the machine has.
+func hooksBeside(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHook {
+	var hooks []v1beta1.LifecycleHook
+	for _, hook := range machine {
+		same := func(h v1beta1.LifecycleHook) bool { return h.Name == hook.Name }
+		if i := slices.IndexFunc(template, same); i >= 0 {
+			hook = template[i]
+		}
+		hooks = append(hooks, hook)
+	}
+	return hooks
+}
+
+// ownedBy makes an object of ours owned by another one.
+func ownedBy(object, owner client.Object, kind string) {
+	reference := metav1.NewControllerRef(owner, v1beta1.GroupVersion.WithKind(kind))
+	object.SetOwnerReferences([]metav1.OwnerReference{*reference})
+}

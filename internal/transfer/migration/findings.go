@@ -1,0 +1,165 @@
+package migration
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Codes of findings that are about an old object and its surroundings. Those about single fields are in package source,
+// and with the drivers.
+const (
+	// CodeNameTaken: an object of Machinist's has the name already.
+	CodeNameTaken = "NameTaken"
+	// CodeInstanceClaimed: another Machine has the instance.
+	CodeInstanceClaimed = "InstanceClaimed"
+	// CodeInstanceNotFound: the Node runs, and the cloud shows no instance for it.
+	CodeInstanceNotFound = "InstanceNotFound"
+	// CodeSeveralInstances: the cloud shows several instances of one old machine.
+	CodeSeveralInstances = "SeveralInstances"
+	// CodeNodeMismatch: the Node and the cloud spell the provider ID differently, or two Nodes have the same.
+	CodeNodeMismatch = "NodeMismatch"
+	// CodeNoInstance: the old machine has no instance; nothing is made of it.
+	CodeNoInstance = "NoInstance"
+	// CodeUnnamedInstance: an instance that the old system made has no old machine.
+	CodeUnnamedInstance = "UnnamedInstance"
+	// CodeInFlight: the old system is creating, changing or deleting the instance.
+	CodeInFlight = "InFlight"
+	// CodeSecretUnreadable: a Secret or ConfigMap that an old object refers to cannot be used.
+	CodeSecretUnreadable = "SecretUnreadable"
+	// CodeNoUserData: the old system made the bootstrap data itself.
+	CodeNoUserData = "NoUserData"
+	// CodeClassInvalid: the driver refuses the converted class.
+	CodeClassInvalid = "ClassInvalid"
+	// CodeClassMissing: an old object refers to a class that does not exist.
+	CodeClassMissing = "ClassMissing"
+	// CodeOwnerMissing: an old object is controlled by one that does not exist.
+	CodeOwnerMissing = "OwnerMissing"
+	// CodeTemplateApplied: labels, annotations and taints of a deployment's template reach the machines of its old sets.
+	CodeTemplateApplied = "TemplateApplied"
+	// CodeRolloutPending: no set has the deployment's template, so that it rolls out when the migration is completed.
+	CodeRolloutPending = "RolloutPending"
+	// CodeRefused: the API server refuses the converted object.
+	CodeRefused = "Refused"
+	// CodeOverlaps: an older Migration takes over the same fleet, or stops the same old controller.
+	CodeOverlaps = "Overlaps"
+	// CodeCannotImport: the provider cannot take over instances of this system.
+	CodeCannotImport = "CannotImport"
+	// CodeUnusedOverride: an override names a class that does not exist.
+	CodeUnusedOverride = "UnusedOverride"
+	// CodeWebhookRemoved: an admission webhook of the old objects alone goes with them.
+	CodeWebhookRemoved = "WebhookRemoved"
+	// CodeWebhookStays: an admission webhook of the old objects is for others as well.
+	CodeWebhookStays = "WebhookStays"
+)
+
+// found is a finding with the object that it is about, such as Machine/worker-1.
+type found struct {
+	object string
+	provider.Finding
+}
+
+// findings are all of a plan.
+type findings []found
+
+func (f *findings) add(object string, all ...provider.Finding) {
+	for _, finding := range all {
+		*f = append(*f, found{object, finding})
+	}
+}
+
+func (f *findings) addf(level provider.FindingLevel, code, object, path, format string, args ...any) {
+	f.add(object, provider.Finding{Level: level, Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+var levels = []provider.FindingLevel{provider.FindingBlocker, provider.FindingLoss, provider.FindingNote}
+
+// sorted orders the findings: Blockers first, and those of one code together.
+func (f findings) sorted() findings {
+	all := slices.Clone(f)
+	slices.SortStableFunc(all, func(a, b found) int {
+		if a.Level != b.Level {
+			return slices.Index(levels, a.Level) - slices.Index(levels, b.Level)
+		}
+		return strings.Compare(a.Code+"\x00"+a.object+"\x00"+a.Path, b.Code+"\x00"+b.object+"\x00"+b.Path)
+	})
+	return all
+}
+
+// maxSummary is how many lines the status has at most.
+const maxSummary = 100
+
+// summary has one line for each level and code.
+func (f findings) summary() []v1beta1.MigrationFinding {
+	var lines []v1beta1.MigrationFinding
+	for _, one := range f.sorted() {
+		if n := len(lines); n > 0 && lines[n-1].Level == string(one.Level) && lines[n-1].Code == one.Code {
+			lines[n-1].Count++
+			continue
+		}
+		if len(lines) == maxSummary {
+			break
+		}
+		lines = append(lines, v1beta1.MigrationFinding{Level: string(one.Level), Code: one.Code, Count: 1,
+			Message: wording.Brief(one.line())})
+	}
+	return lines
+}
+
+// line is what is known of one finding, for people.
+func (f found) line() string {
+	where := f.object
+	if f.Path != "" {
+		where += " " + f.Path
+	}
+	return where + ": " + f.Message
+}
+
+// blocking are the reasons why the migration cannot begin: Blockers, and losses that are not accepted.
+func (f findings) blocking(accepted []string) []string {
+	var why []string
+	counts := map[string]int{}
+	for _, one := range f.sorted() {
+		switch {
+		case one.Level == provider.FindingBlocker:
+			counts[one.Code]++
+			if counts[one.Code] <= 3 {
+				why = append(why, fmt.Sprintf("%s %s", one.Code, one.line()))
+			}
+		case one.Level == provider.FindingLoss && !slices.Contains(accepted, one.Code):
+			counts[one.Code]++
+			if counts[one.Code] == 1 {
+				why = append(why, fmt.Sprintf("the loss %s is not accepted: %s", one.Code, one.line()))
+			}
+		}
+	}
+	return why
+}
+
+// text are the findings, one in a line.
+func (f findings) text() string {
+	var b strings.Builder
+	for _, one := range f.sorted() {
+		fmt.Fprintf(&b, "%s %s %s\n", one.Level, one.Code, one.line())
+	}
+	return b.String()
+}
+
+// hash names what a person agrees to: the classes and the findings, not how often one was found.
+func (f findings) hash(classes []string) string {
+	lines := slices.Clone(classes)
+	for _, one := range f {
+		if one.Level != provider.FindingNote {
+			lines = append(lines, fmt.Sprintf("%s %s %s", one.Level, one.Code, one.Path))
+		}
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Compact(lines), "\n")))
+	return hex.EncodeToString(sum[:8])
+}

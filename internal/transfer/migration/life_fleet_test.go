@@ -1,0 +1,445 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+// life is a migration of a small fleet of Gardener on the in-memory API server. The test plays all others: the
+// provider's process, the old workload and the cloud.
+type life struct {
+	*testing.T
+	ctx     context.Context
+	admin   client.Client
+	r       *Reconciler
+	cloud   *fakeCloud
+	clock   *testclock.FakeClock
+	key     client.ObjectKey
+	from    string // namespace of the old objects
+	oldPods map[string]string
+	phases  []v1beta1.MigrationPhase
+	// watch is called with the state between two passes.
+	watch func(*v1beta1.Migration)
+	// providerDown says that the provider's process does nothing.
+	providerDown bool
+}
+
+const oldWorkload = "machine-controller-manager"
+
+// withCRDs is a scheme that has definitions, as that of the migrator has.
+func withCRDs(t testing.TB) *runtime.Scheme {
+	scheme := env.Scheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+func newLife(t *testing.T) *life {
+	t.Helper()
+	const group = provider.SourceGardener
+	oldKinds(t, group)
+	l := &life{T: t, ctx: context.Background(), from: env.Namespace(t), oldPods: map[string]string{},
+		cloud: &fakeCloud{owners: map[string]types.UID{}, settle: 5 * time.Second},
+		clock: testclock.NewFakeClock(time.Now().Truncate(time.Second)), watch: func(*v1beta1.Migration) {}}
+	l.key = client.ObjectKey{Namespace: env.Namespace(t), Name: "move"}
+	newClient := func(config *rest.Config) client.Client {
+		config.QPS = -1
+		c, err := client.New(config, client.Options{Scheme: withCRDs(t)})
+		l.must(err)
+		return c
+	}
+	l.admin = newClient(env.Config())
+	config := env.As(migratorUser)
+	control := newClient(config)
+	l.r = New(Options{Cloud: l.cloud, ClusterID: func() string { return "cluster" }, Control: control, Target: control,
+		Fresh: func() (client.Client, error) { return newClient(config), nil },
+		User:  func(context.Context) (string, error) { return migratorUser, nil }, Clock: l.clock,
+		Timing: Timing{Probes: 2, ProbeInterval: time.Second, LeaseMargin: time.Second, EmptyFor: 3 * time.Second,
+			FormerLeader: 4 * time.Second, Poll: time.Second, Replan: time.Second}})
+	l.makeOld(group)
+	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}
+	m.Spec = v1beta1.MigrationSpec{Source: group, SourceNamespace: l.from, Provider: "sim",
+		Fence: v1beta1.MigrationFence{Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment", Namespace: l.from,
+			Name: oldWorkload}}}}
+	l.must(l.admin.Create(l.ctx, m))
+	return l
+}
+
+func (l *life) must(err error) {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+// makeOld makes the sample, with two machines more, of which one is being deleted, and what belongs to them.
+func (l *life) makeOld(group string) {
+	l.Helper()
+	uids := map[types.UID]types.UID{}
+	put := func(object *unstructured.Unstructured) *unstructured.Unstructured {
+		object = object.DeepCopy()
+		old := object.GetUID()
+		object.SetNamespace(l.from)
+		object.SetUID("")
+		object.SetResourceVersion("")
+		for _, ref := range []string{"secretRef", "credentialsSecretRef"} {
+			if _, found := object.Object[ref]; found {
+				write(l, object, l.from, ref, "namespace")
+			}
+		}
+		owners := object.GetOwnerReferences()
+		for i := range owners {
+			owners[i].UID = uids[owners[i].UID]
+		}
+		object.SetOwnerReferences(owners)
+		status := object.Object["status"]
+		eventually(l, "the API server takes "+object.GetName(), func() bool { return l.admin.Create(l.ctx, object) == nil })
+		if status != nil {
+			object.Object["status"] = status
+			l.must(l.admin.Status().Update(l.ctx, object))
+		}
+		uids[old] = object.GetUID()
+		return object
+	}
+	for _, object := range secretsOfSamples() {
+		if object.GetNamespace() == "shoot--fleet--one" {
+			object.SetNamespace(l.from)
+			object.SetFinalizers([]string{"machine.sapcloud.io/machine-controller"})
+			l.must(l.admin.Create(l.ctx, object))
+		}
+	}
+	sample := sources.Samples(group)["healthy"]
+	for _, object := range sample {
+		if object.GetKind() != "Machine" {
+			put(object)
+			continue
+		}
+		for _, suffix := range []string{"a", "b", "c"} {
+			twin := object.DeepCopy()
+			name := l.from + "-" + suffix
+			twin.SetName(name)
+			twin.SetLabels(beside(map[string]string{"node": name}, twin.GetLabels()))
+			made := put(twin)
+			l.cloud.located = append(l.cloud.located, instanceOf(name, made.GetUID()))
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+				Finalizers:  []string{"node.machine.sapcloud.io/machine-controller"},
+				Annotations: map[string]string{"node.machine.sapcloud.io/last-applied-anno-labels-taints": "{}", "mine": "stays"}},
+				Spec: corev1.NodeSpec{ProviderID: "sim:///" + name}}
+			l.must(l.admin.Create(l.ctx, node))
+			if suffix == "c" {
+				l.must(l.admin.Delete(l.ctx, made))
+			}
+		}
+	}
+	labels := map[string]string{"app": oldWorkload}
+	two := int32(2)
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/old:1"}}}}
+	l.must(l.admin.Create(l.ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: l.from, Name: oldWorkload},
+		Spec: appsv1.DeploymentSpec{Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: pod}}))
+	l.must(l.admin.Create(l.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.from, Name: oldWorkload + "-1",
+		Labels: labels}, Spec: pod.Spec}))
+}
+
+// state returns the old objects by kind and name, with their resource versions.
+func (l *life) state() map[string]string {
+	l.Helper()
+	all := map[string]string{}
+	for _, kind := range l.system().Kinds() {
+		objects, err := readKind(l.ctx, l.admin, kind, l.from)
+		if notServed(err) {
+			continue
+		}
+		l.must(err)
+		for _, o := range objects {
+			all[nameOf(o)] = o.GetResourceVersion()
+		}
+	}
+	return all
+}
+
+func (l *life) system() source.System { return source.Systems()[provider.SourceGardener] }
+
+// pass lets the migrator make one pass and the others do their part, and a second go by.
+func (l *life) pass() *v1beta1.Migration {
+	l.Helper()
+	_, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
+	l.must(err)
+	m := &v1beta1.Migration{}
+	if err := l.admin.Get(l.ctx, l.key, m); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		l.Fatal(err)
+	}
+	if n := len(l.phases); n == 0 || l.phases[n-1] != m.Status.Phase {
+		l.phases = append(l.phases, m.Status.Phase)
+	}
+	l.watch(m)
+	l.playWorkload()
+	if !l.providerDown {
+		l.playProvider()
+	}
+	l.clock.Step(time.Second)
+	return m
+}
+
+// until makes passes until the migration is in the phase.
+func (l *life) until(phase v1beta1.MigrationPhase) *v1beta1.Migration {
+	l.Helper()
+	var m *v1beta1.Migration
+	eventually(l, fmt.Sprintf("the migration is %s", phase), func() bool {
+		m = l.pass()
+		if m.Status.Phase != phase && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionStuck) {
+			l.Fatalf("in phase %s: %s", m.Status.Phase, strings.Join(m.Status.Troubles, "\n"))
+		}
+		return m.Status.Phase == phase
+	})
+	return m
+}
+
+// playWorkload lets the pods of a stopped workload end.
+func (l *life) playWorkload() {
+	l.Helper()
+	d := &appsv1.Deployment{}
+	switch err := l.admin.Get(l.ctx, client.ObjectKey{Namespace: l.from, Name: oldWorkload}, d); {
+	case apierrors.IsNotFound(err):
+		return // A test has uninstalled it.
+	case err != nil:
+		l.Fatal(err)
+	}
+	if *d.Spec.Replicas == 0 {
+		l.must(l.admin.DeleteAllOf(l.ctx, &corev1.Pod{}, client.InNamespace(l.from), client.GracePeriodSeconds(0)))
+	}
+}
+
+// playProvider adopts what is not paused, and reports of what is.
+func (l *life) playProvider() {
+	l.Helper()
+	list := &v1beta1.MachineList{}
+	l.must(l.admin.List(l.ctx, list, client.InNamespace(l.key.Namespace)))
+	for i := range list.Items {
+		m := &list.Items[i]
+		_, paused := m.Annotations[v1beta1.AnnotationPaused]
+		status := metav1.ConditionFalse
+		if paused {
+			status = metav1.ConditionTrue
+		}
+		now := metav1.NewTime(l.clock.Now())
+		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionPaused, Status: status,
+			Reason: "Test", LastTransitionTime: now})
+		if !paused && m.DeletionTimestamp.IsZero() {
+			l.cloud.own(m.Spec.ProviderID, m.UID)
+			name := strings.TrimPrefix(m.Spec.ProviderID, "sim:///")
+			node := &corev1.Node{}
+			l.must(l.admin.Get(l.ctx, client.ObjectKey{Name: name}, node))
+			m.Status.Instance = &v1beta1.InstanceStatus{}
+			m.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
+			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionLaunched,
+				Status: metav1.ConditionTrue, Reason: "Adopted", LastTransitionTime: now})
+			if node.Labels[v1beta1.NodeLabelMachine] == "" {
+				l.must(l.admin.Patch(l.ctx, node, merge(`{"metadata":{"labels":{"`+v1beta1.NodeLabelMachine+`":"`+m.Name+`"}}}`)))
+			}
+		}
+		l.must(l.admin.Status().Update(l.ctx, m))
+	}
+}
+
+func (l *life) stage(stage v1beta1.MigrationStage) {
+	l.Helper()
+	m := &v1beta1.Migration{}
+	l.must(l.admin.Get(l.ctx, l.key, m))
+	m.Spec.Stage = stage
+	if m.Spec.PlanHash == "" {
+		m.Spec.PlanHash = m.Status.PlanHash
+	}
+	l.must(l.admin.Update(l.ctx, m))
+}
+
+// planned makes the first passes, and agrees to the plan.
+func (l *life) planned() {
+	l.Helper()
+	before := l.state()
+	l.pass()
+	m := l.pass()
+	if !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPlanned) {
+		l.Fatalf("there is no plan: %+v", m.Status)
+	}
+	if c := m.Status.Machines; c != (v1beta1.MigrationCounts{Total: 3, Old: 3}) {
+		l.Errorf("planned are %+v", c)
+	}
+	l.unchanged(before)
+	l.stage(v1beta1.MigrationAdopt)
+}
+
+func (l *life) unchanged(before map[string]string) {
+	l.Helper()
+	if after := l.state(); !maps.Equal(before, after) {
+		l.Errorf("the old objects were\n%v\nand are\n%v", before, after)
+	}
+}
+
+// ours are Machinist's objects of the migration's namespace, by kind and name.
+func (l *life) ours() map[string]client.Object {
+	l.Helper()
+	all := map[string]client.Object{}
+	o, err := readOurs(l.ctx, l.admin, &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace,
+		Name: l.key.Name}})
+	l.must(err)
+	for _, m := range o.machines {
+		all["Machine/"+m.Name] = m
+	}
+	for _, s := range o.sets {
+		all["MachineSet/"+s.Name] = s
+	}
+	for _, d := range o.deployments {
+		all["MachineDeployment/"+d.Name] = d
+	}
+	for _, c := range o.classes {
+		all["MachineClass/"+c.Name] = c
+	}
+	for _, c := range o.checks {
+		all["MachineHealthCheck/"+c.Name] = c
+	}
+	secrets := &corev1.SecretList{}
+	l.must(l.admin.List(l.ctx, secrets, client.InNamespace(l.key.Namespace)))
+	for i := range secrets.Items {
+		all["Secret/"+secrets.Items[i].Name] = &secrets.Items[i]
+	}
+	return all
+}
+
+// adoptedFleet leads a migration to Adopted, and looks on the way whether what must not be yet is not.
+func (l *life) adoptedFleet() {
+	l.Helper()
+	l.planned()
+	before := l.state()
+	l.watch = func(m *v1beta1.Migration) {
+		objects := l.ours()
+		switch m.Status.Phase {
+		case v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling:
+			if len(objects) > 0 {
+				l.Errorf("in phase %s are made %v", m.Status.Phase, slices.Sorted(maps.Keys(objects)))
+			}
+		case v1beta1.MigrationCopying:
+			if len(l.cloud.owners) > 0 {
+				l.Error("an instance is adopted before all are copied")
+			}
+		case v1beta1.MigrationAdopting:
+			if unpaused, adopted := 0, len(l.cloud.owners); true {
+				for _, o := range objects {
+					if _, ok := o.(*v1beta1.Machine); ok && !has(o.GetAnnotations(), v1beta1.AnnotationPaused) {
+						unpaused++
+					}
+				}
+				if unpaused > 2*max(adopted, 1) {
+					l.Errorf("%d machines are not paused when %d are adopted", unpaused, adopted)
+				}
+			}
+		}
+		l.unchanged(before)
+	}
+	m := l.until(v1beta1.MigrationAdopted)
+	l.watch = func(*v1beta1.Migration) {}
+	if c := m.Status.Machines; c != (v1beta1.MigrationCounts{Total: 3, Old: 3, Copied: 3, Adopted: 3}) {
+		l.Errorf("adopted are %+v", c)
+	}
+	want := []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
+		v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted}
+	if !slices.Equal(l.phases, want) {
+		l.Errorf("the phases are %v, expected %v", l.phases, want)
+	}
+	if f := m.Status.Fence; len(f.Workloads) != 1 || f.Workloads[0].Replicas != 2 || len(f.Leases) != 2 {
+		l.Errorf("the record of the fence is %+v", f)
+	}
+	for name, o := range l.ours() {
+		if machine, ok := o.(*v1beta1.Machine); ok && machine.Generation != 1 {
+			l.Errorf("%s has generation %d", name, machine.Generation)
+		}
+	}
+}
+
+// fenceIsDown fails the test if anything of the fence is left.
+func (l *life) fenceIsDown() {
+	l.Helper()
+	policies, leases := &admissionv1.ValidatingAdmissionPolicyList{}, &coordinationv1.LeaseList{}
+	l.must(l.admin.List(l.ctx, policies, client.MatchingLabels{v1beta1.LabelMigration: l.key.Name}))
+	l.must(l.admin.List(l.ctx, leases, client.InNamespace(l.from)))
+	if len(policies.Items) > 0 || len(leases.Items) > 0 {
+		l.Errorf("%d policies and %d Leases are left", len(policies.Items), len(leases.Items))
+	}
+}
+
+func (l *life) replicas() int32 {
+	l.Helper()
+	d := &appsv1.Deployment{}
+	l.must(l.admin.Get(l.ctx, client.ObjectKey{Namespace: l.from, Name: oldWorkload}, d))
+	return *d.Spec.Replicas
+}
+
+func (l *life) fleetNodes() (all []corev1.Node) {
+	l.Helper()
+	list := &corev1.NodeList{}
+	l.must(l.admin.List(l.ctx, list))
+	for _, n := range list.Items {
+		if strings.HasPrefix(n.Name, l.from) {
+			all = append(all, n)
+		}
+	}
+	if len(all) != 3 {
+		l.Errorf("%d Nodes are left of 3", len(all))
+	}
+	return all
+}
+
+// letGo lets the time pass after which no former leader acts any more.
+func (l *life) letGo() {
+	l.pass()
+	l.clock.Step(l.r.Timing.FormerLeader)
+	l.pass()
+}
+
+// cleanOld removes the old objects, so that another test's definitions can go.
+func (l *life) cleanOld() {
+	l.Helper()
+	for _, kind := range l.system().Kinds() {
+		objects, err := readKind(l.ctx, l.admin, kind, l.from)
+		l.must(err)
+		for _, o := range objects {
+			eventually(l, "the API server lets "+nameOf(o)+" go", func() bool { // The policy may be applied for a moment yet.
+				err := l.admin.Patch(l.ctx, o.DeepCopy(), merge(`{"metadata":{"finalizers":null}}`))
+				if client.IgnoreNotFound(err) == nil {
+					err = l.admin.Delete(l.ctx, o)
+				}
+				return client.IgnoreNotFound(err) == nil
+			})
+		}
+	}
+}

@@ -1,0 +1,372 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// plan is what becomes of a fleet: computed anew in each pass that needs it.
+type plan struct {
+	classes     []*class
+	deployments []*deployment
+	sets        []*set // those that no deployment owns
+	machines    []*machine
+	checks      []*v1beta1.MachineHealthCheck
+	findings    findings
+	hash        string
+	// old is the number of old machines in scope, with and without an instance.
+	old int
+}
+
+// deployment is a MachineDeployment of ours and its sets.
+type deployment struct {
+	object *v1beta1.MachineDeployment
+	sets   []*set
+}
+
+// set is a MachineSet of ours. Several old ones may become one.
+type set struct {
+	object *v1beta1.MachineSet
+	class  *class
+	// replicas is what it gets when the migration is completed; until then it keeps all that are copied.
+	replicas int32
+	machines int32
+}
+
+// machine is an old machine with an instance.
+type machine struct {
+	candidate
+	instance located
+}
+
+// planner makes a plan.
+type planner struct {
+	migration *v1beta1.Migration
+	system    source.System
+	flags     source.Flags
+	cloud     Cloud
+	secrets   *secretReader
+	ours      *ours
+	nodes     nodes
+
+	plan *plan
+
+	classes map[string]*class           // by name
+	sets    map[types.UID]*set          // by the UID of the old set
+	setOf   map[types.UID]*source.Class // the old description, by the UID of the old set
+	byOwner map[types.UID]*deployment   // by the UID of the old deployment
+	seen    map[string]bool             // the provider IDs of all instances that the cloud shows
+}
+
+func (p *planner) blockf(code, object, path, format string, args ...any) {
+	p.plan.findings.addf(provider.FindingBlocker, code, object, path, format, args...)
+}
+
+// oldObjects calls visit for all old objects, kind by kind in the order of the system's Kinds.
+type oldObjects func(visit func(source.Role, *unstructured.Unstructured)) error
+
+// make reads the old objects into a plan. Of each it keeps what it was converted to.
+func (p *planner) make(ctx context.Context, old oldObjects) (*plan, error) {
+	p.plan = &plan{}
+	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
+	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*deployment{}
+	p.seen = map[string]bool{}
+	var machines []candidate
+	err := old(func(role source.Role, object *unstructured.Unstructured) {
+		c := conversion{old: identified(object), as: nameOf(object), Converted: p.system.Convert(role, object, p.flags)}
+		p.plan.findings.add(c.as, c.Findings...)
+		c.Findings = nil
+		switch role {
+		case source.RoleClass:
+			if c.Class != nil {
+				p.class(c.Class, c.as)
+			}
+		case source.RoleDeployment:
+			p.deployment(c)
+		case source.RoleSet:
+			p.set(c)
+		case source.RoleHealthCheck:
+			p.check(c.Object, c)
+		case source.RoleMachine:
+			if m, ok := p.candidate(c); ok {
+				machines = append(machines, m)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.locate(ctx, machines); err != nil {
+		return nil, err
+	}
+	facts := p.match(machines)
+	for _, c := range p.plan.classes {
+		if err := p.convert(ctx, c, facts[c]); err != nil {
+			return nil, err
+		}
+	}
+	for i, o := range p.migration.Spec.Overrides {
+		if p.classes[o.Class] == nil {
+			p.blockf(CodeUnusedOverride, "Migration/"+p.migration.Name, fmt.Sprintf("spec.overrides[%d].class", i),
+				"There is no class %s in the plan.", o.Class)
+		}
+	}
+	p.finish()
+	return p.plan, nil
+}
+
+// conversion is an old object and what it is in our terms.
+type conversion struct {
+	old metav1.Object // see identified
+	as  string
+	source.Converted
+}
+
+// identified is what the plan keeps of an old object's metadata: a fleet is large, and unstructured objects more so.
+func identified(object *unstructured.Unstructured) metav1.Object {
+	return &metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+		OwnerReferences: object.GetOwnerReferences()}
+}
+
+func nameOf(object *unstructured.Unstructured) string {
+	return object.GetKind() + "/" + object.GetName()
+}
+
+// mark says on an object of ours which Migration made it, and from which old object.
+func (p *planner) mark(object client.Object, from string) {
+	setLabel(object, v1beta1.LabelMigration, p.migration.Name)
+	annotate(object, v1beta1.AnnotationMigratedFrom, p.system.Group()+"/"+from)
+}
+
+// origin names an old object by group, namespace, name and UID.
+func origin(group string, old metav1.Object) string {
+	return group + "/" + old.GetNamespace() + "/" + old.GetName() + "/" + string(old.GetUID())
+}
+
+// markFrom is mark for what is made of one old object.
+func (p *planner) markFrom(object client.Object, old metav1.Object) {
+	p.mark(object, "")
+	annotate(object, v1beta1.AnnotationMigratedFrom, origin(p.system.Group(), old))
+}
+
+func annotate(object client.Object, key, value string) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	object.SetAnnotations(annotations)
+}
+
+// class returns the class for a description, the same for the same.
+func (p *planner) class(old *source.Class, from string) *class {
+	name := className(old)
+	if c, found := p.classes[name]; found {
+		return c
+	}
+	c := &class{name: name, old: old, from: from}
+	p.classes[name] = c
+	p.plan.classes = append(p.plan.classes, c)
+	return c
+}
+
+// classOf returns the class of an object: described in it, or named.
+func (p *planner) classOf(c conversion) *class {
+	switch {
+	case c.Class != nil:
+		return p.class(c.Class, c.as)
+	case c.ClassName == "":
+		return nil // Reported by the conversion.
+	}
+	named, found := p.classes[c.ClassName]
+	if !found {
+		p.blockf(CodeClassMissing, c.as, "", "Its class %s does not exist.", c.ClassName)
+	}
+	return named
+}
+
+func (p *planner) deployment(c conversion) {
+	d, ok := c.Object.(*v1beta1.MachineDeployment)
+	class := p.classOf(c)
+	if !ok || class == nil {
+		return
+	}
+	d.Namespace = p.migration.Namespace
+	d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class.name}
+	p.markFrom(d, c.old)
+	freeze(d)
+	made := &deployment{object: d}
+	p.plan.deployments = append(p.plan.deployments, made)
+	p.byOwner[c.old.GetUID()] = made
+	p.holdBack(d, after{Annotations: c.Later, Replicas: d.Spec.Replicas})
+	if c.Check != nil {
+		p.check(c.Check, c)
+	}
+}
+
+func freeze(object client.Object) { setLabel(object, v1beta1.LabelFreeze, v1beta1.FreezeMigration) }
+
+func (p *planner) set(c conversion) {
+	s, ok := c.Object.(*v1beta1.MachineSet)
+	class := p.classOf(c)
+	if !ok || class == nil {
+		return
+	}
+	p.setOf[c.old.GetUID()] = class.old
+	replicas := s.ReplicasOrDefault()
+	s.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class.name}
+	if controller := metav1.GetControllerOf(c.old); controller != nil {
+		owner, found := p.byOwner[controller.UID]
+		if !found {
+			p.blockf(CodeOwnerMissing, c.as, "metadata.ownerReferences", "Its owner %s %s does not exist, or could not be "+
+				"converted. Delete the set, or remove the reference.", controller.Kind, controller.Name)
+			return
+		}
+		p.sets[c.old.GetUID()] = p.revision(owner, class, s, c, replicas)
+		return
+	}
+	s.Namespace = p.migration.Namespace
+	p.markFrom(s, c.old)
+	freeze(s)
+	made := &set{object: s, class: class, replicas: replicas}
+	p.plan.sets = append(p.plan.sets, made)
+	p.sets[c.old.GetUID()] = made
+	p.holdBack(s, after{Annotations: c.Later, Replicas: s.Spec.Replicas})
+	if c.Check != nil {
+		p.check(c.Check, c)
+	}
+}
+
+// revision returns the set of a deployment for an old set: the one that Machinist's own controller would have made.
+func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet, c conversion, replicas int32) *set {
+	if !sameNode(&old.Spec.Template.Spec.Node, &d.object.Spec.Template.Spec.Node) && replicas > 0 {
+		p.plan.findings.addf(provider.FindingNote, CodeTemplateApplied, c.as, "spec.template",
+			"Labels, annotations and taints of the deployment's template differ from the set's; they reach its machines when "+
+				"the instances are adopted.")
+	}
+	made := revisionSet(d.object, old)
+	for _, s := range d.sets {
+		if s.object.Name == made.Name {
+			s.replicas += replicas
+			if revisionOf(made) > revisionOf(s.object) {
+				s.object.Annotations = made.Annotations
+				p.markFrom(s.object, c.old)
+			}
+			return s
+		}
+	}
+	p.markFrom(made, c.old)
+	freeze(made)
+	p.holdBack(made, after{Annotations: c.Later})
+	s := &set{object: made, class: class, replicas: replicas}
+	d.sets = append(d.sets, s)
+	return s
+}
+
+// check adds a health check that counts only: what it does later is held back until the old system is gone.
+func (p *planner) check(object client.Object, c conversion) {
+	check, ok := object.(*v1beta1.MachineHealthCheck)
+	if !ok {
+		return
+	}
+	check.Namespace = p.migration.Namespace
+	p.markFrom(check, c.old)
+	p.holdBack(check, after{Annotations: c.Later, Remediation: check.Spec.Remediation.TypeOrDefault()})
+	check.Spec.Remediation.Type = v1beta1.RemediationNone
+	p.plan.checks = append(p.plan.checks, check)
+}
+
+// finish counts the replicas, looks for names that are taken, and names the plan.
+func (p *planner) finish() {
+	for _, s := range p.plan.sets {
+		p.size(s)
+	}
+	for _, d := range p.plan.deployments {
+		sum, current := int32(0), false
+		for _, s := range d.sets {
+			p.size(s)
+			sum += s.object.ReplicasOrDefault()
+			current = current || sameRevision(s.object, d.object)
+		}
+		if !current && d.object.ReplicasOrDefault() > 0 {
+			p.plan.findings.addf(provider.FindingLoss, CodeRolloutPending, "MachineDeployment/"+d.object.Name, "spec.template",
+				"No set has the template of the deployment: its machines are replaced by rollout when the migration is completed.")
+		}
+		if sum > d.object.ReplicasOrDefault() {
+			d.object.Spec.Replicas = &sum
+		}
+	}
+	p.names()
+	var classes []string
+	for _, c := range p.plan.classes {
+		line := "class " + c.name
+		if c.object != nil {
+			line += " " + string(c.object.Spec.ProviderSpec.Raw)
+		}
+		classes = append(classes, line)
+	}
+	p.plan.hash = p.plan.findings.hash(classes)
+}
+
+// size gives a set as many replicas as keep all that are copied: a set that is frozen still deletes a surplus.
+func (p *planner) size(s *set) {
+	p.holdBack(s.object, after{Annotations: afterOf(s.object).Annotations, Replicas: &s.replicas})
+	replicas := max(s.replicas, s.machines)
+	s.object.Spec.Replicas = &replicas
+}
+
+// names looks for objects of others with the names of ours.
+func (p *planner) names() {
+	taken := func(object client.Object) {
+		if other := p.ours.find(object); other != nil && !p.ours.made(other) {
+			p.blockf(CodeNameTaken, kindOf(object)+"/"+object.GetName(), "", "An object of that name exists in namespace %s. "+
+				"Delete or rename it.", object.GetNamespace())
+		}
+	}
+	for _, c := range p.plan.classes {
+		if c.object != nil {
+			taken(c.object)
+		}
+	}
+	for _, d := range p.plan.deployments {
+		taken(d.object)
+		for _, s := range d.sets {
+			taken(s.object)
+		}
+	}
+	for _, s := range p.plan.sets {
+		taken(s.object)
+	}
+	for _, c := range p.plan.checks {
+		taken(c)
+	}
+}
+
+// manifests are the objects that the plan makes, without Machines and Secrets.
+func (p *plan) manifests() []client.Object {
+	var all []client.Object
+	for _, c := range p.classes {
+		if c.object != nil {
+			all = append(all, c.object)
+		}
+	}
+	for _, d := range p.deployments {
+		all = append(all, d.object)
+	}
+	for _, s := range p.sets {
+		all = append(all, s.object)
+	}
+	for _, c := range p.checks {
+		all = append(all, c)
+	}
+	return all
+}

@@ -1,0 +1,55 @@
+package migration
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"machinist.dev/machinist/internal/transfer/migration/source"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestPlansAreAsTheGoldenFilesShow shows for a healthy fleet of each system what is made of it: the copies of machines
+// are paused, their sets and deployments frozen, and health checks replace nothing.
+func TestPlansAreAsTheGoldenFilesShow(t *testing.T) {
+	for group := range source.Systems() {
+		for _, sample := range []string{"healthy", "in-flight"} {
+			t.Run(group+"/"+sample, func(t *testing.T) {
+				f := fleetOf(t, group, sample)
+				made := f.plan()
+				got := "# Findings\n" + comment(made.findings.text()) + manifest(t, made.objects(f.migration, group))
+				compare(t, filepath.Join("testdata", group, sample+".yaml"), got)
+			})
+		}
+	}
+}
+
+func comment(text string) (out string) {
+	for _, line := range lines(text) {
+		out += "#   " + line + "\n"
+	}
+	return out
+}
+
+func compare(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("-%s +got (go test -update writes the files anew):\n%s", path, diff)
+	}
+}

@@ -1,0 +1,121 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/transfer/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// webhooks are the configurations of admission webhooks that name the old group. A webhook whose server was stopped
+// with the old system, and that fails closed, would refuse the removal of the old objects to the migrator as well.
+type webhooks struct {
+	own    []client.Object // name no other group
+	shared []client.Object // name others too
+}
+
+// readWebhooks finds them. One for all groups is not the old system's, and its server must run in any case.
+func readWebhooks(ctx context.Context, reader client.Reader, group string) (webhooks, error) {
+	var found webhooks
+	add := func(object client.Object, rules []admissionv1.RuleWithOperations) {
+		named, others := false, false
+		for _, rule := range rules {
+			for _, g := range rule.APIGroups {
+				named, others = named || g == group, others || g != group
+			}
+		}
+		switch {
+		case named && others:
+			found.shared = append(found.shared, object)
+		case named:
+			found.own = append(found.own, object)
+		}
+	}
+	validating := &admissionv1.ValidatingWebhookConfigurationList{}
+	if err := reader.List(ctx, validating); err != nil {
+		return webhooks{}, fmt.Errorf("list validating webhooks: %w", err)
+	}
+	for i := range validating.Items {
+		var rules []admissionv1.RuleWithOperations
+		for _, w := range validating.Items[i].Webhooks {
+			rules = append(rules, w.Rules...)
+		}
+		add(&validating.Items[i], rules)
+	}
+	mutating := &admissionv1.MutatingWebhookConfigurationList{}
+	if err := reader.List(ctx, mutating); err != nil {
+		return webhooks{}, fmt.Errorf("list mutating webhooks: %w", err)
+	}
+	for i := range mutating.Items {
+		var rules []admissionv1.RuleWithOperations
+		for _, w := range mutating.Items[i].Webhooks {
+			rules = append(rules, w.Rules...)
+		}
+		add(&mutating.Items[i], rules)
+	}
+	return found, nil
+}
+
+// report says in a plan what becomes of them.
+func (w webhooks) report(all *findings) {
+	for _, object := range w.own {
+		all.addf(provider.FindingNote, CodeWebhookRemoved, kindOf(object)+"/"+object.GetName(), "webhooks",
+			"Its rules are for the old group only. It is removed before the old objects are, unless some of them stay.")
+	}
+	for _, object := range w.shared {
+		all.addf(provider.FindingNote, CodeWebhookStays, kindOf(object)+"/"+object.GetName(), "webhooks",
+			"Its rules are for the old group and for others, so that it stays. Keep its server running until the migration is "+
+				"completed, or remove the old group from its rules: if it fails, old objects cannot be removed.")
+	}
+}
+
+// removeWebhooks removes those of the old group alone, and reports whether there was one. Where an old object stays, in
+// whatever namespace, its webhooks stay as well.
+func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unstructured.Unstructured) (bool, error) {
+	hooks, err := readWebhooks(ctx, p.Control, p.system.Group())
+	if err != nil || len(hooks.own) == 0 {
+		return false, err
+	}
+	going := 0
+	for _, objects := range scope {
+		going += len(objects)
+	}
+	there := 0
+	err = eachOld(ctx, p.Control, p.system, "", true, func(source.Role, *unstructured.Unstructured) { there++ })
+	if err != nil {
+		return false, err
+	}
+	if there > going {
+		return false, nil
+	}
+	for _, object := range hooks.own {
+		if err := p.Control.Delete(ctx, object, exactly(object)); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("remove the old system's %s %s: %w", kindOf(object), object.GetName(), err)
+		}
+	}
+	return true, nil
+}
+
+// remedies are what to do about errors whose text, which has this part, does not include it.
+var remedies = []struct{ text, remedy string }{
+	{"failed calling webhook", "Start the server of the webhook again, or remove the webhook from its configuration."},
+	{"conversion webhook", "Start the server of the conversion webhook again: until then old objects cannot be read. " +
+		"If it is gone for good, set spec.conversion.strategy of the definition to None."},
+}
+
+// withRemedy is the text of an error and what to do about it.
+func withRemedy(err error) string {
+	text := err.Error()
+	i := slices.IndexFunc(remedies, func(r struct{ text, remedy string }) bool { return strings.Contains(text, r.text) })
+	if i < 0 {
+		return text
+	}
+	return strings.TrimRight(text, ".") + ". " + remedies[i].remedy
+}

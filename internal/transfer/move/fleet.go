@@ -1,0 +1,223 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/backup"
+)
+
+type object = unstructured.Unstructured
+
+const (
+	movingTo  = v1beta1.AnnotationMovingTo
+	movedTo   = v1beta1.AnnotationMovedTo
+	movedFrom = v1beta1.AnnotationMovedFrom
+)
+
+// key names an object of the clusters.
+type key struct{ kind, namespace, name string }
+
+func keyOf(o *object) key { return key{o.GetKind(), o.GetNamespace(), o.GetName()} }
+
+func nameOf(o *object) string {
+	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+func moving(o *object) string { return o.GetAnnotations()[movingTo] }
+
+// moved reports whether the destination has taken over the instance of a Machine.
+func moved(o *object) bool { return o.GetAnnotations()[movedTo] != "" }
+
+func mark(o *object, annotation, value string) {
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotation] = value
+	o.SetAnnotations(annotations)
+}
+
+func machineOf(o *object) (*v1beta1.Machine, error) {
+	m := &v1beta1.Machine{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, m); err != nil {
+		return nil, fmt.Errorf("read %s: %w", nameOf(o), err)
+	}
+	return m, nil
+}
+
+// fleet is what is moved, as it is at the source.
+type fleet struct {
+	// objects are in the order in which they are made at the destination.
+	objects []*object
+	// shared are those of them that something at the source needs that is not moved.
+	shared map[key]bool
+}
+
+func (f *fleet) of(kinds ...string) (some []*object) {
+	for _, o := range f.objects {
+		if slices.Contains(kinds, o.GetKind()) {
+			some = append(some, o)
+		}
+	}
+	return some
+}
+
+// gather reads the fleet at the source. What a move before has marked belongs to it, also where the deployment that
+// it was chosen by is gone.
+func (m *Move) gather(ctx context.Context) (*fleet, error) {
+	all, err := backup.List(ctx, m.Source, m.Namespace, true)
+	if err != nil {
+		return nil, fmt.Errorf("at the source: %w", err)
+	}
+	if len(m.Deployments) == 0 {
+		return &fleet{objects: all}, nil
+	}
+	f := choose(all, m.Deployments, m.To)
+	for _, name := range m.Deployments {
+		if err := m.known(ctx, f, name); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// known returns an error if neither cluster has the deployment of a name.
+func (m *Move) known(ctx context.Context, f *fleet, name string) error {
+	if slices.ContainsFunc(f.of("MachineDeployment"), func(o *object) bool { return o.GetName() == name }) {
+		return nil
+	}
+	there := &v1beta1.MachineDeployment{}
+	switch err := m.Destination.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, there); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return atDestination("read machinedeployment %s: %w", name, err)
+	case there.Annotations[movedFrom] == m.From:
+		return nil
+	}
+	return fmt.Errorf("machinedeployment %q not found in namespace %q of the source", name, m.Namespace)
+}
+
+// choose returns the deployments of some names with all that belongs to them, and what is marked for the destination.
+func choose(all []*object, deployments []string, to string) *fleet {
+	chosen := map[key]bool{}
+	owners := map[types.UID]bool{}
+	var chosenLabels []labels.Set
+	take := func(o *object) { chosen[keyOf(o)] = true }
+	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
+		for _, o := range all {
+			if o.GetKind() != kind {
+				continue
+			}
+			byName := kind == "MachineDeployment" && slices.Contains(deployments, o.GetName())
+			owner := metav1.GetControllerOfNoCopy(o)
+			byOwner := owner != nil && owners[owner.UID]
+			byLabel := owner == nil && slices.Contains(deployments, o.GetLabels()[v1beta1.LabelMachineDeployment])
+			if byName || byOwner || byLabel || moving(o) == to {
+				take(o)
+				owners[o.GetUID()] = true
+				chosenLabels = append(chosenLabels, machineLabels(o))
+			}
+		}
+	}
+	// What a chosen object needs is moved with it; what another one needs too stays as well.
+	needed := map[key]bool{}
+	var otherLabels []labels.Set
+	for _, o := range all {
+		if kind := o.GetKind(); kind != "MachineDeployment" && kind != "MachineSet" && kind != "Machine" {
+			continue
+		}
+		if !chosen[keyOf(o)] {
+			otherLabels = append(otherLabels, machineLabels(o))
+		}
+		for _, k := range references(o) {
+			if chosen[keyOf(o)] {
+				chosen[k] = true
+			} else {
+				needed[k] = true
+			}
+		}
+	}
+	for _, o := range all {
+		switch o.GetKind() {
+		case "MachineClass":
+			if moving(o) == to {
+				take(o)
+			}
+			for _, k := range references(o) {
+				if chosen[keyOf(o)] {
+					chosen[k] = true
+				}
+				if needed[keyOf(o)] || !chosen[keyOf(o)] {
+					needed[k] = true
+				}
+			}
+		case "MachineHealthCheck", "MachineDisruptionBudget":
+			if selects(o, chosenLabels) || moving(o) == to {
+				take(o)
+			}
+			if selects(o, otherLabels) {
+				needed[keyOf(o)] = true
+			}
+		}
+	}
+	f := &fleet{shared: map[key]bool{}}
+	for _, o := range all {
+		if o.GetKind() == "Secret" && moving(o) == to {
+			take(o)
+		}
+		if chosen[keyOf(o)] {
+			f.objects = append(f.objects, o)
+			f.shared[keyOf(o)] = needed[keyOf(o)]
+		}
+	}
+	return f
+}
+
+// references returns the class and the Secrets that an object names.
+func references(o *object) (keys []key) {
+	refer := func(kind string, path ...string) {
+		if name, _, _ := unstructured.NestedString(o.Object, path...); name != "" {
+			keys = append(keys, key{kind, o.GetNamespace(), name})
+		}
+	}
+	spec := []string{"spec"}
+	if kind := o.GetKind(); kind == "MachineSet" || kind == "MachineDeployment" {
+		spec = []string{"spec", "template", "spec"}
+	}
+	refer("MachineClass", append(slices.Clone(spec), "classRef", "name")...)
+	refer("Secret", append(slices.Clone(spec), "credentialsRef", "name")...)
+	refer("Secret", append(slices.Clone(spec), "userDataRef", "name")...)
+	refer("Secret", "status", "instance", "credentialsRef", "name")
+	return keys
+}
+
+// machineLabels returns the labels of a Machine, or of those that an owner makes.
+func machineLabels(o *object) labels.Set {
+	if o.GetKind() == "Machine" {
+		return o.GetLabels()
+	}
+	set, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
+	return set
+}
+
+// selects reports whether a health check or a disruption budget is about machines with one of some sets of labels.
+func selects(o *object, sets []labels.Set) bool {
+	written, _, _ := unstructured.NestedMap(o.Object, "spec", "selector")
+	typed := &metav1.LabelSelector{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(written, typed) != nil {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(typed)
+	return err == nil && slices.ContainsFunc(sets, func(s labels.Set) bool { return selector.Matches(s) })
+}

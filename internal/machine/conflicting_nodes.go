@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // A kubelet says itself which provider ID its Node has, but not which name: that is in the certificate it joined
@@ -107,7 +108,7 @@ func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*c
 		for _, other := range others {
 			s.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", other.Name,
-				client.ObjectKeyFromObject(s.machine), bounded(s.machine.NodeProviderID(), 256))
+				client.ObjectKeyFromObject(s.machine), wording.Truncate(s.machine.NodeProviderID(), 256))
 		}
 		s.states.update(s.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // A deletion by force always ends. Where the cloud does not remove the instance, or cannot be asked, the Machine goes
@@ -63,7 +65,7 @@ func (s *teardownStep) leaveInstance(ctx context.Context) (progress, error) {
 	}
 	what := "An instance"
 	if id := s.machine.Spec.ProviderID; id != "" {
-		what = fmt.Sprintf("Instance %s, or a part of it,", bounded(id, 256))
+		what = fmt.Sprintf("Instance %s, or a part of it,", wording.Truncate(id, 256))
 	}
 	s.warn(reasonInstanceLeft, "Delete", what+" may remain at the cloud: the machine is deleted by force. The ConfigMap "+
 		"machinist-orphans names it, and orphan collection deletes it when the cloud allows that.")

@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/machine/preservation"
+	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -303,9 +304,9 @@ func identity(m *v1beta1.Machine) provider.Machine {
 // messageOf returns the part of a driver's error that users see.
 func messageOf(err error) string {
 	if e, ok := errors.AsType[*provider.Error](err); ok {
-		return bounded(e.Error(), 1024)
+		return wording.Truncate(e.Error(), 1024)
 	}
-	return bounded(err.Error(), 1024)
+	return wording.Truncate(err.Error(), 1024)
 }
 
 // resolveInputs finds what the Machine is made from, or says what is in the way.

@@ -10,6 +10,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // A cloud controller of a distribution may give a Node a provider ID of another form, such as k3s://NAME. The Machine
@@ -54,5 +55,5 @@ func (s *registrationStep) refuseOtherID(node *corev1.Node) (progress, error) {
 func otherIDMessage(m *v1beta1.Machine, node *corev1.Node) string {
 	return fmt.Sprintf("Node %s has the provider ID %s, and %s is expected. If all nodes have IDs of this form, set "+
 		"spec.nodeProviderID of the class. Otherwise have the kubelet or the cloud controller set the expected ID: it cannot be "+
-		"changed once a node has one.", node.Name, bounded(node.Spec.ProviderID, 256), bounded(m.NodeProviderID(), 256))
+		"changed once a node has one.", node.Name, wording.Truncate(node.Spec.ProviderID, 256), wording.Truncate(m.NodeProviderID(), 256))
 }

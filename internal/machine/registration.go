@@ -11,6 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // registrationGrace is how long a Node may be unready after it appeared before the status says that it registered. Most
@@ -69,7 +70,7 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 		in.NodeName = node.Name // Somebody else has written another one: a Node under that was not accepted.
 	}
 	s.template.keepApplied()
-	s.machine.Status.Version = bounded(node.Status.NodeInfo.KubeletVersion, 128)
+	s.machine.Status.Version = wording.Truncate(node.Status.NodeInfo.KubeletVersion, 128)
 	if contested := s.template.contested; refused == "" && contested != "" {
 		if s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeTemplateContested, contested) {
 			s.warn(v1beta1.ReasonNodeTemplateContested, "Register", contested)

@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,13 +13,14 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
 // setCondition sets a condition of the Machine and reports whether its status or reason changed, which is what an event
 // is worth. A message that alone changed is written, but is no transition.
 func (p *pass) setCondition(kind string, status bool, reason, message string) (transition bool) {
-	message = bounded(message, maxMessage)
+	message = wording.Truncate(message, maxMessage)
 	value := metav1.ConditionFalse
 	if status {
 		value = metav1.ConditionTrue
@@ -54,7 +54,7 @@ func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationStat
 	if code == provider.OK {
 		code = ""
 	}
-	description = bounded(description, maxMessage)
+	description = wording.Truncate(description, maxMessage)
 	last := p.machine.Status.LastOperation
 	if last != nil && last.Type == kind && last.State == state && last.Description == description &&
 		last.Code == string(code) {
@@ -132,7 +132,7 @@ func (p *pass) hadTrouble() bool {
 // fail makes the Machine Failed.
 func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 	m := p.machine
-	message = bounded(message, maxMessage)
+	message = wording.Truncate(message, maxMessage)
 	if m.Status.FailureReason != reason {
 		p.warn(string(reason), "Launch", message)
 	}
@@ -289,23 +289,15 @@ const (
 )
 
 func (p *pass) note(reason, action, message string) {
-	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeNormal, reason, action, "%s", bounded(message, 512))
+	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeNormal, reason, action, "%s", wording.Truncate(message, 512))
 }
 
 func (p *pass) warn(reason, action, message string) {
-	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeWarning, reason, action, "%s", bounded(message, 512))
+	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeWarning, reason, action, "%s", wording.Truncate(message, 512))
 }
 
 // maxMessage bounds what is written into the status: one message that is too long would make all of it refused.
 const maxMessage = 4096
-
-// bounded cuts a message, which may come from anywhere, to about n bytes of valid text.
-func bounded(s string, n int) string {
-	if len(s) > n {
-		return strings.ToValidUTF8(s[:n], "") + "…"
-	}
-	return strings.ToValidUTF8(s, "�")
-}
 
 // dropCondition removes a condition. meta.RemoveStatusCondition makes a new list even where there is nothing to remove.
 func dropCondition(conditions *[]metav1.Condition, kind string) {

@@ -21,6 +21,7 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -214,10 +215,10 @@ func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progre
 	}
 	if refused {
 		s.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
-			bounded(err.Error(), 256))
+			wording.Truncate(err.Error(), 256))
 		return onError, err
 	}
-	s.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
+	s.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+wording.Truncate(err.Error(), 256))
 	return onError, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // leftNamedAfter is how long a removal takes before it is reported what is left: until then, clouds detach volumes and
@@ -19,7 +20,7 @@ func (s *teardownStep) removing(left string) {
 	message := usual
 	if last := s.machine.Status.LastOperation; left != "" && last != nil && last.Type == v1beta1.OperationDelete &&
 		s.now.Sub(s.operationBegan()) >= leftNamedAfter {
-		message = "The cloud has not removed all of the instance. Left: " + bounded(left, 1024)
+		message = "The cloud has not removed all of the instance. Left: " + wording.Truncate(left, 1024)
 	}
 	before := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDeleting)
 	if message != usual && (before == nil || before.Message != message) {

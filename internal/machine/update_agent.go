@@ -16,6 +16,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/reachability"
+	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -43,7 +44,7 @@ func requestOn(node *corev1.Node) request {
 // oneLine makes of what anybody may have written a short line of text.
 func oneLine(s string) string {
 	if len(s) > longestWhy {
-		s = bounded(s, longestWhy)
+		s = wording.Truncate(s, longestWhy)
 	}
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -152,7 +153,7 @@ func (s *agentStep) ask(ctx context.Context) (progress, error) {
 	if err != nil {
 		// The reason stays the one that was written down: a reason that alternates would trigger a pass each time.
 		s.await(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", s.node.Name, version,
-			bounded(err.Error(), 256)))
+			wording.Truncate(err.Error(), 256)))
 		return onError, err
 	}
 	return next, nil

@@ -21,6 +21,7 @@ import (
 	"machinist.dev/machinist/internal/class/preflight"
 	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/wiring"
+	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -81,9 +82,6 @@ func (r *Reconciler) joinsChanged(ctx context.Context) {
 	}
 }
 
-// conflictDelay is after how long a write that met another's is tried again. Their write triggers us as well.
-const conflictDelay = time.Second
-
 // Reconcile makes one pass over a class.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
@@ -105,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		enqueue, err = r.release(ctx, class)
 	}
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{RequeueAfter: enqueue}, client.IgnoreNotFound(err)
 }
@@ -174,9 +172,9 @@ func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v 
 	}
 	switch transition {
 	case worse:
-		r.Recorder.Eventf(class, nil, corev1.EventTypeWarning, v.reason, "Validate", "%s", bounded(v.message))
+		r.Recorder.Eventf(class, nil, corev1.EventTypeWarning, v.reason, "Validate", "%s", wording.Brief(v.message))
 	case better:
-		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, v.reason, "Validate", "%s", bounded(v.message))
+		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, v.reason, "Validate", "%s", wording.Brief(v.message))
 	}
 	return nil
 }

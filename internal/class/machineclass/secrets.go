@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 // secretKeeper keeps the finalizer on the Secrets that classes, and Machines of the inline form, refer to. It is
@@ -33,7 +34,7 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	}
 	err := k.keep(ctx, secret)
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }

@@ -11,6 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/preflight"
 	"machinist.dev/machinist/internal/platform/conditionlimit"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // transition is what a decision means to somebody who knew the one before.
@@ -29,7 +30,7 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 	status.Conditions = conditionlimit.Class.Apply(status.Conditions)
 	old := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
 	ready := metav1.Condition{
-		Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v.reason, Message: bounded(v.message),
+		Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v.reason, Message: wording.Brief(v.message),
 		ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
 	if v.reason == v1beta1.ReasonValid {
@@ -108,18 +109,8 @@ func blocked(findings []preflight.Finding) (reason, message string) {
 func warn(class *v1beta1.MachineClass, conditions *[]metav1.Condition, now time.Time, kind, reason, message string) {
 	if message != "" {
 		meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason,
-			Message: bounded(message), ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now)})
+			Message: wording.Brief(message), ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now)})
 	} else if meta.FindStatusCondition(*conditions, kind) != nil {
 		meta.RemoveStatusCondition(conditions, kind)
 	}
-}
-
-// bounded keeps a driver's message within what is useful in a condition.
-func bounded(message string) string {
-	const most = 1024
-	message = strings.ToValidUTF8(message, "�")
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + "…"
 }

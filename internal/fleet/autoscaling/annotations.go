@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,9 +21,6 @@ import (
 
 // FieldManager is the manager of the annotations in metadata.managedFields.
 const FieldManager = "machinist-autoscaling"
-
-// conflictDelay is when to try again after somebody else wrote first.
-const conflictDelay = time.Second
 
 // annotate applies the wanted annotations, without those that are not ours, if that changes anything. It returns the
 // group as it then is.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 // Options are what a Reconciler works with.
@@ -66,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil // It was deleted meanwhile.
 	case apierrors.IsConflict(err):
 		// Somebody else wrote first. The event of their write may have been before this pass.
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{}, err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,11 +14,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/freshness"
+	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/wording"
 )
-
-// conflictDelay is when to retry after a conflict. The other writer's event triggers a pass as well.
-const conflictDelay = time.Second
 
 // actions are the machines that a pass changed, for its events.
 type actions struct {
@@ -30,7 +27,7 @@ type actions struct {
 func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	if plan.DependsOnCount() {
 		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
-			p.requeueIn(conflictDelay)
+			p.requeueIn(queueing.ConflictDelay)
 			return false, err
 		}
 	}
@@ -44,7 +41,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	)
 	switch {
 	case err != nil && onlyConflicts(err):
-		p.requeueIn(conflictDelay)
+		p.requeueIn(queueing.ConflictDelay)
 		return false, nil
 	case err != nil, p.deletionBlocked:
 		return false, err
@@ -280,7 +277,7 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine,
 // cacheIsLate ends the pass after the present round: from the same cache it would decide the same again.
 func (p *pass) cacheIsLate() {
 	p.late = true
-	p.requeueIn(conflictDelay)
+	p.requeueIn(queueing.ConflictDelay)
 }
 
 // deletionFailed records an error for the condition ReplicaFailure.

@@ -16,6 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/rollout/handover"
 	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
@@ -120,13 +121,13 @@ func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	to := &v1beta1.MachineSet{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.state.Receiver), to); {
 	case apierrors.IsNotFound(err):
-		p.requeueIn(conflictDelay)
+		p.requeueIn(queueing.ConflictDelay)
 		return nil
 	case err != nil:
 		return fmt.Errorf("get set %s, which is to receive machines: %w", p.state.Receiver.Name, err)
 	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation ||
 		!handover.ReceivesFrom(to, p.state.Set):
-		p.requeueIn(conflictDelay)
+		p.requeueIn(queueing.ConflictDelay)
 		return nil
 	}
 	machines := make([]*v1beta1.Machine, 0, len(updates))

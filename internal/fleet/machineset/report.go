@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
@@ -39,7 +40,7 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):
-		p.requeueIn(conflictDelay)
+		p.requeueIn(queueing.ConflictDelay)
 		return nil
 	case err != nil:
 		return fmt.Errorf("patch the set's status: %w", err)

@@ -13,13 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 const (
 	// stoppedPoll is how often to look whether the process may go on again: no event tells.
 	stoppedPoll = 5 * time.Second
-	// conflictDelay is when to check again after somebody else wrote first.
-	conflictDelay = time.Second
 	// maxMarks bounds the marks of one pass. Owners replace few machines at a time, the newest first.
 	maxMarks = 100
 )
@@ -167,7 +166,7 @@ func (p *pass) stopped() Reason {
 // settle makes a later pass of errors that only say that somebody else wrote first.
 func (p *pass) settle(err error) error {
 	if err != nil && onlyConflicts(err) {
-		p.requeueIn(conflictDelay)
+		p.requeueIn(queueing.ConflictDelay)
 		return nil
 	}
 	if err != nil {

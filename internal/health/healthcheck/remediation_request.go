@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,8 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/queueing"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // fieldManager owns RemediationRequested. The rest of the status is the provider's.
@@ -114,7 +115,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 		}
 		v := Evaluate(w.policy, m, node, s.Now, s.Clocks.In(w.Subject.domains()...))
 		if v.Health != Unhealthy {
-			p.requeueIn(max(v.RecheckAfter, conflictDelay)) // The cache is late.
+			p.requeueIn(max(v.RecheckAfter, queueing.ConflictDelay)) // The cache is late.
 			return nil
 		}
 	}
@@ -127,7 +128,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 	if before != nil && before.Status == status && before.Reason == w.Reason.Reason {
 		at = before.LastTransitionTime
 	}
-	message := bounded(w.Reason.Message)
+	message := wording.Truncate(w.Reason.Message, maxMessage)
 	_, err := p.apply(ctx, m, m.ResourceVersion, map[string]any{
 		"type": v1beta1.ConditionRemediationRequested, "status": string(status), "reason": w.Reason.Reason,
 		"message":            message,
@@ -287,11 +288,4 @@ func onlyConflicts(err error) bool {
 		return true
 	}
 	return apierrors.IsConflict(err)
-}
-
-func bounded(s string) string {
-	if len(s) > maxMessage {
-		s = s[:maxMessage] + "…"
-	}
-	return strings.ToValidUTF8(s, "")
 }

@@ -16,6 +16,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/conditionlimit"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // statusInterval is how often mere counts are written while they change.
@@ -85,7 +86,7 @@ func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.Machi
 		ObservedGeneration: c.Generation, LastTransitionTime: metav1.NewTime(p.now),
 	}
 	if why.Reason != "" {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, why.Reason, bounded(why.Message)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, why.Reason, wording.Truncate(why.Message, maxMessage)
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
 }

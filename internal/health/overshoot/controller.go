@@ -18,8 +18,6 @@ const (
 	// perMachine for each machine of a family passes between two checks it, up to the period: a check goes through them
 	// all, and the cost of a fleet that comes up or goes would grow with its square.
 	perMachine = time.Millisecond
-	// conflictDelay is when to check again after somebody else wrote first.
-	conflictDelay = time.Second
 )
 
 // Options are what a Reconciler works with.
@@ -77,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case err != nil && onlyConflict(err):
 		known.checkAfter = time.Time{}
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	case err != nil:
 		known.checkAfter = time.Time{} // What was begun must be done.
 		return reconcile.Result{}, err

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // trouble is why a Provider cannot be brought to what its spec asks for.
@@ -21,7 +22,7 @@ type trouble struct {
 
 // applyFailed is the trouble of an error of the API server.
 func applyFailed(err error) *trouble {
-	return &trouble{reason: v1beta1.ReasonApplyFailed, message: bounded(err.Error())}
+	return &trouble{reason: v1beta1.ReasonApplyFailed, message: wording.Brief(err.Error())}
 }
 
 // conditionsOf returns the conditions of a Provider, and when to check again what no event reports.
@@ -32,7 +33,7 @@ func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t 
 		if is {
 			value = metav1.ConditionTrue
 		}
-		return metav1.Condition{Type: of, Status: value, Reason: reason, Message: bounded(message),
+		return metav1.Condition{Type: of, Status: value, Reason: reason, Message: wording.Brief(message),
 			ObservedGeneration: provider.Generation}
 	}
 	available, after := availableOf(provider, p, condition)
@@ -89,17 +90,3 @@ func availableOf(provider *v1beta1.Provider, p process,
 // unchanged says whether a status need not be written: the times of conditions whose status is the same stay, so that
 // they make no difference.
 func unchanged(was, is *v1beta1.ProviderStatus) bool { return equality.Semantic.DeepEqual(was, is) }
-
-// maxMessage keeps messages readable: the API server's own, of roles that it refuses, can fill pages.
-const maxMessage = 1024
-
-func bounded(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	cut := maxMessage
-	for cut > 0 && message[cut]&0xC0 == 0x80 {
-		cut-- // Not within a character.
-	}
-	return message[:cut] + "…"
-}

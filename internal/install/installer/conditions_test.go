@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // Rules: conditions-say-what-runs, kubelet-reason-is-reported.
@@ -73,8 +74,8 @@ func TestTheConditionsOfAProvider(t *testing.T) {
 }
 
 func TestMessagesAreBounded(t *testing.T) {
-	got := bounded(strings.Repeat("größe", 1000))
-	if len(got) > maxMessage+len("…") || !utf8.ValidString(got) {
+	got := wording.Brief(strings.Repeat("größe", 1000))
+	if len(got) > wording.BriefBytes || !utf8.ValidString(got) {
 		t.Errorf("%d bytes, valid %t", len(got), utf8.ValidString(got))
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/queueing"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // Options are what a Reconciler works with.
@@ -44,8 +46,6 @@ func New(o Options) *Reconciler { return &Reconciler{o} }
 
 // How soon to check again what no event reports.
 const (
-	// conflictDelay is after how long a write that met another's is tried again.
-	conflictDelay = time.Second
 	// leaderDelay is for the holder of a lease: a watch of leases would bring each renewal.
 	leaderDelay = 3 * time.Second
 	// useDelay is for Machines of a Provider that is being deleted.
@@ -74,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		after, err = r.release(ctx, provider)
 	}
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
 }
@@ -138,7 +138,7 @@ func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, stat
 	}
 	desired, err := r.render(provider, status.Type)
 	if err != nil {
-		return &trouble{reason: v1beta1.ReasonInvalidValues, message: bounded(err.Error())}, nil
+		return &trouble{reason: v1beta1.ReasonInvalidValues, message: wording.Brief(err.Error())}, nil
 	}
 	status.Process = processName(status.Type)
 	status.DesiredVersion = desiredVersion(desired)
@@ -148,7 +148,7 @@ func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, stat
 	}
 	steps := planOf(desired, present, status.Installed, provider.UID)
 	if len(steps.Conflicts) > 0 {
-		return &trouble{reason: v1beta1.ReasonObjectConflict, message: bounded(steps.conflictMessage()),
+		return &trouble{reason: v1beta1.ReasonObjectConflict, message: wording.Brief(steps.conflictMessage()),
 			after: othersDelay}, nil
 	}
 	if recorded := steps.recorded(status.Installed); !slices.Equal(recorded, status.Installed) {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // Reasons of events on a Provider, beside those of its conditions.
@@ -42,7 +43,7 @@ func (r *Reconciler) release(ctx context.Context, provider *v1beta1.Provider) (t
 		message := fmt.Sprintf("%s need the process %s. Delete them first; the Provider goes when they are gone.",
 			strings.Join(users, " and "), provider.Status.Process)
 		return r.install(ctx, provider, &metav1.Condition{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue,
-			Reason: v1beta1.ReasonInUse, Message: bounded(message), ObservedGeneration: provider.Generation})
+			Reason: v1beta1.ReasonInUse, Message: wording.Brief(message), ObservedGeneration: provider.Generation})
 	}
 	if err := r.uninstall(ctx, provider); err != nil {
 		return 0, err

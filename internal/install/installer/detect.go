@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // detection is what the provider IDs of the Nodes show.
@@ -58,7 +59,7 @@ func (d detection) trouble() *trouble {
 	for i, platform := range platforms {
 		parts[i] = fmt.Sprintf("%d %s", d.platforms[platform], platform)
 	}
-	return &trouble{reason: v1beta1.ReasonPlatformMixed, after: nodesDelay, message: bounded(fmt.Sprintf(
+	return &trouble{reason: v1beta1.ReasonPlatformMixed, after: nodesDelay, message: wording.Brief(fmt.Sprintf(
 		"Of %s these have provider IDs of several platforms: %s. Make a Provider that names its type.",
 		nodeCount(d.total), strings.Join(parts, ", ")))}
 }

@@ -14,16 +14,19 @@ func Count[N int | int32](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// most bounds how much of a message from elsewhere is repeated: the API server's response to a large object is long. It
-// is the greatest length of the fields with such a message, in characters, each of at least a byte.
-const most = 1024
+// BriefBytes is how much of a message from elsewhere Brief keeps: the API server's answer about a large object is long.
+const BriefBytes = 1024
 
 const ellipsis = "…"
 
-// Brief returns the message, or its beginning if it is long: 1024 bytes at most.
-func Brief(message string) string {
-	if len(message) > most {
-		return strings.ToValidUTF8(message[:most-len(ellipsis)], "") + ellipsis
+// Brief returns a message in valid UTF-8, or its beginning: at most BriefBytes bytes.
+func Brief(message string) string { return Truncate(message, BriefBytes) }
+
+// Truncate returns a message in valid UTF-8 of at most n bytes, which ends with an ellipsis if it was longer.
+func Truncate(message string, n int) string {
+	message = strings.ToValidUTF8(message, "�")
+	if len(message) <= n {
+		return message
 	}
-	return message
+	return strings.ToValidUTF8(message[:n-len(ellipsis)], "") + ellipsis
 }

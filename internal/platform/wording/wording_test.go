@@ -14,14 +14,15 @@ func TestCount(t *testing.T) {
 }
 
 func TestBrief(t *testing.T) {
-	full := strings.Repeat("a", most)
+	full := strings.Repeat("a", BriefBytes)
 	for message, want := range map[string]string{
-		"short":                 "short",
-		full:                    full,
-		full + "b":              full[:most-3] + "…",
-		full[:most-4] + "ü and": full[:most-4] + "…", // not half of a character
+		"short":                       "short",
+		full:                          full,
+		full + "b":                    full[:BriefBytes-3] + "…",
+		"not \xff UTF-8":              "not � UTF-8",
+		full[:BriefBytes-4] + "ü and": full[:BriefBytes-4] + "…", // not half of a character
 	} {
-		if len(want) > 1024 {
+		if len(want) > BriefBytes {
 			t.Errorf("%d bytes are more than a field takes", len(want))
 		}
 		if got := Brief(message); got != want {

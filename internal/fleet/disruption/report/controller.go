@@ -15,6 +15,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 const (
@@ -24,8 +25,6 @@ const (
 	coalesce = time.Second
 	// clockCheck is how often a budget with windows is evaluated at least, because a clock may be set.
 	clockCheck = time.Hour
-	// conflictDelay is when to try again after somebody else wrote first.
-	conflictDelay = time.Second
 )
 
 // Options are what a Reconciler works with.
@@ -77,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	status, problem := Status(budget, machines, now)
 	wait, err := r.write(ctx, budget, status, problem)
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{RequeueAfter: earliest(wait, untilChange(status, now))}, err
 }

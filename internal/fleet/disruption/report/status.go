@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 	"machinist.dev/machinist/internal/platform/conditionlimit"
 	"machinist.dev/machinist/internal/platform/validation"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // Use is how far a budget is used.
@@ -77,7 +77,7 @@ func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine,
 		Reason: v1beta1.ReasonBudgetUnderstood, ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(now)}
 	if problem != nil {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonOf(problem)
-		valid.Message = bounded("The budget allows no disruption because it cannot be understood: " + problem.Error() + ".")
+		valid.Message = wording.Truncate("The budget allows no disruption because it cannot be understood: "+problem.Error()+".", maxMessage)
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)
 	return status, problem
@@ -103,10 +103,6 @@ func reasonOf(problem error) string {
 
 // maxMessage is what the schema admits as the message of a condition.
 const maxMessage = 32768
-
-func bounded(message string) string {
-	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
-}
 
 // write writes the status of a budget if it is another one. What is only a count may wait: it returns how long.
 func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudget,

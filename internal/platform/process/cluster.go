@@ -110,10 +110,9 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	c.mapper = knownFirst(lazy)
 
 	forInformers := persistent(httpClient, o.log)
-	w := watches{fenced, forInformers, o.scheme, c.mapper, o.namespace, o.keeps, o.log, o.older}
-	informers, err := cache.New(fenced, cache.Options{
+	cached, err := cache.New(fenced, cache.Options{
 		HTTPClient: forInformers, Scheme: o.scheme, Mapper: c.mapper,
-		NewInformer:                 w.newInformer,
+		NewInformer:                 informers{o.scheme, o.keeps, o.older}.newInformer,
 		ByObject:                    c.kinds.byObject,
 		DefaultTransform:            Transform,
 		ReaderFailOnMissingInformer: true,
@@ -121,7 +120,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	declared := &declaredCache{Cache: informers, kinds: c.kinds, everywhere: map[string]bool{}}
+	declared := &declaredCache{Cache: cached, kinds: c.kinds, everywhere: map[string]bool{}}
 	c.Cache, c.declared = declared, declared
 
 	base := client.Options{HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper, FieldOwner: o.fieldOwner}

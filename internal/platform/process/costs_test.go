@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"runtime"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -160,4 +162,26 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 			t.Errorf("the largest of ten answers has %d bytes, the whole %d", page, whole)
 		}
 	})
+}
+
+// wideMachine has something in fields of all sorts.
+func wideMachine(name string) *v1beta1.Machine {
+	now := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	m := &v1beta1.Machine{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "Machine"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: "u-1", ResourceVersion: "17", Generation: 3, CreationTimestamp: now,
+			DeletionTimestamp: &now,
+			Labels:            map[string]string{"a": "ä \" \\ \u2028"},
+			Annotations:       map[string]string{"json": `{"type":"ERROR","object":{}}`},
+			Finalizers:        []string{v1beta1.MachineFinalizer},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update",
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}},
+		},
+	}
+	m.Spec.Provider, m.Spec.ProviderID = "sim", "sim:///"+name
+	m.Spec.ProviderSpec = &apiruntime.RawExtension{Raw: []byte(`{"apiVersion":"x/v1","kind":"X","large":9007199254740993,"nested":{"list":[1,2.5,null,true]}}`)}
+	m.Status.Phase = v1beta1.MachineRunning
+	m.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Fine", LastTransitionTime: now}}
+	return m
 }

@@ -22,7 +22,8 @@ func TestAnIncidentIsToldWithItsRuns(t *testing.T) {
 	for _, want := range []string{
 		"- [Quotas and limits](#quotas-and-limits): 1\n",
 		"\n## Quotas and limits\n\n### All is lost\n\n" +
-			"[owner/repository#7](https://github.com/owner/repository/issues/7)\n\nIt went wrong.\n\n**Here:** It does not.\n\n",
+			"[owner/repository#7](https://github.com/owner/repository/issues/7)\n\nIt went wrong.\n\n" +
+			"**Machinist:** It does not.\n\n",
 		"- [scenario create](../test/simulation/scenario.go): `go run ./test/simulate --scenario create`\n",
 		"- [TestReadsThatLag](../test/e2e/read_lag_test.go): `make controlplane build && go test -tags e2e ./test/e2e" +
 			" -run '^TestReadsThatLag$'`\n",

@@ -1,4 +1,4 @@
-// Command rules compares the rules in docs/rules with the tests: it fails on a rule without a test, and on a test of a
+// Command rules compares the rules in spec/ with the tests: it fails on a rule without a test, and on a test of a
 // rule that does not exist.
 //
 // A rule is a list item that begins with its name: "- **no-create-from-stale-view**: …". A test names it in a
@@ -33,7 +33,7 @@ func main() {
 }
 
 func run(root string, list bool) error {
-	rules, err := defined(filepath.Join(root, "docs", "rules"))
+	rules, err := defined(filepath.Join(root, "spec"))
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func compare(rules map[string]string, tests map[string][]string) error {
 	}
 	for _, rule := range slices.Sorted(maps.Keys(tests)) {
 		if rules[rule] == "" {
-			errs = append(errs, fmt.Errorf("%s: docs/rules has no rule %s", strings.Join(tests[rule], ", "), rule))
+			errs = append(errs, fmt.Errorf("%s: spec/ has no rule %s", strings.Join(tests[rule], ", "), rule))
 		}
 	}
 	return errors.Join(errs...)

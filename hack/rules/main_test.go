@@ -18,7 +18,7 @@ func TestRulesAndTestsAreCompared(t *testing.T) {
 		{"a rule without a test", "- **a-rule**: one\n- **b-rule**: two\n", "// Rule: a-rule.",
 			[]string{"page.md: no test names the rule b-rule"}},
 		{"a test of a rule that does not exist", "- **a-rule**: one\n", "// Rules: a-rule, z-rule.",
-			[]string{"x_test.go: docs/rules has no rule z-rule"}},
+			[]string{"x_test.go: spec/ has no rule z-rule"}},
 		{"a name in a sentence", "- **a-rule**: one\n", "// This is about a-rule.",
 			[]string{"no test names the rule a-rule"}},
 		{"a name in a string", "- **a-rule**: one\n", "var _ = \"Rule: a-rule\"", []string{"no test names the rule a-rule"}},
@@ -28,7 +28,7 @@ func TestRulesAndTestsAreCompared(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root := t.TempDir()
-			write(t, filepath.Join(root, "docs", "rules", "page.md"), tc.rules)
+			write(t, filepath.Join(root, "spec", "page.md"), tc.rules)
 			write(t, filepath.Join(root, "x_test.go"), "package x\n"+tc.test+"\n")
 			err := run(root, false)
 			if len(tc.wantErr) == 0 && err != nil {

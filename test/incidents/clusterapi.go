@@ -9,213 +9,216 @@ func clusterAPICore() []Incident {
 	return []Incident{
 		{
 			Reference: "kubernetes-sigs/cluster-api#3770", Theme: DeletedFleets,
-			Title: "A restored set made new machines and deleted the old ones",
+			Title: "A restored machine set created new machines and deleted the old ones",
 			Happened: "A management cluster was rebuilt and restored from a backup. Five of nine machines were " +
-				"adopted. For two sets of two machines the controller made two new ones each before it adopted " +
-				"those that existed, found that there were too many, and removed the two old ones of each set.",
-			Here: "A set that decides on a live list adopts from that list before it makes anything. When this " +
-				"scenario was written it did not: the cache still showed the old owner, and one machine was " +
-				"made. That is mended.",
+				"adopted. For each of two sets with two machines, the controller created two new machines before it " +
+				"adopted the existing ones. It then found a surplus, and deleted the two old machines of each set.",
+			Here: "When a MachineSet decides on a live list, it adopts machines from that list before it creates " +
+				"any. An earlier version did not: its cache still showed the old owner, and it created one machine. " +
+				"This is fixed.",
 			Proofs: slices.Concat(scenarios("incident-restored-without-owners"),
 				tests("test/e2e.TestAFleetIsRestoredAfterItsControlClusterWasLost")),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#5957", Theme: DeletedFleets,
 			Title: "Worker nodes were lost after a restore from a backup",
-			Happened: "After a management cluster was deleted, made anew and restored, a workload cluster of " +
-				"three machine deployments had fewer workers than before. A set that one deployment had made had " +
-				"another deployment as its owner, and its machines were deleted.",
-			Here: "A deployment takes a set back only if its labels match and nobody owns it. When this scenario " +
-				"was written a deployment whose set had lost its owner took the name for a collision and rolled " +
-				"the whole fleet to another set. It adopts the set now, also where only a live list shows it.",
+			Happened: "A management cluster was deleted, created again and restored. Afterwards, a workload cluster " +
+				"of three machine deployments had fewer workers than before. A set that one deployment had created " +
+				"had another deployment as its owner, and the machines of the set were deleted.",
+			Here: "A MachineDeployment adopts a MachineSet again only if its labels match and it has no owner, even " +
+				"if only a live list shows the MachineSet. In an earlier version, a MachineDeployment took the name " +
+				"of such a MachineSet for a collision and rolled the whole fleet to another MachineSet. This is " +
+				"fixed.",
 			Proofs: scenarios("incident-restored-without-owners"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#14217", Theme: Stampedes,
-			Title: "A set made machines without bound when their labels changed",
-			Happened: "Machines that a set owns no longer matched its selector because something had changed " +
-				"their labels. The set counted only what matches, found too few at each reconcile and went on to " +
-				"make more. Nothing bounded the total.",
-			Here: "What no longer matches is released and remembered by an annotation, and counts towards the " +
-				"ceiling of the set until it is deleted. When this scenario was written it did not count, and a " +
-				"policy that rewrites labels had a set of 4 make machines without end.",
+			Title: "A machine set created machines without limit when their labels changed",
+			Happened: "Another client changed the labels of machines that a set owned, so they no longer matched the " +
+				"selector of the set. The set counted only matching machines, found too few at each reconcile, and " +
+				"continued to create more. Nothing limited the total.",
+			Here: "A MachineSet releases a machine that no longer matches, and marks it with an annotation. Until " +
+				"its deletion, the machine counts towards the ceiling of the MachineSet. In an earlier version it " +
+				"did not count: a policy that rewrites labels made a set of 4 create machines without end.",
 			Proofs: scenarios("incident-policy-relabels"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#12156", Theme: Stampedes,
-			Title: "A selector that never matches spawned machines for ever",
-			Happened: "A machine set selected by a label that holds its own name, with a value that was not its " +
-				"name. The controller wrote the right name into each machine, so that none matched. It did not " +
-				"find its children and made another one in each pass, without end.",
-			Here: "A set whose template does not match its own selector makes nothing and says InvalidSelector. " +
-				"What is overwritten after that counts towards its ceiling.",
+			Title: "A selector that never matches created machines without end",
+			Happened: "A machine set selected machines by a label for its own name, but with a value that was not " +
+				"its name. The controller wrote the right name into each machine, so no machine matched. The " +
+				"controller did not find its children, and created another machine in each pass, without end.",
+			Here: "A MachineSet whose template does not match its own selector creates nothing and reports " +
+				"InvalidSelector. Machines whose labels are overwritten after their creation count towards its " +
+				"ceiling.",
 			Proofs: slices.Concat(scenarios("incident-policy-relabels"), tests("test/e2e.TestBadInputHarmsNobody")),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#13649", Theme: StaleCaches,
-			Title: "A late cache gave one deployment three machine sets",
-			Happened: "A controller waited for its cache to show the set that it had just made. When that wait " +
-				"timed out the next pass did not find the set and made another one. Three sets came of one " +
-				"deployment of two replicas, two of them with machines at the same time.",
-			Here: "A pass after a write waits for nothing: it decides on a cache that is known to be new enough " +
-				"or on a live list. The name of a set follows from its template, so that a second one cannot be " +
-				"made.",
+			Title: "A stale cache gave one deployment three machine sets",
+			Happened: "A controller waited until its cache showed the machine set that it had just created. When " +
+				"that wait timed out, the next pass did not find the set and created another one. A deployment with " +
+				"two replicas got three sets. Two of them had machines at the same time.",
+			Here: "After a write, a pass does not wait for its cache. It decides on a cache that is known to be " +
+				"recent enough, or on a live list. The name of a MachineSet is derived from its template, so a " +
+				"second MachineSet for the same template cannot be created.",
 			Proofs: scenarios("roll", "rollback"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#6299", Theme: DeletedFleets,
-			Title: "Scaling down by one deleted all machines that were being made",
-			Happened: "With the delete policy Oldest or Newest a deployment was scaled up by two or more, and " +
-				"down by one while the new machines were provisioned. Machines without a node had the same " +
-				"priority as those being deleted already, so that each pass deleted others, until all new ones " +
-				"were gone.",
-			Here: "Machines that are being deleted are no candidates and do not count as live: one machine less " +
-				"is one deletion, whatever the policy, and nothing is made again for it.",
+			Title: "Scaling down by one deleted all machines that were being created",
+			Happened: "With the delete policy Oldest or Newest, a deployment was scaled up by two or more. It was " +
+				"scaled down by one while the new machines were provisioned. Machines without a node had the same " +
+				"priority as machines that were already being deleted. So each pass deleted other machines, until " +
+				"all new ones were gone.",
+			Here: "Machines that are being deleted do not count as live and are not chosen for deletion. With any " +
+				"delete policy, one replica less leads to one deletion, and no machine is created again for it.",
 			Proofs: scenarios("incident-scaled-back-at-once"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#340", Theme: Quota,
 			Title: "A rollout ran far more instances than its surge",
-			Happened: "A deployment did not count machines that are being deleted. In a rollout of three with a " +
-				"surge of one a new machine was made as soon as an old one began to go. With deletions that take " +
-				"long there were five machines and more at the same time.",
-			Here: "The surge bounds live machines, and no more than maxSurge + maxUnavailable may be on their " +
-				"way out at a time. The scenario counts instances, those that drain slowly included.",
+			Happened: "A deployment did not count machines that were being deleted. In a rollout of three machines " +
+				"with a surge of one, a new machine was created as soon as the deletion of an old one began. When " +
+				"deletions took long, five or more machines existed at the same time.",
+			Here: "The surge limits the number of live machines. No more than `maxSurge` + `maxUnavailable` machines " +
+				"may be in deletion at the same time. The scenario counts all instances, including those that drain " +
+				"slowly.",
 			Proofs: scenarios("incident-slow-drains-in-a-roll"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#2446", Theme: Rollouts,
-			Title: "A rollout stood still because no old machine was available",
+			Title: "A rollout stopped because no old machine was available",
 			Happened: "All machines of a deployment were unavailable when its template changed. The controller " +
-				"made the one machine that the surge allows and then waited for availability that could never " +
-				"come. The deployment stayed at four machines, one of them new.",
-			Here: "Unhealthy machines of an old revision go first and cost no availability, so that a fleet of " +
-				"which no node reports is rolled to its end.",
+				"created the one machine that the surge allows, and then waited for availability that could never be " +
+				"reached. The deployment stayed at four machines, one of them new.",
+			Here: "Unhealthy machines of an old revision are deleted first, because this costs no availability. A " +
+				"rollout therefore finishes even if no node of the fleet reports.",
 			Proofs: scenarios("incident-roll-of-silent-nodes"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#8987", Theme: Rollouts,
 			Title: "A rollout in percent deleted one old machine and then failed",
-			Happened: "Three machines were rolled with a surge of 35 percent. Two new ones came and were ready. " +
-				"The controller deleted one old machine and then reported for hours that it had got an invalid " +
-				"request to scale the old set down from two to three.",
-			Here: "Shares are resolved once, in one place, and the plan is a function of what there is. The " +
-				"scenario rolls three machines with that surge while the manager is restarted from late lists, " +
-				"and counts machines.",
+			Happened: "Three machines were rolled with a surge of 35 percent. Two new machines were created and " +
+				"became ready. The controller deleted one old machine. Then it reported for hours that it had " +
+				"received an invalid request to scale the old set down from two to three.",
+			Here: "Percentages are resolved once, in one place, and the plan depends only on the current state. The " +
+				"scenario rolls three machines with this surge while the manager is restarted with stale lists, and " +
+				"counts the machines.",
 			Proofs: scenarios("incident-roll-in-percent"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#12990", Theme: Rollouts,
 			Title: "A change of replicas rolled all nodes of a deployment",
-			Happened: "Somebody scaled a deployment. Nothing but the number of replicas was changed, which is in no " +
-				"machine's template, and yet a rolling update replaced all nodes of the deployment.",
-			Here: "Only provider, spec, class, version and user data roll, compared by what they mean. The test scales " +
-				"a fleet of a thousand after and in the middle of upgrades, and counts the instances ever made: one " +
-				"for each machine.",
+			Happened: "A deployment was scaled. Only the number of replicas changed, which is not part of the " +
+				"template of the machines. Nevertheless, a rolling update replaced all nodes of the deployment.",
+			Here: "Only a change of the provider, providerSpec, class, version or user data starts a rollout, and so " +
+				"does `rolloutAfter` when it has passed. Another notation of the same value is not a change. The " +
+				"test scales a fleet of a thousand machines during and after upgrades. It counts all instances that " +
+				"were ever created: one for each machine.",
 			Proofs: tests("test/install.TestUpgradeOverManyMachines"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#9629", Theme: StaleCaches,
-			Title: "A restarted controller made machines for a cluster being deleted",
-			Happened: "A cluster was deleted while the controller was down. When it came back, its sets saw " +
-				"fewer machines than they wanted and made new ones, which were provisioned while everything was " +
-				"on its way out.",
-			Here: "A set that is being deleted makes nothing, and the first decision after a start is made on a " +
-				"live list. The scenario deletes a deployment, in foreground or background, while the manager is " +
-				"dead, and starts it from lists that lack up to fourteen changes.",
+			Title: "A restarted controller created machines for a cluster being deleted",
+			Happened: "A cluster was deleted while the controller was down. When the controller was back, its " +
+				"machine sets saw fewer machines than they wanted. They created new machines, which were provisioned " +
+				"while the rest of the cluster was being deleted.",
+			Here: "A MachineSet that is being deleted creates nothing, and the first decision after a start uses a " +
+				"live list. The scenario deletes a MachineDeployment, in the foreground or background, while the " +
+				"manager is down. The manager then starts with lists that lack up to fourteen changes.",
 			Proofs: scenarios("incident-deleted-while-manager-is-down", "namespace-deleted-in-a-roll"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#7353", Theme: Stampedes,
 			Title: "A health check deleted and replaced machines in an endless loop",
-			Happened: "The network of the first worker of a new cluster was taken away. The health check " +
-				"replaced it, and then began to delete and replace all machines of the cluster, over and over, " +
-				"although the others worked.",
-			Here: "Only a machine whose own node is not well is replaced, a wait grows with each replacement " +
-				"that fails, and old machines stay. The scenario rolls to an image whose nodes are never ready, " +
-				"under a health check, for most of an hour: the old machines stay, a few new ones are " +
-				"made, and the deployment says that the revision fails.",
+			Happened: "The network of the first worker of a new cluster was disconnected. The health check replaced " +
+				"the worker. It then began to delete and replace all machines of the cluster repeatedly, although " +
+				"the others worked.",
+			Here: "A health check replaces a machine only because of the machine's own node. After each failed " +
+				"replacement the wait grows, and old machines stay. For most of an hour, the scenario rolls to an " +
+				"image whose nodes are never ready, under a health check. The old machines stay, a few new ones are " +
+				"created, and the MachineDeployment reports that the revision fails.",
 			Proofs: scenarios("incident-image-never-ready", "remediate"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#3419", Theme: Nodes,
-			Title: "Deleting a Node object replaced its machine at once",
-			Happened: "Somebody deleted the Node of a healthy machine under a health check. The machine was " +
-				"deleted and replaced right away, where the kubelet would have registered again.",
-			Here: "A kubelet that runs does not register again, so a machine whose Node was deleted is replaced at " +
-				"once. One that is paused, preserved or exempt from remediation stays, and takes the Node that its " +
-				"kubelet registers after a restart. Nodes that are deleted in bulk stop at maxUnhealthy.",
+			Title: "The deletion of a Node object replaced its machine at once",
+			Happened: "The Node of a healthy machine under a health check was deleted. The machine was deleted and " +
+				"replaced at once, although the kubelet would have registered the Node again.",
+			Here: "A running kubelet does not register again, so a machine whose Node was deleted is replaced at " +
+				"once. A machine that is paused, preserved or exempt from remediation stays, and uses the Node that " +
+				"its kubelet registers after a restart. If many Nodes are deleted, the replacements stop at " +
+				"`maxUnhealthy`.",
 			Proofs: scenarios("incident-node-deleted"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#11032", Theme: Nodes,
-			Title: "A node that joined during the deletion stayed for ever",
+			Title: "A node that joined during the deletion remained forever",
 			Happened: "A machine did not become a node in time and was deleted. While the cloud removed the " +
-				"instance, the node joined after all. The machine had no reference to it, so that the machine " +
-				"and the instance went and the Node stayed in the cluster.",
-			Here: "Each pass of a deletion looks for the Node again, live, until the instance is gone, and " +
-				"deletes it after that. In the scenario kubelets run on and register while their instances are " +
-				"being removed.",
+				"instance, the node joined. The machine had no reference to the Node. The machine and the instance " +
+				"were removed, but the Node remained in the cluster.",
+			Here: "Until the instance is gone, each pass of a deletion looks for the Node again, with a live read. " +
+				"The Node is deleted after that. In the scenario, kubelets continue to run and register while their " +
+				"instances are being removed.",
 			Proofs: scenarios("incident-joins-while-it-goes"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#7412", Theme: Nodes,
-			Title: "The Node stayed when a machine went before its ID was known",
-			Happened: "A machine was deleted in the moment in which its infrastructure reported the provider ID " +
-				"and the node came up. The machine had not taken over the ID yet, so that its Node was not found " +
-				"and not deleted.",
-			Here: "The provider ID is written before anything else, and a deletion finds out what was made, by " +
-				"the machine's UID at the cloud, before it goes on. The Node is looked up by ID and by name.",
+			Title: "The Node remained when a machine was deleted before its ID was known",
+			Happened: "A machine was deleted at the moment in which its infrastructure reported the provider ID and " +
+				"the node came up. The machine had not copied the ID yet. Its Node was not found and not deleted.",
+			Here: "The provider ID is written before anything else. A deletion first looks up the instance in the " +
+				"cloud by the UID of the machine. The provider then looks up the Node by ID and by name.",
 			Proofs: scenarios("create-then-delete", "incident-joins-while-it-goes"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#13508", Theme: StuckDrains,
-			Title: "The drain of an unreachable node was blocked by budgets for ever",
-			Happened: "An instance was stopped. Its pods could not end, and their disruption budgets had nobody " +
-				"healthy, so that each eviction was refused. Without a drain timeout the machine was being " +
-				"deleted for ever.",
-			Here: "Every drain has a deadline, and pods that a dead kubelet cannot end do not hold it. In the " +
-				"scenario a silent node has pods that no budget lets go and a volume, and its machine is gone " +
-				"within the times that it has.",
+			Title: "Budgets blocked the drain of an unreachable node forever",
+			Happened: "An instance was stopped. Its pods could not end, and their disruption budgets had no healthy " +
+				"pod, so each eviction was refused. Without a drain timeout, the deletion of the machine never ended.",
+			Here: "Every drain has a deadline. Pods that a stopped kubelet cannot end do not delay it. In the " +
+				"scenario incident-silent-node-under-budgets, a silent node has a volume and pods whose eviction no " +
+				"budget allows. Its machine is deleted within its timeouts.",
 			Proofs: scenarios("incident-silent-node-under-budgets", "drain-never-allowed"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#2998", Theme: StuckDrains,
 			Title: "A machine whose kubelet was stopped was never deleted",
-			Happened: "A health check replaced a machine whose kubelet had stopped. The new machine came, and " +
-				"the old one was never removed: the drain waited for pods to end that no kubelet ended.",
-			Here: "On a node that does not report, pods that are asked to end count as gone, and the instance is " +
-				"removed. Only then the node is put out of service, so that volumes move.",
+			Happened: "A health check replaced a machine whose kubelet had stopped. The new machine was created, but " +
+				"the old one was never removed. The drain waited for pods that only the stopped kubelet could end.",
+			Here: "On a node that does not report, terminating pods count as gone, and the provider deletes the " +
+				"instance. Only then does the Node get the out-of-service taint, so that its volumes can move.",
 			Proofs: scenarios("drain-silent-node"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#5483", Theme: LeakedInstances,
 			Title: "Infrastructure machines were orphaned by a deletion in a gap",
-			Happened: "The controller made the infrastructure object first and the machine after it. When a " +
-				"cluster was deleted in between, the infrastructure object had no owner yet, got no signal, and " +
-				"the cluster's deletion hung.",
-			Here: "There is one object per machine, and it is there, with its finalizer, before the cloud is " +
-				"asked for anything. Deletion at each moment of a creation leaves nothing.",
+			Happened: "The controller created the infrastructure object first, and then the machine. When the " +
+				"cluster was deleted in between, the infrastructure object had no owner yet and was not notified. " +
+				"The deletion of the cluster did not finish.",
+			Here: "There is one object for each machine. It exists, with its finalizer, before the cloud is asked " +
+				"for anything. A deletion at any moment of a creation leaves nothing behind.",
 			Proofs: scenarios("create-then-delete", "namespace-deleted-at-creation"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#913", Theme: BadInput,
-			Title: "One bad machine set kept all others from scaling",
-			Happened: "A machine set was made with a label whose value was a boolean. The controller could not " +
-				"read the list any more, and no set was scaled until somebody removed the bad one.",
-			Here: "The schema refuses a label that is no text. The test stores whatever else the schema admits, " +
-				"with all other validation switched off, and has a fleet beside it scaled and rolled.",
+			Title: "One invalid machine set prevented the scaling of all others",
+			Happened: "A machine set was created with a label whose value was a boolean. The controller could no " +
+				"longer read the list of machine sets. No set was scaled until the invalid one was removed.",
+			Here: "The schema refuses a label that is not a string. The test disables all other validation and " +
+				"stores whatever else the schema admits. Another fleet is still scaled and rolled out.",
 			Proofs: tests("test/e2e.TestBadInputHarmsNobody"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#10522", Theme: Webhooks,
-			Title: "Each rotation of a certificate left webhooks down for a minute",
-			Happened: "When a certificate of webhooks was renewed, the API server trusted the new one before the " +
-				"process served it. For up to ninety seconds each write that the webhook must see failed, and an " +
-				"upgrade with it.",
-			Here: "Writes that are refused are tried again ever more slowly, and nothing is made twice. The " +
-				"scenario has a webhook of another system down for up to 12 minutes in the middle of changes. " +
-				"Machinist's own ones lose no request while their certificate is exchanged.",
+			Title: "Each rotation of a certificate made webhooks unavailable for a minute",
+			Happened: "When the certificate of webhooks was renewed, the API server trusted the new certificate " +
+				"before the process served it. For up to ninety seconds, each write that calls the webhook failed, " +
+				"and an upgrade failed with it.",
+			Here: "Refused writes are retried with growing delays, and nothing is created twice. In the scenario, a " +
+				"webhook of another system is down for up to 12 minutes during changes. The webhooks of Machinist " +
+				"lose no request while their certificate is replaced.",
 			Proofs: slices.Concat(scenarios("incident-webhook-down"),
 				tests("test/e2e.TestNoRequestForAdmissionIsLost")),
 		},

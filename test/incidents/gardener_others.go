@@ -8,175 +8,179 @@ func gardenerOthers() []Incident {
 		{
 			Reference: "gardener/machine-controller-manager#482", Theme: Stampedes,
 			Title: "A wrong route between masters and workers replaced 80 nodes",
-			Happened: "A release of a network plugin broke the routing between the masters and the workers of a cluster. " +
-				"All machines became Unknown, then Failed, and were deleted all at the same moment. Disks were slow " +
-				"to detach, the hypervisors were busy with new machines, and the cluster of 80 nodes needed very " +
-				"long to recover. The workload had not been affected before.",
-			Here: "Silence of most nodes at once freezes remediation, and the machines stay. What is replaced after " +
-				"that goes a few at a time, within the remediation budget of its owner.",
+			Happened: "A release of a network plugin broke the routing between the masters and the workers of a " +
+				"cluster. All machines became Unknown, then Failed, and all of them were deleted at the same moment. " +
+				"The disks were slow to detach, and the hypervisors were busy with new machines. The cluster of 80 " +
+				"nodes needed a very long time to recover. The workload had not been affected before the deletion.",
+			Here: "When most nodes become silent at once, remediation freezes and the machines stay. After the " +
+				"freeze, the owner replaces only a few machines at a time, within its remediation budget.",
 			Proofs: scenarios("meltdown", "too-many-unhealthy", "remediate"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#1091", Theme: StaleCaches,
-			Title: "43 machines too many in a large scale-up, and orphan nodes after it",
-			Happened: "A set grew from 3 to 131 machines in several steps. The controller made about 43 machines more " +
-				"than were asked for, saw that and deleted them seconds after their creation. The names of their " +
-				"nodes had not been recorded yet, because that write met a conflict. Their virtual machines booted, " +
-				"registered, and stayed in the cluster as nodes of nobody.",
-			Here: "A creation is sent only from a view that has all of the writer's own writes, and from a live list " +
-				"after a restart or a lost answer. A machine that is deleted while it is made waits until a " +
-				"creation that may still be under way would show, finds its instance by its tags, and takes the " +
-				"Node of that instance along.",
+			Title: "43 surplus machines in a large scale-up, and orphaned nodes after it",
+			Happened: "A machine set grew from 3 to 131 machines in several steps. The controller created about 43 " +
+				"surplus machines, noticed them, and deleted them seconds after their creation. The names of their " +
+				"nodes had not been recorded yet, because that write had a conflict. Their virtual machines booted " +
+				"and registered. The nodes remained in the cluster without an owner.",
+			Here: "A MachineSet creates a machine only if its view contains all of its own writes. After a restart " +
+				"or a lost answer, it reads a live list first. If a Machine is deleted during its creation, the " +
+				"provider waits until the instance of a pending call would be visible. It then finds the instance by " +
+				"its tags, and deletes it together with its Node.",
 			Proofs: scenarios("burst-cancelled", "create-then-delete"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#1069", Theme: StaleCaches,
-			Title: "A machine was made and deleted at once because of an old replica count",
-			Happened: "Two controllers worked on one scale-down. One had deleted the machines that an autoscaler had " +
-				"marked, the other one still saw the former number of replicas. It made new machines for them, and " +
-				"deleted these as soon as it saw the new number.",
-			Here: "Deployment and set agree on one order of deletion. Victims are chosen from machines at least as " +
-				"new as the set's own specification, and a set makes no machine that goes beyond what its " +
-				"deployment may have.",
+			Title: "A machine was created and deleted at once because of an old replica count",
+			Happened: "Two controllers worked on the same scale-down. One had deleted the machines that an " +
+				"autoscaler had marked. The other still saw the former number of replicas. It created new machines " +
+				"as replacements, and deleted them as soon as it saw the new number.",
+			Here: "The MachineDeployment and its MachineSets use the same deletion order. A MachineSet chooses " +
+				"machines for deletion from a view that is at least as new as its own specification. It creates no " +
+				"machine beyond what its MachineDeployment allows.",
 			Proofs: scenarios("autoscaler", "scale-down"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#175", Theme: StaleCaches,
-			Title: "A set waited for a deletion that it had forgotten",
-			Happened: "A set remembers in memory which deletions it expects. The memory and the cluster came apart in a " +
-				"rolling update. The set wanted to delete a machine, refused to expect the same deletion twice, and " +
-				"did nothing until the controller was restarted.",
-			Here: "There are no expectations in memory. A reader waits until the cache has its own last write, and a " +
-				"write of unknown outcome is followed by a live list.",
+			Title: "A machine set waited for a deletion that it had forgotten",
+			Happened: "A machine set keeps the deletions that it expects in memory. During a rolling update, the " +
+				"memory and the cluster diverged. The set wanted to delete a machine and refused to expect the same " +
+				"deletion twice. It did nothing until the controller was restarted.",
+			Here: "Machinist keeps no expectations in memory. A controller decides from its cache only if the cache " +
+				"contains its own last write. After a write with an unknown outcome, it reads a live list.",
 			Proofs: scenarios("roll", "scale-down"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#563", Theme: ClocksAndZones,
 			Title: "Drains were forced from their first second",
-			Happened: "After a change in the code the time of a drain counted from an older time stamp of the machine. " +
-				"For a machine that had been running for longer than the drain timeout, the timeout was over before " +
-				"the drain began. Pods were deleted against their disruption budgets and volumes were detached one " +
+			Happened: "After a code change, the drain timeout was counted from an older timestamp of the machine. If " +
+				"a machine had been running for longer than the drain timeout, the timeout had passed before the " +
+				"drain began. Pods were deleted despite their disruption budgets, and volumes were detached one " +
 				"after another.",
-			Here: "The time of a drain begins when the Node was cordoned, and is written down. Budgets hold until " +
-				"shortly before its end, however old the machine is.",
+			Here: "The drain timeout starts when the Node is cordoned, and that moment is recorded. Budgets hold " +
+				"until shortly before the deadline, regardless of the age of the machine.",
 			Proofs: scenarios("old-fleet-drained", "drain-never-allowed"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#811", Theme: ClocksAndZones,
-			Title: "A flapping node kept a machine from its creation timeout",
-			Happened: "A machine has a time in which it must become a Ready node. Each change of a condition of its node " +
-				"made the controller write the status and skip the check of that time in this round. A node whose " +
-				"conditions kept changing was never given up.",
-			Here: "The time to join is a time at which the machine is reconciled, whatever comes before. What a Node " +
-				"that is not Ready says of itself neither delays it nor costs a write each time.",
+			Title: "A flapping node prevented the creation timeout of its machine",
+			Happened: "A machine must become a Ready node within its creation timeout. At each change of a condition " +
+				"of the node, the controller wrote the status and skipped the timeout check in this pass. The " +
+				"controller never gave up a node whose conditions kept changing.",
+			Here: "The end of the creation timeout triggers a pass over the machine, regardless of other events. " +
+				"Condition changes of a Node that is not Ready do not delay this pass, and they do not cost one " +
+				"write each.",
 			Proofs: scenarios("flapping-join"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#680", Theme: ClocksAndZones,
 			Title: "After an outage all Unknown machines were set to Running",
-			Happened: "When the API server was reachable again, the controller marked every machine that was Unknown as " +
-				"Running, without a check of why it had been Unknown. A machine that was really broken began its " +
-				"time anew and looked healthy.",
-			Here: "What a machine says of its Node is what the Node says. Only the clocks that judge it begin again " +
-				"at the end of an outage, at most until three times their length.",
+			Happened: "When the API server was reachable again, the controller marked every Unknown machine as " +
+				"Running. It did not check why the machine had been Unknown. A machine that was really broken " +
+				"started its timeout again and looked healthy.",
+			Here: "The status of a machine always shows what its Node reports. After an outage, only the timeouts " +
+				"that judge the machine start again. They can be extended to at most three times their length.",
 			Proofs: scenarios("target-outage", "control-outage"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#772", Theme: Certificates,
-			Title: "Nodes that booted slowly met an expired bootstrap token",
-			Happened: "Machines at a provider of bare metal need more than 20 minutes to boot, and their creation timeout " +
-				"was set to 50 minutes. The bootstrap token in their user data was valid for a fixed 20 minutes. " +
-				"When they came up, they could not join.",
-			Here: "A token lives as long as its machine may take to join. Where that is longer than a few hours, it " +
-				"is extended while the machine may still join, and it goes when the machine runs.",
+			Title: "Nodes that booted slowly had an expired bootstrap token",
+			Happened: "Machines of a bare-metal provider need more than 20 minutes to boot, so their creation " +
+				"timeout was set to 50 minutes. The bootstrap token in their user data was valid for a fixed 20 " +
+				"minutes. When the machines had booted, they could not join.",
+			Here: "A bootstrap token is valid for as long as its machine may take to join. If that is longer than a " +
+				"few hours, the provider extends the token while the machine may still join. The token is deleted " +
+				"when the machine runs.",
 			Proofs: slices.Concat(scenarios("slow-boot"),
 				tests("test/e2e.TestNodesJoinThroughUserDataTokenAndCSR")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#181", Theme: Quota,
 			Title: "A used-up quota looked like a flapping fleet",
-			Happened: "An upgrade needed an instance more than the quota of the project allowed. Machines were created, " +
-				"failed and were replaced, over and over. The reason, that the quota was used up, was not visible " +
-				"to the user.",
-			Here: "A machine that the cloud has no quota for stays the same machine, says InsufficientResources, and " +
-				"tries again from one to ten minutes later. The old machines stay. When the quota is raised, the " +
-				"rollout goes on.",
+			Happened: "An upgrade needed one more instance than the quota of the project allowed. Machines were " +
+				"created, failed and were replaced repeatedly. The user could not see that the used-up quota was the " +
+				"reason.",
+			Here: "If the quota does not allow an instance, the Machine is not replaced. It reports " +
+				"InsufficientResources, and the provider tries again after one to ten minutes. The old machines " +
+				"stay. When the quota is raised, the rollout continues.",
 			Proofs: slices.Concat(scenarios("quota-full"),
 				tests("providers/openstack/e2e.TestAQuotaIsUsedUpAndFreed")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#425", Theme: Quota,
 			Title: "Machines that were still terminating were replaced beyond the quota",
-			Happened: "When machines of a new set failed during a rollout, they were terminated and replaced in the same " +
-				"moment. A termination that failed or took long left both, so that the fleet was larger than its " +
-				"surge allows. At clouds with tight quotas nothing went on any more.",
-			Here: "Where a rollout may have no machine more, the old one goes first. A creation that the quota does " +
-				"not allow, because what goes still counts, is tried again when it may have gone.",
+			Happened: "When machines of a new machine set failed during a rollout, they were terminated and replaced " +
+				"at the same moment. If a termination failed or took long, both machines existed, and the fleet was " +
+				"larger than its surge allowed. In clouds with tight quotas, the rollout could not continue.",
+			Here: "If a rollout has no surge, the old machine is deleted first. If the quota refuses a creation " +
+				"because a terminating instance still counts, the provider tries again later, when that instance may " +
+				"be gone.",
 			Proofs: slices.Concat(scenarios("quota-full"),
 				tests("providers/openstack/e2e.TestAQuotaIsUsedUpAndFreed")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#874", Theme: Nodes,
-			Title: "A Node stayed that had no Machine and no virtual machine",
-			Happened: "The name of its Node is a label of a Machine. The label was not written before the cluster was " +
-				"deleted, and there was no second try. The Machine and the virtual machine went, the Node stayed, " +
-				"and the cluster reported errors because of it.",
-			Here: "When the instance is gone, the Node with its provider ID is looked up and deleted, whether it was " +
-				"recorded or not. Nothing can register any more by then.",
+			Title: "A Node remained that had no Machine and no virtual machine",
+			Happened: "A label of a Machine holds the name of its Node. The label had not been written when the " +
+				"cluster was deleted, and the write was not tried again. The Machine and the virtual machine were " +
+				"removed, but the Node remained. The cluster reported errors because of it.",
+			Here: "When the instance is gone, the provider looks up the Node with its provider ID and deletes it, " +
+				"whether the Node was recorded or not. At that time, the instance can no longer register a Node.",
 			Proofs: scenarios("create-then-delete", "burst-cancelled"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#1044", Theme: Nodes,
-			Title: "A Machine was removed by force, and its Node stayed",
-			Happened: "Support staff deleted a Machine explicitly, past its finalizer. Its Node was not cleaned up, " +
-				"because the code that deletes Nodes begins with a Machine, and the node lifecycle controller of " +
-				"the cluster did not clean it up either.",
-			Here: "The instance of such a Machine is an orphan. Its Node is Ready, so nothing is removed until a " +
-				"person lets it go. Then the Node is drained, and goes with the instance.",
+			Title: "A Machine was removed by force, and its Node remained",
+			Happened: "Support staff deleted a Machine and bypassed its finalizer. Its Node was not removed, because " +
+				"the code that deletes Nodes starts from a Machine. The node lifecycle controller of the cluster did " +
+				"not remove the Node either.",
+			Here: "The instance of such a Machine is an orphan. Because its Node is Ready, nothing is deleted until " +
+				"an administrator confirms it. Then the provider drains the Node and deletes it together with the " +
+				"instance.",
 			Proofs: slices.Concat(scenarios("finalizer-stripped"),
 				tests("test/e2e.TestAttackDeletedCRDsByForceLeaveInstancesThatWork")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#802", Theme: Rollouts,
 			Title: "A rolling update scaled the old and the new set to zero",
-			Happened: "During a live update the new machine set had reached the highest number of machines that the " +
-				"rollout allowed. The code that shares the size of a deployment among its sets then had no entry " +
-				"for the sets, read zero from an empty map, and scaled both sets to zero.",
-			Here: "The planner computes the sizes of all sets in one pure function. Each write of a size is judged in " +
-				"the deterministic world against the bounds of the deployment, while people and an autoscaler " +
+			Happened: "During a live update, the new machine set had reached the highest number of machines that the " +
+				"rollout allowed. The code that distributes the size of a deployment among its sets had no entry for " +
+				"the sets. It read zero from an empty map and scaled both sets to zero.",
+			Here: "The planner computes the sizes of all MachineSets in one pure function. The simulation checks " +
+				"each write of a size against the bounds of the MachineDeployment, while users and an autoscaler " +
 				"change replicas in the middle of rollouts.",
 			Proofs: scenarios("autoscaler-roll", "churn"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#754", Theme: Rollouts,
-			Title: "Changes by an autoscaler went to the old and to the new set",
-			Happened: "While a rolling update was under way, an autoscaler changed the size of the deployment. The change " +
-				"was applied to both machine sets. When the fleet grew, the old set got a machine that nobody " +
-				"needed. When it shrank, nodes were drained although there was not enough new capacity, and pods " +
-				"were pending.",
-			Here: "A change of the size is shared among the sets once, in proportion, and never takes more available " +
-				"machines than the deployment allows. Marks of an autoscaler are read from a view that is at least " +
-				"as new as the change of the size.",
+			Title: "Changes by an autoscaler were applied to the old and the new set",
+			Happened: "During a rolling update, an autoscaler changed the size of the deployment. The change was " +
+				"applied to both machine sets. When the fleet grew, the old set got a machine that was not needed. " +
+				"When the fleet shrank, nodes were drained although there was not enough new capacity, and pods were " +
+				"pending.",
+			Here: "A change of the size is distributed among the MachineSets once, in proportion. It never removes " +
+				"more available machines than the MachineDeployment allows. The manager reads the delete marks of an " +
+				"autoscaler from a view that is at least as new as the change of the size.",
 			Proofs: scenarios("autoscaler-roll", "autoscaler"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#826", Theme: Rollouts,
-			Title: "A machine set shrank to nothing within minutes of a rollout",
+			Title: "A machine set was scaled down to nothing during a rollout",
 			Happened: "A rolling update of several deployments was under way while an autoscaler worked on the same " +
-				"fleet. One machine set lost 21 machines in less than a minute, in steps of up to nine, until it " +
-				"was empty.",
-			Here: "A removal of an available machine is written only if enough machines stay available in all sets of " +
-				"the deployment together. The set that deletes asks once more what its deployment wants, right " +
-				"before it deletes.",
+				"fleet. One machine set lost 21 machines in less than a minute, in steps of up to nine, until it was " +
+				"empty.",
+			Here: "The manager plans the deletion of an available machine only if enough machines stay available in " +
+				"all MachineSets of the MachineDeployment together. Right before a MachineSet deletes the machine, " +
+				"it reads its MachineDeployment again.",
 			Proofs: scenarios("autoscaler-roll"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#603", Theme: BadInput,
 			Title: "A class that became invalid blocked the deletion of its machines",
-			Happened: "The class of a running machine was changed to something invalid. The controller validated the " +
-				"class before each step, also before a deletion. Machines could not be deleted until somebody " +
-				"mended the class.",
-			Here: "A deletion needs the provider ID and credentials. It does not validate the class.",
+			Happened: "The class of a running machine was changed to an invalid configuration. The controller " +
+				"validated the class before each step, including deletion. The machines could not be deleted until " +
+				"the class was corrected.",
+			Here: "A deletion needs only the provider ID and the credentials. It does not validate the class.",
 			Proofs: slices.Concat(scenarios("class-vanishes-at-deletion"),
 				tests("test/e2e.TestBadInputHarmsNobody")),
 		},

@@ -184,7 +184,7 @@ func (r Rule) after() string {
 func (r Rules) Runbooks() string {
 	var out strings.Builder
 	for _, g := range r.Groups {
-		fmt.Fprintf(&out, "\n## %s\n\n| Alert | Severity | Fires after | What it says |\n| --- | --- | --- | --- |\n",
+		fmt.Fprintf(&out, "\n## %s\n\n| Alert | Severity | Fires after | Summary |\n| --- | --- | --- | --- |\n",
 			strings.TrimPrefix(g.Name, "machinist-"))
 		for _, rule := range g.Rules {
 			fmt.Fprintf(&out, "| [%s](%[1]s.md) | %s | %s | %s |\n", rule.Alert, rule.Labels["severity"], rule.after(),

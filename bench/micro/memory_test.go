@@ -124,11 +124,11 @@ func TestWhatTheCachesKeepOfAMachineAndItsNode(t *testing.T) {
 	t.Logf("with managed fields dropped and nothing else, a Machine takes %d bytes in the provider and a Node %d",
 		retained(t, kruntime.ContentTypeJSON, withoutManagedFields, machine, index.RegisterMachines),
 		retained(t, kruntime.ContentTypeProtobuf, withoutManagedFields, reported, index.RegisterTarget))
-	for process, indexes := range map[string]func(context.Context, client.FieldIndexer) error{"manager": index.RegisterOwned, "provider": index.RegisterMachines} {
+	for program, indexes := range map[string]func(context.Context, client.FieldIndexer) error{"manager": index.RegisterOwned, "provider": index.RegisterMachines} {
 		each := retained(t, kruntime.ContentTypeJSON, process.Transform, machine, indexes)
-		t.Logf("a Machine takes %d bytes in the %s", each, process)
-		if budget := machineBudget[process]; each > budget {
-			t.Errorf("a Machine takes %d bytes in the cache of the %s, more than %d", each, process, budget)
+		t.Logf("a Machine takes %d bytes in the %s", each, program)
+		if budget := machineBudget[program]; each > budget {
+			t.Errorf("a Machine takes %d bytes in the cache of the %s, more than %d", each, program, budget)
 		}
 	}
 	each := retained(t, kruntime.ContentTypeProtobuf, process.TransformNode, reported, index.RegisterTarget)

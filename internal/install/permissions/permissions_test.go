@@ -24,7 +24,7 @@ func TestEveryProviderHasItsPermissions(t *testing.T) {
 		if needs.Provider != name || needs.Cloud == "" {
 			t.Errorf("%s: %+v", name, needs)
 		}
-		source, err := os.ReadFile(filepath.Join("..", "..", "providers", name, "permissions.yaml"))
+		source, err := os.ReadFile(filepath.Join("..", "..", "..", "providers", name, "permissions.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

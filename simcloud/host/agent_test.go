@@ -49,7 +49,7 @@ func TestAnAgentObeysItsNode(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_ = json.NewEncoder(w).Encode(node)
 			}))
-			defer server.Close()
+			t.Cleanup(server.Close)
 			pool := x509.NewCertPool()
 			pool.AddCert(server.Certificate())
 			s := &screen{}

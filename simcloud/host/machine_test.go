@@ -117,7 +117,7 @@ func TestPullingThePlugCutsTheLine(t *testing.T) {
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
-	defer server.Close()
+	t.Cleanup(server.Close)
 	fleet := powerOn(t, specFor(server), &screen{})
 	<-arrived
 	fleet.Stop("i-1")
@@ -134,7 +134,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	s := &screen{}
 	powerOn(t, specFor(server), s)
 	s.wants(t, "next try in")
@@ -153,7 +153,7 @@ func TestAServerThatTalksNonsense(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, answer)
 			}))
-			defer server.Close()
+			t.Cleanup(server.Close)
 			s := &screen{}
 			powerOn(t, specFor(server), s)
 			s.wants(t, "next try in")
@@ -189,7 +189,7 @@ func TestEveryRequestForACertificateIsANewOne(t *testing.T) {
 			t.Error(err)
 		}
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	s := &screen{}
 	spec := specFor(server)
 	fleet := powerOn(t, spec, s)
@@ -216,7 +216,7 @@ func TestACertificateThatEndedIsReplaced(t *testing.T) {
 				asked <- r.Method + " " + r.URL.Path
 				w.WriteHeader(http.StatusUnauthorized)
 			}))
-			defer server.Close()
+			t.Cleanup(server.Close)
 			spec := specFor(server)
 			spec.Disk = disk
 			s := &screen{}

@@ -85,7 +85,7 @@ func controllerMutants() []mutant {
 			scenario: "create-with-token", finds: "tokens are left",
 		},
 		{
-			name: "no-fence", file: "internal/machine/cloud/cloud.go",
+			name: "no-fence", file: "internal/machine/cloud/fenced_driver.go",
 			from: "	if e == changes {", to: "	if e == changes && c == nil {",
 			scenario: "scale-down", finds: "fence: ", planned: true,
 		},
@@ -150,8 +150,8 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "exemption-ignored-in-remediation", file: "internal/fleet/disruption/view.go",
-			from:     "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt {",
-			to:       "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && c.Reason != v1beta1.DisruptionRemediation {",
+			from:     "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) {",
+			to:       "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) && c.Reason != v1beta1.DisruptionRemediation {",
 			scenario: "budget-of-the-broken", finds: "exempt: ",
 		},
 		{
@@ -170,12 +170,12 @@ func controllerMutants() []mutant {
 			scenario: "machines-lost", finds: "orphans: .* one of most",
 		},
 		{
-			name: "meltdown-ignored", file: "internal/health/healthcheck/judge.go",
+			name: "meltdown-ignored", file: "internal/health/healthcheck/max_unhealthy.go",
 			from: "!tooMany && !s.Meltdown.In(subject.domains()...) &&", to: "!tooMany &&",
 			scenario: "meltdown", finds: "I6: machine .* while the nodes",
 		},
 		{
-			name: "no-bound-of-unhealthy-machines", file: "internal/health/healthcheck/judge.go",
+			name: "no-bound-of-unhealthy-machines", file: "internal/health/healthcheck/max_unhealthy.go",
 			from: "tooMany := unwell > limit", to: "tooMany := unwell > limit+len(subjects)",
 			scenario: "too-many-unhealthy", finds: "health: machine .* although",
 		},

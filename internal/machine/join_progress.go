@@ -17,8 +17,8 @@ import (
 // longer than most instances boot, so that it costs them no write.
 const requestGrace = 3 * time.Minute
 
-// joinProgress says how far the kubelet of a launched Machine without a Node came: whether it requested a certificate, and
-// what became of that. It is empty for the first minutes, and if the requests cannot be read.
+// joinProgress says how far the kubelet of a launched Machine without a Node came: whether it requested a certificate,
+// and what became of that. It is empty for the first minutes, and if the requests cannot be read.
 func (s *registrationStep) joinProgress(ctx context.Context) string {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	name := index.NodeName(s.machine)

@@ -24,8 +24,8 @@ import (
 )
 
 // What a fleet costs the API server, counted in its own audit log: everything that our two processes wrote, and nothing
-// of what nodes and Kubernetes' own controllers did. The statuses of sets and deployments are counted separately, because
-// how often they are written depends on how long things take.
+// of what nodes and Kubernetes' own controllers did. The statuses of sets and deployments are counted separately,
+// because how often they are written depends on how long things take.
 //
 // Rules: four-writes-to-running, outdated-node-taints.
 func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
@@ -113,9 +113,9 @@ func summaryCall(resource string) auditlog.Call {
 	return auditlog.Call{Verb: "patch", Group: v1beta1.GroupName, Resource: resource, Subresource: "status"}
 }
 
-// summaryLimit is how many writes of the statuses of two sets and a deployment a change may need that took so long. While
-// only numbers change, a set writes its status every two seconds at most, and a deployment every second; the rest are
-// changes of conditions.
+// summaryLimit is how many writes of the statuses of two sets and a deployment a change may need that took so long.
+// While only numbers change, a set writes its status every two seconds at most, and a deployment every second; the rest
+// are changes of conditions.
 func summaryLimit(took time.Duration) int {
 	return 2*int(took.Seconds()) + 12
 }

@@ -112,8 +112,8 @@ func (o *oracle) askedToKeep(m *v1beta1.Machine) bool {
 	return false
 }
 
-// preservedUntil returns when the last preservation ends, zero if no machine is preserved. A machine may fail long after the
-// last disturbance, where the cloud refused for a while to say that its instance is gone.
+// preservedUntil returns when the last preservation ends, zero if no machine is preserved. A machine may fail long
+// after the last disturbance, where the cloud refused for a while to say that its instance is gone.
 func (w *World) preservedUntil() (at time.Time) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		c := meta.FindStatusCondition(o.(*v1beta1.Machine).Status.Conditions, v1beta1.ConditionPreserved)

@@ -34,8 +34,8 @@ func TestADeploymentReplacesAnUnavailableMachine(t *testing.T) {
 	}
 }
 
-// Without a surge, a machine to be replaced goes first, and only if enough others are available. Otherwise the set would
-// delete a machine that is not available yet, such as the one that was created in place of the last.
+// Without a surge, a machine to be replaced goes first, and only if enough others are available. Otherwise the set
+// would delete a machine that is not available yet, such as the one that was created in place of the last.
 //
 // Rule: exchange-makes-the-other-first.
 func TestADeploymentWithoutSurgeReplacesNothingWhileOthersAreUnavailable(t *testing.T) {

@@ -46,8 +46,8 @@ type Libvirt struct {
 	links    []*link.Link
 	// Agent has the machines bring an agent that updates their kubelet in place.
 	Agent bool
-	// UserData returns the template by which the machines become nodes, given the URL at which they can fetch kubeadm and, in
-	// a folder for each version, the kubelet. Nil is the template of the profile "preinstalled".
+	// UserData returns the template by which the machines become nodes, given the URL at which they can fetch kubeadm and,
+	// in a folder for each version, the kubelet. Nil is the template of the profile "preinstalled".
 	UserData func(url string) ([]byte, error)
 	// before are the volumes that were there before any machine.
 	before map[string]bool

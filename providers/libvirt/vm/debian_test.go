@@ -65,8 +65,8 @@ func (v *vm) serve(handler http.Handler) string {
 	return "http://" + listener.Addr().String()
 }
 
-// repository serves a repository of packages like that of Kubernetes, with the kubelet of backend.Version, and returns its
-// URL and the key that verifies it.
+// repository serves a repository of packages like that of Kubernetes, with the kubelet of backend.Version, and returns
+// its URL and the key that verifies it.
 func (v *vm) repository() (url string, key []byte) {
 	v.Helper()
 	kubelet, err := controlplane.Locate("kubelet")

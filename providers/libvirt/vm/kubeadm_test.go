@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 
-// A machine joins by the unmodified kubeadm from the user data of the profile kubeadm. When its version changes, another
-// one joins in the same way before the first is drained and deleted.
+// A machine joins by the unmodified kubeadm from the user data of the profile kubeadm. When its version changes,
+// another one joins in the same way before the first is drained and deleted.
 //
 // Rule: kubeadm-join-config.
 func TestAMachineJoinsByKubeadmIsUpgradedAndDrained(t *testing.T) {
@@ -95,8 +95,8 @@ controlPlaneEndpoint: %s
 	}
 }
 
-// kubeadmUserData is the template by which machines join by kubeadm. Images for kubeadm contain kubeadm, and the kubelet with
-// its unit; this image contains neither.
+// kubeadmUserData is the template by which machines join by kubeadm. Images for kubeadm contain kubeadm, and the
+// kubelet with its unit; this image contains neither.
 func kubeadmUserData(url string) ([]byte, error) {
 	join, err := profile.Render(profile.Options{
 		Profile: "kubeadm",
@@ -127,7 +127,8 @@ cat <<EOF >/etc/systemd/system/kubelet.service
 After=network-online.target preload-images.service
 [Service]
 EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
-ExecStart=/usr/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml \$KUBELET_KUBEADM_ARGS
+ExecStart=/usr/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \\
+  --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml \$KUBELET_KUBEADM_ARGS
 Restart=always
 RestartSec=2
 [Install]

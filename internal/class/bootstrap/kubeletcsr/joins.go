@@ -43,8 +43,9 @@ const (
 	Refused
 )
 
-// Joins tells with which tokens nodes joined, or tried to. It asks the API server, which keeps a request for about an hour after its
-// approval; nothing later is known. Who asks while a list is under way shares the next one with all others who do.
+// Joins tells with which tokens nodes joined, or tried to. It asks the API server, which keeps a request for about an
+// hour after its approval; nothing later is known. Who asks while a list is under way shares the next one with all
+// others who do.
 type Joins struct {
 	requests client.Reader
 	// begun counts the lists that were begun.

@@ -17,8 +17,12 @@ import (
 // longer than most instances boot, so that it costs them no write.
 const requestGrace = 3 * time.Minute
 
+// requestsKept is for how long Kubernetes certainly keeps a certificate request: it deletes approved ones after an hour.
+const requestsKept = 50 * time.Minute
+
 // joinProgress says how far the kubelet of a launched Machine without a Node came: whether it requested a certificate,
-// and what became of that. It is empty for the first minutes, and if the requests cannot be read.
+// and what became of that. It is empty for the first minutes, if the requests cannot be
+// read, and if they may have been deleted.
 func (s *registrationStep) joinProgress(ctx context.Context) string {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	name := index.NodeName(s.machine)
@@ -43,6 +47,9 @@ func (s *registrationStep) joinProgress(ctx context.Context) string {
 		if last.Name == "" || r.At.After(last.At) {
 			last = r
 		}
+	}
+	if last.Name == "" && s.now.Sub(launched.LastTransitionTime.Time) > requestsKept {
+		return "" // It may have requested one.
 	}
 	if last.Name == "" {
 		return fmt.Sprintf("No kubelet has requested a certificate for a node named %s: look at the instance's console.", name)

@@ -51,6 +51,11 @@ func TestAMachineWithoutANodeSaysHowFarItsKubeletCame(t *testing.T) {
 			w.step(requestGrace)
 			w.reconcile("m")
 			want(t, "what is written later", w.effects.writes())
+			w.step(requestsKept)
+			w.reconcile("m")
+			if message := message(); strings.Contains(message, "No kubelet") {
+				t.Errorf("after the requests may have been deleted, the message is %q", message)
+			}
 		})
 	}
 }

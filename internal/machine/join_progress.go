@@ -17,7 +17,8 @@ import (
 // longer than most instances boot, so that it costs them no write.
 const requestGrace = 3 * time.Minute
 
-// requestsKept is for how long Kubernetes certainly keeps a certificate request: it deletes approved ones after an hour.
+// requestsKept is for how long Kubernetes certainly keeps a certificate request: it deletes approved ones after an
+// hour.
 const requestsKept = 50 * time.Minute
 
 // joinProgress says how far the kubelet of a launched Machine without a Node came: whether it requested a certificate,
